@@ -1,0 +1,70 @@
+# Everything that CI runs can be run by hand; `make` lists it. Go is all that is
+# needed, save where a line says more.
+
+# Time that each fuzz target gets.
+FUZZTIME ?= 10s
+# Seconds that one example may take.
+EXAMPLE_LIMIT ?= 120
+# Time that each benchmark gets.
+BENCHTIME ?= 200ms
+
+LINT_VERSION := v2.15.0
+LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
+
+# macOS has no timeout; examples then run without a bound.
+timeout := $(shell command -v timeout || command -v gtimeout)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test race test-kafka lint bench examples generate verify fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Watch notifications travel, with nothing to install
+	go run ./cmd/waybill demo
+
+test: ## Run all tests; PostgreSQL is found, or fetched once
+	go test -timeout 10m ./...
+
+race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
+	CGO_ENABLED=1 go test -race -short -timeout 15m ./...
+
+test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
+	bash .ci/test-kafka
+
+lint: $(LINT) ## Run the linters, which are built at the first time
+	$(LINT) run ./...
+
+bench: ## Run the packages' benchmarks, briefly
+	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
+
+examples: ## Run every example; each must end well by itself
+	@rm -rf .cache/examples && mkdir -p .cache/examples
+	go build -o .cache/examples/ ./examples/...
+	@set -e; for dir in examples/*/; do \
+		example=$$(basename $$dir); \
+		echo "--- examples/$$example"; \
+		$(if $(timeout),$(timeout) $(EXAMPLE_LIMIT)) .cache/examples/$$example || \
+			{ code=$$?; echo "examples/$$example ended with code $$code" >&2; exit 1; }; \
+	done
+
+generate: ## Make the generated files again: wiring, references
+	go generate ./...
+
+verify: ## Check formatting, go.mod, and that the generated files are current
+	bash .ci/verify
+
+fuzz: ## Fuzz every decoder for FUZZTIME (10s)
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sed 's|/[^/]*$$||' | sort -u); do \
+		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c 6-); do \
+			echo "--- $$dir $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done
+
+clean: ## Remove what the targets built
+	rm -rf .cache bin
+
+$(LINT):
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv .cache/bin/golangci-lint $@

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+func TestForwardDeliversWhatPlainSQLInserts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 20)
+		destination := newReceiver(t)
+
+		f := startForward(t, "-c", o.config(t, "15s", destination.URL))
+		destination.await(t, 20)
+		o.publish(t, 21, 40)
+		destination.await(t, 40)
+
+		r := f.end(t)
+		require.Zero(t, r.code, r.stderr)
+		require.Empty(t, r.stdout)
+		require.NotContains(t, r.stderr, "level=ERROR")
+		require.NotContains(t, r.stderr, "level=WARN")
+		for body, count := range destination.counts {
+			require.Equal(t, 1, count, body)
+		}
+	})
+}
+
+func TestForwardOnAnOutboxThatIsNotMigratedFails(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := waybill(t, "forward", "-c", o.config(t, "15s", "http://127.0.0.1:1/"))
+		require.Equal(t, exitFailed, r.code)
+		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`\n$", r.stderr)
+	})
+}
+
+// process is the real program.
+type process struct {
+	*exec.Cmd
+	lines chan string // of stderr, until it ends
+}
+
+// start starts the program. At the end of the test it is killed if it still runs.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(binary, args...), lines: make(chan string, 1000)}
+	p.Env = []string{} // not the developer's
+	stderr, err := p.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.lines)
+		for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
+			p.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		if p.ProcessState == nil {
+			_ = p.Process.Kill()
+			_ = p.wait()
+		}
+	})
+	return p
+}
+
+// wait returns the exit code, once stderr is read to its end.
+func (p *process) wait() int {
+	for range p.lines { //nolint:revive // nobody asked for the rest
+	}
+	_ = p.Wait()
+	return p.ProcessState.ExitCode()
+}
+
+// awaitLine waits for a line of stderr that holds a text.
+func (p *process) awaitLine(t *testing.T, text string) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			require.True(t, ok, "the program ended without saying %q", text)
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-late:
+			t.Fatalf("the program does not say %q", text)
+		}
+	}
+}
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	require.NoError(t, p.Process.Signal(s))
+}
+
+func TestForwardKilledInABacklogDeliversTheRestWhenStartedAgain(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		const backlog = 3000
+		o.migrate(t)
+		o.publish(t, 1, backlog)
+		destination := newReceiver(t)
+		config := o.config(t, "1s", destination.URL)
+
+		first := start(t, "forward", "-c", config)
+		destination.await(t, backlog/10)
+		first.signal(t, syscall.SIGKILL)
+		first.wait()
+		got, _ := destination.bodies()
+		require.Less(t, got, backlog, "it was killed in the middle")
+
+		second := start(t, "forward", "-c", config)
+		destination.await(t, backlog)
+		second.signal(t, syscall.SIGTERM)
+		require.Zero(t, second.wait())
+	})
+}
+
+func TestForwardStoppedByASignalGivesItsLeasesBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 10)
+		destination := newReceiver(t)
+		config := o.config(t, "1h", destination.URL)
+
+		first := start(t, "forward", "-c", config)
+		destination.await(t, 10)
+		first.signal(t, syscall.SIGTERM)
+		require.Zero(t, first.wait())
+
+		o.publish(t, 11, 20)
+		second := start(t, "forward", "-c", config)
+		destination.await(t, 20) // long before an hour is over
+		second.signal(t, syscall.SIGINT)
+		require.Zero(t, second.wait())
+	})
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	o.publish(t, 1, 1)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	stuck := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		once.Do(func() { close(entered) })
+		<-leave
+	}))
+	defer stuck.Close()
+	defer close(leave)
+
+	p := start(t, "forward", "-c", o.config(t, "15s", stuck.URL))
+	<-entered
+	p.signal(t, syscall.SIGTERM)
+	p.awaitLine(t, "stopping")
+	p.signal(t, syscall.SIGTERM)
+	require.Equal(t, exitSignal, p.wait())
+}
+
+func TestForwardWaitsForADatabaseThatIsDown(t *testing.T) {
+	t.Parallel()
+	o := databases["postgres"](t)
+	o.migrate(t)
+	o.publish(t, 1, 5)
+	destination := newReceiver(t)
+	door := newDoor(t, o.address)
+
+	p := start(t, "forward", "-c", outbox{address: door.address}.config(t, "15s", destination.URL))
+	line := p.awaitLine(t, "the database cannot be reached")
+	require.Contains(t, line, "level=WARN")
+	door.open(t)
+	p.awaitLine(t, "the database is there")
+	destination.await(t, 5)
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
+}
+
+func TestForwardStopsWhileItWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	p := start(t, "forward", "-c", outbox{address: nowhere}.config(t, "15s", "http://127.0.0.1:1/"))
+	line := p.awaitLine(t, "the database cannot be reached")
+	require.NotContains(t, line, "hunter2")
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
+}
+
+func TestForwardDoesNotWaitForWhatWillNotComeRight(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(postgrestest.DSN(t))
+	require.NoError(t, err)
+	missingDatabase, missingUser := *u, *u
+	missingDatabase.Path = "/no_such_database"
+	missingUser.User = url.UserPassword("no_such_user", "hunter2")
+	for name, c := range map[string]struct {
+		address *url.URL
+		stderr  string
+	}{
+		"unknown database": {&missingDatabase, `database "no_such_database" does not exist`},
+		"unknown user":     {&missingUser, `no_such_user`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := waybill(t, "forward", "-c", outbox{address: c.address.String()}.config(t, "15s", "http://127.0.0.1:1/"))
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.stderr, c.stderr)
+			require.NotContains(t, r.stderr, "hunter2")
+			require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
+		})
+	}
+}
+
+// door is an address at which nobody listens until it is opened; then it leads to
+// a database.
+type door struct {
+	address string
+	port    string
+	target  string
+}
+
+func newDoor(t *testing.T, address string) *door {
+	t.Helper()
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	d := &door{port: listener.Addr().String(), target: u.Host}
+	require.NoError(t, listener.Close())
+	u.Host = d.port
+	d.address = u.String()
+	return d
+}
+
+func (d *door) open(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", d.port)
+	require.NoError(t, err)
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		for {
+			outside, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() { d.pass(outside) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		connections.Wait()
+	})
+}
+
+// pass carries bytes both ways until one side ends.
+func (d *door) pass(outside net.Conn) {
+	defer outside.Close()
+	inside, err := net.Dial("tcp", d.target)
+	if err != nil {
+		return
+	}
+	defer inside.Close()
+	done := make(chan struct{}, 2)
+	carry := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		done <- struct{}{}
+	}
+	go carry(inside, outside)
+	go carry(outside, inside)
+	<-done
+}

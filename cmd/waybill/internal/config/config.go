@@ -1,0 +1,134 @@
+// Package config reads the program's configuration: one YAML file, environment
+// variables over it, and the --database flag over both.
+//
+// Everything that is wrong is reported at once, with file and line, before
+// anything starts. The structs of this package are the reference: their field
+// tags give the keys ("yaml") and what they mean ("doc").
+//
+// The files in the order in which to read them: config.go, load.go, source.go,
+// document.go, keys.go, decoder.go, expand.go, environment.go, check.go,
+// report.go.
+package config
+
+import (
+	"log/slog"
+	"math"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Config is the whole file. What the user left out is zero here; whoever the
+// value is for has the default.
+type Config struct {
+	Database  Database            `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. Required"`
+	Outbox    Outbox              `yaml:"outbox" doc:"the tables"`
+	Forwarder Forwarder           `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
+	Sinks     map[string]Sink     `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
+	Routes    map[string][]string `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*)"`
+}
+
+// Outbox names the tables and says how they are made.
+type Outbox struct {
+	Prefix   string  `yaml:"prefix" doc:"beginning of all table names. Default outbox"`
+	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Default 1"`
+	Payload  Payload `yaml:"payload" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
+	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
+}
+
+// Payload is the type of the payload column; SQLite's takes anything.
+type Payload string
+
+// The payload columns that there are.
+const (
+	PayloadJSON  Payload = "json"
+	PayloadBytes Payload = "bytea"
+)
+
+// Forwarder is the engine's settings; see [forwarder.Config] for what they mean.
+type Forwarder struct {
+	Name            string             `yaml:"name" doc:"how this forwarder is called in leases and logs. Default: the host's name"`
+	Poll            Poll               `yaml:"poll" doc:"the pause between two looks at the log"`
+	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one connection more, to the same address; false behind a transaction pooler, where polling has to do. Default true; SQLite has nothing of the kind"`
+	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that is not heard of, at least 1s. Default 15s"`
+	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
+	Unrouted        forwarder.Unrouted `yaml:"unrouted" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
+}
+
+// Poll bounds the pause between two looks at the log.
+type Poll struct {
+	Min time.Duration `yaml:"min" zero:"refused" doc:"after something new. Default 1ms"`
+	Max time.Duration `yaml:"max" zero:"refused" doc:"after a while without. Default 50ms, or min if that is more"`
+}
+
+// Sink is a destination and how deliveries to it are made.
+type Sink struct {
+	Kind        string           `yaml:"kind" doc:"the kind of sink. Required"`
+	With        With             `yaml:"with" doc:"the kind's own settings"`
+	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
+	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
+	OnDead      forwarder.OnDead `yaml:"on_dead" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
+	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery may take. Default 30s"`
+
+	// Sink is the sink that Load built of kind and with.
+	Sink sinks.Sink `yaml:"-"`
+}
+
+// With is the settings of a kind, which only the kind can read.
+type With struct{ node *yaml.Node }
+
+// Parallelism is the threshold of deliveries in flight to one sink.
+type Parallelism struct {
+	Threshold int             `yaml:"threshold" zero:"refused" doc:"most deliveries in flight, 1 to 65536. Default 16"`
+	Above     forwarder.Above `yaml:"above" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
+}
+
+// Retry is exponential backoff with jitter.
+type Retry struct {
+	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"attempts that a delivery has before it is dead, the first included. Default 12"`
+	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"the pause after the first attempt. Default 1s"`
+	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"how much longer each pause is than the one before, at least 1. Default 2"`
+	Max         time.Duration `yaml:"max" zero:"refused" doc:"the longest pause. Default 15m, or initial if that is more"`
+	Jitter      *float64      `yaml:"jitter" doc:"share of a pause by which chance makes it shorter or longer, 0 to 1. Default 0.2"`
+}
+
+// ForwarderConfig is what the engine works with.
+func (c *Config) ForwarderConfig(s store.Store, logger *slog.Logger) forwarder.Config {
+	destinations := make(map[string]forwarder.Sink, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		destinations[name] = forwarder.Sink{
+			Sink:        sink.Sink,
+			Parallelism: forwarder.Parallelism{Threshold: sink.Parallelism.Threshold, Above: sink.Parallelism.Above},
+			Retry:       sink.Retry.forwarder(),
+			OnDead:      sink.OnDead,
+			Timeout:     sink.Timeout,
+		}
+	}
+	return forwarder.Config{
+		Store:           s,
+		Routes:          c.Routes,
+		Sinks:           destinations,
+		Name:            c.Forwarder.Name,
+		Lanes:           c.Outbox.Lanes,
+		Poll:            forwarder.Poll{Min: c.Forwarder.Poll.Min, Max: c.Forwarder.Poll.Max},
+		Lease:           c.Forwarder.Lease,
+		ShutdownTimeout: c.Forwarder.ShutdownTimeout,
+		Unrouted:        c.Forwarder.Unrouted,
+		Logger:          logger,
+	}
+}
+
+func (r Retry) forwarder() forwarder.Retry {
+	retry := forwarder.Retry{MaxAttempts: r.MaxAttempts, Initial: r.Initial, Multiplier: r.Multiplier, Max: r.Max}
+	if r.Jitter != nil {
+		retry.Jitter = *r.Jitter
+		if retry.Jitter == 0 {
+			retry.Jitter = math.SmallestNonzeroFloat64 // a 0 would be its default
+		}
+	}
+	return retry
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// Dialect is a kind of database.
+type Dialect string
+
+// The databases that an outbox can be in.
+const (
+	PostgreSQL Dialect = "postgres"
+	SQLite     Dialect = "sqlite"
+)
+
+// Database is the address of a database. Printing one does not show its
+// password.
+type Database struct {
+	dialect Dialect
+	dsn     string
+	shown   string
+}
+
+var (
+	_ encoding.TextUnmarshaler = (*Database)(nil)
+	_ fmt.Stringer             = Database{}
+	_ fmt.GoStringer           = Database{}
+	_ slog.LogValuer           = Database{}
+)
+
+// keyValueList is how a list of key=value begins.
+var keyValueList = regexp.MustCompile(`^\s*\w+\s*=`)
+
+// ParseDatabase reads an address as it stands in the configuration. No error
+// repeats it, since it may hold a password.
+func ParseDatabase(address string) (Database, error) {
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch strings.ToLower(scheme) {
+	case "postgres", "postgresql":
+		if strings.HasPrefix(rest, "//") {
+			return parsePostgresURL(address)
+		}
+	case "sqlite":
+		return parseSQLite(rest)
+	case "mysql", "mariadb":
+		return Database{}, errors.New("MySQL and MariaDB are not supported yet; use postgres://… or sqlite:path")
+	}
+	if keyValueList.MatchString(address) {
+		return parsePostgresList(address)
+	}
+	return Database{}, errors.New("is no address of a database; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
+}
+
+func parsePostgresURL(address string) (Database, error) {
+	if _, err := url.Parse(address); err != nil {
+		return Database{}, errors.New("is no valid URL; percent-encode special characters in user and password")
+	}
+	return parsePostgres(address)
+}
+
+func parsePostgresList(address string) (Database, error) {
+	if d, err := parsePostgres(address); err == nil || !strings.Contains(err.Error(), "missing") {
+		return d, err
+	}
+	// The original names the word before which it expected a key: it may be the
+	// second half of a password.
+	return Database{}, errors.New("is no valid list of key=value; put values with spaces in single quotes")
+}
+
+func parsePostgres(address string) (Database, error) {
+	c, err := pq.NewConfig(address)
+	if err != nil {
+		return Database{}, errors.New(strings.TrimPrefix(err.Error(), "pq: "))
+	}
+	return Database{
+		dialect: PostgreSQL,
+		dsn:     address,
+		shown:   fmt.Sprintf("postgres database %q at %s:%d as %q", c.Database, c.Host, c.Port, c.User),
+	}, nil
+}
+
+func parseSQLite(path string) (Database, error) {
+	switch {
+	case path == "":
+		return Database{}, errors.New("names no file; write sqlite:path, such as sqlite:outbox.db")
+	case strings.HasPrefix(path, "//"):
+		return Database{}, errors.New("is ambiguous; write sqlite:path without slashes in between, such as sqlite:outbox.db or sqlite:/var/lib/outbox.db")
+	case strings.Contains(path, ":memory:"):
+		return Database{}, errors.New("is in memory, where no other program could see it; name a file")
+	}
+	return Database{dialect: SQLite, dsn: path, shown: "SQLite database " + path}, nil
+}
+
+// Dialect is the kind of database; "" for the zero value.
+func (d Database) Dialect() Dialect { return d.dialect }
+
+// DSN is what the driver takes: a URL or list of key=value for PostgreSQL, a path
+// for SQLite. It may hold a password.
+func (d Database) DSN() string { return d.dsn }
+
+// String describes the database without its password.
+func (d Database) String() string { return d.shown }
+
+// GoString is String, for %#v.
+func (d Database) GoString() string { return d.shown }
+
+// LogValue is String, for slog.
+func (d Database) LogValue() slog.Value { return slog.StringValue(d.shown) }
+
+// UnmarshalText is ParseDatabase.
+func (d *Database) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDatabase(string(text))
+	return err
+}

@@ -1,0 +1,373 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of a file once its aliases are followed: they can make a short one
+// endless.
+const (
+	maxNodes = 100_000
+	maxDepth = 50
+)
+
+// decoder fills structs from nodes and variables. In contrast to
+// yaml.Node.Decode it goes on behind a mistake, knows unknown keys, and notes
+// where each key stands, for mistakes that are found later.
+//
+// A key is named by its path: sinks.partner.retry.initial.
+type decoder struct {
+	report      *report
+	environment *environment
+	variables   map[string]string // for ${NAME}
+	flags       map[string]string // keys given on the command line, which win
+
+	places map[string]place // of each key that is given
+	fields map[string]bool  // each key that could be given
+	wrong  map[string]bool  // each key that is reported already
+
+	nodes, depth int
+	endless      bool // one of them is beyond its bound
+}
+
+// place is where a key is given.
+type place struct {
+	where string
+	line  int
+}
+
+// mistake reports something about a key at the place where it is given, or else
+// where the nearest one above it is.
+func (d *decoder) mistake(path, format string, args ...any) {
+	d.wrong[path] = true
+	p := d.placeOf(path)
+	d.report.add(p.where, p.line, format, args...)
+}
+
+func (d *decoder) placeOf(path string) place {
+	for ; path != ""; path = parent(path) {
+		if p, ok := d.places[path]; ok {
+			return p
+		}
+	}
+	return place{where: d.report.file}
+}
+
+// given says whether the user has written a key.
+func (d *decoder) given(path string) bool {
+	_, ok := d.places[path]
+	return ok
+}
+
+// decode fills v, which can be set, with what stands at a path. node is nil where
+// the file has nothing; variables may have something all the same.
+func (d *decoder) decode(node *yaml.Node, v reflect.Value, path string) {
+	d.nodes++
+	d.depth++
+	defer func() { d.depth-- }()
+	if d.nodes > maxNodes || d.depth > maxDepth {
+		if !d.endless {
+			d.mistake(path, "the file is too large once its aliases are followed")
+		}
+		d.endless = true
+		return
+	}
+	node = follow(node)
+	if with, ok := v.Addr().Interface().(*With); ok {
+		with.node = node
+		return
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[skipped]():
+		d.environment.skip(path)
+	case isScalar(v):
+		d.scalar(node, v, path)
+	case v.Kind() == reflect.Struct:
+		d.structure(node, v, path)
+	case v.Kind() == reflect.Map:
+		d.mapping(node, v, path)
+	case v.Kind() == reflect.Slice:
+		d.list(node, v, path)
+	case v.Kind() == reflect.Pointer:
+		d.pointer(node, v, path)
+	default: // an interface, or what configurations have no use for
+		d.anything(node, v, path)
+	}
+}
+
+// skipped is a section that a command has no need of.
+type skipped struct{}
+
+// structure fills a struct by its yaml tags.
+func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
+	fields := fieldsOf(v)
+	names := make([]string, len(fields))
+	values := make(map[string]*yaml.Node, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+		d.fields[join(path, f.name)] = true
+	}
+	for _, e := range d.entries(node, path, "keys: "+strings.Join(names, ", ")) {
+		name := e.key.Value
+		if !slices.Contains(names, name) {
+			d.unknown(e.key, path, names)
+			continue
+		}
+		values[name] = e.value
+	}
+	for _, f := range fields {
+		at := join(path, f.name)
+		d.decode(values[f.name], f.value, at)
+		if f.tag.Get("zero") == "refused" && d.given(at) && !d.wrong[at] && f.value.IsZero() {
+			d.mistake(at, "%s is 0: leave it out for its default", at)
+		}
+	}
+}
+
+func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
+	at := "unknown key"
+	if path != "" {
+		at = path + ": " + at
+	}
+	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, didYouMean(key.Value, known))
+	if near := suggest(key.Value, known); near != "" && !d.given(join(path, near)) {
+		d.wrong[join(path, near)] = true // that it is missing is no news
+	}
+}
+
+// mapping fills a map. What it holds is the file's; variables can change it.
+func (d *decoder) mapping(node *yaml.Node, v reflect.Value, path string) {
+	if v.Type().Key().Kind() != reflect.String {
+		d.anything(node, v, path)
+		return
+	}
+	for _, e := range d.entries(node, path, "names and values") {
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.decode(e.value, value, join(path, e.key.Value))
+		v.SetMapIndex(reflect.ValueOf(e.key.Value).Convert(v.Type().Key()), value)
+	}
+}
+
+// list fills a slice from a list, or from a variable with commas.
+func (d *decoder) list(node *yaml.Node, v reflect.Value, path string) {
+	if text, ok := d.override(path); ok {
+		node = &yaml.Node{Kind: yaml.SequenceNode}
+		for item := range strings.SplitSeq(text, ",") {
+			node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimSpace(item)})
+		}
+	}
+	switch {
+	case node == nil:
+		return
+	case node.Kind != yaml.SequenceNode:
+		d.mistake(path, "%s is %s: write a list, like [a, b]", path, nameOf(node))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
+	for i, item := range node.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if item.Line > 0 {
+			d.places[at] = place{d.report.file, item.Line}
+		}
+		d.decode(item, v.Index(i), at)
+	}
+}
+
+func (d *decoder) pointer(node *yaml.Node, v reflect.Value, path string) {
+	_, _, set := d.environment.lookUp(path)
+	if node == nil && !set && !d.environment.anyBelow(path) {
+		return
+	}
+	value := reflect.New(v.Type().Elem())
+	d.decode(node, value.Elem(), path)
+	v.Set(value)
+}
+
+// anything fills what has no keys that are known.
+func (d *decoder) anything(node *yaml.Node, v reflect.Value, path string) {
+	if node == nil {
+		return
+	}
+	var value any
+	switch node.Kind {
+	case yaml.MappingNode:
+		m := make(map[string]any)
+		d.mapping(node, reflect.ValueOf(&m).Elem(), path)
+		value = m
+	case yaml.SequenceNode:
+		var l []any
+		d.list(node, reflect.ValueOf(&l).Elem(), path)
+		value = l
+	default:
+		scalar, ok := d.expanded(node, path)
+		if !ok {
+			return
+		}
+		if err := scalar.Decode(&value); err != nil {
+			d.mistake(path, "%s cannot be read", path)
+			return
+		}
+	}
+	if got := reflect.ValueOf(value); got.IsValid() && got.Type().AssignableTo(v.Type()) {
+		v.Set(got)
+		return
+	}
+	d.mistake(path, "%s is %s, which does not fit", path, nameOf(node))
+}
+
+// isScalar says whether a single value of the file fills v.
+func isScalar(v reflect.Value) bool {
+	switch v.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler, yaml.Unmarshaler:
+		return true
+	}
+	switch v.Kind() {
+	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	}
+	return false
+}
+
+// scalar fills a single value.
+func (d *decoder) scalar(node *yaml.Node, v reflect.Value, path string) {
+	if text, ok := d.override(path); ok {
+		node = &yaml.Node{Kind: yaml.ScalarNode, Value: text}
+		d.set(node, v, path, text)
+		return
+	}
+	if node == nil {
+		return
+	}
+	_, custom := v.Addr().Interface().(yaml.Unmarshaler)
+	if node.Kind != yaml.ScalarNode && !custom {
+		d.mistake(path, "%s is %s: write a single value", path, nameOf(node))
+		return
+	}
+	if expanded, ok := d.expanded(node, path); ok {
+		d.set(expanded, v, path, node.Value)
+	}
+}
+
+// expanded returns a copy of a node with ${NAME} replaced.
+func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
+	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") {
+		return node, true
+	}
+	text, problems := expand(node.Value, d.variable)
+	for _, problem := range problems {
+		d.mistake(path, "%s: %s", path, problem)
+	}
+	// Neither tag nor quotes: the text says what it is, as if it stood there.
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: node.Line}, len(problems) == 0
+}
+
+// variable looks an environment variable up and keeps its value out of the report.
+func (d *decoder) variable(name string) (value string, set bool) {
+	value, set = d.variables[name]
+	d.report.conceal(value, "${"+name+"}")
+	return value, set
+}
+
+// set converts a scalar. shown is the value as the user typed it, before the
+// environment, which may hold a password, came in.
+func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
+	var err error
+	wanted := ""
+	switch target := v.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		if err = target.UnmarshalText([]byte(node.Value)); err != nil {
+			d.mistake(path, "%s: %v", path, err)
+		}
+		return
+	case *time.Duration:
+		*target, err = time.ParseDuration(node.Value)
+		wanted = "a duration with its unit, like 1m30s"
+	case yaml.Unmarshaler:
+		err = node.Decode(target)
+		wanted = "what this key takes"
+	default:
+		if v.Kind() == reflect.String {
+			v.SetString(node.Value)
+			return
+		}
+		err = node.Decode(v.Addr().Interface())
+		wanted = wantedOf(v)
+	}
+	if err != nil {
+		d.mistake(path, "%s is %q: write %s", path, shown, wanted)
+	}
+}
+
+func wantedOf(v reflect.Value) string {
+	switch {
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case v.CanFloat():
+		return "a number"
+	case v.CanUint():
+		return fmt.Sprintf("a whole number from 0 to %d", uint64(math.MaxUint64)>>(64-v.Type().Bits()))
+	}
+	return "a whole number"
+}
+
+// override returns the value of a key's variable. What is inside a list has none.
+func (d *decoder) override(path string) (string, bool) {
+	if strings.Contains(path, "[") {
+		return "", false
+	}
+	text, name, ok := d.environment.lookUp(path)
+	if flag := d.flags[path]; flag != "" {
+		text, name, ok = flag, "--"+path, true
+	}
+	if ok {
+		d.places[path] = place{where: name}
+	}
+	return text, ok
+}
+
+// entries returns what a mapping holds, notes where, and reports keys that stand
+// there twice.
+func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
+	switch {
+	case node == nil:
+		return nil
+	case node.Kind != yaml.MappingNode:
+		at := "the file"
+		if path != "" {
+			at = path
+		}
+		d.mistake(path, "%s is %s: write %s", at, nameOf(node), wanted)
+		return nil
+	}
+	var entries []entry
+	first := make(map[string]int)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := follow(node.Content[i]), node.Content[i+1]
+		switch {
+		case key == nil || key.Kind != yaml.ScalarNode:
+			d.report.add(d.report.file, node.Content[i].Line, "a key is a word, not %s", nameOf(node.Content[i]))
+		case key.ShortTag() == "!!merge":
+			d.report.add(d.report.file, key.Line, "merging with << is not offered; repeat the keys, or use an alias for a whole value")
+		case first[key.Value] > 0:
+			d.report.add(d.report.file, key.Line, "%s is given twice, first on line %d", join(path, key.Value), first[key.Value])
+		default:
+			first[key.Value] = node.Content[i].Line
+			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line}
+			entries = append(entries, entry{key, value})
+		}
+	}
+	return entries
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// field is a field of a struct that a key fills.
+type field struct {
+	name  string
+	value reflect.Value
+	tag   reflect.StructTag
+}
+
+// fieldsOf lists the keys of a struct as the yaml package understands its tags.
+func fieldsOf(v reflect.Value) []field {
+	var fields []field
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case strings.Contains(options, "inline") && f.Type.Kind() == reflect.Struct:
+			fields = append(fields, fieldsOf(v.Field(i))...)
+		case name == "":
+			fields = append(fields, field{strings.ToLower(f.Name), v.Field(i), f.Tag})
+		default:
+			fields = append(fields, field{name, v.Field(i), f.Tag})
+		}
+	}
+	return fields
+}
+
+// parent is the path above a path; "" above the first.
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

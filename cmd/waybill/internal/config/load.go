@@ -1,0 +1,158 @@
+package config
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Load reads everything that forwarding needs and builds the sinks, of the kinds
+// that there are. Nothing is opened. logger is for the sinks. The error is an
+// *Error with all that is wrong.
+func Load(source Source, kinds *sinks.Set, logger *slog.Logger) (*Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, l.report.err()
+	}
+	c := new(Config)
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	l.buildSinks(c, kinds, logger)
+	l.checkRoutes(c)
+	l.checkForwarder(c)
+	l.environment.reportUnknown()
+	if err := l.report.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Tables is the part of a configuration that says where the outbox is.
+type Tables struct {
+	Database Database
+	Outbox   Outbox
+	// Listen says that whoever opens the outbox is to be woken by the database.
+	// Only those who forward need it.
+	Listen bool
+}
+
+// LoadTables reads database and outbox only. So the tables can be made and
+// looked at without a file, and where what forwarding needs is not at hand, such
+// as a sink's password. Keys of the other sections are not judged.
+func LoadTables(source Source) (Tables, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return Tables{}, l.report.err()
+	}
+	var c struct {
+		Database  Database `yaml:"database"`
+		Outbox    Outbox   `yaml:"outbox"`
+		Forwarder skipped  `yaml:"forwarder"`
+		Sinks     skipped  `yaml:"sinks"`
+		Routes    skipped  `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	l.environment.reportUnknown()
+	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
+}
+
+// Tables is the part of the configuration that says where the outbox is, for
+// those who forward.
+func (c *Config) Tables() Tables {
+	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
+	return Tables{Database: c.Database, Outbox: c.Outbox, Listen: listen}
+}
+
+// loader is a decoder and the checks of what it decoded.
+type loader struct{ decoder }
+
+// newLoader parses the source's file. Where that fails, the report has it and
+// there is nothing more to look at.
+func newLoader(source Source) (*loader, *yaml.Node) {
+	r := &report{file: source.File}
+	variables := source.variables()
+	l := &loader{decoder{
+		report:      r,
+		environment: newEnvironment(variables, r),
+		variables:   variables,
+		flags:       map[string]string{"database": source.Database},
+		places:      make(map[string]place),
+		fields:      make(map[string]bool),
+		wrong:       make(map[string]bool),
+	}}
+	text, ok := source.read(r)
+	if !ok {
+		return l, nil
+	}
+	return l, parseDocument(text, r)
+}
+
+// complain reports errors of a check that names keys by their paths below base,
+// at the beginning of each error. What follows from a mistake that is reported
+// already is left out.
+func (l *loader) complain(base string, err error) {
+	for _, e := range flatten(err) {
+		text := e.Error()
+		key, _, _ := strings.Cut(text, " ")
+		key, _, _ = strings.Cut(key, ":")
+		path, known := l.nearestKey(join(base, key), base)
+		if l.reported(path) {
+			continue
+		}
+		switch p := l.placeOf(path); {
+		case known:
+			l.report.add(p.where, p.line, "%s", join(base, text))
+		case base != "":
+			l.report.add(p.where, p.line, "%s: %s", base, text)
+		default:
+			l.report.add(p.where, p.line, "%s", text)
+		}
+	}
+}
+
+// nearestKey is the longest beginning of a path, longer than base, that is a key;
+// base and false if there is none.
+func (l *loader) nearestKey(path, base string) (string, bool) {
+	for len(path) > len(base) {
+		if l.fields[path] || l.given(path) {
+			return path, true
+		}
+		path = parent(path)
+	}
+	return base, false
+}
+
+// reported says whether something about a key, or one above it, is reported.
+func (l *loader) reported(path string) bool {
+	for path != "" && !l.wrong[path] {
+		path = parent(path)
+	}
+	return l.wrong[path]
+}
+
+// flatten returns the parts of an errors.Join, or the error itself. An error
+// that wraps several others in words of its own is not taken apart.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	parts := joined.Unwrap()
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		texts[i] = part.Error()
+	}
+	if strings.Join(texts, "\n") != err.Error() {
+		return []error{err}
+	}
+	var all []error
+	for _, part := range parts {
+		all = append(all, flatten(part)...)
+	}
+	return all
+}

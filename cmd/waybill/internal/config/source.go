@@ -1,0 +1,73 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// DefaultFile is the file that is read where none is named, if it exists.
+const DefaultFile = "waybill.yaml"
+
+// maxFileSize is far above what a person writes; a larger file is something else.
+const maxFileSize = 1 << 20
+
+// Source is where a configuration comes from.
+type Source struct {
+	// File is the YAML file; "" for none.
+	File string
+	// Database is the value of --database, which wins over all others; "" for none.
+	Database string
+	// Environ is the environment, as NAME=value.
+	Environ []string
+}
+
+// read returns the file's text, and whether there is a file at all.
+func (s Source) read(r *report) (text []byte, ok bool) {
+	if s.File == "" {
+		return nil, false
+	}
+	text, err := readFile(s.File)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.add(s.File, 0, "there is no such file")
+	case err != nil:
+		r.add(s.File, 0, "%v", withoutPath(err))
+	case len(text) > maxFileSize:
+		r.add(s.File, 0, "is larger than 1 MiB, which is no configuration")
+	default:
+		return text, true
+	}
+	return nil, false
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFileSize+1))
+}
+
+// withoutPath is the error without the path, which stands before it already.
+func withoutPath(err error) error {
+	if failed := new(fs.PathError); errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}
+
+// variables is the environment as a map. Of names that stand there twice the
+// last one counts, as for exec.
+func (s Source) variables() map[string]string {
+	variables := make(map[string]string, len(s.Environ))
+	for _, entry := range s.Environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			variables[name] = value
+		}
+	}
+	return variables
+}

@@ -1,0 +1,60 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// lookTimeout bounds one try of Await: an address that swallows packets would
+// keep it for minutes.
+const lookTimeout = 15 * time.Second
+
+// Await is Store for a database that may come up later than the program does:
+// while nobody listens there, or the server is not ready, it tries again until
+// ctx is done. Everything else, such as a wrong password, an unknown database or
+// missing tables, is an error at once.
+func (d *Database) Await(ctx context.Context, logger *slog.Logger) (store.Store, error) {
+	pace := backoff.NewExponentialBackOff()
+	pace.InitialInterval, pace.MaxInterval = 100*time.Millisecond, 5*time.Second
+	began, said := time.Now(), ""
+	for {
+		s, err := d.look(ctx)
+		switch {
+		case err == nil && said != "":
+			logger.Info("the database is there", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
+			return s, nil
+		case err == nil || ctx.Err() != nil || !d.dialect.passes(err):
+			return s, errors.Join(ctx.Err(), err)
+		case err.Error() != said:
+			said = err.Error()
+			logger.Warn("the database cannot be reached, trying again", "database", d.address, "error", err)
+		}
+		if !sleep(ctx, pace.NextBackOff()) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (d *Database) look(ctx context.Context) (store.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return d.Store(ctx)
+}
+
+// sleep waits and returns true, or false once ctx is done.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

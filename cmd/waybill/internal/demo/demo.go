@@ -1,0 +1,270 @@
+// Package demo is `waybill demo`: a shop with an outbox, a forwarder, and the
+// receivers of its sinks, all in one process.
+//
+// The shop places orders in real transactions, of which some roll back. The
+// forwarder delivers what was committed to Kafka, to an HTTP endpoint and by
+// email. In the end the receivers are asked what they got, and that is compared
+// with what the shop wrote into its ledger: nothing may be missing, nothing may
+// have come of a rollback, and each key must have kept its order.
+//
+// The files in the order in which to read them: notifications.go, shop.go,
+// ledger.go, demo.go, database.go, receiver.go with webhook.go, kafka.go and
+// mail.go, arrivals.go, report.go. What is left is the program's business:
+// config.go and display.go.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// ErrFailed says that the receivers did not get what the shop committed. The
+// report names what went wrong.
+var ErrFailed = errors.New("the demo failed")
+
+// retry is short, since whoever watches does not want to wait.
+var retry = forwarder.Retry{Initial: 50 * time.Millisecond}
+
+const (
+	// lookPause is the time between two looks at the progress.
+	lookPause = 100 * time.Millisecond
+	// stopTimeout is how long a sink may take over its last delivery once the
+	// drain's time is over.
+	stopTimeout = 5 * time.Second
+)
+
+// demo is all the parts.
+type demo struct {
+	config    Config
+	folder    string // for all files; removed at the end
+	database  *database
+	ledger    *ledger
+	shop      *shop
+	receivers map[string]receiver // by the sink's name
+	engine    *forwarder.Forwarder
+	display   display
+	closed    atomic.Bool // the shop
+}
+
+// Run runs the demo and prints its report on stdout. When ctx is done the shop
+// closes early; what it committed by then is delivered and judged all the same. It
+// returns ErrFailed where the judgement is bad.
+func Run(ctx context.Context, c Config, stdout, stderr io.Writer) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	d := &demo{config: c, ledger: newLedger(), receivers: make(map[string]receiver), display: newDisplay(c, stdout, stderr)}
+	report, err := d.run(ctx)
+	d.display.close()
+	if err = errors.Join(err, d.close()); err != nil {
+		return err
+	}
+	if c.JSON {
+		err = report.printJSON(stdout)
+	} else {
+		report.print(stdout)
+	}
+	if err == nil && !report.OK {
+		err = ErrFailed
+	}
+	return err
+}
+
+func (d *demo) run(ctx context.Context) (Report, error) {
+	if err := d.open(ctx); err != nil {
+		return Report{}, err
+	}
+	stopped := make(chan struct{})
+	shown := d.showProgress(stopped)
+	open, err := d.trade(ctx)
+	close(stopped)
+	<-shown
+	if err != nil {
+		return Report{}, err
+	}
+	return newReport(d.database.name, d.ledger, d.receivers, open), nil
+}
+
+// open makes all the parts.
+func (d *demo) open(ctx context.Context) (err error) {
+	if d.folder, err = os.MkdirTemp("", "waybill-demo-"); err != nil {
+		return err
+	}
+	if d.database, err = openDatabase(ctx, d.config.Database, d.folder, d.notice); err != nil {
+		return err
+	}
+	if err := d.openReceivers(ctx); err != nil {
+		return err
+	}
+	types, err := newTypes()
+	if err != nil {
+		return err
+	}
+	if d.engine, err = d.newForwarder(types); err != nil {
+		return err
+	}
+	publisher, err := outbox.New(types, d.database.store, outbox.Config{Wake: d.engine.Wake})
+	if err != nil {
+		return err
+	}
+	d.shop = &shop{db: d.database.db, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
+	return d.shop.open(ctx)
+}
+
+// notice tells the user something before the demo begins.
+func (d *demo) notice(text string) { fmt.Fprintln(d.display, text) }
+
+func (d *demo) openReceivers(ctx context.Context) error {
+	topic, err := openTopic(ctx, d.config.Kafka, d.folder)
+	if err != nil {
+		return err
+	}
+	d.receivers[kafkaSink] = topic
+	webhook, err := openWebhook()
+	if err != nil {
+		return err
+	}
+	d.receivers[httpSink] = webhook
+	mail, err := openMail(d.config.SMTP)
+	if err != nil {
+		return err
+	}
+	d.receivers[mailSink] = mail
+	return nil
+}
+
+// newForwarder makes the engine with the three sinks. Of its logs only errors are
+// shown: refused attempts and their retries are part of the demo.
+func (d *demo) newForwarder(types *registry.Registry) (_ *forwarder.Forwarder, err error) {
+	c := forwarder.Config{
+		Store:           d.database.store,
+		Routes:          routes,
+		Types:           types,
+		Sinks:           make(map[string]forwarder.Sink, len(d.receivers)),
+		ShutdownTimeout: stopTimeout,
+		Logger:          slog.New(slog.NewTextHandler(d.display, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	for name, r := range d.receivers {
+		if c.Sinks[name], err = r.sink(); err != nil {
+			return nil, fmt.Errorf("sink %s: %w", name, err)
+		}
+	}
+	return forwarder.New(c)
+}
+
+// trade opens the shop and the forwarder, waits until all is delivered that the
+// shop committed, or the time for that is over, and stops. It returns how long
+// the shop was open.
+func (d *demo) trade(ctx context.Context) (open time.Duration, err error) {
+	forwarding, stopForwarding := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopForwarding()
+	forwarded := make(chan error, 1)
+	shopping, closeShop := context.WithTimeout(ctx, d.config.For)
+	defer closeShop()
+	go func() {
+		err := d.engine.Run(forwarding)
+		stopForwarding() // where it ended by itself, there is nothing to wait for
+		closeShop()
+		forwarded <- err
+	}()
+
+	began := time.Now()
+	err = d.shop.trade(shopping, d.config.Rate)
+	open = time.Since(began)
+	d.closed.Store(true)
+	if err == nil {
+		d.drain(forwarding)
+	}
+	stopForwarding()
+	if err := errors.Join(err, <-forwarded); err != nil {
+		return open, err
+	}
+	return open, d.catchUp(context.WithoutCancel(ctx))
+}
+
+// drain waits until the receivers got all that the shop committed, for as long as
+// the configuration allows.
+func (d *demo) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
+	defer cancel()
+	for !d.drained() && sleepUntil(ctx, time.Now().Add(lookPause/10)) {
+	}
+}
+
+func (d *demo) drained() bool {
+	for name, r := range d.receivers {
+		if r.arrived().distinct() < d.ledger.owed(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// catchUp has all receivers count what was delivered.
+func (d *demo) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
+	defer cancel()
+	var errs []error
+	for _, r := range d.receivers {
+		errs = append(errs, r.catchUp(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// showProgress has the display look on until stopped is closed. It closes shown
+// after a last look.
+func (d *demo) showProgress(stopped <-chan struct{}) (shown <-chan struct{}) {
+	done := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(lookPause)
+		defer ticker.Stop()
+		for {
+			d.display.show(d.progress(time.Since(began)))
+			select {
+			case <-stopped:
+				d.display.show(d.progress(time.Since(began)))
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return done
+}
+
+func (d *demo) progress(elapsed time.Duration) progress {
+	p := progress{elapsed: elapsed}
+	if !d.closed.Load() {
+		p.left = max(d.config.For-elapsed, 0)
+	}
+	p.committed, p.rolledBack = d.ledger.count()
+	for _, name := range slices.Sorted(maps.Keys(d.receivers)) {
+		p.sinks = append(p.sinks, sinkProgress{name: name, delivered: d.receivers[name].arrived().distinct(), owed: d.ledger.owed(name)})
+	}
+	return p
+}
+
+// close ends and removes what was made.
+func (d *demo) close() error {
+	var errs []error
+	for _, r := range d.receivers {
+		errs = append(errs, r.close())
+	}
+	if d.database != nil {
+		errs = append(errs, d.database.close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(d.folder))...)
+}

@@ -1,0 +1,76 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+// refuseEvery is how often the webhook refuses a first attempt, so that retries
+// can be seen.
+const refuseEvery = 200
+
+// webhook is the http sink's receiver: an endpoint that takes what is posted to
+// it, save for a few first attempts.
+type webhook struct {
+	server   *http.Server
+	url      string
+	served   chan error
+	attempts atomic.Int64 // first ones
+	got      *arrivals
+}
+
+var _ receiver = (*webhook)(nil)
+
+// openWebhook listens on a free port of the loopback interface.
+func openWebhook() (*webhook, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start an HTTP endpoint: %w", err)
+	}
+	w := &webhook{url: "http://" + listener.Addr().String() + "/hooks", served: make(chan error, 1), got: newArrivals()}
+	w.server = &http.Server{Handler: http.HandlerFunc(w.take)}
+	go func() { w.served <- w.server.Serve(listener) }()
+	return w, nil
+}
+
+func (w *webhook) sink() (forwarder.Sink, error) {
+	s, err := httpsink.New(sinks.Instance{Name: httpSink}, httpsink.Config{URL: w.url})
+	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 16}, Retry: retry}, err
+}
+
+func (w *webhook) arrived() *arrivals { return w.got }
+
+func (w *webhook) counts() string { return "answered 202" }
+
+// take is the endpoint.
+func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
+	if _, err := io.Copy(io.Discard, request.Body); err != nil {
+		return // cut off: the sink did not get an answer and comes again
+	}
+	if request.Header.Get(httpsink.HeaderAttempt) == "1" && w.attempts.Add(1)%refuseEvery == refuseEvery/2 {
+		w.got.refuse()
+		answer.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	w.got.add(request.Header.Get(httpsink.HeaderID))
+	answer.WriteHeader(http.StatusAccepted)
+}
+
+func (w *webhook) catchUp(context.Context) error { return nil }
+
+func (w *webhook) close() error {
+	err := w.server.Close()
+	if served := <-w.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

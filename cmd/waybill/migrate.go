@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
+)
+
+func newMigrate(p *program) *cobra.Command {
+	m := &migrate{program: p}
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make or upgrade the outbox's tables",
+		Long: `Make the outbox's tables in the database, or bring them up to what this version
+needs, and say which migrations were applied. A second run changes nothing.
+
+It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`,
+		Example: `  waybill migrate --database postgres://app@localhost/app
+  waybill migrate -c waybill.yaml --print | psql --single-transaction app`,
+		Args: noArguments,
+		RunE: m.run,
+	}
+	m.flags.add(cmd)
+	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database and change nothing")
+	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+type migrate struct {
+	*program
+	flags       sourceFlags
+	print, json bool
+}
+
+func (m *migrate) run(cmd *cobra.Command, _ []string) error {
+	source := m.source(m.flags)
+	switch {
+	case m.print && m.json:
+		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
+	case m.print:
+		return m.printSQL(source)
+	}
+	d, cleanup, err := newMigration(source)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	applied, err := d.Migrate(cmd.Context())
+	if printErr := m.printApplied(applied, err == nil); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func (m *migrate) printSQL(source config.Source) error {
+	tables, err := config.LoadTables(source)
+	if err != nil {
+		return err
+	}
+	text, err := database.MigrationSQL(tables)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(m.stdout, text)
+	return err
+}
+
+// printApplied tells what stays, also where a later migration failed.
+func (m *migrate) printApplied(applied []string, done bool) error {
+	if m.json {
+		return printJSON(m.stdout, struct {
+			Applied []string `json:"applied"`
+		}{append([]string{}, applied...)})
+	}
+	for _, name := range applied {
+		fmt.Fprintln(m.stdout, "applied", name)
+	}
+	if done && len(applied) == 0 {
+		fmt.Fprintln(m.stdout, "the outbox is up to date")
+	}
+	return nil
+}
+
+// printJSON writes a result for programs.
+func printJSON(w io.Writer, result any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(result)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/kafka"
+)
+
+// The providers of wire.go: each makes one thing of others.
+
+// provideKinds is the sink kinds that the program offers. A further one is a line
+// here.
+func provideKinds() (*sinks.Set, error) {
+	set := new(sinks.Set)
+	return set, errors.Join(
+		email.Register(set),
+		httpsink.Register(set),
+		kafka.Register(set),
+	)
+}
+
+func provideTables(c *config.Config) config.Tables { return c.Tables() }
+
+func provideStore(ctx context.Context, d *database.Database) (store.Store, error) {
+	return d.Store(ctx)
+}
+
+// provideAwaitedStore waits for a database that is not there yet.
+func provideAwaitedStore(ctx context.Context, d *database.Database, logger *slog.Logger) (store.Store, error) {
+	return d.Await(ctx, logger)
+}
+
+func provideForwarder(c *config.Config, s store.Store, logger *slog.Logger) (*forwarder.Forwarder, error) {
+	return forwarder.New(c.ForwarderConfig(s, logger))
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newStatus(p *program) *cobra.Command {
+	s := &status{program: p}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the log, the cursors and what is parked",
+		Long: `Show how far the log reaches, how each sink stands with each of its lanes, and how
+many deliveries are parked. PENDING counts rows of all types that a cursor has
+before it, also those that do not go to its sink.
+
+It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`,
+		Args: noArguments,
+		RunE: s.run,
+	}
+	s.flags.add(cmd)
+	cmd.Flags().BoolVar(&s.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+type status struct {
+	*program
+	flags sourceFlags
+	json  bool
+}
+
+func (s *status) run(cmd *cobra.Command, _ []string) error {
+	outbox, cleanup, err := newStore(cmd.Context(), s.source(s.flags))
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	look, err := outbox.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if s.json {
+		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
+		look.Parked = append([]store.ParkedCount{}, look.Parked...)
+		return printJSON(s.stdout, look)
+	}
+	printStatus(s.stdout, look, time.Now())
+	return nil
+}
+
+func printStatus(w io.Writer, look store.Status, now time.Time) {
+	fmt.Fprintf(w, "last offset: %d\n\n", look.LastOffset)
+
+	cursors := newTable(w, "sink", "lane", "pending", "owner", "lease left")
+	for _, c := range look.Cursors {
+		cursors.AppendRow(table.Row{c.Sink, c.Lane, pendingText(c.Pending), orDash(c.Owner), leaseText(c, now)})
+	}
+	if len(look.Cursors) == 0 {
+		fmt.Fprintln(w, "no cursors: nobody has forwarded yet")
+	} else {
+		cursors.Render()
+	}
+	fmt.Fprintln(w)
+
+	parked := newTable(w, "sink", "parked", "count")
+	for _, c := range look.Parked {
+		parked.AppendRow(table.Row{c.Sink, c.State, c.Count})
+	}
+	if len(look.Parked) == 0 {
+		fmt.Fprintln(w, "nothing is parked")
+	} else {
+		parked.Render()
+	}
+}
+
+// newTable is a table without lines, which other programs can cut as well.
+func newTable(w io.Writer, columns ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleDefault)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.SuppressTrailingSpaces()
+	t.AppendHeader(columns)
+	return t
+}
+
+func pendingText(pending int) string {
+	if pending >= store.PendingLimit {
+		return strconv.Itoa(store.PendingLimit) + "+"
+	}
+	return strconv.Itoa(pending)
+}
+
+// leaseText goes by this machine's clock; the lease itself goes by the database's.
+func leaseText(c store.CursorStatus, now time.Time) string {
+	left := c.LeaseUntil.Sub(now)
+	switch {
+	case c.Owner == "":
+		return "-"
+	case left <= 0:
+		return "expired"
+	}
+	return left.Round(100 * time.Millisecond).String()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func TestStatusBeforeMigrateSaysWhatToRun(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := waybill(t, "status", "--database", o.address)
+		require.Equal(t, exitFailed, r.code)
+		require.Empty(t, r.stdout)
+		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`\n$", r.stderr)
+	})
+}
+
+func TestStatusMakesNoFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	r := waybill(t, "status", "--database", "sqlite:"+path)
+	require.Equal(t, result{code: exitFailed, stderr: "waybill: the outbox is not migrated: there is no file " + path + ": run `waybill migrate`\n"}, r)
+	require.NoFileExists(t, path)
+}
+
+func TestStatusOfAFreshOutbox(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		r := waybill(t, "status", "--database", o.address)
+		require.Equal(t, result{stdout: "last offset: 0\n\nno cursors: nobody has forwarded yet\n\nnothing is parked\n"}, r)
+
+		r = waybill(t, "status", "--json", "--database", o.address)
+		require.Zero(t, r.code, r.stderr)
+		require.JSONEq(t, `{"last_offset": 0, "cursors": [], "parked": []}`, r.stdout)
+	})
+}
+
+func TestStatusAfterForwarding(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 3)
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('parcel.lost', '{}')`)
+		require.NoError(t, err)
+		destination := newReceiver(t)
+		f := startForward(t, "-c", o.config(t, "60s", destination.URL))
+		destination.await(t, 3)
+		require.Eventually(t, func() bool { // the checkpoint comes behind the delivery
+			var look store.Status
+			r := waybill(t, "status", "--json", "--database", o.address)
+			require.NoError(t, json.Unmarshal([]byte(r.stdout), &look))
+			return len(look.Cursors) == 2 && look.Cursors[0].Pending == 0 && look.Cursors[1].Pending == 0 && len(look.Parked) == 1
+		}, patience, 10*time.Millisecond)
+
+		r := waybill(t, "status", "--database", o.address)
+		require.Regexp(t, `^last offset: 4
+
+ SINK +LANE +PENDING +OWNER +LEASE LEFT
+ _unrouted +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
+ partner +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
+
+ SINK +PARKED +COUNT
+ _unrouted +dead +1
+$`, r.stdout)
+
+		require.Zero(t, f.end(t).code)
+		r = waybill(t, "status", "--database", o.address)
+		require.Regexp(t, `\n partner +0 +0 +- +-\n`, r.stdout, "the lease is given back")
+	})
+}
+
+func TestStatusStopsCounting(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var b bytes.Buffer
+	printStatus(&b, store.Status{
+		LastOffset: 7,
+		Cursors: []store.CursorStatus{
+			{Sink: "mail", Lane: 1, Pending: store.PendingLimit, Owner: "a/1/x", LeaseUntil: now.Add(-time.Second)},
+			{Sink: "mail", Lane: 2, Pending: store.PendingLimit - 1},
+		},
+		Parked: []store.ParkedCount{{Sink: "mail", State: store.StateBlocked, Count: 12}},
+	}, now)
+	require.Equal(t, `last offset: 7
+
+ SINK  LANE  PENDING  OWNER  LEASE LEFT
+ mail     1  100000+  a/1/x  expired
+ mail     2  99999    -      -
+
+ SINK  PARKED   COUNT
+ mail  blocked     12
+`, b.String())
+}

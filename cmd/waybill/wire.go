@@ -1,0 +1,39 @@
+//go:build wireinject
+
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/wire"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// newForwarder makes the engine of everything that the configuration has. It
+// waits for a database that is not there yet, until ctx is done. The function
+// beside it closes the database.
+func newForwarder(ctx context.Context, source config.Source, logger *slog.Logger) (*forwarder.Forwarder, func(), error) {
+	panic(wire.Build(
+		provideKinds,
+		config.Load,
+		provideTables,
+		database.Open,
+		provideAwaitedStore,
+		provideForwarder,
+	))
+}
+
+// newStore opens the outbox to look at it.
+func newStore(ctx context.Context, source config.Source) (store.Store, func(), error) {
+	panic(wire.Build(config.LoadTables, database.Open, provideStore))
+}
+
+// newMigration opens the database to make the outbox in it.
+func newMigration(source config.Source) (*database.Database, func(), error) {
+	panic(wire.Build(config.LoadTables, database.Create))
+}

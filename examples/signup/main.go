@@ -1,0 +1,198 @@
+// Signup is the story that the outbox was made for: a user signs up, is stored
+// and gets a welcome mail. A program that sends the mail inside its transaction
+// sends it for a rollback too; one that sends it afterwards loses it when it
+// dies in between.
+//
+// This one stores the user and the notification in one transaction (signup.go).
+// A forwarder in the same process writes the mail from templates and hands it to
+// a mail server. Once the server has taken it, the user's status goes from Pending
+// to Sent, in the transaction that settles the delivery.
+//
+//	go run ./examples/signup
+//	go run ./examples/signup -smtp smtp://localhost:1025 -database signup.db
+//
+// It signs people up over HTTP, waits for their mails, and ends with code 1 if a
+// user stays Pending or a mail goes to somebody whose signup was refused.
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/mail"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/smtptest"
+)
+
+//go:embed templates
+var templates embed.FS
+
+func main() {
+	database := flag.String("database", "", "SQLite file; without one, a temporary file")
+	smtp := flag.String("smtp", "", "mail server, such as smtp://localhost:1025; without one, the program brings its own")
+	flag.Parse()
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the output tells the rest
+	if err := run(context.Background(), *database, *smtp, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "signup:", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the whole story. Its error is what went wrong in it: a user who
+// stayed Pending, or a mail to somebody who is no user.
+func run(ctx context.Context, database, smtp string, out io.Writer) error {
+	folder, err := os.MkdirTemp("", "signup")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	db, err := sqlite.OpenDB(cmp.Or(database, filepath.Join(folder, "signup.db")))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := sqlite.Migrate(ctx, db, sqlite.Config{}); err != nil {
+		return err
+	}
+	log, err := sqlite.Open(ctx, db, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	mailServer, err := smtptest.Start(smtptest.Config{})
+	if err != nil {
+		return err
+	}
+	defer mailServer.Close()
+	handler, engine, err := assemble(ctx, db, log, cmp.Or(smtp, mailServer.URL()))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	web := &http.Server{Handler: handler}
+	go func() { _ = web.Serve(listener) }() // until Close
+	defer web.Close()
+
+	forwarding, stop := context.WithCancel(ctx)
+	forwarded := make(chan error, 1)
+	go func() { forwarded <- engine.Run(forwarding) }()
+	err = signUp("http://"+listener.Addr().String()+"/signup", out)
+	if err == nil {
+		err = waitForMails(ctx, db)
+	}
+	stop() // deliveries in flight end, and are settled
+	return errors.Join(err, <-forwarded, report(ctx, db, mailServer.Messages(), out))
+}
+
+// outboxLog is what every store is: a log to publish to and to forward from.
+type outboxLog interface {
+	outbox.Log
+	store.Store
+}
+
+// assemble puts the parts together around any store; nothing runs yet.
+func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http.Handler, *forwarder.Forwarder, error) {
+	_, errTable := db.ExecContext(ctx, usersTable)
+	types := registry.New()
+	errTypes := registry.Register[CustomerSignedUp](types, "customer.signed-up", registry.Key(CustomerSignedUp.Key))
+	mailSink, errSink := email.New(sinks.Instance{Name: "mail"},
+		email.Config{SMTP: smtp, From: "Waybill <hello@example.com>", FS: templates, Templates: "templates"})
+	if err := errors.Join(errTable, errTypes, errSink); err != nil {
+		return nil, nil, err
+	}
+	engine, err := forwarder.New(forwarder.Config{
+		Store: log, Types: types,
+		Sinks:  map[string]forwarder.Sink{"mail": {Sink: mailSink, OnDelivered: markSent}},
+		Routes: map[string][]string{"customer.signed-up": {"mail"}},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	// A commit wakes the forwarder, so the mail goes at once.
+	publisher, err := outbox.New(types, log, outbox.Config{Wake: engine.Wake})
+	mux := http.NewServeMux()
+	mux.Handle("POST /signup", &signups{db: db, publisher: publisher})
+	return mux, engine, err
+}
+
+// signUp signs four people up, one of them with an address that is taken.
+func signUp(url string, out io.Writer) error {
+	for _, form := range []string{
+		`{"name": "Ada", "email": "ada@example.com"}`,
+		`{"name": "Grace", "email": "grace@example.com"}`,
+		`{"name": "Mallory", "email": "ada@example.com"}`,
+		`{"name": "Linus", "email": "linus@example.com"}`,
+	} {
+		response, err := http.Post(url, "application/json", strings.NewReader(form))
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+		fmt.Fprintf(out, "POST /signup %s: %s\n", form, response.Status)
+	}
+	return nil
+}
+
+// waitForMails returns once no user is Pending, with an error after 30 seconds.
+func waitForMails(ctx context.Context, db *sql.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for pending := 1; pending > 0; time.Sleep(10 * time.Millisecond) {
+		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM users WHERE status = 'Pending'`).Scan(&pending); err != nil {
+			return fmt.Errorf("wait until all mails are sent: %w", err)
+		}
+	}
+	return nil
+}
+
+// report tells how it ended.
+func report(ctx context.Context, db *sql.DB, mails []smtptest.Message, out io.Writer) error {
+	rows, err := db.QueryContext(ctx, `SELECT name, email, status FROM users ORDER BY email`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var wrong []error
+	var users []string
+	for rows.Next() {
+		var user mail.Address
+		var status string
+		if err := rows.Scan(&user.Name, &user.Address, &status); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "user %s: %s\n", &user, status)
+		if users = append(users, user.String()); status != "Sent" {
+			wrong = append(wrong, fmt.Errorf("%s is still %s", &user, status))
+		}
+	}
+	for _, m := range mails {
+		to := m.Header.Get("To")
+		fmt.Fprintf(out, "mail to %s: %s\n", to, m.Subject())
+		if !slices.Contains(users, to) {
+			wrong = append(wrong, fmt.Errorf("%s got a mail and is no user", to))
+		}
+	}
+	return errors.Join(append(wrong, rows.Err())...)
+}

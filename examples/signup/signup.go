@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/mail"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/outbox"
+)
+
+// usersTable is the application's own, in words that SQLite and PostgreSQL share.
+const usersTable = `CREATE TABLE IF NOT EXISTS users (
+	id     text PRIMARY KEY,
+	name   text NOT NULL,
+	email  text NOT NULL UNIQUE,
+	status text NOT NULL DEFAULT 'Pending'
+)`
+
+var errTaken = errors.New("this email address has signed up already")
+
+// CustomerSignedUp is the notification. Its JSON is what the templates see.
+type CustomerSignedUp struct {
+	UserID string `json:"user_id"`
+	Name   string `json:"name"`
+	Email  string `json:"email"`
+}
+
+// Key puts all that ever happens to one user in order.
+func (c CustomerSignedUp) Key() string { return c.UserID }
+
+// signups takes signups over HTTP.
+type signups struct {
+	db        *sql.DB
+	publisher *outbox.Publisher
+}
+
+// ServeHTTP takes JSON with name and email. 202 says that the mail will be sent,
+// not that it was: no mail server stands between the user and the answer.
+func (s *signups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var form struct{ Name, Email string }
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&form)
+	// What no mail server would take is refused while there is somebody to tell.
+	if _, invalid := mail.ParseAddress("<" + form.Email + ">"); err != nil || invalid != nil || form.Name == "" {
+		http.Error(w, "send JSON with a name and an email address", http.StatusBadRequest)
+		return
+	}
+	err = s.add(r.Context(), CustomerSignedUp{UserID: uuid.NewString(), Name: form.Name, Email: form.Email})
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusAccepted)
+	case errors.Is(err, errTaken):
+		http.Error(w, err.Error(), http.StatusConflict)
+	default:
+		slog.Error("signup failed", "error", err)
+		http.Error(w, "please try again later", http.StatusInternalServerError)
+	}
+}
+
+// add stores the user and publishes the notification in one transaction. It
+// publishes first to show that the order is no matter: if the address is taken,
+// the rollback takes the notification back, and no mail goes.
+func (s *signups) add(ctx context.Context, c CustomerSignedUp) error {
+	return s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.publisher.Publish(ctx, tx, c); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx,
+			`INSERT INTO users (id, name, email) VALUES ($1, $2, $3) ON CONFLICT (email) DO NOTHING`, c.UserID, c.Name, c.Email)
+		if err != nil {
+			return err
+		}
+		if inserted, err := result.RowsAffected(); err != nil || inserted == 1 {
+			return err
+		}
+		return errTaken
+	})
+}
+
+// markSent runs in the transaction that settles these deliveries: a user is Sent
+// exactly when the forwarder is done with the mail. Like all that may come twice
+// after a crash, it does no harm when repeated.
+func markSent(ctx context.Context, tx *sql.Tx, delivered []forwarder.Delivered) error {
+	for _, d := range delivered {
+		if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'Sent' WHERE id = $1`, d.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

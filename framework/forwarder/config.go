@@ -1,0 +1,223 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Config is what a forwarder works with. Store, Routes and Sinks are required;
+// the zero value of every other field takes the default that it names.
+type Config struct {
+	// Store is the outbox. If it is a store.Listener, Run listens.
+	Store store.Store
+	// Routes say which sinks get which types, as pattern to names of sinks; package
+	// route tells what a pattern is.
+	Routes map[string][]string
+	// Sinks are the destinations by name. Names beginning with "_" are reserved.
+	Sinks map[string]Sink
+
+	// Types, if set, are the types that the application publishes: a route that
+	// matches none of them is refused, and a type without a route is logged.
+	Types *registry.Registry
+	// Name identifies this forwarder in leases and logs; default the host's name.
+	// A process id and a random part are added, so names need not be unique.
+	Name string
+	// Lanes is how many lanes each sink is cut into, so that several forwarders
+	// can share one sink; 1 to 1,024, default 1.
+	Lanes int
+	// Poll bounds the pause between two looks at the log. Whatever wakes the
+	// forwarder ends the pause.
+	Poll Poll
+	// Lease is how long a lane stays with a forwarder that is not heard of;
+	// default 15 s, at least 1 s. It is renewed after a third of that.
+	Lease time.Duration
+	// ShutdownTimeout is how long deliveries in flight may take to end once Run's
+	// context is done; default 20 s.
+	ShutdownTimeout time.Duration
+	// Unrouted says what becomes of notifications that no route matches.
+	Unrouted Unrouted
+	// Logger gets one line an event; default: slog's.
+	Logger *slog.Logger
+}
+
+// Sink is a destination and how deliveries to it are made.
+type Sink struct {
+	// Sink makes the deliveries. If it is a sinks.Opener or sinks.Closer, Run
+	// opens it before anything else and closes it at its end.
+	Sink sinks.Sink
+	// Parallelism bounds the deliveries in flight.
+	Parallelism Parallelism
+	// Retry says when a delivery that failed for the moment is tried again.
+	Retry Retry
+	// OnDead says what becomes of a key whose delivery is dead.
+	OnDead OnDead
+	// Timeout bounds one delivery, up to a sixteenth more; default 30 s. What
+	// exceeds it counts as a failed attempt.
+	Timeout time.Duration
+	// OnDelivered, if set, runs in the transaction of the checkpoint that settles
+	// these deliveries, so its effects commit with the cursor, or not at all: a
+	// user row's status becomes "sent" exactly when the delivery is settled. It
+	// must be quick; its context ends after a third of the lease. While it fails,
+	// its sink's lane stands still and the same deliveries are handed to it again;
+	// they are not delivered again. After a crash a delivery that is repeated
+	// comes to it again as well.
+	OnDelivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
+}
+
+// Delivered is a delivery that a sink has taken.
+type Delivered struct {
+	*notification.Delivery
+	Receipt notification.Receipt
+}
+
+// Parallelism is the threshold of deliveries in flight to one sink.
+type Parallelism struct {
+	// Threshold is N; default 16. At most 65,536.
+	Threshold int
+	// Above says what happens while more than N deliveries are pending.
+	Above Above
+}
+
+// Above is a rule for a backlog larger than the threshold.
+type Above string
+
+// The two rules. Under both, one key is never in flight twice.
+const (
+	// AboveBounded keeps N deliveries in flight, however large the backlog. The
+	// default.
+	AboveBounded Above = "bounded"
+	// AboveSequential delivers up to N pending ones all at once, and a larger
+	// backlog one at a time, until it has shrunk to N.
+	AboveSequential Above = "sequential"
+)
+
+// OnDead is a rule for a key after one of its deliveries is dead.
+type OnDead string
+
+// The two rules for a key with a dead delivery.
+const (
+	// OnDeadContinue goes on with the next one of the key. The default.
+	OnDeadContinue OnDead = "continue"
+	// OnDeadHalt holds the later ones of the key back until a person acts.
+	OnDeadHalt OnDead = "halt"
+)
+
+// Unrouted is a rule for notifications that no route matches.
+type Unrouted string
+
+// The two rules for what has no route.
+const (
+	// UnroutedPark parks them as dead under the reserved sink "_unrouted". The
+	// default.
+	UnroutedPark Unrouted = "park"
+	// UnroutedIgnore passes over them.
+	UnroutedIgnore Unrouted = "ignore"
+)
+
+// Poll bounds the pause between two looks at the log: Min after something new,
+// doubling up to Max while nothing comes.
+type Poll struct {
+	Min time.Duration // default 1 ms
+	Max time.Duration // default 50 ms
+}
+
+// Defaults of a Config.
+const (
+	DefaultLease           = 15 * time.Second
+	DefaultShutdownTimeout = 20 * time.Second
+	DefaultPollMin         = time.Millisecond
+	DefaultPollMax         = 50 * time.Millisecond
+	DefaultThreshold       = 16
+	DefaultTimeout         = 30 * time.Second
+)
+
+const maxThreshold = 1 << 16
+
+// withDefaults fills in what was left out, compiles the routes, and reports all
+// that makes no sense, by the names of the configuration file.
+func (c Config) withDefaults() (Config, *route.Table, error) {
+	p := &problems{}
+	p.require(c.Store != nil, "the store is missing")
+	p.require(len(c.Routes) > 0, "routes: there is none")
+	p.require(len(c.Sinks) > 0, "sinks: there is none")
+	if c.Name == "" {
+		c.Name, _ = os.Hostname()
+	}
+	setDefault(&c.Lanes, 1)
+	setDefault(&c.Poll.Min, DefaultPollMin)
+	setDefault(&c.Poll.Max, max(DefaultPollMax, c.Poll.Min))
+	setDefault(&c.Lease, DefaultLease)
+	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
+	setDefault(&c.Unrouted, UnroutedPark)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	p.require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
+	p.require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
+	p.require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
+	p.require(c.ShutdownTimeout > 0, "forwarder.shutdown_timeout is %s: use more than 0", c.ShutdownTimeout)
+	p.require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
+		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
+
+	withDefaults := make(map[string]Sink, len(c.Sinks))
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		p.require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
+		withDefaults[name] = c.Sinks[name].withDefaults(p, "sinks."+name)
+	}
+	c.Sinks = withDefaults
+	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
+	if err != nil {
+		p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
+	}
+	return c, routes, p.err()
+}
+
+func (s Sink) withDefaults(p *problems, at string) Sink {
+	setDefault(&s.Parallelism.Threshold, DefaultThreshold)
+	setDefault(&s.Parallelism.Above, AboveBounded)
+	setDefault(&s.OnDead, OnDeadContinue)
+	setDefault(&s.Timeout, DefaultTimeout)
+	s.Retry = s.Retry.withDefaults()
+
+	p.require(s.Sink != nil, "%s: the sink is missing", at)
+	n := s.Parallelism.Threshold
+	p.require(n >= 1 && n <= maxThreshold, "%s.parallelism.threshold is %d: use 1 to %d", at, n, maxThreshold)
+	p.require(s.Parallelism.Above == AboveBounded || s.Parallelism.Above == AboveSequential,
+		"%s.parallelism.above is %q: use %s or %s", at, s.Parallelism.Above, AboveBounded, AboveSequential)
+	p.require(s.OnDead == OnDeadContinue || s.OnDead == OnDeadHalt,
+		"%s.on_dead is %q: use %s or %s", at, s.OnDead, OnDeadContinue, OnDeadHalt)
+	p.require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
+	s.Retry.validate(p, at+".retry")
+	return s
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// problems gathers what is wrong with a configuration.
+type problems struct{ found []error }
+
+func (p *problems) require(ok bool, format string, args ...any) {
+	if !ok {
+		p.found = append(p.found, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	}
+}
+
+func (p *problems) err() error { return errors.Join(p.found...) }

@@ -1,0 +1,550 @@
+package forwarder_test
+
+// The tests of this file get between the engine and its store, its clock or its
+// operators: what goes wrong around a forwarder must not make it lose or repeat.
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// hooked lets a test get in between the engine and its store.
+type hooked struct {
+	appendable
+	checkpoint func(ctx context.Context, c store.Checkpoint, next func() error) error
+	blocked    func() error
+	due        func()
+
+	// With db set, leases end by the bubble's clock; the databases know only the real one.
+	db    *sql.DB
+	until time.Time
+}
+
+func (h *hooked) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
+	if h.db != nil && !time.Now().Before(h.until) {
+		if _, err := h.db.ExecContext(ctx, `UPDATE outbox_cursors SET lease_until = '2000-01-01T00:00:00.000000Z'`); err != nil {
+			return store.Lease{}, err
+		}
+	}
+	began := time.Now()
+	l, err := h.appendable.Acquire(ctx, lane, owner, ttl)
+	if err == nil {
+		h.until = began.Add(ttl)
+	}
+	return l, err
+}
+
+func (h *hooked) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	next := func() error {
+		began := time.Now()
+		err := h.appendable.Checkpoint(ctx, c)
+		if err == nil {
+			h.until = began.Add(c.TTL)
+		}
+		return err
+	}
+	if h.checkpoint != nil {
+		return h.checkpoint(ctx, c, next)
+	}
+	return next()
+}
+
+func (h *hooked) Blocked(ctx context.Context, l store.Lane, key string, limit int) ([]store.Parked, error) {
+	if h.blocked != nil {
+		if err := h.blocked(); err != nil {
+			return nil, err
+		}
+	}
+	return h.appendable.Blocked(ctx, l, key, limit)
+}
+
+func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
+	if h.due != nil {
+		h.due()
+	}
+	return h.appendable.Due(ctx, q)
+}
+
+func TestWhatIsSettledBehindAFirstDeliveryThatHangsIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "0000" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		ids := numbered("", 100)
+		o.append("t", "", ids...)
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f.flush()
+		f.end()
+		require.ElementsMatch(t, ids, s.given())
+		s.answer = nil
+		f = o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		require.Equal(t, []string{"0000"}, s.given())
+		f.end()
+	})
+}
+
+func TestAKeyParkedBehindAHangingDeliveryGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		var restarted atomic.Bool
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			switch {
+			case d.ID == "slow" && !restarted.Load():
+				<-ctx.Done()
+				return ctx.Err()
+			case d.ID == "b1" && d.Attempt == 1:
+				return errors.New("later")
+			}
+			return nil
+		}
+		o.append("t", "a", "slow")
+		o.append("t", "b", "b1")
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour, Retry: forwarder.Retry{Initial: time.Minute}},
+			func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"sink retrying b1"}, o.parked())
+		restarted.Store(true)
+		s.given()
+		f = o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		o.append("t", "b", "b2")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		parked := o.parked()
+		f.end()
+		require.Empty(t, parked)
+	})
+}
+
+func TestAStopDoesNotWaitForALostLanesStubbornSink(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "stuck" {
+				time.Sleep(24 * time.Hour)
+			}
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.ShutdownTimeout = 5 * time.Second })
+		o.append("t", "", "stuck")
+		f.flush()
+		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1`)
+		o.append("t", "", "quick")
+		f.flush()
+		began := time.Now()
+		f.end()
+		took := time.Since(began)
+		time.Sleep(25 * time.Hour) // the sink comes back
+		require.Less(t, took, time.Minute)
+	})
+}
+
+func TestAHangingHookCostsNoLease(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		began := time.Now()
+		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
+			if time.Since(began) < 2*time.Minute {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}}, func(c *forwarder.Config) {
+			c.Lease = 15 * time.Second
+			c.Store = &hooked{appendable: o.store, db: o.db}
+		})
+		o.append("t", "", "mail")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		got := s.given()
+		f.end()
+		require.Equal(t, []string{"mail"}, got)
+	})
+}
+
+func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
+			return errors.New("constraint")
+		}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll.Max = 50 * time.Millisecond })
+		for i := range 40 {
+			o.append("t", "", numbered(fmt.Sprintf("%d-", i), 1000)...)
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		n := len(s.given())
+		f.abandon()
+		require.LessOrEqual(t, n, 17_000)
+	})
+}
+
+func TestASinkThatAsksForNoPauseIsNotCalledInAHotLoop(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func() error{
+		"throttled until now": func() error { return sinks.Throttled(time.Now(), errors.New("429, Retry-After: 0")) },
+		"throttled, no time":  func() error { return sinks.Throttled(time.Time{}, errors.New("429")) },
+		"context.Canceled":    func() error { return fmt.Errorf("the client was closed: %w", context.Canceled) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSQLite(t, func(t *testing.T, o *outbox) {
+				began := time.Now()
+				var calls atomic.Int64
+				s := script{answer: func(context.Context, *notification.Delivery) error {
+					if calls.Add(1) > 50_000 || time.Since(began) > time.Minute {
+						return nil
+					}
+					return make()
+				}}
+				f := o.one(forwarder.Sink{Sink: &s})
+				o.append("t", "", "a")
+				f.flush()
+				time.Sleep(5 * time.Minute)
+				n := calls.Load()
+				f.end()
+				require.Less(t, n, int64(1000), "calls")
+			})
+		})
+	}
+}
+
+func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "old1" || d.ID == "new1" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		o.append("t", "", "old0", "old1", "old2", "old3")
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f.flush()
+		o.exec(`DELETE FROM outbox`)
+		o.exec(`DELETE FROM sqlite_sequence WHERE name = 'outbox'`)
+		o.append("t", "", "new0", "new1", "new2")
+		f.flush()
+		f.end()
+		s.answer = nil
+		f = o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		f.stop()
+		require.NoError(t, <-f.ended)
+	})
+}
+
+func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
+	t.Parallel()
+	bad := func(s *script) func(context.Context, *notification.Delivery) error {
+		var once sync.Map
+		return func(_ context.Context, d *notification.Delivery) error {
+			if _, again := once.LoadOrStore(d.ID, true); !again && strings.HasPrefix(d.ID, "dead") {
+				return sinks.Permanent(errors.New("no"))
+			}
+			return nil
+		}
+	}
+	t.Run("one put back is tried again", func(t *testing.T) {
+		onSQLite(t, func(t *testing.T, o *outbox) {
+			var s script
+			s.answer = bad(&s)
+			o.append("t", "k", "dead1", "a2")
+			f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, func(c *forwarder.Config) {
+				c.Lease = 15 * time.Second
+				c.Store = &hooked{appendable: o.store, db: o.db}
+			})
+			f.flush()
+			o.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE state = 'dead'`)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			given := s.given()
+			f.end()
+			require.Equal(t, []string{"dead1", "dead1", "a2"}, given)
+		})
+	})
+	t.Run("a discarded head frees its key", func(t *testing.T) {
+		onSQLite(t, func(t *testing.T, o *outbox) {
+			var s script
+			s.answer = bad(&s)
+			o.append("t", "k", "dead1", "a2")
+			f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, func(c *forwarder.Config) {
+				c.Lease = 15 * time.Second
+				c.Store = &hooked{appendable: o.store, db: o.db}
+			})
+			f.flush()
+			o.exec(`DELETE FROM outbox_parked WHERE state = 'dead'`)
+			time.Sleep(time.Hour)
+			o.append("t", "k", "a3")
+			f.flush()
+			given := s.given()
+			f.end()
+			require.Equal(t, []string{"dead1", "a2", "a3"}, given)
+		})
+	})
+	t.Run("three of one key put back keep the count", func(t *testing.T) {
+		onSQLite(t, func(t *testing.T, o *outbox) {
+			var s script
+			first := make(map[string]int)
+			s.answer = func(_ context.Context, d *notification.Delivery) error {
+				s.mu.Lock()
+				first[d.ID]++
+				n := first[d.ID]
+				s.mu.Unlock()
+				switch {
+				case strings.HasPrefix(d.ID, "dead") && n == 1:
+					return sinks.Permanent(errors.New("no"))
+				case d.ID == "dead3" && n == 2:
+					time.Sleep(time.Second)
+					return errors.New("not now")
+				}
+				return nil
+			}
+			o.append("t", "k", "dead1", "dead2", "dead3")
+			f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: 10 * time.Minute}})
+			f.flush()
+			require.Equal(t, []string{"dead1", "dead2", "dead3"}, s.given())
+			o.schedule("t", "", "alarm", time.Now().Add(time.Minute)) // has the parked table asked
+			f.flush()
+			o.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE state = 'dead'`)
+			time.Sleep(time.Minute + 500*time.Millisecond) // dead3 is in flight
+			o.append("t", "k", "a4")                       // waits behind it
+			f.flush()
+			time.Sleep(2 * time.Second) // dead3 failed
+			synctest.Wait()
+			o.append("t", "k", "a5")
+			f.flush()
+			s.given()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			given := s.given()
+			f.end()
+			require.Equal(t, []string{"dead3", "a4", "a5"}, given)
+		})
+	})
+	t.Run("a scheduled one of a discarded head's key", func(t *testing.T) {
+		onSQLite(t, func(t *testing.T, o *outbox) {
+			var s script
+			s.answer = func(_ context.Context, d *notification.Delivery) error {
+				if d.ID == "head" {
+					return errors.New("later")
+				}
+				return nil
+			}
+			var dues atomic.Int64
+			ctx := make(chan struct{})
+			var once sync.Once
+			h := &hooked{appendable: o.store}
+			h.due = func() {
+				if dues.Add(1) > 5000 {
+					once.Do(func() { close(ctx) })
+					time.Sleep(time.Hour) // let the test end
+				}
+			}
+			f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: 10 * time.Hour, Max: 20 * time.Hour}}, func(c *forwarder.Config) { c.Store = h })
+			o.append("t", "k", "head")
+			o.schedule("t", "k", "later", time.Now().Add(time.Minute))
+			f.flush()
+			o.exec(`DELETE FROM outbox_parked WHERE state = 'retrying'`)
+			before := dues.Load()
+			time.Sleep(61 * time.Second)
+			n := dues.Load() - before
+			f.end()
+			require.Less(t, n, int64(100))
+		})
+	})
+}
+
+func TestAParkedTableThatCannotBeReadIsAskedAtAPace(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "a1" && d.Attempt == 1 {
+				return errors.New("later")
+			}
+			return nil
+		}
+		var asked, written atomic.Int64
+		var since time.Time
+		h := &hooked{appendable: o.store}
+		h.blocked = func() error {
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if asked.Add(1) > 2000 || time.Since(since) > time.Minute {
+				return nil
+			}
+			return errors.New("canceling statement due to statement timeout")
+		}
+		h.checkpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error { written.Add(1); return next() }
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.Store = h })
+		o.append("t", "k", "a1", "a2")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		f.end()
+		require.Less(t, asked.Load(), int64(200))
+	})
+}
+
+func TestAReceiptOfAnyBytesCanBeArchived(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(t *testing.T, o *outbox) {
+		var s script
+		f := o.one(forwarder.Sink{Sink: receipts{&s, "smtp 250 queued as \xff\x00"}}, func(c *forwarder.Config) {
+			c.Lease = 15 * time.Second
+			c.Store = &hooked{appendable: o.store, db: o.db}
+		})
+		o.append("t", "", "a", "b")
+		n := deliverCount(o, f, &s, 10*time.Minute)
+		require.Equal(t, map[string]int{"a": 1, "b": 1}, n)
+	})
+}
+
+func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		o.exec(`CREATE TABLE sent (id text PRIMARY KEY)`)
+		var s script
+		lost := false
+		h := &hooked{appendable: o.store}
+		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			err := next()
+			if err == nil && c.InTx != nil && !lost {
+				lost = true
+				return errors.New("connection reset by peer")
+			}
+			return err
+		}
+		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, ds []forwarder.Delivered) error {
+			for _, d := range ds {
+				if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (?)`, d.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, func(c *forwarder.Config) { c.Store = h })
+		o.append("t", "", "a")
+		f.flush()
+		time.Sleep(time.Minute)
+		o.append("t", "", "b")
+		f.flush()
+		time.Sleep(time.Minute)
+		n := value[int](o, `SELECT count(*) FROM sent`)
+		f.abandon()
+		require.Equal(t, 2, n, "the lane stands still for ever: the hook's own effects refuse the repeat")
+	})
+}
+
+func TestManyReleasedKeysCostNoLease(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		o.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 2000)
+			INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
+			SELECT 'sink', i, 0, 'id' || i, 't', 1, 'k' || i, '2026-01-01T00:00:00.000000Z', '{}', '{}', 'blocked', 0 FROM n`)
+		o.exec(`INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', 2000)`)
+		var s script
+		h := &hooked{appendable: o.store, db: o.db, blocked: func() error { time.Sleep(10 * time.Millisecond); return nil }}
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.Lease = 15 * time.Second; c.Store = h })
+		n := deliverCount(o, f, &s, 3*time.Minute)
+		total, most := 0, 0
+		for _, c := range n {
+			total += c
+			most = max(most, c)
+		}
+		require.Equal(t, 2000, total)
+	})
+}
+
+func deliverCount(o *outbox, f *engine, s *script, d time.Duration) map[string]int {
+	time.Sleep(d)
+	synctest.Wait()
+	n := make(map[string]int)
+	for _, id := range s.given() {
+		n[id]++
+	}
+	f.abandon()
+	return n
+}
+
+type receipts struct {
+	*script
+	receipt notification.Receipt
+}
+
+func (r receipts) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	_, err := r.script.Deliver(ctx, d)
+	return r.receipt, err
+}
+
+type slowRestore struct {
+	*hooked
+	d time.Duration
+}
+
+func (s slowRestore) BlockedKeys(ctx context.Context, l store.Lane, halt bool) (map[string]store.BlockedKey, error) {
+	time.Sleep(s.d)
+	return s.hooked.BlockedKeys(ctx, l, halt)
+}
+
+func TestASlowStartKeepsItsLease(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		o.append("t", "", "a")
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) {
+			c.Lease = 15 * time.Second
+			c.Store = slowRestore{&hooked{appendable: o.store, db: o.db}, 16 * time.Second}
+		})
+		n := deliverCount(o, f, &s, time.Hour)
+		require.Equal(t, map[string]int{"a": 1}, n)
+	})
+}
+
+func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(t *testing.T, o *outbox) {
+		o.exec(`INSERT INTO outbox (type, payload) SELECT 'usual', '{}' FROM generate_series(1, 1000000)`)
+		o.append("rare", "", "rare")
+		var name string
+		require.NoError(t, o.db.QueryRow(`SELECT current_database()`).Scan(&name))
+		o.exec(`ALTER DATABASE "` + name + `" SET statement_timeout = '30ms'`)
+		o.db.SetMaxIdleConns(0) // new sessions
+		var s script
+		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, map[string][]string{"rare": {"s"}},
+			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
+		time.Sleep(10 * time.Minute) // more than 100 tries
+		synctest.Wait()
+		given := s.given()
+		f.abandon()
+		require.Equal(t, []string{"rare"}, given)
+	})
+}

@@ -1,0 +1,291 @@
+// Package forwarder is the engine: it carries envelopes from the log to the
+// sinks, at least once, in order for each key.
+//
+// The way of one notification: the poller sees that the log has grown; a lane's
+// reader takes a page into its window; each item waits its key's turn (keys.go)
+// and is handed to the sink's courier, whose workers deliver it; its outcome
+// settles it; the lane's settler writes the checkpoint. What cannot be delivered
+// now is parked in that checkpoint and brought back by the settler.
+//
+// The files in the order in which to read them: config.go, forwarder.go,
+// poller.go, lane.go, window.go, keys.go, courier.go, gate.go, settler.go.
+package forwarder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Forwarder moves envelopes from one outbox to its sinks. Any number of them may
+// run on one outbox, in any number of processes: each lane of each sink is worked
+// on by one of them at a time.
+type Forwarder struct {
+	config   Config
+	routes   *route.Table
+	owner    string
+	poller   *poller
+	couriers []*courier
+}
+
+// New checks a configuration and reports all that is wrong with it at once.
+// Nothing is started or opened.
+func New(c Config) (*Forwarder, error) {
+	c, routes, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	f := &Forwarder{
+		config: c,
+		routes: routes,
+		owner:  fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
+		poller: newPoller(c.Store, c.Poll, newTrouble(c.Logger, "looking at the log")),
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		f.couriers = append(f.couriers, newCourier(name, c.Sinks[name], c.Logger))
+	}
+	if unrouted := routes.Unrouted(); c.Unrouted == UnroutedPark && !unrouted.None() {
+		var p problems
+		f.couriers = append(f.couriers, newCourier(store.SinkUnrouted, Sink{Sink: noRoute{}}.withDefaults(&p, ""), c.Logger))
+	}
+	return f, nil
+}
+
+// noRoute is the sink of what has no other: everything dies there, with its
+// bytes kept.
+type noRoute struct{}
+
+func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", sinks.Permanent(ErrNoRoute)
+}
+
+// Wake has the forwarder look at the log at once. A publisher in the same process
+// calls it after a commit; without, and where the store does not listen, new rows
+// are found within the poll's pause.
+// It never blocks and may be called at any time.
+func (f *Forwarder) Wake() { f.poller.wake() }
+
+// Run opens the sinks and forwards until ctx is done. Then it stops gracefully:
+// it reads no more, lets deliveries in flight end within the shutdown timeout,
+// writes the last checkpoints, gives its leases back, closes the sinks, and
+// returns nil. An error is one that waiting would not mend: a sink that does not
+// open, cursors that do not fit the configuration. Trouble with the database or
+// a destination is logged and waited for. Run is called once.
+func (f *Forwarder) Run(ctx context.Context) (err error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	defer func() { err = errors.Join(err, f.closeSinks(context.WithoutCancel(ctx))) }()
+	if err := f.openSinks(ctx); err != nil {
+		return err
+	}
+	f.config.Logger.Info("forwarding", "owner", f.owner, "sinks", slices.Sorted(maps.Keys(f.config.Sinks)), "lanes", f.config.Lanes)
+
+	f.warnOfUnrouted()
+
+	r := run{Forwarder: f, stop: ctx, fail: fail}
+	var cancelDeliveries, cancelDB context.CancelFunc
+	r.deliveries, cancelDeliveries = context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelDeliveries()
+	r.db, cancelDB = context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelDB()
+	stopping := context.AfterFunc(ctx, func() {
+		if sleep(r.db, f.config.ShutdownTimeout) {
+			cancelDeliveries()
+		}
+		if sleep(r.db, lastWrites) {
+			cancelDB()
+		}
+	})
+	defer stopping()
+
+	var work sync.WaitGroup
+	work.Go(func() { f.poller.run(ctx) })
+	if l, ok := f.config.Store.(store.Listener); ok {
+		work.Go(func() { f.poller.listen(ctx, l, newTrouble(f.config.Logger, "listening")) })
+	}
+	for _, c := range f.couriers {
+		for _, lane := range store.Lanes(c.name, f.config.Lanes) {
+			work.Go(func() { r.keep(c, lane) })
+		}
+	}
+	work.Wait()
+	for _, c := range f.couriers {
+		c.stop(r.deliveries) // those whose lanes were all elsewhere at the end
+	}
+	f.config.Logger.Info("stopped")
+	var fatal *fatalError
+	if errors.As(context.Cause(ctx), &fatal) {
+		return fatal.err
+	}
+	return nil
+}
+
+// lastWrites is how long the last checkpoints may take once deliveries were cut off.
+const lastWrites = abandonAfter + 5*time.Second
+
+// fatalError ends Run.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+
+// run is what the goroutines of one Run share.
+type run struct {
+	*Forwarder
+	stop       context.Context // done: stop gracefully
+	deliveries context.Context // done: stop now
+	db         context.Context // done: not even a last checkpoint
+	fail       context.CancelCauseFunc
+}
+
+// keep leases a lane whenever it can be had and works on it, until stop is done.
+func (r *run) keep(c *courier, lane store.Lane) {
+	failing := newTrouble(c.log.With("lane", lane.Number), "leasing")
+	for r.stop.Err() == nil {
+		began := time.Now()
+		lease, err := r.config.Store.Acquire(r.stop, lane, r.owner, r.config.Lease)
+		switch {
+		case err == nil:
+			failing.over()
+			err = r.work(c, lease, began)
+		case errors.Is(err, store.ErrLeaseHeld):
+			failing.over()
+			sleep(r.stop, min(r.config.Lease/3, time.Second))
+			continue
+		}
+		switch {
+		case err == nil || r.stop.Err() != nil:
+		case errors.Is(err, store.ErrLanes), errors.Is(err, store.ErrPosition), errors.Is(err, store.ErrUnsupported):
+			r.fail(&fatalError{err})
+		case errors.Is(err, store.ErrLeaseLost), errors.Is(err, errLeaseExpired):
+			c.log.Warn("lane is given up", "lane", lane.Number, "error", err)
+		default:
+			sleep(r.stop, failing.met(err))
+		}
+	}
+}
+
+// work works on a leased lane until stop is done, which gives nil once
+// everything is written and the lease is given back, or until the lease is lost.
+func (r *run) work(c *courier, lease store.Lease, leased time.Time) error {
+	reader, err := r.config.Store.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: r.types(c.name)})
+	if err != nil {
+		return errors.Join(err, r.config.Store.Release(r.db, lease))
+	}
+	deliveries, cutOff := context.WithCancel(r.deliveries)
+	defer cutOff()
+	l := newLane(c, r.config.Store, lease, leased, r.config.Lease, deliveries)
+	s := &settler{lane: l, failing: newTrouble(l.log, "settling"), asking: newTrouble(l.log, "reading parked deliveries"), renewed: leased, compared: leased}
+	if err := errors.Join(l.restore(r.stop), s.renew(r.stop)); err != nil {
+		return errors.Join(err, r.config.Store.Release(r.db, lease))
+	}
+
+	reading, stopReading := context.WithCancel(r.stop)
+	settling, stopSettling := context.WithCancel(context.WithoutCancel(r.stop))
+	defer stopSettling()
+	var readers sync.WaitGroup
+	readers.Go(func() { l.read(reading, reader, r.poller, newTrouble(l.log, "reading the log")) })
+	settled := make(chan error, 1)
+	go func() { settled <- s.run(settling, r.db) }()
+
+	select {
+	case err = <-settled: // the lease is lost
+		stopReading()
+		readers.Wait()
+		// A sink that does not heed its context is waited for, until a stop gives up on it.
+		defer context.AfterFunc(r.stop, func() { c.stop(r.deliveries) })()
+		l.drop(cutOff)
+		return err
+	case <-r.stop.Done():
+	}
+	stopReading()
+	readers.Wait()
+	c.stop(r.deliveries)
+	stopSettling()
+	if err := <-settled; err != nil {
+		l.log.Error("the last checkpoint was not written; what was delivered since will be repeated", "error", err)
+		return err
+	}
+	return r.config.Store.Release(r.db, lease)
+}
+
+// types selects what goes to a sink.
+func (r *run) types(sink string) store.TypeFilter {
+	if sink == store.SinkUnrouted {
+		return r.routes.Unrouted()
+	}
+	return r.routes.Filter(sink)
+}
+
+// warnOfUnrouted names the registered types that no route matches.
+func (f *Forwarder) warnOfUnrouted() {
+	if f.config.Types == nil {
+		return
+	}
+	for _, t := range f.config.Types.Types() {
+		if len(f.routes.Sinks(t.Name)) == 0 {
+			f.config.Logger.Warn("no route matches a registered type", "type", t.Name, "unrouted", f.config.Unrouted)
+		}
+	}
+}
+
+func (f *Forwarder) openSinks(ctx context.Context) error {
+	for _, c := range f.couriers {
+		if o, ok := c.sink.Sink.(sinks.Opener); ok {
+			if err := o.Open(ctx); err != nil {
+				return fmt.Errorf("open sink %s: %w", c.name, err)
+			}
+		}
+		c.opened = true
+	}
+	return nil
+}
+
+func (f *Forwarder) closeSinks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.config.ShutdownTimeout)
+	defer cancel()
+	var errs []error
+	for _, c := range f.couriers {
+		closer, ok := c.sink.Sink.(sinks.Closer)
+		if !ok || !c.opened {
+			continue
+		}
+		if err := closer.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("close sink %s: %w", c.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stats counts what a forwarder did for one sink since it was made.
+type Stats struct {
+	Sink      string
+	Delivered int64 // deliveries that the sink took
+	Failed    int64 // attempts that failed for the moment
+	Dead      int64 // deliveries given up
+	Pending   int   // in memory and not settled
+	InFlight  int   // of these, in the sink's hands
+}
+
+// Stats reports each sink, in alphabetical order. It may be called at any time.
+func (f *Forwarder) Stats() []Stats {
+	all := make([]Stats, len(f.couriers))
+	for i, c := range f.couriers {
+		c.mu.Lock()
+		all[i] = c.stats
+		all[i].Sink, all[i].Pending, all[i].InFlight = c.name, c.pending, c.inFlight
+		c.mu.Unlock()
+	}
+	return all
+}

@@ -1,0 +1,660 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestEachNotificationReachesTheSinksOfItsType(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var events, mail script
+		f := o.start(map[string]forwarder.Sink{"events": {Sink: &events}, "mail": {Sink: &mail}},
+			map[string][]string{"order.placed": {"events", "mail"}, "customer.*": {"events"}})
+		o.append("order.placed", "", "a")
+		o.append("customer.moved", "", "b")
+		o.append("stock.counted", "", "c")
+		f.flush()
+		require.Equal(t, []string{"a", "b"}, events.given())
+		require.Equal(t, []string{"a"}, mail.given())
+		require.Equal(t, []string{"_unrouted dead c"}, o.parked(), "nothing is dropped in silence")
+		f.end()
+	})
+}
+
+func TestUnroutedNotificationsCanBeIgnored(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, map[string][]string{"known": {"s"}},
+			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
+		o.append("unknown", "", "a")
+		o.append("known", "", "b")
+		f.flush()
+		require.Equal(t, []string{"b"}, s.given())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestKeysKeepTheirOrderWhileOthersRunInParallelUpToTheThreshold(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		last := make(map[string]string)
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if d.Key != "" {
+				require.Less(t, last[d.Key], d.ID, "order of key %s", d.Key)
+				last[d.Key] = d.ID
+			}
+			return nil
+		}
+		for i := range 600 {
+			o.append("t", fmt.Sprintf("key%d", i%40), fmt.Sprintf("%05d", i))
+			if i%10 == 0 {
+				o.append("t", "", fmt.Sprintf("%05d-free", i))
+			}
+		}
+		f := o.one(forwarder.Sink{Sink: &s, Parallelism: forwarder.Parallelism{Threshold: 8}})
+		time.Sleep(time.Minute)
+		require.Len(t, s.given(), 660)
+		require.Zero(t, s.overlaps, "one key was in flight twice")
+		require.Equal(t, 8, s.mostAtOnce())
+		f.end()
+	})
+}
+
+func TestASequentialSinkDeliversALargeBacklogOneAtATime(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		o.append("t", "", numbered("", 20)...)
+		var s script
+		mostAbove := 0
+		left := 20
+		s.answer = func(context.Context, *notification.Delivery) error {
+			time.Sleep(10 * time.Millisecond)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if left > 5 {
+				mostAbove = max(mostAbove, s.inFlight)
+			}
+			left--
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s, Parallelism: forwarder.Parallelism{Threshold: 5, Above: forwarder.AboveSequential}})
+		time.Sleep(time.Minute)
+		require.Len(t, s.given(), 20)
+		require.Equal(t, 1, mostAbove, "while more than 5 are pending")
+		require.Equal(t, 5, s.mostAtOnce(), "up to 5 go at once")
+		f.end()
+	})
+}
+
+func TestATransientFailureIsRetriedAndItsKeyWaitsInOrder(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "a1" && d.Attempt < 3 {
+				return errors.New("come back later")
+			}
+			return nil
+		}
+		o.append("t", "a", "a1", "a2")
+		o.append("t", "b", "b1")
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01}})
+		f.flush()
+		require.ElementsMatch(t, []string{"a1", "b1"}, s.given())
+		require.Equal(t, []string{"sink retrying a1", "sink blocked a2"}, o.parked())
+
+		o.append("t", "a", "a3")
+		f.flush()
+		require.Empty(t, s.given())
+		require.Equal(t, []string{"sink retrying a1", "sink blocked a2", "sink blocked a3"}, o.parked())
+
+		time.Sleep(62 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"a1"}, s.given(), "the second attempt, after about a minute")
+		time.Sleep(100 * time.Second)
+		require.Empty(t, s.given(), "the third comes after about two minutes")
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"a1", "a2", "a3"}, s.given())
+		require.Equal(t, 3, s.attempts["a1"])
+		require.Equal(t, 1, s.attempts["a2"], "waiting is no attempt")
+		require.Empty(t, o.parked())
+
+		o.append("t", "a", "a4")
+		f.flush()
+		require.Equal(t, []string{"a4"}, s.given(), "the key is free again")
+		f.end()
+	})
+}
+
+func TestManyFollowersAreReleasedInOrder(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		ids := numbered("", 730) // several times what is brought back at once
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == ids[0] && d.Attempt == 1 || d.ID == ids[250] && d.Attempt == 1 {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		o.append("t", "k", ids[:500]...)
+		f := o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		require.Equal(t, ids[:1], s.given())
+		o.append("t", "k", ids[500:]...)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want := append([]string{}, ids[:251]...)
+		want = append(want, ids[250:]...) // once more
+		require.Equal(t, want, s.given())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestAttemptsRunOutAndTheKeyGoesOn(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "a1" {
+				return errors.New("never")
+			}
+			return nil
+		}
+		o.append("t", "a", "a1", "a2")
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{MaxAttempts: 3}})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"a1", "a1", "a1", "a2"}, s.given())
+		require.Equal(t, []string{"sink dead a1"}, o.parked())
+		require.Equal(t, "never", value[string](o, `SELECT last_error FROM outbox_parked`))
+		require.Equal(t, 3, value[int](o, `SELECT attempt FROM outbox_parked`))
+		f.end()
+	})
+}
+
+func TestAPermanentFailureIsDeadAtOnce(t *testing.T) {
+	for _, rule := range []forwarder.OnDead{forwarder.OnDeadContinue, forwarder.OnDeadHalt} {
+		t.Run(string(rule), func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				var s script
+				s.answer = func(_ context.Context, d *notification.Delivery) error {
+					if d.ID == "a1" {
+						return sinks.Permanent(errors.New("no such customer"))
+					}
+					return nil
+				}
+				o.append("t", "a", "a1", "a2")
+				o.append("t", "b", "b1")
+				f := o.one(forwarder.Sink{Sink: &s, OnDead: rule})
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if rule == forwarder.OnDeadContinue {
+					require.ElementsMatch(t, []string{"a1", "b1", "a2"}, s.given())
+					require.Equal(t, []string{"sink dead a1"}, o.parked())
+				} else {
+					require.ElementsMatch(t, []string{"a1", "b1"}, s.given())
+					require.Equal(t, []string{"sink dead a1", "sink blocked a2"}, o.parked())
+				}
+				f.end()
+
+				// Another forwarder finds the key as this one left it.
+				f = o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadContinue})
+				f.flush()
+				if rule == forwarder.OnDeadHalt {
+					require.Equal(t, []string{"a2"}, s.given(), "a dead one halts no longer")
+				}
+				require.Equal(t, []string{"sink dead a1"}, o.parked())
+				f.end()
+			})
+		})
+	}
+}
+
+func TestAnUnavailableSinkWaitsWithoutSpendingAttempts(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var down atomic.Bool
+		down.Store(true)
+		var s, other script
+		s.answer = func(context.Context, *notification.Delivery) error {
+			if down.Load() {
+				return sinks.Unavailable(errors.New("connection refused"))
+			}
+			time.Sleep(time.Millisecond)
+			return nil
+		}
+		f := o.start(map[string]forwarder.Sink{"down": {Sink: &s}, "up": {Sink: &other}}, map[string][]string{"*": {"down", "up"}})
+		o.append("t", "", numbered("", 100)...)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked())
+		require.Len(t, other.given(), 100, "another sink does not notice")
+		require.Less(t, len(s.given()), 16+60, "it is probed now and then")
+		s.mostAtOnce()
+
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, s.mostAtOnce(), "one at a time probes")
+		down.Store(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Subset(t, s.given(), numbered("", 100))
+		for _, id := range numbered("", 100) {
+			require.Equal(t, 1, s.attempts[id], "no attempt was spent on %s", id)
+		}
+		require.Equal(t, 16, s.mostAtOnce(), "in parallel again")
+		f.end()
+	})
+}
+
+func TestAThrottledSinkWaitsUntilItsTime(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		until := time.Now().Add(10 * time.Minute)
+		var s script
+		s.answer = func(context.Context, *notification.Delivery) error {
+			if time.Now().Before(until) {
+				return sinks.Throttled(until, errors.New("429"))
+			}
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s, Parallelism: forwarder.Parallelism{Threshold: 4}})
+		o.append("t", "", numbered("", 50)...)
+		time.Sleep(9 * time.Minute)
+		synctest.Wait()
+		require.LessOrEqual(t, len(s.given()), 4, "those in flight when the first was told to wait")
+		require.Empty(t, o.parked())
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, numbered("", 50), s.given())
+		require.Equal(t, 1, s.attempts["0000"])
+		f.end()
+	})
+}
+
+func TestAScheduledDeliveryWaitsForItsTimeAndBlocksNobody(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		f := o.one(forwarder.Sink{Sink: &s})
+		o.schedule("t", "k", "later", time.Now().Add(time.Hour))
+		o.append("t", "k", "now")
+		f.flush()
+		require.Equal(t, []string{"now"}, s.given())
+		require.Equal(t, []string{"sink scheduled later"}, o.parked())
+		time.Sleep(59 * time.Minute)
+		require.Empty(t, s.given())
+		time.Sleep(time.Minute + 100*time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"later"}, s.given())
+		require.Empty(t, o.parked())
+		require.Equal(t, 1, s.attempts["later"])
+		f.end()
+	})
+}
+
+func TestAScheduledDeliveryThatFallsDueWaitsBehindItsKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "first" && d.Attempt == 1 {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: time.Hour}})
+		o.schedule("t", "k", "scheduled", time.Now().Add(time.Minute))
+		o.append("t", "k", "first", "second")
+		f.flush()
+		require.Equal(t, []string{"first"}, s.given())
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, s.given(), "due, but its key is held")
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"first", "second", "scheduled"}, s.given())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestAPanicIsAFailedAttemptOfItsDeliveryOnly(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "bad" && d.Attempt == 1 {
+				panic("index out of range")
+			}
+			return nil
+		}
+		o.append("t", "", "bad", "good")
+		f := o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		require.Equal(t, []string{"sink retrying bad"}, o.parked())
+		lastError := value[string](o, `SELECT last_error FROM outbox_parked`)
+		require.Contains(t, lastError, "index out of range")
+		require.Contains(t, lastError, "forwarder_test.go", "with its stack")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 2, s.attempts["bad"])
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestADeliveryPastItsTimeoutIsAFailedAttempt(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.Attempt == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		o.append("t", "", "a")
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: 10 * time.Second})
+		f.flush()
+		require.Empty(t, o.parked())
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"sink retrying a"}, o.parked())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestNothingIsRepeatedAfterAGracefulStop(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(context.Context, *notification.Delivery) error {
+			time.Sleep(time.Duration(1+rand.IntN(10)) * time.Millisecond)
+			return nil
+		}
+		ids := numbered("", 2000)
+		o.append("t", "", ids...)
+		var all []string
+		for range 5 {
+			f := o.one(forwarder.Sink{Sink: &s})
+			time.Sleep(30 * time.Millisecond)
+			f.end()
+			all = append(all, s.given()...)
+			require.Empty(t, value[string](o, `SELECT coalesce(max(owner), '') FROM outbox_cursors`), "leases are given back")
+		}
+		require.Less(t, len(all), 2000, "the stops were in the middle")
+		f := o.one(forwarder.Sink{Sink: &s})
+		time.Sleep(time.Minute)
+		f.end()
+		all = append(all, s.given()...)
+		require.ElementsMatch(t, ids, all)
+	})
+}
+
+func TestWhatWasSettledOutOfOrderIsNotRepeatedEither(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "0010" {
+				<-ctx.Done() // it hangs until the shutdown's end
+				return ctx.Err()
+			}
+			return nil
+		}
+		ids := numbered("", 100)
+		o.append("t", "", ids...)
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f.flush()
+		f.end()
+		require.ElementsMatch(t, ids, s.given())
+		require.Empty(t, o.parked(), "a cancelled attempt is none")
+		require.Equal(t, "11-99", shifted(value[string](o, `SELECT settled FROM outbox_cursors`)))
+
+		s.answer = nil
+		f = o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		require.Equal(t, []string{"0010"}, s.given())
+		require.Equal(t, 1, s.attempts["0010"])
+		f.end()
+		require.Empty(t, value[string](o, `SELECT settled FROM outbox_cursors`))
+	})
+}
+
+// shifted turns offsets, which count from 1, into numbers that count from 0.
+func shifted(settled string) string {
+	offsets, err := store.DecodeOffsets(settled)
+	if err != nil || len(offsets) == 0 {
+		return settled
+	}
+	for i := range offsets {
+		offsets[i]--
+	}
+	return store.EncodeOffsets(offsets)
+}
+
+func TestAStopWaitsNoLongerThanTheShutdownTimeout(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		release := make(chan struct{})
+		s.answer = func(context.Context, *notification.Delivery) error {
+			<-release // it does not heed its context at all
+			return nil
+		}
+		o.append("t", "", "stuck")
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.ShutdownTimeout = 5 * time.Second })
+		f.flush()
+		began := time.Now()
+		f.end()
+		require.Less(t, time.Since(began), 10*time.Second)
+		close(release)
+	})
+}
+
+func TestOnDeliveredCommitsWithTheCheckpoint(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		_, err := o.db.ExecContext(t.Context(), `CREATE TABLE users (id text PRIMARY KEY, status text)`)
+		require.NoError(t, err)
+		_, err = o.db.ExecContext(t.Context(), `INSERT INTO users VALUES ('u1', 'pending'), ('u2', 'pending')`)
+		require.NoError(t, err)
+		var s script
+		failures := 2
+		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, delivered []forwarder.Delivered) error {
+			for _, d := range delivered {
+				require.Equal(t, notification.Receipt("taken"), d.Receipt)
+				if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'sent' WHERE id = '`+d.ID+`'`); err != nil {
+					return err
+				}
+			}
+			if failures > 0 {
+				failures--
+				return errors.New("deadlock")
+			}
+			return nil
+		}})
+		o.append("t", "", "u1", "u2")
+		f.flush()
+		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM users WHERE status = 'pending'`), "the hook's failure rolled it back")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM users WHERE status = 'sent'`))
+		require.ElementsMatch(t, []string{"u1", "u2"}, s.given(), "nothing is delivered again for it")
+		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE receipt = 'taken'`))
+		f.end()
+	})
+}
+
+func TestARetryIsNotForgottenWhileACheckpointIsSlow(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "fails" && d.Attempt == 1 {
+				time.Sleep(500 * time.Millisecond) // until the checkpoint of the other is being written
+				return errors.New("not now")
+			}
+			return nil
+		}
+		slow := 2 * time.Second // longer than the retry's pause
+		f := o.one(forwarder.Sink{
+			Sink: &s, Retry: forwarder.Retry{Initial: time.Second, Jitter: 0.01},
+			OnDelivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
+				time.Sleep(slow)
+				slow = 0
+				return nil
+			},
+		})
+		o.append("t", "", "fails", "goes through")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked())
+		require.Equal(t, 2, s.attempts["fails"])
+		f.end()
+	})
+}
+
+func TestALostLeaseEndsTheWorkOnTheLane(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		cancelled := make(chan struct{}, 1)
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "slow" {
+				<-ctx.Done()
+				cancelled <- struct{}{}
+				return ctx.Err()
+			}
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour})
+		o.append("t", "", "slow")
+		f.flush()
+		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1`)
+		require.NoError(t, err)
+		o.append("t", "", "quick")
+		f.flush() // its checkpoint finds the lease gone
+		<-cancelled
+		position := value[string](o, `SELECT coalesce(CAST(position AS text), '') || settled FROM outbox_cursors`)
+		time.Sleep(time.Minute)
+		require.Equal(t, position, value[string](o, `SELECT coalesce(CAST(position AS text), '') || settled FROM outbox_cursors`), "nothing is written any more")
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		if _, ours := o.store.(*postgres.Store); !ours {
+			return // only a server can tell
+		}
+		s := script{answer: func(context.Context, *notification.Delivery) error {
+			time.Sleep(time.Second)
+			return nil
+		}}
+		f := o.one(forwarder.Sink{Sink: &s})
+		o.append("t", "", numbered("", 20)...)
+		f.flush()
+		require.Equal(t, 16, s.mostAtOnce())
+		require.Zero(t, value[int](o, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`))
+		time.Sleep(10 * time.Second)
+		f.end()
+	})
+}
+
+func TestAnOpenTransactionDelaysNobodyElse(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		if _, ours := o.store.(*postgres.Store); !ours {
+			return // SQLite has one writer at a time
+		}
+		var s script
+		f := o.one(forwarder.Sink{Sink: &s})
+		open, err := o.db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer open.Rollback()
+		_, err = open.ExecContext(t.Context(), `INSERT INTO outbox (id, type, key, payload) VALUES ('late', 't', 'k', '{}')`)
+		require.NoError(t, err)
+		for i := range 5 {
+			id := fmt.Sprintf("quick%d", i)
+			o.append("t", "k", id)
+			f.flush()
+			require.Equal(t, []string{id}, s.given())
+		}
+		require.NoError(t, open.Commit())
+		f.flush()
+		require.Equal(t, []string{"late"}, s.given())
+		f.end()
+	})
+}
+
+func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := forwarder.New(forwarder.Config{
+		Lanes:  2000,
+		Lease:  time.Millisecond,
+		Poll:   forwarder.Poll{Min: time.Second, Max: time.Millisecond},
+		Routes: map[string][]string{"order.placed": {"nowhere"}},
+		Sinks: map[string]forwarder.Sink{
+			"_mine": {Sink: &script{}},
+			"partner": {
+				Parallelism: forwarder.Parallelism{Threshold: -1, Above: "never"},
+				Retry:       forwarder.Retry{MaxAttempts: -1, Initial: time.Hour, Max: time.Minute, Multiplier: 0.5, Jitter: 2},
+				OnDead:      "panic",
+			},
+		},
+	})
+	require.ErrorIs(t, err, forwarder.ErrConfig)
+	for _, mistake := range []string{
+		"the store is missing", `routes.order.placed names "nowhere"; known sinks are _mine, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is 1s to 1ms",
+		`sinks._mine: names`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
+		`sinks.partner.parallelism.above is "never"`, "sinks.partner.retry.max_attempts is -1", "sinks.partner.retry.max is 1m0s, less than initial 1h0m0s",
+		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,
+	} {
+		require.ErrorContains(t, err, mistake)
+	}
+}
+
+func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		closed := 0
+		opens := openCloser{Sink: &script{}, closed: &closed}
+		fails := openCloser{Sink: &script{}, closed: &closed, err: errors.New("no such folder")}
+		f := o.start(map[string]forwarder.Sink{"a": {Sink: opens}, "b": {Sink: fails}}, map[string][]string{"*": {"a", "b"}})
+		require.ErrorContains(t, <-f.ended, "open sink b: no such folder")
+		require.Equal(t, 1, closed, "what was opened is closed again")
+
+		var s script
+		f = o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		f.end()
+		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET lanes = 4`)
+		require.NoError(t, err)
+		f = o.one(forwarder.Sink{Sink: &s})
+		require.ErrorIs(t, <-f.ended, store.ErrLanes)
+	})
+}
+
+// openCloser is a sink with a life.
+type openCloser struct {
+	sinks.Sink
+	closed *int
+	err    error
+}
+
+func (o openCloser) Open(context.Context) error { return o.err }
+
+func (o openCloser) Close(context.Context) error {
+	*o.closed++
+	return nil
+}

@@ -1,0 +1,262 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
+
+// outbox is a database with an outbox, inside a test's bubble of fake time.
+type outbox struct {
+	t     *testing.T
+	db    *sql.DB
+	store appendable
+}
+
+// appendable is what the stores offer besides the engine's contract.
+type appendable interface {
+	store.Store
+	SchemaAdapter() watermillsql.SchemaAdapter
+}
+
+// onEachStore runs a test on every dialect in a bubble of fake time: waiting for
+// a retry takes no time, and synctest.Wait waits until nothing moves any more.
+func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); onPostgres(t, test) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); onSQLite(t, test) })
+}
+
+func onPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
+	dsn := postgrestest.DSN(t)
+	synctest.Test(t, func(t *testing.T) {
+		db, err := postgres.OpenDB(dsn)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, db.Close()) }()
+		_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+		require.NoError(t, err)
+		s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
+		require.NoError(t, err)
+		test(t, &outbox{t: t, db: db, store: s})
+	})
+}
+
+func onSQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sqlite.OpenDB(path)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, db.Close()) }()
+		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+		require.NoError(t, err)
+		s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
+		require.NoError(t, err)
+		test(t, &outbox{t: t, db: db, store: s})
+	})
+}
+
+// exec runs a statement that nobody but the test would run.
+func (o *outbox) exec(query string, args ...any) {
+	o.t.Helper()
+	_, err := o.db.ExecContext(o.t.Context(), query, args...)
+	require.NoError(o.t, err)
+}
+
+// append commits notifications of one type, in one transaction.
+func (o *outbox) append(typ, key string, ids ...string) {
+	o.t.Helper()
+	envelopes := make([]notification.Envelope, len(ids))
+	for i, id := range ids {
+		envelopes[i] = notification.Envelope{ID: id, Type: typ, Key: key}
+	}
+	o.insert(envelopes...)
+}
+
+// schedule commits one notification that is due at a time.
+func (o *outbox) schedule(typ, key, id string, at time.Time) {
+	o.t.Helper()
+	o.insert(notification.Envelope{ID: id, Type: typ, Key: key, DeliverAt: at})
+}
+
+func (o *outbox) insert(envelopes ...notification.Envelope) {
+	o.t.Helper()
+	messages := make(message.Messages, len(envelopes))
+	for i, e := range envelopes {
+		e.Version, e.OccurredOn, e.Payload = 1, time.Now(), []byte("{}")
+		messages[i] = store.NewMessage(e)
+	}
+	q, err := o.store.SchemaAdapter().InsertQuery("outbox", messages)
+	require.NoError(o.t, err)
+	_, err = o.db.ExecContext(o.t.Context(), q.Query, q.Args...)
+	require.NoError(o.t, err)
+}
+
+// parked lists what is parked as "sink state id", in the order of the log.
+func (o *outbox) parked() []string {
+	o.t.Helper()
+	rows, err := o.db.QueryContext(o.t.Context(), `SELECT sink, state, id FROM outbox_parked ORDER BY "offset", sink`)
+	require.NoError(o.t, err)
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var sink, state, id string
+		require.NoError(o.t, rows.Scan(&sink, &state, &id))
+		all = append(all, sink+" "+state+" "+id)
+	}
+	require.NoError(o.t, rows.Err())
+	return all
+}
+
+// value reads one value from the database.
+func value[T any](o *outbox, query string) T {
+	o.t.Helper()
+	var v T
+	require.NoError(o.t, o.db.QueryRowContext(o.t.Context(), query).Scan(&v))
+	return v
+}
+
+// engine is a running forwarder.
+type engine struct {
+	*forwarder.Forwarder
+	t     *testing.T
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// start runs a forwarder that polls slowly, so that fake hours are cheap; flush
+// and Wake make it look at once.
+func (o *outbox) start(sinks map[string]forwarder.Sink, routes map[string][]string, adjust ...func(*forwarder.Config)) *engine {
+	o.t.Helper()
+	c := forwarder.Config{
+		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
+		Poll:   forwarder.Poll{Min: time.Millisecond, Max: 10 * time.Second},
+		Lease:  time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, a := range adjust {
+		a(&c)
+	}
+	f, err := forwarder.New(c)
+	require.NoError(o.t, err)
+	ctx, stop := context.WithCancel(o.t.Context())
+	e := &engine{Forwarder: f, t: o.t, stop: stop, ended: make(chan error, 1)}
+	go func() { e.ended <- f.Run(ctx) }()
+	return e
+}
+
+// one is the usual forwarder: one sink for all types.
+func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engine {
+	o.t.Helper()
+	return o.start(map[string]forwarder.Sink{"sink": s}, map[string][]string{"*": {"sink"}}, adjust...)
+}
+
+// flush wakes the forwarder and waits until it has done all it can do now.
+func (e *engine) flush() {
+	e.Wake()
+	time.Sleep(10 * time.Millisecond) // of fake time: the minimal pause between two looks
+	synctest.Wait()
+}
+
+// end stops the forwarder gracefully.
+func (e *engine) end() {
+	e.t.Helper()
+	e.stop()
+	require.NoError(e.t, <-e.ended)
+}
+
+// abandon stops the forwarder, whatever comes of it.
+func (e *engine) abandon() {
+	e.stop()
+	if err := <-e.ended; err != nil {
+		e.t.Log(err)
+	}
+}
+
+// script is a sink that answers as it is told and remembers what it was given.
+type script struct {
+	mu       sync.Mutex
+	ids      []string       // in the order in which deliveries began
+	attempts map[string]int // the attempt's number at the last delivery of an id
+	inFlight int
+	most     int // deliveries at once
+	keys     map[string]bool
+	overlaps int // deliveries of a key that was in flight already
+
+	answer func(ctx context.Context, d *notification.Delivery) error
+}
+
+func (s *script) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	s.mu.Lock()
+	if s.keys == nil {
+		s.keys, s.attempts = make(map[string]bool), make(map[string]int)
+	}
+	s.ids = append(s.ids, d.ID)
+	s.attempts[d.ID] = d.Attempt
+	s.inFlight++
+	s.most = max(s.most, s.inFlight)
+	if d.Key != "" && s.keys[d.Key] {
+		s.overlaps++
+	}
+	s.keys[d.Key] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inFlight--
+		s.keys[d.Key] = false
+	}()
+	if s.answer == nil {
+		return "taken", nil
+	}
+	if err := s.answer(ctx, d); err != nil {
+		return "", err
+	}
+	return "taken", nil
+}
+
+// given lists the ids in the order in which their deliveries began, and forgets
+// them.
+func (s *script) given() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := s.ids
+	s.ids = nil
+	return ids
+}
+
+// mostAtOnce is how many deliveries were in flight at once since it was asked
+// last.
+func (s *script) mostAtOnce() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := s.most
+	s.most = 0
+	return most
+}
+
+func numbered(prefix string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s%04d", prefix, i)
+	}
+	return ids
+}

@@ -1,0 +1,193 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// history is a random one: publishing goes on while a sink fails, is down, asks
+// to wait or hangs, and forwarders come and go. In the end the first deliveries of
+// each key were in order and nothing is lost.
+type history struct {
+	*outbox
+	rng       *rand.Rand
+	published int
+
+	script                   // guards what follows with its mutex
+	answers   *rand.Rand     // decide what the sink says
+	calm      bool           // it takes everything
+	delivered map[string]int // by id
+	order     []string       // "key/id" of first deliveries, without scheduled ones
+}
+
+func newHistory(o *outbox, seed uint64) *history {
+	h := &history{
+		outbox:    o,
+		rng:       rand.New(rand.NewPCG(seed, 1)),
+		answers:   rand.New(rand.NewPCG(seed, 2)),
+		delivered: make(map[string]int),
+	}
+	h.script.answer = h.answer
+	return h
+}
+
+func (h *history) answer(ctx context.Context, d *notification.Delivery) error {
+	h.mu.Lock()
+	outcome, pause, calm := h.answers.IntN(100), h.answers.IntN(30), h.calm
+	h.mu.Unlock()
+	time.Sleep(time.Duration(pause) * time.Millisecond)
+	switch {
+	case calm:
+	case outcome < 25:
+		return errors.New("later")
+	case outcome < 28:
+		return sinks.Unavailable(errors.New("down"))
+	case outcome < 30:
+		return sinks.Throttled(time.Now().Add(100*time.Millisecond), errors.New("429"))
+	case outcome < 33:
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Second):
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.delivered[d.ID]++
+	if h.delivered[d.ID] == 1 && d.DeliverAt.IsZero() {
+		h.order = append(h.order, d.Key+"/"+d.ID)
+	}
+	return nil
+}
+
+func (h *history) start(lanes int) *engine {
+	return h.one(forwarder.Sink{
+		Sink:  &h.script,
+		Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second},
+	}, func(c *forwarder.Config) {
+		c.ShutdownTimeout = 500 * time.Millisecond
+		c.Poll.Max = 100 * time.Millisecond
+		c.Lanes = lanes
+	})
+}
+
+func (h *history) publish(key string, scheduled bool) {
+	id := fmt.Sprintf("%05d", h.published)
+	h.published++
+	if scheduled {
+		h.schedule("t", key, id, time.Now().Add(time.Duration(h.rng.IntN(3000))*time.Millisecond))
+	} else {
+		h.append("t", key, id)
+	}
+}
+
+// goOn publishes for a while.
+func (h *history) goOn() {
+	for range 5 {
+		for range 1 + h.rng.IntN(12) {
+			h.publish([]string{"", "a", "b", "c", "d", "e"}[h.rng.IntN(6)], h.rng.IntN(8) == 0)
+		}
+		time.Sleep(time.Duration(h.rng.IntN(1500)) * time.Millisecond)
+	}
+}
+
+// loseLeases takes all leases away from whoever has them.
+func (h *history) loseLeases() {
+	h.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
+}
+
+// check lets a forwarder of calm times finish and looks at what came of it all.
+func (h *history) check(t *testing.T, lanes int) {
+	t.Helper()
+	h.mu.Lock()
+	h.calm = true
+	h.mu.Unlock()
+	f := h.start(lanes)
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	parked, stats := h.parked(), f.Stats()
+	f.end()
+	require.Empty(t, parked)
+	require.Zero(t, stats[0].Pending)
+	require.Len(t, h.delivered, h.published, "delivered")
+	last := make(map[byte]string)
+	for _, k := range h.order {
+		if k[0] == '/' {
+			continue
+		}
+		require.Less(t, last[k[0]], k, "order of key %s in %v", k[:1], h.order)
+		last[k[0]] = k
+	}
+}
+
+func TestRandomHistoriesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			onSQLite(t, func(t *testing.T, o *outbox) {
+				h := newHistory(o, seed)
+				for range 12 {
+					f := h.start(1)
+					h.goOn()
+					switch h.rng.IntN(3) {
+					case 0:
+						f.end()
+					case 1:
+						h.loseLeases()
+						f.abandon()
+					case 2: // lost, and taken again by the same process
+						h.loseLeases()
+						h.publish("a", false)
+						time.Sleep(3 * time.Second)
+						f.end()
+					}
+				}
+				h.check(t, 1)
+				require.Zero(t, h.overlaps, "one key was in flight twice")
+			})
+		})
+	}
+}
+
+func TestTwoForwardersSharingLanesLoseNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds(2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			onPostgres(t, func(t *testing.T, o *outbox) {
+				h := newHistory(o, seed)
+				for range 8 {
+					f, g := h.start(3), h.start(3)
+					h.goOn()
+					if h.rng.IntN(2) == 0 {
+						f.end()
+					} else {
+						h.loseLeases()
+						f.abandon()
+					}
+					time.Sleep(2 * time.Second)
+					g.end()
+				}
+				h.check(t, 3)
+			})
+		})
+	}
+}
+
+// seeds is how many random histories a test runs through: fewer under -short.
+func seeds(n uint64) uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}

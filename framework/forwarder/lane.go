@@ -1,0 +1,258 @@
+package forwarder
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// lane is one leased lane of a sink, from the lease to its end. A reader fills
+// its window with pages; the courier's workers settle the items; a settler
+// writes checkpoints and brings back what was parked. The files window.go,
+// keys.go and settler.go hold one part of it each.
+//
+// Fields below the courier are guarded by the courier's mutex.
+type lane struct {
+	courier   *courier
+	store     store.Store
+	lease     store.Lease
+	ttl       time.Duration
+	log       *slog.Logger
+	deadlines deadlines
+	halt      bool // a dead delivery holds its key back
+
+	dropped  bool      // the lease is gone: nothing of this lane counts any more
+	expires  time.Time // when the lease ends unless it is renewed
+	inFlight int
+
+	window window
+	keys   map[string]*keyState
+	out    outcome            // since the last checkpoint
+	busy   map[store.Ref]bool // parked deliveries in the engine's hands
+	// unsaved says that something was settled since the last checkpoint; dirty,
+	// of capacity 1, tells the settler so.
+	unsaved bool
+	dirty   chan struct{}
+	// nextDue is when the parked table should be asked; zero for never.
+	nextDue time.Time
+}
+
+func newLane(c *courier, s store.Store, lease store.Lease, leased time.Time, ttl time.Duration, deliveries context.Context) *lane {
+	l := &lane{
+		courier: c, store: s, lease: lease, ttl: ttl,
+		log:       c.log.With("lane", lease.Lane.Number),
+		deadlines: deadlines{parent: deliveries, timeout: c.sink.Timeout},
+		halt:      c.sink.OnDead == OnDeadHalt,
+		expires:   leased.Add(ttl),
+		keys:      make(map[string]*keyState),
+		dirty:     make(chan struct{}, 1),
+		busy:      make(map[store.Ref]bool),
+		nextDue:   time.Now(),
+	}
+	l.window.init(lease.Settled)
+	return l
+}
+
+// restore loads which keys have parked deliveries, before anything is read.
+func (l *lane) restore(ctx context.Context) error {
+	blocked, err := l.store.BlockedKeys(ctx, l.lease.Lane, l.halt)
+	if err != nil {
+		return err
+	}
+	l.courier.mu.Lock()
+	defer l.courier.mu.Unlock()
+	for key, b := range blocked {
+		l.keys[key] = &keyState{parked: b.Parked}
+		if !b.Head {
+			l.out.released = append(l.out.released, key)
+			l.mark()
+		}
+	}
+	return nil
+}
+
+// read fills the window, page by page, until ctx is done or the reader cannot
+// go on.
+func (l *lane) read(ctx context.Context, reader store.Reader, p *poller, failing *trouble) {
+	for {
+		target, newer := p.latest()
+		for target != nil {
+			limit, ok := l.waitForRoom(ctx)
+			if !ok {
+				return
+			}
+			page, err := reader.Next(ctx, target, limit)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				if !sleep(ctx, failing.met(err)) {
+					return
+				}
+				continue
+			}
+			failing.over()
+			l.add(page)
+			if page.CaughtUp {
+				break
+			}
+			target, newer = p.latest()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-newer:
+		}
+	}
+}
+
+// add takes a page into the window and hands over what may go.
+func (l *lane) add(read store.Page) {
+	l.courier.mu.Lock()
+	defer l.courier.mu.Unlock()
+	if read.Rebased != "" {
+		l.log.Warn("the log is read anew from its oldest row", "reason", read.Rebased)
+		l.window.begin(read.Start)
+	}
+	if l.window.position == nil {
+		l.window.position = read.Start
+	}
+	p := l.window.add(read)
+	now := time.Now()
+	for i := range p.items {
+		it := &p.items[i]
+		it.Envelope = &p.Envelopes[i]
+		it.Sink = l.courier.name
+		it.lane, it.page, it.index = l, p, i
+		switch {
+		case l.window.takeSkip(it.Offset):
+			p.settled[i] = true
+			l.mark()
+		case it.DeliverAt.After(now):
+			l.park(it, store.StateScheduled, it.DeliverAt, "")
+		default:
+			l.enqueue(it)
+		}
+	}
+}
+
+// delivered settles an item that the sink has taken.
+func (l *lane) delivered(it *item, receipt notification.Receipt) {
+	if l.courier.sink.OnDelivered != nil || l.store.KeepsReceipts() {
+		l.out.delivered = append(l.out.delivered, Delivered{Delivery: &it.Delivery, Receipt: receipt})
+	}
+	if it.page == nil {
+		l.out.unpark = append(l.out.unpark, store.RefOf(it.Envelope))
+	}
+	l.leave(it)
+	l.advanceKey(it)
+}
+
+// failed parks an item for its next attempt.
+func (l *lane) failed(it *item, err error, pause time.Duration) {
+	l.log.Warn("delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
+	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error())
+	l.holdKey(it)
+}
+
+// died parks an item for good.
+func (l *lane) died(it *item, err error) {
+	l.log.Error("delivery is dead", "delivery", &it.Delivery, "error", err)
+	l.park(it, store.StateDead, time.Time{}, err.Error())
+	if l.halt {
+		l.holdKey(it)
+	} else {
+		l.advanceKey(it)
+	}
+}
+
+// maxErrorText bounds what of an error is kept with a parked delivery, in bytes.
+const maxErrorText = 2000
+
+// park settles an item by a row in the parked table.
+func (l *lane) park(it *item, state store.State, due time.Time, reason string) {
+	l.out.park = append(l.out.park, store.Parked{
+		Envelope:      *it.Envelope,
+		State:         state,
+		Attempt:       it.Attempt,
+		DueAt:         due,
+		LastError:     textOf(reason, maxErrorText),
+		FirstParkedAt: time.Now(),
+	})
+	if !due.IsZero() {
+		l.dueAt(due)
+	}
+	l.leave(it)
+}
+
+// dueAt has the parked table asked at a time, unless it is earlier.
+func (l *lane) dueAt(due time.Time) {
+	if l.nextDue.IsZero() || due.Before(l.nextDue) {
+		l.nextDue = due
+	}
+}
+
+// take takes parked deliveries into the engine's hands and returns how many it
+// did not have already and could take. The mutex is held.
+func (l *lane) take(parked []store.Parked) (taken int) {
+	for i := range parked {
+		p := &parked[i]
+		if l.busy[store.RefOf(&p.Envelope)] {
+			continue
+		}
+		it := &item{lane: l, holds: p.State != store.StateScheduled}
+		it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.courier.name, p.Attempt
+		if l.resume(it) {
+			l.busy[store.RefOf(&p.Envelope)] = true
+			taken++
+		}
+	}
+	return taken
+}
+
+// expired gives the lane up once its lease has run out: another forwarder may
+// have it already. The mutex is held.
+func (l *lane) expired(now time.Time) bool {
+	if !l.dropped && now.After(l.expires) {
+		l.dropped = true
+		l.mark() // the settler ends the work on it
+	}
+	return l.dropped
+}
+
+// leave ends an item's turn: its outcome is in l.out.
+func (l *lane) leave(it *item) {
+	if it.page != nil {
+		it.page.settled[it.index] = true
+	}
+	l.mark()
+}
+
+// mark tells the settler that there is something to write.
+func (l *lane) mark() {
+	l.unsaved = true
+	select {
+	case l.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// drop makes everything of the lane void, cuts its deliveries off and waits until
+// nothing of it is in a sink's hands.
+func (l *lane) drop(cutOff context.CancelFunc) {
+	l.courier.mu.Lock()
+	defer l.courier.mu.Unlock()
+	l.dropped = true
+	cutOff()
+	for _, k := range l.keys {
+		for k.pop() != nil {
+			l.courier.pending--
+		}
+	}
+	for l.inFlight > 0 && !l.courier.abandoned {
+		l.courier.drained.Wait()
+	}
+}

@@ -1,0 +1,115 @@
+package forwarder
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// poller looks how far the log reaches, for all sinks and lanes of the process:
+// at once when woken, else at a pace that follows the traffic.
+type poller struct {
+	store   store.Store
+	pace    Poll
+	trouble *trouble
+	woken   chan struct{}
+
+	mu     sync.Mutex
+	target store.Target
+	newer  chan struct{} // closed when target is replaced
+}
+
+func newPoller(s store.Store, pace Poll, t *trouble) *poller {
+	return &poller{store: s, pace: pace, trouble: t, woken: make(chan struct{}, 1), newer: make(chan struct{})}
+}
+
+// wake asks for a look at once. It never blocks.
+func (p *poller) wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
+}
+
+// listen has the database wake the poller, until ctx is done. Looking goes on
+// beside it and finds what was not heard.
+func (p *poller) listen(ctx context.Context, l store.Listener, failing *trouble) {
+	for {
+		err := l.Listen(ctx, func() {
+			failing.over()
+			p.wake()
+		})
+		if err == nil || !sleep(ctx, failing.met(err)) {
+			return
+		}
+	}
+}
+
+// run probes until ctx is done.
+func (p *poller) run(ctx context.Context) {
+	pause := p.pace.Min
+	last := int64(-1)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.woken:
+		case <-timer.C:
+		}
+		began := time.Now()
+		target, err := p.store.Probe(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			timer.Reset(p.trouble.met(err))
+			continue
+		}
+		p.trouble.over()
+		p.publish(target)
+		if target.Last() == last {
+			pause = min(2*pause, p.pace.Max)
+		} else {
+			pause, last = p.pace.Min, target.Last()
+		}
+		timer.Reset(pause)
+
+		// Under load every commit wakes us: the minimal pause holds all the same,
+		// or looking would take the publishers' processor time.
+		if gap := p.pace.Min - time.Since(began); gap > 0 && !sleep(ctx, gap) {
+			return
+		}
+	}
+}
+
+func (p *poller) publish(target store.Target) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	close(p.newer)
+	p.newer = make(chan struct{})
+}
+
+// latest returns the newest target, nil before the first, and a channel that is
+// closed when there is a newer one.
+func (p *poller) latest() (store.Target, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target, p.newer
+}
+
+// sleep waits and returns true, or false once ctx is done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

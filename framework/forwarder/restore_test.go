@@ -1,0 +1,230 @@
+package forwarder_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// TestARestoredDatabaseLosesNothing dumps a database and restores it into a
+// cluster whose transaction ids are far below the dump's: by their ids the
+// restored rows are of the future.
+func TestARestoredDatabaseLosesNothing(t *testing.T) {
+	t.Parallel()
+	source, target := startPrivate(t), startPrivate(t)
+	fromDSN, _, err := source.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	toDSN, _, err := target.CreateDatabase(t.Context())
+	require.NoError(t, err)
+
+	from := openPlain(t, fromDSN)
+	_, err = postgres.Migrate(t.Context(), from, postgres.Config{})
+	require.NoError(t, err)
+	const burnt = 5000
+	burn(t, from, burnt)
+	settled, owed := numbered("settled", 20), numbered("owed", 30)
+	publishPlain(t, from, settled...)
+	before := newTally()
+	stop := forward(t, from, before)
+	before.waitFor(t, settled...)
+	stop()
+	burn(t, from, burnt)
+	publishPlain(t, from, owed...)
+	copyDatabase(t, source, fromDSN, target, toDSN)
+
+	// The application publishes before the forwarder is there, and goes on; one
+	// transaction is open all the while.
+	to := openPlain(t, toDSN)
+	publishPlain(t, to, "first")
+	open, err := to.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback() }()
+	_, err = open.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
+	require.NoError(t, err)
+	var publishers sync.WaitGroup
+	var published []string
+	for p := range 4 {
+		ids := numbered(fmt.Sprintf("new-%d-", p), 50)
+		published = append(published, ids...)
+		publishers.Go(func() {
+			for _, id := range ids {
+				if err := insertPlain(t.Context(), to, id); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	after := newTally()
+	stop = forward(t, to, after)
+	publishers.Wait()
+	after.waitFor(t, published...)
+	after.waitFor(t, owed...)
+	require.NoError(t, open.Commit())
+	after.waitFor(t, "open")
+
+	// The cluster's ids come to those of the restored rows, and pass them.
+	burn(t, to, 3*burnt)
+	publishPlain(t, to, "passed")
+	after.waitFor(t, "passed")
+	stop()
+	require.Equal(t, 1, after.warnings(), "it is said once")
+
+	stop = forward(t, to, after)
+	publishPlain(t, to, "last")
+	after.waitFor(t, "last")
+	stop()
+	require.Equal(t, 1, after.warnings(), "and not by the next forwarder")
+
+	times := after.times()
+	for _, id := range append(append(published, owed...), "first", "open", "passed", "last") {
+		require.Equal(t, 1, times[id], id)
+	}
+	for _, id := range settled {
+		require.LessOrEqual(t, times[id], 1, id)
+	}
+}
+
+func startPrivate(t *testing.T) *postgrestest.Server {
+	t.Helper()
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return server
+}
+
+func openPlain(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := postgres.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// burn uses up transaction ids.
+func burn(t *testing.T, db *sql.DB, n int) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), fmt.Sprintf(
+		`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`, n))
+	require.NoError(t, err)
+}
+
+func publishPlain(t *testing.T, db *sql.DB, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		require.NoError(t, insertPlain(t.Context(), db, id))
+	}
+}
+
+func insertPlain(ctx context.Context, db *sql.DB, id string) error {
+	_, err := db.ExecContext(ctx, `INSERT INTO outbox (id, type, payload) VALUES ($1, 't', '{}')`, id)
+	return err
+}
+
+// copyDatabase is pg_dump | psql.
+func copyDatabase(t *testing.T, source *postgrestest.Server, from string, target *postgrestest.Server, to string) {
+	t.Helper()
+	dump, err := source.Command(t.Context(), "pg_dump", "--dbname", from)
+	if errors.Is(err, postgrestest.ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	restore, err := target.Command(t.Context(), "psql", "--quiet", "--no-psqlrc", "--set", "ON_ERROR_STOP=1", "--dbname", to)
+	require.NoError(t, err)
+	var complaints bytes.Buffer
+	dump.Stderr, restore.Stderr = &complaints, &complaints
+	var text bytes.Buffer
+	dump.Stdout = &text
+	err = dump.Run()
+	require.NoError(t, err, complaints.String())
+	restore.Stdin = &text
+	require.NoError(t, restore.Run(), complaints.String())
+}
+
+// forward runs a forwarder with one sink until the returned function is called.
+func forward(t *testing.T, db *sql.DB, to *tally) (stop func()) {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	f, err := forwarder.New(forwarder.Config{
+		Store: s, Name: "test",
+		Routes: map[string][]string{"*": {"sink"}},
+		Sinks:  map[string]forwarder.Sink{"sink": {Sink: to}},
+		Logger: slog.New(slog.NewTextHandler(to, nil)),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
+
+// tally is a sink that counts deliveries by id, and takes the log's lines.
+type tally struct {
+	mu        sync.Mutex
+	delivered map[string]int
+	lines     strings.Builder
+}
+
+func newTally() *tally { return &tally{delivered: make(map[string]int)} }
+
+func (c *tally) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delivered[d.ID]++
+	return "counted", nil
+}
+
+func (c *tally) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lines.Write(line)
+}
+
+func (c *tally) times() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	times := make(map[string]int, len(c.delivered))
+	for id, n := range c.delivered {
+		times[id] = n
+	}
+	return times
+}
+
+func (c *tally) warnings() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.lines.String(), "read anew")
+}
+
+// waitFor waits until all of these were delivered.
+func (c *tally) waitFor(t *testing.T, ids ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		times := c.times()
+		for _, id := range ids {
+			if times[id] == 0 {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 5*time.Millisecond, "%v were not all delivered", ids[:1])
+}

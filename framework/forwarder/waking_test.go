@@ -1,0 +1,310 @@
+package forwarder_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	outboxes "github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// patience is how long a test in real time waits for what must come.
+const patience = 30 * time.Second
+
+// office is an outbox whose publisher and forwarder have nothing in common but
+// the database, as in two processes. Its time is real.
+type office struct {
+	t         testing.TB
+	dsn       string
+	publisher *outboxes.Publisher
+	db        *sql.DB // the publisher's
+	arrived   chan string
+}
+
+// parcel is what an office publishes.
+type parcel struct {
+	ID string `json:"id"`
+}
+
+func newOffice(t testing.TB, c outboxes.Config) *office {
+	t.Helper()
+	o := &office{t: t, dsn: postgrestest.DSN(t), arrived: make(chan string, 10_000)}
+	o.db = o.open()
+	_, err := postgres.Migrate(t.Context(), o.db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), o.db, postgres.Config{})
+	require.NoError(t, err)
+	types := registry.New()
+	require.NoError(t, registry.Register[parcel](types, "parcel", registry.Version(1)))
+	o.publisher, err = outboxes.New(types, s, c)
+	require.NoError(t, err)
+	return o
+}
+
+func (o *office) open() *sql.DB {
+	o.t.Helper()
+	db, err := postgres.OpenDB(o.dsn)
+	require.NoError(o.t, err)
+	o.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// listening is the address of a listening connection that can be told from others.
+func (o *office) listening() string {
+	u, err := url.Parse(o.dsn)
+	require.NoError(o.t, err)
+	q := u.Query()
+	q.Set("application_name", "listener")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// forward starts a forwarder with connections of its own. It listens at the
+// address, if there is one, and looks at the log after longest at the latest.
+func (o *office) forward(listen string, longest time.Duration) *clerk {
+	o.t.Helper()
+	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
+	require.NoError(o.t, err)
+	c := &clerk{t: o.t, looks: make(chan struct{}, 1)}
+	c.Forwarder, err = forwarder.New(forwarder.Config{
+		Store: watchedStore{s, c.looks}, Routes: map[string][]string{"*": {"here"}},
+		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
+		Poll:   forwarder.Poll{Max: longest},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(o.t, err)
+	ctx, stop := context.WithCancel(o.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	c.end = sync.OnceFunc(func() {
+		stop()
+		require.NoError(o.t, <-ended)
+	})
+	o.t.Cleanup(c.end)
+	return c
+}
+
+// clerk is a running forwarder.
+type clerk struct {
+	*forwarder.Forwarder
+	t     testing.TB
+	looks chan struct{} // gets one after a look at the log
+	end   func()
+}
+
+// rest makes the pause until the next look longer than patience: it begins at
+// 1 ms and doubles with each look that finds nothing, also one that is asked for.
+func (c *clerk) rest() {
+	c.t.Helper()
+	for range 20 {
+		c.Wake()
+		select {
+		case <-c.looks:
+		case <-time.After(patience):
+			c.t.Fatal("the forwarder does not look")
+		}
+	}
+}
+
+// watchedStore tells of the looks at its log.
+type watchedStore struct {
+	*postgres.Store
+	looks chan struct{}
+}
+
+func (s watchedStore) Probe(ctx context.Context) (store.Target, error) {
+	target, err := s.Store.Probe(ctx)
+	select {
+	case s.looks <- struct{}{}:
+	default:
+	}
+	return target, err
+}
+
+// arrivals is a sink that tells the ids that it gets.
+type arrivals chan string
+
+func (a arrivals) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	a <- d.ID
+	return "", nil
+}
+
+func (o *office) publish(id string) {
+	o.t.Helper()
+	require.NoError(o.t, o.publisher.RunInTx(o.t.Context(), o.db, func(ctx context.Context, tx *sql.Tx) error {
+		return o.publisher.Publish(ctx, tx, outboxes.With(parcel{ID: id}, outboxes.ID(id)))
+	}))
+}
+
+func (o *office) await(id string) {
+	o.t.Helper()
+	select {
+	case got := <-o.arrived:
+		require.Equal(o.t, id, got)
+	case <-time.After(patience):
+		o.t.Fatalf("%s does not arrive", id)
+	}
+}
+
+func TestAnAnnouncementWakesAForwarderInAnotherProcess(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, outboxes.Config{})
+	f := o.forward(o.dsn, time.Hour)
+	for _, id := range []string{"a", "b", "c"} {
+		f.rest()
+		o.publish(id)
+		o.await(id)
+	}
+}
+
+func TestACommitWakesTheForwarderOfItsProcessThoughNobodyListens(t *testing.T) {
+	t.Parallel()
+	var f *clerk
+	o := newOffice(t, outboxes.Config{Wake: func() { f.Wake() }, Announcer: outboxes.Silent})
+	f = o.forward("", time.Hour)
+	for _, id := range []string{"a", "b", "c"} {
+		f.rest()
+		o.publish(id)
+		o.await(id)
+	}
+}
+
+func TestPollingAloneFindsWhatNobodyAnnounces(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
+	o.forward("", 10*time.Millisecond)
+	for _, id := range []string{"a", "b", "c"} {
+		o.publish(id)
+		o.await(id)
+	}
+}
+
+func TestAForwarderWhoseListeningConnectionIsKilledListensAnew(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, outboxes.Config{})
+	f := o.forward(o.listening(), time.Hour)
+	o.publish("before")
+	o.await("before")
+	for _, id := range []string{"a", "b", "c"} {
+		require.Eventually(t, func() bool { // it listens after its pause
+			var killed int
+			require.NoError(t, o.db.QueryRowContext(t.Context(),
+				`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+				WHERE application_name = 'listener' AND datname = current_database()`).Scan(&killed))
+			return killed == 1
+		}, patience, 10*time.Millisecond)
+		f.rest()
+		o.publish(id)
+		o.await(id)
+	}
+}
+
+func TestTroubleWithListeningIsLoggedOnceAndPollingGoesOn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
+	opened, err := postgres.Open(t.Context(), o.db, postgres.Config{})
+	require.NoError(t, err)
+	s := &deafStore{Store: opened, failures: 3, heard: make(chan struct{})}
+	var log bytes.Buffer
+	f, err := forwarder.New(forwarder.Config{
+		Store: s, Routes: map[string][]string{"*": {"here"}},
+		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	o.publish("a")
+	o.await("a")
+	<-s.heard
+	stop()
+	require.NoError(t, <-ended)
+	require.Equal(t, 1, strings.Count(log.String(), "listening failed"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "listening works again"), log.String())
+}
+
+// deafStore fails to listen a number of times, then does and closes heard.
+type deafStore struct {
+	*postgres.Store
+	failures int
+	heard    chan struct{}
+}
+
+func (s *deafStore) Listen(ctx context.Context, wake func()) error {
+	if s.failures > 0 {
+		s.failures--
+		return errors.New("nothing to hear")
+	}
+	wake()
+	close(s.heard)
+	<-ctx.Done()
+	return nil
+}
+
+// Not parallel: it looks at all goroutines of the process.
+func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
+	o := newOffice(t, outboxes.Config{})
+	before := goleak.IgnoreCurrent()
+	f := o.forward(o.dsn, time.Hour)
+	o.publish("a")
+	o.await("a")
+	f.end()
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // closed with the test
+}
+
+// BenchmarkLatency measures the time from before a commit until its delivery
+// begins, at 200 commits/s, with a publisher and a forwarder that share nothing
+// but the database.
+func BenchmarkLatency(b *testing.B) {
+	for name, listens := range map[string]bool{"listen": true, "poll": false} {
+		b.Run(name, func(b *testing.B) {
+			c, listen := outboxes.Config{Announcer: outboxes.Silent}, ""
+			if listens {
+				c.Announcer = nil
+			}
+			o := newOffice(b, c)
+			if listens {
+				listen = o.dsn
+			}
+			o.forward(listen, forwarder.DefaultPollMax)
+			o.publish("first")
+			o.await("first")
+			ticker := time.NewTicker(5 * time.Millisecond)
+			defer ticker.Stop()
+			var all []time.Duration
+			for b.Loop() {
+				<-ticker.C
+				tx, err := o.db.BeginTx(b.Context(), nil)
+				require.NoError(b, err)
+				require.NoError(b, o.publisher.Publish(b.Context(), tx, parcel{ID: "p"}))
+				began := time.Now()
+				require.NoError(b, tx.Commit())
+				o.publisher.Announce()
+				<-o.arrived
+				all = append(all, time.Since(began))
+			}
+			slices.Sort(all)
+			b.ReportMetric(all[len(all)/2].Seconds()*1000, "p50-ms")
+			b.ReportMetric(all[len(all)*99/100].Seconds()*1000, "p99-ms")
+			b.ReportMetric(0, "ns/op") // which is the ticker's
+		})
+	}
+}

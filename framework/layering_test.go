@@ -1,0 +1,313 @@
+package framework_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/waybill-go/waybill"
+
+// layer is a row of the layering table in the design. A package belongs to the
+// row with the most specific pattern that fits it or a folder above it, so a
+// package's own subpackages share its row and may import each other.
+type layer struct {
+	pattern string // path below the module; "*" is one name
+	// imports are the rows that it may import, all of them above it in the table,
+	// which keeps imports going down only.
+	imports []string
+}
+
+// anything marks the top of the tree: a composition root imports what it wants.
+var anything = []string{"all of ours"}
+
+var layers = []layer{
+	{"framework/notification", nil},
+	{"serializer", nil},
+	{"serializer/*", []string{"serializer"}},
+	{"registry", []string{"framework/notification", "serializer"}},
+	{"sinks", []string{"framework/notification"}},
+	{"framework/store", []string{"framework/notification"}},
+	{"framework/store/internal/migration", []string{"framework/store"}},
+	{"framework/store/*", []string{"framework/store", "framework/store/internal/migration", "framework/notification"}},
+	{"framework/route", []string{"framework/notification", "framework/store", "registry", "sinks"}},
+	{"sinks/*", []string{"sinks", "framework/notification", "registry"}},
+	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store"}},
+	{"framework/forwarder", []string{"framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
+	{"framework/inbox", []string{"framework/notification", "framework/store"}},
+	{"framework/admin", []string{"framework/notification", "framework/store", "framework/forwarder"}},
+	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
+	{"cmd/*", anything},
+	{"examples/*", anything},
+	{"benchmarks", anything},
+}
+
+// tops are the folders of programs, which nobody imports.
+var tops = []string{"cmd", "examples", "benchmarks"}
+
+// vague names say nothing of what is inside; shadowing ones hide a package that
+// their users need beside them.
+var (
+	vague     = []string{"util", "utils", "common", "misc", "model", "models", "types", "helper", "helpers"}
+	shadowing = []string{"http", "json", "exec", "sql", "errors", "context", "time", "slog", "testing"}
+)
+
+const watermillSQL = "github.com/ThreeDotsLabs/watermill-sql"
+
+// watermillSQLImporters are the packages that may know Watermill's SQL outbox.
+var watermillSQLImporters = []string{"framework/outbox", "framework/store/*"}
+
+func TestImportsFollowTheLayers(t *testing.T) {
+	t.Parallel()
+	watchTree(t)
+	packages := listPackages(t)
+	require.NotEmpty(t, packages)
+	for _, p := range packages {
+		if err := checkName(p.ImportPath, p.Name); err != nil {
+			t.Error(err)
+		}
+		for _, imported := range p.Imports {
+			if err := checkImport(p.ImportPath, imported); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestLayersNameOnlyLowerOnes(t *testing.T) {
+	t.Parallel()
+	var lower []string
+	for _, l := range layers {
+		if isTop(l.pattern) {
+			continue
+		}
+		for _, imported := range l.imports {
+			require.Contains(t, lower, imported, "%s may not import what is not below it", l.pattern)
+		}
+		lower = append(lower, l.pattern)
+	}
+}
+
+func TestImportRules(t *testing.T) {
+	t.Parallel()
+	for _, edge := range []struct {
+		from, to string
+		rule     string // part of the complaint; "" where the import is allowed
+	}{
+		{"framework/forwarder", "framework/store", ""},
+		{"framework/forwarder", "sinks", ""},
+		{"framework/forwarder/internal/keyqueue", "framework/forwarder/internal/pool", ""},
+		{"framework/store/postgres", "framework/store", ""},
+		{"framework/store/postgres/postgrestest", "framework/store/postgres", ""},
+		{"serializer/protobuf", "serializer", ""},
+		{"sinks/kafka", "registry", ""},
+		{"sinks/sinktest", "sinks", ""},
+		{"sinks/email/smtptest", "sinks/email", ""},
+		{"cmd/waybill", "sinks/kafka", ""},
+		{"cmd/waybill", "cmd/waybill/internal/terminal", ""},
+		{"examples/orders", "framework/store/postgres/postgrestest", ""},
+		{"examples/orders", "examples/orders/shop", ""},
+
+		{"framework/notification", "registry", "may import nothing of ours"},
+		{"framework/store", "framework/forwarder", "may import only framework/notification"},
+		{"framework/forwarder", "sinks/kafka", "may import only"},
+		{"framework/forwarder", "framework/store/postgres", "may import only"},
+		{"framework/forwarder/internal/keyqueue", "sinks/httpsink", "may import only"},
+		{"framework/store/postgres", "framework/store/sqlite", "may import only"},
+		{"sinks/kafka", "sinks/httpsink", "may import only"},
+		{"sinks/kafka", "framework/store", "may import only"},
+		{"serializer", "serializer/protobuf", "may import nothing of ours"},
+		{"registry", "sinks", "may import only"},
+		{"framework/admin", "framework/dashboard", "may import only"},
+		{"framework/store/postgres", "framework/store/postgres/postgrestest", "for tests"},
+		{"framework/forwarder", "sinks/sinktest", "for tests"},
+		{"framework/admin", "cmd/waybill", "nobody imports a program"},
+		{"examples/orders", "cmd/waybill", "nobody imports a program"},
+		{"examples/orders", "examples/emails", "nobody imports a program"},
+		{"examples/orders", "framework/forwarder/internal/keyqueue", "public packages"},
+		{"framework/teleport", "framework/store", "no row of the layering table"},
+		{"framework/forwarder", watermillSQL + "/v3/pkg/sql", "may import watermill-sql"},
+		{"cmd/waybill", watermillSQL + "/v3/pkg/sql", "may import watermill-sql"},
+		{"framework/outbox", watermillSQL + "/v3/pkg/sql", ""},
+		{"framework/store/mysql", watermillSQL + "/v3/pkg/sql", ""},
+		{"framework/forwarder", "github.com/stretchr/testify/require", ""},
+		{"framework/forwarder", "net/http", ""},
+	} {
+		from, to := module+"/"+edge.from, edge.to
+		if top, _, _ := strings.Cut(to, "/"); slices.Contains([]string{"framework", "sinks", "serializer", "registry", "cmd", "examples"}, top) {
+			to = module + "/" + to
+		}
+		err := checkImport(from, to)
+		if edge.rule == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, edge.rule)
+		require.ErrorContains(t, err, edge.from, "the importing package is named")
+		require.ErrorContains(t, err, edge.to, "the import is named")
+	}
+}
+
+func TestNameRules(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, checkName(module+"/sinks/httpsink", "httpsink"))
+	require.NoError(t, checkName(module+"/examples/http", "main"), "a program shadows nothing")
+	require.ErrorContains(t, checkName(module+"/framework/util", "util"), "framework/util: the name util says nothing")
+	require.ErrorContains(t, checkName(module+"/sinks/http", "http"), "sinks/http: the name http shadows")
+}
+
+// checkImport returns what is wrong with one package importing another: the
+// importing package, the import and the rule. Test files are not its business.
+func checkImport(from, to string) error {
+	from, ours := below(from)
+	if !ours {
+		return nil // the root only pins dependencies
+	}
+	to, ours = below(to)
+	if rule := brokenRule(from, to, ours); rule != "" {
+		return fmt.Errorf("%s imports %s: %s", from, to, rule)
+	}
+	return nil
+}
+
+func brokenRule(from, to string, ours bool) string {
+	if !ours {
+		if strings.HasPrefix(to, watermillSQL) && !fitsAny(watermillSQLImporters, from) {
+			return "only " + strings.Join(watermillSQLImporters, ", ") + " may import watermill-sql"
+		}
+		return ""
+	}
+	row, known := rowOf(from)
+	target, _ := rowOf(to)
+	switch {
+	case !known:
+		return from + " is in no row of the layering table; the design and this test name every package"
+	case family(row, from) == family(target, to) && !isForTests(to):
+		return ""
+	case isTop(to):
+		return "nobody imports a program"
+	case isTop(from) && !strings.HasPrefix(from, "cmd/") && slices.Contains(strings.Split(to, "/"), "internal"):
+		return "examples and benchmarks show what users can do, with public packages only"
+	case isTop(from):
+		return ""
+	case isForTests(to) && !isForTests(from):
+		return path.Base(to) + " is for tests, examples and programs only"
+	case isForTests(to), isForTests(from) && strings.HasPrefix(from, to+"/"):
+		return "" // a test package knows what it tests
+	case len(row.imports) == 0:
+		return from + " may import nothing of ours"
+	case !slices.Contains(row.imports, target.pattern):
+		return from + " may import only " + strings.Join(row.imports, ", ")
+	}
+	return ""
+}
+
+func checkName(importPath, name string) error {
+	where, _ := below(importPath)
+	switch {
+	case slices.Contains(vague, name):
+		return fmt.Errorf("%s: the name %s says nothing of what is inside", where, name)
+	case slices.Contains(shadowing, name):
+		return fmt.Errorf("%s: the name %s shadows a package that its users need beside it", where, name)
+	}
+	return nil
+}
+
+// below returns the path below the module, or the whole path and false.
+func below(importPath string) (string, bool) {
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// rowOf finds the most specific row for a package: the last that fits, since the
+// table lists a package before its subpackages.
+func rowOf(pkg string) (row layer, known bool) {
+	for _, l := range layers {
+		if fits(l.pattern, pkg) && strings.Count(l.pattern, "/") >= strings.Count(row.pattern, "/") {
+			row, known = l, true
+		}
+	}
+	return row, known
+}
+
+// family is the package that stands in the table, for it and its subpackages.
+func family(row layer, pkg string) string {
+	names := strings.Split(pkg, "/")
+	depth := strings.Count(row.pattern, "/") + 1
+	return strings.Join(names[:min(depth, len(names))], "/")
+}
+
+func fitsAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return fits(pattern, pkg) })
+}
+
+// fits tells whether the pattern names the package or a folder above it.
+func fits(pattern, pkg string) bool {
+	wanted, names := strings.Split(pattern, "/"), strings.Split(pkg, "/")
+	if len(names) < len(wanted) {
+		return false
+	}
+	for i, name := range wanted {
+		if name != "*" && name != names[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func isTop(pkg string) bool {
+	top, _, _ := strings.Cut(pkg, "/")
+	return slices.Contains(tops, top)
+}
+
+// isForTests tells test packages by their name: sinktest, storetest, postgrestest.
+func isForTests(pkg string) bool { return strings.HasSuffix(path.Base(pkg), "test") }
+
+// watchTree reads every folder of the module. The go command repeats a test when
+// something that the test itself read has changed; what `go list` reads it does
+// not see, and would answer from its cache.
+func watchTree(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(folder string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && len(entry.Name()) > 2 && entry.Name()[0] == '.' {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	require.NoError(t, err)
+}
+
+type listedPackage struct {
+	ImportPath, Name string
+	Imports          []string
+}
+
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	command := exec.Command("go", "list", "-json=ImportPath,Name,Imports", "./...")
+	command.Dir = ".."
+	output, err := command.Output()
+	if failed := new(exec.ExitError); errors.As(err, &failed) {
+		t.Fatalf("go list: %v\n%s", err, failed.Stderr)
+	}
+	require.NoError(t, err)
+	var packages []listedPackage
+	for decoder := json.NewDecoder(strings.NewReader(string(output))); ; {
+		var p listedPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}

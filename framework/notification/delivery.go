@@ -1,0 +1,29 @@
+package notification
+
+import "log/slog"
+
+// Delivery is one envelope on its way to one sink. The engine makes it; a sink
+// only reads it.
+type Delivery struct {
+	*Envelope
+	// Sink is the name of the destination in the configuration.
+	Sink string
+	// Attempt counts from 1. Attempts that the engine cancelled, and those that
+	// found the sink unavailable or throttled, are not counted.
+	Attempt int
+}
+
+// LogValue identifies the delivery in a log line.
+func (d *Delivery) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("sink", d.Sink),
+		slog.Int("attempt", d.Attempt),
+		slog.String("type", d.Type),
+		slog.String("id", d.ID),
+	)
+}
+
+// Receipt is the sink's proof of a delivery, for people and for `waybill why`:
+// "kafka orders/3@1042", "http 202", "smtp 250 queued as 7F3". "" is allowed
+// where the destination gives no proof.
+type Receipt string

@@ -1,0 +1,49 @@
+package notification
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// Names of the metadata that Waybill itself reads or writes.
+const (
+	MetadataContentType   = "content-type"   // written by the publisher from the serializer
+	MetadataCorrelationID = "correlation-id" // what this notification belongs to
+	MetadataTraceparent   = "traceparent"    // W3C Trace Context
+	MetadataTenant        = "tenant"         // a usual group for fairness
+)
+
+// Metadata is the flat set of names and texts beside a payload.
+//
+// The zero value is empty and readable. Metadata read from a store is shared:
+// treat it as read-only and use Clone before changing it.
+type Metadata map[string]string
+
+// Get returns the value of name, "" where there is none.
+func (m Metadata) Get(name string) string { return m[name] }
+
+// Clone returns a copy that may be changed; never nil.
+func (m Metadata) Clone() Metadata {
+	c := make(Metadata, len(m)+1)
+	maps.Copy(c, m)
+	return c
+}
+
+// reservedPrefix begins the names that the way into the database uses.
+const reservedPrefix = "_waybill_"
+
+func (m Metadata) validate() error {
+	for name, value := range m {
+		if strings.HasPrefix(name, reservedPrefix) {
+			return fmt.Errorf("%w: metadata name %q is reserved: choose one that does not begin with %q", ErrInvalid, name, reservedPrefix)
+		}
+		if err := validText("metadata name", name); err != nil {
+			return err
+		}
+		if err := validText("metadata "+name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

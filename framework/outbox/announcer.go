@@ -1,0 +1,75 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// announceTimeout bounds one announcement.
+	announceTimeout = time.Second
+	// announcePause is the least time between two announcements of a process: as
+	// often as a busy forwarder looks. More would only take the database's time.
+	announcePause = 2 * time.Millisecond
+)
+
+// Silent announces nothing: for a program whose forwarder runs in its own process.
+var Silent store.Announcer = silent{}
+
+type silent struct{}
+
+func (silent) Announce(context.Context) error { return nil }
+
+// announcer makes announcements in the background, one at a time. Its goroutine
+// lives as long as there is something to announce.
+type announcer struct {
+	to store.Announcer
+
+	mu    sync.Mutex
+	busy  bool // run runs
+	again bool // something was committed since the last announcement began
+
+	last time.Time // when that was; for run alone
+}
+
+// announce has one announcement begin after now.
+func (a *announcer) announce() {
+	if a.to == nil || a.to == Silent {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again = true
+	if !a.busy {
+		a.busy = true
+		go a.run()
+	}
+}
+
+func (a *announcer) run() {
+	for a.more() {
+		time.Sleep(announcePause - time.Since(a.last))
+		a.last = time.Now()
+		a.begin()
+		ctx, cancel := context.WithTimeout(context.Background(), announceTimeout)
+		_ = a.to.Announce(ctx) // whoever is not told finds the rows at its next look
+		cancel()
+	}
+}
+
+// more says whether there is something to announce; if not, run is over.
+func (a *announcer) more() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy = a.again
+	return a.busy
+}
+
+func (a *announcer) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again = false
+}

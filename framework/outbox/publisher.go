@@ -1,0 +1,217 @@
+// Package outbox is the writing side: it appends notifications to the log inside
+// the application's own database transaction, so that both are committed or
+// neither is.
+//
+//	err := publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+//		if _, err := tx.ExecContext(ctx, `INSERT INTO orders …`); err != nil {
+//			return err
+//		}
+//		return publisher.Publish(ctx, tx, OrderPlaced{ID: "o-17"})
+//	})
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/serializer"
+)
+
+// DefaultMaxPayload is the limit of a payload in bytes where none is set: 1 MiB.
+const DefaultMaxPayload = 1 << 20
+
+// Log is the table that a Publisher appends to. The stores of postgres and sqlite
+// are Logs.
+type Log interface {
+	// SchemaAdapter writes the INSERT for Watermill's SQL publisher.
+	SchemaAdapter() watermillsql.SchemaAdapter
+	// MaxAppend is how many rows one INSERT can carry.
+	MaxAppend() int
+	// BinaryPayload says whether a payload may be anything but JSON.
+	BinaryPayload() bool
+}
+
+// Config holds what a Publisher can do without.
+type Config struct {
+	// MaxPayload is the limit of one payload in bytes; default DefaultMaxPayload.
+	MaxPayload int
+	// Wake is called after each commit of RunInTx that published something, such
+	// as a forwarder's Wake, so that its deliveries begin at once. It must not block.
+	Wake func()
+	// Announcer tells forwarders in other processes of these commits; default the
+	// log, if it is a store.Announcer. Silent tells nobody.
+	Announcer store.Announcer
+}
+
+// Publisher appends notifications to one log. It is safe for concurrent use.
+type Publisher struct {
+	types     *registry.Registry
+	log       Log
+	config    Config
+	announcer announcer
+}
+
+// New returns a publisher of the registered types. A type whose serializer makes
+// no JSON is refused with ErrBinaryPayload where the log's payload column is
+// JSON; types that are registered later are checked when they are published.
+func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
+	if types == nil || log == nil {
+		return nil, errors.New("outbox: a publisher needs a registry and a log")
+	}
+	if c.MaxPayload == 0 {
+		c.MaxPayload = DefaultMaxPayload
+	}
+	if c.MaxPayload < 0 {
+		return nil, fmt.Errorf("outbox: the payload limit is %d bytes: use more than 0", c.MaxPayload)
+	}
+	if c.Announcer == nil {
+		c.Announcer, _ = log.(store.Announcer)
+	}
+	p := &Publisher{types: types, log: log, config: c, announcer: announcer{to: c.Announcer}}
+	var problems []error
+	for _, t := range types.Types() {
+		if err := p.checkContentType(t.Name, t.ContentType); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return p, errors.Join(problems...)
+}
+
+// Publish appends notifications in the caller's transaction, in their order.
+// They reach their sinks if tx commits, and never existed if it rolls back.
+//
+// A notification is a value of a registered type, or a pointer to one, or either
+// wrapped by [With]. All of them are checked and serialized before the first is
+// written, so a mistake in one writes none. They go in one INSERT, or in several
+// where they exceed the database's parameters of a statement.
+//
+// tx is a *sql.Tx, or anything that wraps one and has its methods (sqlx, bun,
+// ent, gorm's Statement.ConnPool). A *sql.DB gives ErrNotTransaction. After an error of
+// the database tx is to be rolled back.
+func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) error {
+	if err := checkTx(tx); err != nil {
+		return err
+	}
+	messages := make([]*message.Message, len(notifications))
+	for i, n := range notifications {
+		e, err := p.envelope(n)
+		if err != nil {
+			if len(notifications) > 1 {
+				return fmt.Errorf("notification %d of %d: %w", i+1, len(notifications), err)
+			}
+			return err
+		}
+		messages[i] = store.NewMessage(*e)
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	// Watermill's publisher executes with a background context; the executor puts
+	// the caller's in its place.
+	publisher, err := watermillsql.NewPublisher(executor{ctx: ctx, tx: tx},
+		watermillsql.PublisherConfig{SchemaAdapter: p.log.SchemaAdapter()}, nil)
+	if err != nil {
+		return fmt.Errorf("append to the outbox: %w", err)
+	}
+	for chunk := range slices.Chunk(messages, p.log.MaxAppend()) {
+		if err := publisher.Publish("outbox", chunk...); err != nil {
+			return fmt.Errorf("append to the outbox: %w", err)
+		}
+	}
+	published(ctx)
+	return nil
+}
+
+// RunInTx runs f in a transaction of db: it commits if f returns nil, and rolls
+// back if f returns an error, which comes back as it is, or panics. After a
+// commit with notifications it does what Announce does.
+func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	ctx, some := withPublished(ctx)
+	if err := f(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if *some {
+		p.Announce()
+	}
+	return nil
+}
+
+// Announce wakes the forwarders after a commit that published something: with
+// Config.Wake the one of this process, with Config.Announcer those of others.
+// RunInTx calls it; whoever begins and commits transactions without it calls it
+// after the commit. Before the commit it is of no use, and for a rollback it does
+// no harm.
+//
+// It returns at once. Announcements to other processes are made one at a time in
+// the background: those that are asked for meanwhile become one, up to 2 ms later.
+// Each may take 1 s. An error is dropped, since a forwarder that was not told
+// finds the rows at its next look.
+func (p *Publisher) Announce() {
+	if p.config.Wake != nil {
+		p.config.Wake()
+	}
+	p.announcer.announce()
+}
+
+// envelope makes the stored form of one notification.
+func (p *Publisher) envelope(n any) (*notification.Envelope, error) {
+	var options []Option
+	if item, wrapped := n.(Item); wrapped {
+		n, options = item.notification, item.options
+	}
+	e, err := p.types.Encode(n)
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range options {
+		option(e)
+	}
+	if e.ID == "" {
+		e.ID = notification.NewID()
+	}
+	if e.OccurredOn.IsZero() {
+		e.OccurredOn = time.Now()
+	}
+	e.OccurredOn = e.OccurredOn.UTC().Truncate(time.Microsecond)
+	if err := p.check(e); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Type, err)
+	}
+	return e, nil
+}
+
+func (p *Publisher) check(e *notification.Envelope) error {
+	if err := e.Validate(); err != nil {
+		return err
+	}
+	if len(e.Payload) > p.config.MaxPayload {
+		return fmt.Errorf("%w: %d bytes, the limit is %d: keep large data elsewhere and publish a reference, or raise MaxPayload",
+			ErrTooLarge, len(e.Payload), p.config.MaxPayload)
+	}
+	return p.checkContentType(e.Type, e.Metadata.Get(notification.MetadataContentType))
+}
+
+func (p *Publisher) checkContentType(typ, contentType string) error {
+	if p.log.BinaryPayload() || serializer.IsJSON(contentType) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is serialized as %s and the payload column is json: migrate with the payload %q, or register the type with a JSON serializer",
+		ErrBinaryPayload, typ, contentType, "bytea")
+}

@@ -1,0 +1,77 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Tx is a database transaction of the caller's: a *sql.Tx or what wraps one. It
+// must also have the methods Commit and Rollback, which are never called here:
+// they tell a transaction from a database, whose statements would each commit by
+// themselves.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// checkTx refuses what is no transaction.
+func checkTx(tx Tx) error {
+	switch tx := tx.(type) {
+	case nil:
+		return fmt.Errorf("%w: tx is nil", ErrNotTransaction)
+	case *sql.Tx:
+		if tx == nil {
+			return fmt.Errorf("%w: tx is nil", ErrNotTransaction)
+		}
+		return nil
+	case interface {
+		Commit() error
+		Rollback() error
+	}:
+		return nil
+	}
+	return fmt.Errorf("%w: a %T commits each statement by itself, so the notification could exist without your data, or your data without it: begin a transaction and pass that, or use RunInTx",
+		ErrNotTransaction, tx)
+}
+
+// executor is what Watermill's publisher executes on: the caller's transaction
+// with the caller's context, whatever context it is called with.
+type executor struct {
+	ctx context.Context
+	tx  Tx
+}
+
+func (e executor) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
+	return e.tx.ExecContext(e.ctx, query, args...)
+}
+
+func (e executor) Exec(query string, args ...any) (sql.Result, error) {
+	return e.tx.ExecContext(e.ctx, query, args...)
+}
+
+// The publisher only ever inserts.
+
+func (executor) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, errInsertOnly
+}
+
+func (executor) Query(string, ...any) (*sql.Rows, error) { return nil, errInsertOnly }
+
+func (executor) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
+
+func (executor) QueryRow(string, ...any) *sql.Row { return nil }
+
+// publishedKey is the context key under which RunInTx learns that something was
+// published.
+type publishedKey struct{}
+
+func withPublished(ctx context.Context) (context.Context, *bool) {
+	some := new(bool)
+	return context.WithValue(ctx, publishedKey{}, some), some
+}
+
+func published(ctx context.Context) {
+	if some, ok := ctx.Value(publishedKey{}).(*bool); ok {
+		*some = true
+	}
+}

@@ -1,0 +1,93 @@
+package route_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
+)
+
+var known = []string{"events", "mail", "partner"}
+
+func TestATypeGoesToTheSinksOfAllMatchingRoutesOnce(t *testing.T) {
+	t.Parallel()
+	table, err := route.New(map[string][]string{
+		"order.placed": {"events", "mail"},
+		"order.*":      {"events"},
+		"*":            {"partner"},
+	}, known, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"events", "mail", "partner"}, table.Sinks("order.placed"))
+	require.Equal(t, []string{"events", "partner"}, table.Sinks("order.line.added"))
+	require.Equal(t, []string{"partner"}, table.Sinks("order"), "order.* needs the dot")
+}
+
+func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
+	t.Parallel()
+	table, err := route.New(map[string][]string{
+		"order.placed": {"events", "mail"},
+		"customer.*":   {"events"},
+	}, known, nil)
+	require.NoError(t, err)
+	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}, table.Filter("events"))
+	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}}, table.Filter("mail"))
+	require.Equal(t, store.TypeFilter{}, table.Filter("partner"), "nothing goes there")
+	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}, Except: true}, table.Unrouted())
+}
+
+func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
+	t.Parallel()
+	table, err := route.New(map[string][]string{"*": {"events"}}, known, nil)
+	require.NoError(t, err)
+	require.True(t, table.Filter("events").All())
+	require.Equal(t, store.TypeFilter{}, table.Unrouted())
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := route.New(map[string][]string{
+		"order.placed": {"evnts"},
+		"or*der":       {"mail"},
+		"customer.*":   {},
+	}, known, nil)
+	require.ErrorIs(t, err, route.ErrUnknownSink)
+	require.ErrorIs(t, err, route.ErrPattern)
+	require.ErrorIs(t, err, route.ErrNoSinks)
+	require.ErrorContains(t, err, `routes.order.placed names "evnts"; known sinks are events, mail, partner`)
+}
+
+func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed", registry.Aliases("OrderPlaced")))
+	for pattern, fits := range map[string]bool{"order.placed": true, "OrderPlaced": true, "order.*": true, "*": true, "order.plcaed": false, "customer.*": false} {
+		_, err := route.New(map[string][]string{pattern: {"events"}}, known, types)
+		if fits {
+			require.NoError(t, err, pattern)
+			continue
+		}
+		require.ErrorIs(t, err, route.ErrNoType)
+		require.ErrorContains(t, err, "routes."+pattern+"; registered are order.placed")
+	}
+}
+
+func ExampleTable_Sinks() {
+	table, err := route.New(map[string][]string{
+		"order.placed": {"events", "mail"},
+		"customer.*":   {"events"},
+	}, []string{"events", "mail"}, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(table.Sinks("order.placed"))
+	fmt.Println(table.Sinks("customer.moved"))
+	fmt.Println(table.Sinks("stock.counted"))
+	// Output:
+	// [events mail]
+	// [events]
+	// []
+}

@@ -1,0 +1,182 @@
+// Package migration creates and upgrades the tables of one outbox: versioned
+// SQL files, applied by goose.
+//
+// Each dialect embeds its files and describes them with a Set. A file is named
+// like 00001_outbox.sql, is a text/template over the set's data (the prefix of
+// the tables, the type of the payload), and holds goose's annotations:
+//
+//	-- +goose Up
+//	CREATE TABLE {{.Prefix}} (…);
+//
+// A function body stands between "-- +goose StatementBegin" and "-- +goose
+// StatementEnd". Nobody migrates an outbox down, so nothing follows "Down".
+package migration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Set is the migrations of one outbox.
+type Set struct {
+	// Dialect is goose's name of the database.
+	Dialect database.Dialect
+	// Files has the migrations at its root, as *.sql.
+	Files fs.FS
+	// Data is what the files' templates see.
+	Data any
+	// Table is where goose records the applied versions.
+	Table string
+	// Locker, if set, keeps other processes from migrating at the same time.
+	// goose's lockers count their retries over their whole life: use a new one
+	// for each Set.
+	Locker lock.SessionLocker
+}
+
+// Up applies what is missing, each file in a transaction of its own, and
+// returns the names of the files it applied, also beside an error: those stay.
+// A database that a newer program has migrated gives store.ErrNewerSchema.
+//
+// Processes that migrate at the same time do not disturb each other. With a
+// Locker they take turns. Without one the slower process fails on what the
+// faster one has created and goes on behind it.
+func (s Set) Up(ctx context.Context, db *sql.DB) ([]string, error) {
+	var applied []string
+	for {
+		before, err := s.recorded(ctx, db)
+		if err != nil {
+			return applied, err
+		}
+		if err := s.compare(before); !errors.Is(err, store.ErrNotMigrated) {
+			return applied, err
+		}
+		names, err := s.up(ctx, db)
+		applied = append(applied, names...)
+		if err == nil {
+			return applied, nil
+		}
+		after, lookErr := s.recorded(ctx, db)
+		if lookErr != nil || len(after) <= len(before)+len(names) {
+			return applied, fmt.Errorf("migrate: %w", err)
+		}
+		// Another process applied versions in the meantime: look again.
+	}
+}
+
+// Check says whether this program can work with the tables: store.ErrNotMigrated
+// if some version was not applied, store.ErrNewerSchema if there is one that
+// this program does not know. It writes nothing.
+func (s Set) Check(ctx context.Context, db *sql.DB) error {
+	recorded, err := s.recorded(ctx, db)
+	if err != nil {
+		return err
+	}
+	return s.compare(recorded)
+}
+
+// up lets goose apply what it finds missing and names what it applied.
+func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
+	options := []goose.ProviderOption{
+		goose.WithTableName(s.Table),
+		goose.WithLogger(goose.NopLogger()),
+		// The application may use goose for its own tables.
+		goose.WithDisableGlobalRegistry(true),
+	}
+	if s.Locker != nil {
+		options = append(options, goose.WithSessionLocker(s.Locker))
+	}
+	provider, err := goose.NewProvider(s.Dialect, db, rendered{s.Files, s.Data}, options...)
+	if err != nil {
+		return nil, err
+	}
+	results, err := provider.Up(ctx)
+	var partial *goose.PartialError
+	if errors.As(err, &partial) {
+		results = partial.Applied
+		err = fmt.Errorf("%s: %w", path.Base(partial.Failed.Source.Path), partial.Err)
+	}
+	names := make([]string, len(results))
+	for i, r := range results {
+		names[i] = path.Base(r.Source.Path)
+	}
+	return names, err
+}
+
+// compare holds the recorded versions against the files.
+func (s Set) compare(recorded map[int64]bool) error {
+	files, err := s.files()
+	if err != nil {
+		return err
+	}
+	var current int64
+	for version := range recorded {
+		current = max(current, version)
+	}
+	newest := files[len(files)-1].version
+	if current > newest {
+		return fmt.Errorf("%w: table %s records version %d and this program knows up to %d: upgrade the program",
+			store.ErrNewerSchema, s.Table, current, newest)
+	}
+	for _, f := range files {
+		if !recorded[f.version] {
+			return fmt.Errorf("%w: table %s does not record version %d (%s): run `waybill migrate`",
+				store.ErrNotMigrated, s.Table, f.version, f.name)
+		}
+	}
+	return nil
+}
+
+// recorded reads the versions that goose has recorded; none where its table
+// does not exist.
+func (s Set) recorded(ctx context.Context, db *sql.DB) (map[int64]bool, error) {
+	versions, err := s.versions()
+	if err != nil {
+		return nil, err
+	}
+	exists, err := s.tableExists(ctx, db, versions)
+	if err != nil || !exists {
+		return nil, err
+	}
+	rows, err := versions.ListMigrations(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("read the migrations recorded in %s: %w", s.Table, err)
+	}
+	recorded := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		if row.Version > 0 { // goose marks its table's creation with a 0
+			recorded[row.Version] = true
+		}
+	}
+	return recorded, nil
+}
+
+// versions is goose's own access to its table.
+func (s Set) versions() (database.Store, error) {
+	return database.NewStore(s.Dialect, s.Table)
+}
+
+func (s Set) tableExists(ctx context.Context, db *sql.DB, versions database.Store) (bool, error) {
+	exists, err := false, errors.ErrUnsupported
+	if extended, ok := versions.(database.StoreExtender); ok {
+		exists, err = extended.TableExists(ctx, db)
+	}
+	if errors.Is(err, errors.ErrUnsupported) && s.Dialect == database.DialectSQLite3 {
+		// goose tries a query and takes any error for a missing table.
+		const query = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)`
+		err = db.QueryRowContext(ctx, query, s.Table).Scan(&exists)
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for table %s: %w", s.Table, err)
+	}
+	return exists, nil
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// State says why a delivery is parked.
+type State string
+
+// The four states of a parked delivery.
+const (
+	// StateRetrying: an attempt failed, the next one is due at DueAt.
+	StateRetrying State = "retrying"
+	// StateScheduled: the publisher asked for a time, DueAt.
+	StateScheduled State = "scheduled"
+	// StateBlocked: an earlier one of the same key is parked.
+	StateBlocked State = "blocked"
+	// StateDead: nobody tries any more until a person acts.
+	StateDead State = "dead"
+)
+
+// SinkUnrouted is the reserved name under which notifications without a route
+// are parked as dead.
+const SinkUnrouted = "_unrouted"
+
+// Parked is a delivery that could not be made when its turn came. It holds the
+// whole envelope, so that retention of the log never takes what is owed.
+type Parked struct {
+	Envelope notification.Envelope
+	State    State
+	// Attempt is how many attempts were spent.
+	Attempt int
+	// DueAt is when it is tried next; zero for blocked and dead ones.
+	DueAt time.Time
+	// LastError is what the last attempt came to.
+	LastError string
+	// FirstParkedAt is when it was parked for the first time; the store keeps
+	// the first value that was written.
+	FirstParkedAt time.Time
+}
+
+// Ref tells deliveries of one sink apart. The offset alone does not: a log that
+// was truncated gives the same offsets again, while what was parked before is
+// still owed. The id alone does not either: publishers may choose it.
+type Ref struct {
+	Offset int64
+	ID     string
+}
+
+// RefOf names the delivery of an envelope.
+func RefOf(e *notification.Envelope) Ref { return Ref{Offset: e.Offset, ID: e.ID} }
+
+// DueQuery asks for parked deliveries whose time has come.
+type DueQuery struct {
+	Lane Lane
+	Now  time.Time
+	// Except are deliveries that are being worked on already.
+	Except []Ref
+	Limit  int
+	// Halt says that dead ones hold back their key as well.
+	Halt bool
+}
+
+// BlockedKey is what holds back a key.
+type BlockedKey struct {
+	// Parked counts the deliveries that wait, the head included.
+	Parked int
+	// Head says that one of them will be tried again, or is dead and halts the
+	// key. Without a head the first blocked one is free to go.
+	Head bool
+}

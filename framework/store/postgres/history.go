@@ -1,0 +1,229 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// history names what gives transaction ids and offsets their meaning: ids are
+// compared with ids of one cluster only, offsets with offsets of one sequence.
+// A position of another history is of a log that is gone, or was restored.
+//
+// Either part may be unknown, which fits everything.
+type history struct {
+	// System is the cluster's system_identifier, which initdb makes. A physical
+	// standby and a restored base backup have it too. "" where the server does
+	// not tell.
+	System string `json:"system,omitempty"`
+	// Sequence is the file of the offsets' sequence: TRUNCATE … RESTART IDENTITY
+	// and ALTER SEQUENCE … RESTART give it a new one, setval does not. 0 is
+	// unknown.
+	Sequence int64 `json:"sequence,omitempty"`
+}
+
+// differs says why now is not the history h; "" if it may be.
+func (h history) differs(now history) string {
+	switch {
+	case h.System != "" && now.System != "" && h.System != now.System:
+		return fmt.Sprintf("the cursor is of the cluster %s and this one is %s: the database was restored into another cluster, or upgraded in place",
+			h.System, now.System)
+	case h.Sequence != 0 && now.Sequence != 0 && h.Sequence != now.Sequence:
+		return "the sequence of the offsets is another one: the log was truncated, or made anew"
+	}
+	return ""
+}
+
+// merge is h with what now knows.
+func (h history) merge(now history) history {
+	if now.System != "" {
+		h.System = now.System
+	}
+	if now.Sequence != 0 {
+		h.Sequence = now.Sequence
+	}
+	return h
+}
+
+// system is the identity of the cluster behind the server that was started then.
+type system struct {
+	started string
+	id      string
+}
+
+// systemID is the identity of the cluster that a probe has met. It is read again
+// only where another server answers: a pool may connect to a restored database,
+// or to a standby, without anybody noticing.
+func (s *Store) systemID(ctx context.Context, started string) (string, error) {
+	if known := s.system.Load(); known != nil && known.started == started {
+		return known.id, nil
+	}
+	found := &system{}
+	err := s.db.QueryRowContext(ctx,
+		`SELECT system_identifier::text, pg_postmaster_start_time()::text FROM pg_control_system()`).Scan(&found.id, &found.started)
+	switch {
+	case hidden(err):
+		found.started, found.id = started, ""
+	case err != nil:
+		return "", fmt.Errorf("identify the cluster: %w", err)
+	case found.started != started:
+		return "", errServerChanged
+	}
+	s.system.Store(found)
+	return found.id, nil
+}
+
+// errServerChanged happens once at most for each change; the next look is right.
+var errServerChanged = errors.New("identify the cluster: another server answers")
+
+// hidden says whether the server refuses to tell its identity: no permission, or
+// no such function in what only speaks PostgreSQL's protocol.
+func hidden(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883")
+}
+
+// extent is what a look through the log tells about rows that the sequence and
+// the transaction ids do not tell of.
+type extent struct {
+	// highest is the highest offset of a committed row where the sequence stands
+	// below it, else 0.
+	highest int64
+	// restored is the highest offset of a row that is committed, though by its
+	// transaction id it is not visible: the id is of another cluster. Every row up
+	// to there was restored. 0 if there is none.
+	restored int64
+}
+
+// survey is a probe that also looks through the log for its extent.
+func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
+	var e extent
+	var lowest int64
+	p, err := s.look(ctx, s.sql.survey, &lowest, &e.highest)
+	if err == nil {
+		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
+	}
+	if err != nil {
+		return nil, e, fmt.Errorf("look through the log: %w", err)
+	}
+	if e.highest <= p.last {
+		e.highest = 0
+	}
+	s.surveyed.Store(&surveyed{sight: sight{last: p.last, history: p.history}, extent: e})
+	return p, e, nil
+}
+
+// lastRestored looks down from upTo, and no farther than above, for a row that is
+// committed and not visible by its transaction id in the very statement that sees
+// it. A log that was restored is hardly read; one that was not is read as a whole,
+// in steps that fit into a statement timeout.
+func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int64, err error) {
+	const least = 10_000
+	step, most := int64(least), int64(maxWindow)
+	for upTo > above {
+		from := max(above, upTo-step)
+		err := s.db.QueryRowContext(ctx, s.sql.restored, from, upTo).Scan(&offset)
+		switch {
+		case err != nil && step > least && ctx.Err() == nil:
+			most = max(least, step/4)
+			step = most
+			continue
+		case err != nil || offset > 0:
+			return offset, err
+		}
+		upTo = from
+		step = min(2*step, most)
+	}
+	return 0, nil
+}
+
+// surveyed is the result of the latest survey.
+type surveyed struct {
+	sight
+	extent extent
+}
+
+// everything is the delta of a cursor that is new. It looks through the log once
+// for all of them: what was restored stays restored, unless the sequence was set
+// back since.
+func (s *Store) everything(ctx context.Context, t *probe) (delta, error) {
+	s.surveying.Lock()
+	defer s.surveying.Unlock()
+	if known := s.surveyed.Load(); known != nil && known.history == t.history && known.last <= t.last {
+		return rebase(t, known.extent, 0), nil
+	}
+	_, e, err := s.survey(ctx)
+	return rebase(t, e, 0), err
+}
+
+// rebase makes all that is in the log one delta up to t, whatever a cursor has
+// settled. known is the highest offset that a cursor of this log knew of.
+//
+// Rows up to the restored offset come whatever their ids say, and never again:
+// the sequence was restored with them, so this cluster's transactions take higher
+// offsets, which makes it the bound and all floors. Where the sequence stands
+// below restored rows it was not, and then nothing bounds them.
+func rebase(t *probe, e extent, known int64) delta {
+	d := delta{From: origin, Last: max(t.last, e.highest), Restored: e.restored}
+	from := base{Reach: max(d.Last, known)}
+	if e.restored <= t.last {
+		from.Bound = e.restored
+	}
+	d.Until = from.next(t)
+	return d
+}
+
+// surveySQL is a probe with the lowest and the highest offset of a row. That it is
+// one statement makes it exact: a row above the sequence is none that came later.
+func surveySQL(prefix string) string {
+	return strings.Replace(probeSQL(prefix), ` FROM `, `,
+		coalesce((SELECT min("offset") FROM `+prefix+`), 1), coalesce((SELECT max("offset") FROM `+prefix+`), 0) FROM `, 1)
+}
+
+// restoredSQL finds the last row of a range that its own statement sees although
+// it is not visible by its transaction id; 0 if there is none.
+func restoredSQL(prefix string) string {
+	return `SELECT coalesce((SELECT "offset" FROM ` + prefix + ` WHERE "offset" > $1 AND "offset" <= $2
+		AND NOT pg_visible_in_snapshot(transaction_id, (SELECT pg_current_snapshot()))
+		ORDER BY "offset" DESC LIMIT 1), 0)`
+}
+
+// probeSQL reads the snapshot, the sequence and what tells that either is
+// another one. A sequence that has handed out nothing stands before its
+// last_value.
+func probeSQL(prefix string) string {
+	return `SELECT pg_current_snapshot()::text, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
+		pg_relation_filenode(tableoid), pg_postmaster_start_time()::text FROM ` + prefix + `_offset_seq`
+}
+
+// look runs a probe's statement, whose further columns go to rest.
+func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, error) {
+	p := &probe{}
+	f := s.fence.Load()
+	var text, started string
+	var sequence sql.NullInt64
+	to := append([]any{&text, &p.last, &sequence, &started}, rest...)
+	if err := s.db.QueryRowContext(ctx, query).Scan(to...); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.snapshot, err = parseSnapshot(text); err != nil {
+		return nil, err
+	}
+	p.history.Sequence = sequence.Int64
+	if p.history.System, err = s.systemID(ctx, started); err != nil {
+		return nil, err
+	}
+	if f != nil {
+		if f.holds(p) {
+			p.fence = *f
+		} else {
+			s.fence.CompareAndSwap(f, nil) // or it would seem to hold once the new log has grown
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,324 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes}
+
+// drain reads all there is from a position and returns the ids, where it ends,
+// and why the log was read anew.
+func drain(t *testing.T, s store.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
+	t.Helper()
+	reader, err := s.NewReader(from, everything)
+	require.NoError(t, err)
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	for {
+		page, err := reader.Next(t.Context(), target, 100)
+		require.NoError(t, err)
+		rebased += page.Rebased
+		for _, e := range page.Envelopes {
+			ids = append(ids, e.ID)
+		}
+		if page.CaughtUp {
+			end, err = page.End.MarshalJSON()
+			require.NoError(t, err)
+			return ids, end, rebased
+		}
+	}
+}
+
+func TestATruncatedLogIsReadAnew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	insert := func(id string) {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ($1, 't', '{}')`, id)
+		require.NoError(t, err)
+	}
+	insert("a")
+	insert("b")
+	_, at, _ := drain(t, s, nil)
+	lease, err := s.Acquire(t.Context(), store.Lanes("s", 1)[0], "o", 1e9)
+	require.NoError(t, err)
+	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a fence: the bound is 2 from here on
+	_, at, _ = drain(t, s, at)
+
+	_, err = db.ExecContext(t.Context(), `TRUNCATE outbox RESTART IDENTITY`)
+	require.NoError(t, err)
+	insert("c")
+	ids, at, rebased := drain(t, s, at)
+	require.Equal(t, []string{"c"}, ids)
+	require.Contains(t, rebased, "the log was truncated")
+
+	insert("d")
+	ids, _, rebased = drain(t, s, at)
+	require.Equal(t, []string{"d"}, ids, "and goes on from there")
+	require.Empty(t, rebased)
+}
+
+// inserter publishes rows with ids of its own.
+func inserter(t *testing.T, db *sql.DB) func(ids ...string) {
+	return func(ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ($1, 't', '{}')`, id)
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAnew(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]string{
+		"truncated":        `TRUNCATE outbox RESTART IDENTITY`,
+		"sequence altered": `DELETE FROM outbox; ALTER SEQUENCE outbox_offset_seq RESTART`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDB(t)
+			s := openStore(t, db, postgres.Config{})
+			insert := inserter(t, db)
+			insert("a", "b")
+			reader, err := s.NewReader(nil, everything)
+			require.NoError(t, err)
+			target, err := s.Probe(t.Context())
+			require.NoError(t, err)
+			page, err := reader.Next(t.Context(), target, 10)
+			require.NoError(t, err)
+			require.Len(t, page.Envelopes, 2)
+			at, err := page.End.MarshalJSON()
+			require.NoError(t, err)
+			lease, err := s.Acquire(t.Context(), store.Lanes("s", 1)[0], "o", 1e9)
+			require.NoError(t, err)
+			require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9}))
+
+			_, err = db.ExecContext(t.Context(), restart)
+			require.NoError(t, err)
+			insert("c", "d", "e", "f")
+
+			target, err = s.Probe(t.Context())
+			require.NoError(t, err)
+			page, err = reader.Next(t.Context(), target, 10)
+			require.NoError(t, err)
+			require.Len(t, page.Envelopes, 4, "a reader that goes on")
+			require.Contains(t, page.Rebased, "the log was truncated")
+
+			ids, at, rebased := drain(t, s, at)
+			require.Equal(t, []string{"c", "d", "e", "f"}, ids, "a new reader")
+			require.Contains(t, rebased, "the log was truncated")
+			insert("g")
+			ids, _, rebased = drain(t, s, at)
+			require.Equal(t, []string{"g"}, ids)
+			require.Empty(t, rebased)
+		})
+	}
+}
+
+// TestASequenceThatWasSetBackIsReadAnew also holds a transaction open that took
+// its offset before: the sequence is not there yet when it commits.
+func TestASequenceThatWasSetBackIsReadAnew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	insert := inserter(t, db)
+	insert("a", "b", "c", "d")
+	_, at, _ := drain(t, s, nil)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
+	require.NoError(t, err)
+	insert("e")
+
+	_, err = db.ExecContext(t.Context(), `DELETE FROM outbox WHERE "offset" <= 3; SELECT setval('outbox_offset_seq', 1)`)
+	require.NoError(t, err)
+	insert("f")
+	ids, at, rebased := drain(t, s, at)
+	require.Equal(t, []string{"f", "d", "e"}, ids, "what is above the sequence as well")
+	require.Contains(t, rebased, "the log was truncated")
+	require.NoError(t, tx.Commit())
+	insert("g")
+	ids, _, rebased = drain(t, s, at)
+	require.Equal(t, []string{"g", "open"}, ids)
+	require.Empty(t, rebased)
+}
+
+// restored makes a log as it is after a restore: rows whose transaction ids are
+// another cluster's, far ahead of this one's.
+func restored(t *testing.T, db *sql.DB, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		_, err := db.ExecContext(t.Context(),
+			`INSERT INTO outbox (transaction_id, id, type, payload) VALUES ((pg_current_xact_id()::text::bigint + 300)::text::xid8, $1, 't', '{}')`, id)
+		require.NoError(t, err)
+	}
+}
+
+func burn(t *testing.T, db *sql.DB, n int) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), fmt.Sprintf(
+		`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`, n))
+	require.NoError(t, err)
+}
+
+func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
+	t.Parallel()
+	for name, from := range map[string]string{
+		"a cursor of the old cluster, ahead":  `{"history":{"system":"1","sequence":1},"at":{"snapshot":"900000000:900000000:","bound":3,"last":3}}`,
+		"a cursor of the old cluster, behind": `{"history":{"system":"1"},"at":{"snapshot":"5:5:","bound":0}}`,
+		"a sink that is new":                  ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := privateServer(t)
+			db, err := postgres.OpenDB(server.DSN())
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			s := openStore(t, db, postgres.Config{})
+			insert := inserter(t, db)
+			restored(t, db, "a", "b", "c")
+			insert("d")
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback() }()
+			_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
+			require.NoError(t, err)
+			insert("e")
+
+			ids, at, rebased := drain(t, s, json.RawMessage(from))
+			require.Equal(t, []string{"a", "b", "c", "d", "e"}, ids)
+			require.Equal(t, from != "", rebased != "", rebased)
+			require.NoError(t, tx.Commit())
+			insert("f")
+			ids, at, rebased = drain(t, s, at)
+			require.Equal(t, []string{"open", "f"}, ids)
+			require.Empty(t, rebased)
+			for range 5 {
+				burn(t, db, 100)
+				insert("g")
+				ids, at, rebased = drain(t, s, at)
+				require.Equal(t, []string{"g"}, ids)
+				require.Empty(t, rebased)
+			}
+		})
+	}
+}
+
+// privateServer has no other tests' transactions, which would use up ids.
+func privateServer(t *testing.T) *postgrestest.Server {
+	t.Helper()
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return server
+}
+
+// A pg_upgrade keeps ids and offsets; the way out is in docs/design.md.
+func TestACursorWithoutAHistoryGoesOnAndTakesTheLogs(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	insert := inserter(t, db)
+	insert("a")
+	_, at, _ := drain(t, s, nil)
+	var bare map[string]any
+	require.NoError(t, json.Unmarshal(at, &bare))
+	require.Contains(t, bare, "history")
+	delete(bare, "history")
+	raw, err := json.Marshal(bare)
+	require.NoError(t, err)
+	insert("b")
+	ids, at, rebased := drain(t, s, raw)
+	require.Equal(t, []string{"b"}, ids)
+	require.Empty(t, rebased)
+	require.Contains(t, string(at), `"history"`)
+}
+
+func TestAServerThatHidesItsIdentityIsJudgedByItsIds(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(1)
+	s := openStore(t, db, postgres.Config{})
+	_, err = db.ExecContext(t.Context(), `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC;
+		CREATE ROLE waybill_without_rights; GRANT SELECT ON ALL TABLES IN SCHEMA public TO waybill_without_rights;
+		GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO waybill_without_rights`)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := db.Exec(`RESET ROLE; DROP OWNED BY waybill_without_rights; DROP ROLE waybill_without_rights`)
+		require.NoError(t, err)
+	})
+	inserter(t, db)("a")
+	_, err = db.ExecContext(t.Context(), `SET ROLE waybill_without_rights`)
+	require.NoError(t, err)
+	ids, at, _ := drain(t, s, nil)
+	require.Equal(t, []string{"a"}, ids)
+	require.NotContains(t, string(at), "system")
+	_, _, rebased := drain(t, s, json.RawMessage(`{"history":{"system":"1"},"at":{"snapshot":"900000000:900000000:","bound":0}}`))
+	require.Contains(t, rebased, "restored into another cluster")
+}
+
+func TestACursorOfAnotherClusterIsReadAnew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('a', 't', '{}')`)
+	require.NoError(t, err)
+	foreign := json.RawMessage(`{"at":{"snapshot":"900000000:900000000:","bound":0}}`)
+	ids, _, rebased := drain(t, s, foreign)
+	require.Equal(t, []string{"a"}, ids)
+	require.Contains(t, rebased, "restored into another cluster")
+}
+
+func TestMigratingTwiceAppliesNothingMore(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	_, err := postgres.Open(t.Context(), db, postgres.Config{})
+	require.ErrorIs(t, err, store.ErrNotMigrated)
+	applied, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"00001_outbox.sql"}, applied)
+	applied, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	require.Empty(t, applied)
+
+	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox_migrations (version_id, is_applied) VALUES (99, true)`)
+	require.NoError(t, err)
+	_, err = postgres.Open(t.Context(), db, postgres.Config{})
+	require.ErrorIs(t, err, store.ErrNewerSchema)
+}
+
+func TestThePrintedSQLMakesTheSameTables(t *testing.T) {
+	t.Parallel()
+	for _, c := range []postgres.Config{{}, {Prefix: "app_outbox", Payload: postgres.PayloadBytes}} {
+		db := newDB(t)
+		text, err := postgres.MigrationSQL(c)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), text)
+		require.NoError(t, err)
+		s, err := postgres.Open(t.Context(), db, c)
+		require.NoError(t, err)
+		require.Equal(t, c.Payload == postgres.PayloadBytes, s.BinaryPayload())
+	}
+}
+
+func TestAPrefixThatIsNoTableNameIsRefused(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	for _, prefix := range []string{"Outbox", "out box", "1st", `x"; DROP TABLE users; --`} {
+		_, err := postgres.Migrate(t.Context(), db, postgres.Config{Prefix: prefix})
+		require.ErrorIs(t, err, store.ErrPrefix)
+	}
+}

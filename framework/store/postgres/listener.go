@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// heartbeat is the pause between two pings on a listening connection.
+	heartbeat = 10 * time.Second
+	// silence is how long nothing may come on it: a heartbeat, and 5 s for the
+	// answer. It bounds connecting too.
+	silence = heartbeat + 5*time.Second
+)
+
+// errSilent ends a connection whose other side is gone without a word. It stands
+// in for the network's error, which names a port that changes at each try.
+var errSilent = errors.New("the server does not answer")
+
+var (
+	_ store.Listener  = (*Store)(nil)
+	_ store.Announcer = (*Store)(nil)
+)
+
+// listening is what a listening connection is made of.
+type listening struct {
+	dsn       string // "" does not listen
+	channel   string
+	heartbeat time.Duration
+	silence   time.Duration
+}
+
+func newListening(c Config) (listening, error) {
+	if c.Listen != "" {
+		if _, err := pq.NewConnector(c.Listen); err != nil {
+			return listening{}, errors.New("the address to listen at cannot be parsed") // without it: it may hold a password
+		}
+	}
+	return listening{dsn: c.Listen, channel: c.Prefix, heartbeat: heartbeat, silence: silence}, nil
+}
+
+// Announce notifies the channel that is named like the log; see store.Announcer.
+// It takes a connection of the pool for one round trip, and works through a
+// transaction pooler.
+func (s *Store) Announce(ctx context.Context) error {
+	if _, err := s.db.ExecContext(ctx, `NOTIFY `+s.listening.channel); err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	return nil
+}
+
+// Listen listens on a connection of its own, if Config.Listen names one; see
+// store.Listener. The connection is pinged, so that one whose other side is gone
+// is given up within 15 s.
+func (s *Store) Listen(ctx context.Context, wake func()) error {
+	if s.listening.dsn == "" {
+		return nil
+	}
+	err := s.listening.run(ctx, wake)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("listen: %w", err)
+}
+
+// run listens on one connection until it is lost or ctx is done. pq's listener
+// would connect anew by itself, but says nothing of why it cannot: it is closed
+// at its first trouble.
+func (l listening) run(ctx context.Context, wake func()) error {
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	connection := pq.NewDialListener(aliveDialer{ctx: ctx, silence: l.silence}, l.dsn, time.Millisecond, time.Millisecond,
+		func(event pq.ListenerEventType, err error) {
+			if event == pq.ListenerEventDisconnected || event == pq.ListenerEventConnectionAttemptFailed {
+				give(err)
+			}
+		})
+	context.AfterFunc(ctx, func() { _ = connection.Close() })
+
+	// The notifications are taken by another goroutine than the one that waits for
+	// answers: an answer comes behind all the notifications before it.
+	ready := make(chan struct{})
+	var attending sync.WaitGroup
+	defer attending.Wait()
+	attending.Go(func() { give(l.attend(ctx, connection, ready)) })
+	for {
+		select {
+		case <-ready:
+			ready = nil
+			wake()
+		case _, open := <-connection.Notify:
+			if !open { // all its goroutines have ended
+				return context.Cause(ctx)
+			}
+			wake()
+		}
+	}
+}
+
+// attend subscribes, closes ready, and pings the connection until ctx is done.
+func (l listening) attend(ctx context.Context, connection *pq.Listener, ready chan<- struct{}) error {
+	if err := connection.Listen(l.channel); err != nil {
+		return err
+	}
+	close(ready)
+	beat := time.NewTicker(l.heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-beat.C:
+			if err := ping(connection); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ping waits until the server has answered, or the connection is closed for its
+// silence. pq panics if the server refuses the ping, as it does when somebody
+// cancels it.
+func ping(connection *pq.Listener) (err error) {
+	defer func() {
+		if refused := recover(); refused != nil {
+			err = fmt.Errorf("ping: %v", refused)
+		}
+	}()
+	return connection.Ping()
+}
+
+// aliveDialer makes connections that fail when the other side is silent for too
+// long, and that are closed when ctx is done. pq's listener has no other way to
+// be interrupted: it holds its lock while it connects, subscribes and pings.
+type aliveDialer struct {
+	ctx     context.Context
+	silence time.Duration
+}
+
+var _ pq.Dialer = aliveDialer{}
+
+func (d aliveDialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialTimeout(network, address, d.silence)
+}
+
+func (d aliveDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: min(timeout, d.silence)}
+	c, err := dialer.DialContext(d.ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	alive := &aliveConn{Conn: c, silence: d.silence}
+	alive.forget = context.AfterFunc(d.ctx, func() { _ = c.Close() })
+	return alive, nil
+}
+
+// aliveConn fails with errSilent where nothing comes, or nothing can be sent, for
+// longer than silence.
+type aliveConn struct {
+	net.Conn
+	silence time.Duration
+	forget  func() bool
+}
+
+func (c *aliveConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	return n, silent(err)
+}
+
+func (c *aliveConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(b)
+	return n, silent(err)
+}
+
+func (c *aliveConn) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+func silent(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errSilent
+	}
+	return err
+}

@@ -1,0 +1,347 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// listenerName is the application_name of the connections that tests listen on.
+const listenerName = "waybill-listener"
+
+// listen is an outbox whose store listens at an address that the given function
+// makes of the database's, or at that one where it is nil.
+func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
+	t.Helper()
+	dsn := postgrestest.DSN(t)
+	db, err := postgres.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	address, err := url.Parse(dsn)
+	require.NoError(t, err)
+	q := address.Query()
+	q.Set("application_name", listenerName)
+	address.RawQuery = q.Encode()
+	if at != nil {
+		at(address)
+	}
+	return db, openStore(t, db, postgres.Config{Listen: address.String()})
+}
+
+// ears is a running Listen.
+type ears struct {
+	wakes atomic.Int64
+	woken chan struct{} // one is kept, as the forwarder does
+	ended chan error
+	stop  context.CancelFunc
+}
+
+func startListening(t *testing.T, s *postgres.Store) *ears {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	e := &ears{woken: make(chan struct{}, 1), ended: make(chan error, 1), stop: stop}
+	go func() {
+		e.ended <- s.Listen(ctx, func() {
+			e.wakes.Add(1)
+			select {
+			case e.woken <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	return e
+}
+
+func (e *ears) awaitWake(t *testing.T) {
+	t.Helper()
+	select {
+	case <-e.woken:
+	case err := <-e.ended:
+		t.Fatalf("listening ended: %v", err)
+	case <-time.After(patience):
+		t.Fatal("nobody was woken")
+	}
+}
+
+func (e *ears) awaitEnd(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-e.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("listening does not end")
+		return nil
+	}
+}
+
+func TestAnAnnouncementWakesWhoeverListensOnTheSameLog(t *testing.T) {
+	t.Parallel()
+	db, s := listen(t, nil)
+	e := startListening(t, s)
+	e.awaitWake(t) // it listens now; something may have been missed before
+
+	other, same := openStore(t, db, postgres.Config{Prefix: "other"}), openStore(t, db, postgres.Config{})
+	for range 3 {
+		require.NoError(t, other.Announce(t.Context()))
+		require.NoError(t, same.Announce(t.Context()))
+		e.awaitWake(t)
+	}
+	require.EqualValues(t, 4, e.wakes.Load(), "announcements come in their order: those of the other log did not wake")
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
+func TestManyAnnouncementsBetweenTwoPingsAreAllTaken(t *testing.T) {
+	t.Parallel()
+	_, s := listen(t, nil)
+	s.SetListening(time.Millisecond, patience) // pings run against the flood
+	e := startListening(t, s)
+	e.awaitWake(t)
+	for range 2000 {
+		require.NoError(t, s.Announce(t.Context()))
+	}
+	for range 3 {
+		require.NoError(t, s.Announce(t.Context()))
+		e.awaitWake(t)
+	}
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
+func TestAStoreWithoutAnAddressToListenAtDoesNot(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newDB(t), postgres.Config{})
+	require.NoError(t, s.Listen(t.Context(), func() { t.Error("woken") }))
+}
+
+func TestAnAddressToListenAtThatMakesNoSenseIsRefusedWithoutRepeatingIt(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	openStore(t, db, postgres.Config{})
+	_, err := postgres.Open(t.Context(), db, postgres.Config{Listen: "postgres://me:hunter2@[/db"})
+	require.ErrorContains(t, err, "listen")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestListeningEndsWithTheReasonWhenItsBackendIsTerminated(t *testing.T) {
+	t.Parallel()
+	db, s := listen(t, nil)
+	e := startListening(t, s)
+	e.awaitWake(t)
+	var terminated int
+	require.NoError(t, db.QueryRowContext(t.Context(),
+		`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`,
+		listenerName).Scan(&terminated))
+	require.Equal(t, 1, terminated)
+	err := e.awaitEnd(t)
+	var reason *pq.Error
+	require.ErrorAs(t, err, &reason)
+	require.Equal(t, "57P01", string(reason.Code), "admin_shutdown")
+
+	e = startListening(t, s)
+	e.awaitWake(t)
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
+func TestListeningEndsWithTheReasonWhenNobodyAnswersAtTheAddress(t *testing.T) {
+	t.Parallel()
+	_, s := listen(t, func(u *url.URL) { u.Host = "127.0.0.1:1" })
+	e := startListening(t, s)
+	var network *net.OpError
+	require.ErrorAs(t, e.awaitEnd(t), &network)
+	require.Empty(t, e.woken)
+}
+
+func TestASilentConnectionIsGivenUpAndWhatWasMissedIsFound(t *testing.T) {
+	t.Parallel()
+	var p *proxy
+	db, s := listen(t, func(u *url.URL) {
+		p = startProxy(t, u.Host)
+		u.Host = p.address()
+	})
+	s.SetListening(20*time.Millisecond, 3*time.Second)
+	e := startListening(t, s)
+	e.awaitWake(t)
+
+	p.swallow()
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('t', '{}')`)
+	require.NoError(t, err)
+	require.NoError(t, s.Announce(t.Context()))
+	require.ErrorContains(t, e.awaitEnd(t), "the server does not answer")
+	require.Empty(t, e.woken, "the announcement was lost")
+
+	e = startListening(t, s) // connections are taken, but nothing is said
+	require.ErrorContains(t, e.awaitEnd(t), "the server does not answer")
+
+	p.forward()
+	e = startListening(t, s)
+	e.awaitWake(t)
+	ids, _, _ := drain(t, s, nil)
+	require.Len(t, ids, 1)
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
+func TestListeningStopsAtOnceThoughTheConnectionIsSilent(t *testing.T) {
+	t.Parallel()
+	var p *proxy
+	_, s := listen(t, func(u *url.URL) {
+		p = startProxy(t, u.Host)
+		u.Host = p.address()
+	})
+	s.SetListening(time.Millisecond, time.Hour)
+	e := startListening(t, s)
+	e.awaitWake(t)
+	p.swallow()
+	p.awaitSwallowed(t) // a ping waits for its answer
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+
+	e = startListening(t, s)
+	p.awaitSwallowed(t) // connecting waits for its answer
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
+// Not parallel: it looks at all goroutines of the process.
+func TestListeningLeavesNoGoroutines(t *testing.T) {
+	var p *proxy
+	_, s := listen(t, func(u *url.URL) {
+		p = startProxy(t, u.Host)
+		u.Host = p.address()
+	})
+	s.SetListening(50*time.Millisecond, 3*time.Second)
+	before := goleak.IgnoreCurrent()
+	e := startListening(t, s)
+	e.awaitWake(t)
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+	e = startListening(t, s)
+	e.awaitWake(t)
+	p.swallow()
+	require.Error(t, e.awaitEnd(t))
+	require.NoError(t, p.close())
+	require.Error(t, startListening(t, s).awaitEnd(t))
+	goleak.VerifyNone(t, before)
+}
+
+// proxy forwards TCP connections to a server, or takes all that is said on them
+// and says nothing, as a network does that lost one side.
+type proxy struct {
+	listener  net.Listener
+	target    string
+	swallowed chan struct{} // gets one when something was swallowed
+
+	mu         sync.Mutex
+	swallowing bool
+	ends       []net.Conn
+	pumps      sync.WaitGroup
+}
+
+func startProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{listener: listener, target: target, swallowed: make(chan struct{}, 1)}
+	p.pumps.Go(p.run)
+	t.Cleanup(func() { _ = p.close() })
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+func (p *proxy) swallow() { p.setSwallowing(true) }
+func (p *proxy) forward() { p.setSwallowing(false) }
+
+func (p *proxy) setSwallowing(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallowing = on
+}
+
+func (p *proxy) awaitSwallowed(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.swallowed:
+	case <-time.After(patience):
+		t.Fatal("nothing was said")
+	}
+}
+
+// close ends everything and waits for it.
+func (p *proxy) close() error {
+	err := p.listener.Close()
+	p.mu.Lock()
+	for _, end := range p.ends {
+		_ = end.Close()
+	}
+	p.mu.Unlock()
+	p.pumps.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (p *proxy) run() {
+	for {
+		near, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.ends = append(p.ends, near, far)
+		p.mu.Unlock()
+		p.pumps.Go(func() { p.pump(near, far) })
+		p.pumps.Go(func() { p.pump(far, near) })
+	}
+}
+
+func (p *proxy) pump(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	_, _ = io.Copy(valve{p, to}, from)
+}
+
+// valve is the end of a pipe that may be shut.
+type valve struct {
+	*proxy
+	to net.Conn
+}
+
+func (v valve) Write(b []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.swallowing {
+		return v.to.Write(b)
+	}
+	select {
+	case v.swallowed <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}

@@ -1,0 +1,33 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
+
+// newDB opens an empty database as the program does.
+func newDB(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := postgres.OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	db.SetMaxOpenConns(60)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// openStore migrates the database and opens the store.
+func openStore(t testing.TB, db *sql.DB, c postgres.Config) *postgres.Store {
+	t.Helper()
+	_, err := postgres.Migrate(t.Context(), db, c)
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, c)
+	require.NoError(t, err)
+	return s
+}

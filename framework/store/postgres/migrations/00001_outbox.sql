@@ -1,0 +1,91 @@
+-- +goose Up
+
+-- The log. transaction_id stands before "offset" on purpose: defaults are
+-- evaluated in column order, so a transaction has its id before it takes its
+-- first offset. Readers rely on that, and on a sequence that hands out one
+-- number at a time.
+CREATE SEQUENCE {{.Prefix}}_offset_seq AS bigint CACHE 1;
+
+CREATE TABLE {{.Prefix}} (
+    transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    "offset"       bigint      PRIMARY KEY DEFAULT nextval('{{.Prefix}}_offset_seq'),
+    slot           smallint    NOT NULL GENERATED ALWAYS AS
+                   ((hashtextextended(CASE WHEN key = '' THEN id ELSE key END, 0) & 1023)::smallint) STORED,
+    id             text        NOT NULL DEFAULT gen_random_uuid()::text,
+    type           text        NOT NULL,
+    version        smallint    NOT NULL DEFAULT 1,
+    key            text        NOT NULL DEFAULT '',
+    occurred_on    timestamptz NOT NULL DEFAULT now(),
+    deliver_at     timestamptz,
+    metadata       jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    payload        {{.Payload}} NOT NULL,
+    -- What a reader could not deliver, or a parked delivery not index.
+    CHECK (type <> '' AND id <> '' AND octet_length(type) <= 255 AND octet_length(id) <= 255 AND octet_length(key) <= 1024),
+    CHECK (isfinite(occurred_on) AND (deliver_at IS NULL OR isfinite(deliver_at)))
+);
+
+ALTER SEQUENCE {{.Prefix}}_offset_seq OWNED BY {{.Prefix}}."offset";
+
+-- How far each sink has settled each lane, and who works on it. Rows are
+-- updated with every checkpoint: the free space keeps those updates in the page.
+CREATE TABLE {{.Prefix}}_cursors (
+    sink        text        NOT NULL,
+    lane        smallint    NOT NULL,
+    lanes       smallint    NOT NULL,
+    position    jsonb,
+    settled     text        NOT NULL DEFAULT '',
+    owner       text,
+    epoch       bigint      NOT NULL DEFAULT 0,
+    checkpoint  bigint      NOT NULL DEFAULT 0,
+    lease_until timestamptz,
+    paused      boolean     NOT NULL DEFAULT false,
+    updated_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (sink, lane)
+) WITH (fillfactor = 20);
+
+-- Deliveries that could not be made when their turn came, with their envelopes.
+-- The id is in the key since a truncated log gives the same offsets again.
+CREATE TABLE {{.Prefix}}_parked (
+    sink            text        NOT NULL,
+    "offset"        bigint      NOT NULL,
+    slot            smallint    NOT NULL,
+    id              text        NOT NULL,
+    type            text        NOT NULL,
+    version         smallint    NOT NULL,
+    key             text        NOT NULL,
+    occurred_on     timestamptz NOT NULL,
+    deliver_at      timestamptz,
+    metadata        jsonb       NOT NULL,
+    payload         {{.Payload}} NOT NULL,
+    state           text        NOT NULL CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead')),
+    attempt         integer     NOT NULL,
+    due_at          timestamptz,
+    last_error      text        NOT NULL DEFAULT '',
+    first_parked_at timestamptz NOT NULL DEFAULT now(),
+    updated_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (sink, "offset", id)
+) WITH (fillfactor = 80);
+
+CREATE INDEX {{.Prefix}}_parked_due ON {{.Prefix}}_parked (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
+CREATE INDEX {{.Prefix}}_parked_key ON {{.Prefix}}_parked (sink, key, "offset") WHERE key <> '';
+
+-- The archive of what was delivered, filled where receipts are on.
+CREATE TABLE {{.Prefix}}_receipts (
+    sink         text        NOT NULL,
+    "offset"     bigint      NOT NULL,
+    id           text        NOT NULL,
+    receipt      text        NOT NULL,
+    attempt      integer     NOT NULL,
+    delivered_at timestamptz NOT NULL,
+    PRIMARY KEY (sink, "offset", id)
+);
+
+CREATE INDEX {{.Prefix}}_receipts_id ON {{.Prefix}}_receipts (id);
+
+-- Ids that a consumer has handled already.
+CREATE TABLE {{.Prefix}}_inbox (
+    consumer text        NOT NULL,
+    id       text        NOT NULL,
+    seen_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, id)
+);

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Due returns what is due; see store.Store.
+func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
+	holding := `'retrying', 'blocked'`
+	if q.Halt {
+		holding += `, 'dead'`
+	}
+	offsets, ids := split(q.Except)
+	var due []store.Parked
+	// next may lie among what follows a full page; then the caller asks again.
+	var next sql.NullTime
+	err := s.parked(ctx, &due,
+		`WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled')
+			AND due_at <= $4 AND NOT EXISTS (
+				SELECT FROM unnest($5::bigint[], $6::text[]) AS e("offset", id) WHERE e."offset" = p."offset" AND e.id = p.id)
+			AND (state = 'retrying' OR key = '' OR NOT EXISTS (
+				SELECT FROM `+s.sql.prefix+`_parked b
+				WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (`+holding+`)))
+		ORDER BY due_at, "offset" LIMIT $7`,
+		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now, pq.Array(offsets), pq.Array(ids), q.Limit)
+	if err == nil {
+		err = s.db.QueryRowContext(ctx,
+			`SELECT min(due_at) FROM `+s.sql.prefix+`_parked
+			WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled') AND due_at > $4`,
+			q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now).Scan(&next)
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("parked deliveries of %s/%d: %w", q.Lane.Sink, q.Lane.Number, err)
+	}
+	return due, next.Time, nil
+}
+
+// Blocked returns what waits behind the head of a key; see store.Store.
+func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, limit int) ([]store.Parked, error) {
+	var blocked []store.Parked
+	err := s.parked(ctx, &blocked,
+		`WHERE sink = $1 AND key = $2 AND key <> '' AND state = 'blocked' ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
+	if err != nil {
+		return nil, fmt.Errorf("blocked deliveries of %s: %w", lane.Sink, err)
+	}
+	return blocked, nil
+}
+
+// parked runs a query over the parked deliveries.
+func (s *Store) parked(ctx context.Context, to *[]store.Parked, where string, args ...any) (err error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT `+columns+`, state, attempt, due_at, last_error, first_parked_at FROM `+s.sql.prefix+`_parked p `+where, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	envelopes := newScanner(0)
+	for rows.Next() && envelopes.bytes < pageBytes {
+		var p store.Parked
+		var due sql.NullTime
+		if err := envelopes.scan(rows, &p.State, &p.Attempt, &due, &p.LastError, &p.FirstParkedAt); err != nil {
+			return err
+		}
+		p.DueAt = due.Time
+		*to = append(*to, p)
+	}
+	for i := range *to {
+		(*to)[i].Envelope = envelopes.envelopes[i]
+	}
+	return rows.Err()
+}
+
+// BlockedKeys counts what holds back each key; see store.Store.
+func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ map[string]store.BlockedKey, err error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT key, count(*), bool_or(state <> 'blocked') FROM `+s.sql.prefix+`_parked
+		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND $4)
+		GROUP BY key`,
+		lane.Sink, lane.Slots.First, lane.Slots.Last, halt)
+	if err != nil {
+		return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, err)
+	}
+	defer func() { err = closeRows(rows, err) }()
+	keys := make(map[string]store.BlockedKey)
+	for rows.Next() {
+		var key string
+		var blocked store.BlockedKey
+		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head); err != nil {
+			return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, err)
+		}
+		keys[key] = blocked
+	}
+	return keys, rows.Err()
+}

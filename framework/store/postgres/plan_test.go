@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// plan is what the test reads of EXPLAIN (ANALYZE, FORMAT JSON).
+type plan struct {
+	NodeType    string  `json:"Node Type"`
+	Rows        float64 `json:"Actual Rows"`
+	RowsRemoved float64 `json:"Rows Removed by Filter"`
+	Plans       []plan  `json:"Plans"`
+}
+
+// scanned adds up the rows that the plan's scans of the table touched.
+func (p plan) scanned() float64 {
+	total := 0.0
+	if p.NodeType == "Index Scan" || p.NodeType == "Bitmap Heap Scan" || p.NodeType == "Seq Scan" {
+		total = p.Rows + p.RowsRemoved
+	}
+	for _, child := range p.Plans {
+		total += child.scanned()
+	}
+	return total
+}
+
+func TestAPageTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `ALTER TABLE outbox SET (autovacuum_enabled = off)`)
+	require.NoError(t, err)
+
+	long, err := db.BeginTx(ctx, nil) // its row will be late
+	require.NoError(t, err)
+	defer long.Rollback()
+	const insert = `INSERT INTO outbox (type, key, payload) SELECT 'type' || i % 10, 'k' || i % 100, '{}' FROM generate_series(1, $1::int) i`
+	_, err = long.ExecContext(ctx, insert, 1)
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, insert, 100_000)
+	require.NoError(t, err)
+	before, err := s.Probe(ctx)
+	require.NoError(t, err)
+	require.NoError(t, long.Commit())
+
+	const limit = 1000
+	all := store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes}
+	sparse := all
+	sparse.Types = store.TypeFilter{Names: []string{"type3"}}
+	for _, statistics := range []string{"", "ANALYZE outbox"} {
+		if statistics != "" {
+			_, err = db.ExecContext(ctx, statistics)
+			require.NoError(t, err)
+		}
+		target, err := s.Probe(ctx)
+		require.NoError(t, err)
+		for name, c := range map[string]struct {
+			from   base
+			filter store.Filter
+		}{
+			"everything":           {origin, all},
+			"one type in ten":      {origin, sparse},
+			"with late rows":       {origin.next(before.(*probe)), all},
+			"a lane of late rows":  {origin.next(before.(*probe)), store.Filter{Slots: store.SlotRange{Last: 255}, Types: store.AllTypes}},
+			"a lane of everything": {origin, store.Filter{Slots: store.SlotRange{Last: 255}, Types: store.AllTypes}},
+		} {
+			t.Run(name+" "+statistics, func(t *testing.T) {
+				r := &reader{store: s, filter: c.filter, pos: position{base: &c.from}}
+				page, err := r.Next(ctx, target, limit)
+				require.NoError(t, err)
+				for range 20 { // the window finds the density of the rows
+					if r.pos.delta == nil {
+						break
+					}
+					touched := explain(t, r, limit)
+					require.LessOrEqual(t, touched.scanned(), 1.3*float64(max(r.window, limit)), "rows touched for one page")
+					page, err = r.Next(ctx, target, limit)
+					require.NoError(t, err)
+				}
+				_ = page
+			})
+		}
+	}
+}
+
+// explain runs the reader's next query under EXPLAIN.
+func explain(t *testing.T, r *reader, limit int) plan {
+	t.Helper()
+	q := r.statement(r.pos.delta, r.pos.offset+max(r.window, int64(limit)), limit)
+	var text []byte
+	require.NoError(t, r.store.db.QueryRowContext(t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) `+q.String(), q.args...).Scan(&text))
+	var plans []struct{ Plan plan }
+	require.NoError(t, json.Unmarshal(text, &plans))
+	require.Len(t, plans, 1)
+	return plans[0].Plan
+}

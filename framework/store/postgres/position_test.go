@@ -1,0 +1,233 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// cluster is a model of what PostgreSQL promises about transactions and a
+// sequence: ids in order, snapshots that end behind the latest ended
+// transaction, offsets taken at any time after the id.
+type cluster struct {
+	nextID   xid
+	ended    xid // the highest that ended
+	running  map[xid][]int64
+	sequence int64
+	rows     map[int64]xid // committed, by offset: the transaction id in the row
+	history  history
+}
+
+// restore makes it the cluster into which a dump was restored: rows and sequence
+// are as they were, what was running is gone, and the ids are the new cluster's.
+func (c *cluster) restore(nextID xid) {
+	c.nextID, c.ended = nextID, nextID-1
+	clear(c.running)
+	c.history.System += "'"
+}
+
+// extent is what a survey finds in a log whose sequence was restored with it.
+func (c *cluster) extent(p *probe) extent {
+	var e extent
+	for offset, id := range c.rows {
+		if !p.snapshot.ended(id) {
+			e.restored = max(e.restored, offset)
+		}
+	}
+	return e
+}
+
+func (c *cluster) snapshot() snapshot {
+	s := snapshot{xmin: c.ended + 1, xmax: c.ended + 1}
+	for id := range c.running {
+		if id < s.xmax {
+			s.running = append(s.running, id)
+			s.xmin = min(s.xmin, id)
+		}
+	}
+	slices.Sort(s.running)
+	ids := make([]string, len(s.running))
+	for i, id := range s.running {
+		ids[i] = id.String()
+	}
+	s.text = fmt.Sprintf("%d:%d:%s", s.xmin, s.xmax, strings.Join(ids, ","))
+	return s
+}
+
+func (c *cluster) end(id xid, commit bool) {
+	if commit {
+		for _, offset := range c.running[id] {
+			c.rows[offset] = id
+		}
+	}
+	delete(c.running, id)
+	c.ended = max(c.ended, id)
+}
+
+// TestDeltasCoverEachCommittedRowOnce drives the arithmetic of bases, bounds and
+// floors through random histories, with restores into other clusters, after which
+// each row comes once more and no oftener.
+func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := &cluster{nextID: 3, ended: 2, running: make(map[xid][]int64), rows: make(map[int64]xid)}
+		c.history = history{System: "cluster", Sequence: 1}
+		at := position{base: &origin}
+		var newest fence
+		var lastSeen sight
+		found := make(map[int64]int)
+
+		read := func() {
+			p := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
+			if newest.holds(p) {
+				p.fence = newest
+			}
+			lastSeen = sight{last: p.last, history: p.history}
+			r := &reader{pos: at}
+			if reason := r.conflict(p); reason != "" {
+				require.Contains(t, reason, "restored")
+				require.NotEqual(t, at.history, c.history, "nothing else conflicts: %s", reason)
+				d := rebase(p, c.extent(p), at.goal().Last)
+				r.pos = position{delta: &d}
+			}
+			if r.pos.isNew() { // it looks for restored rows by itself
+				d := rebase(p, c.extent(p), 0)
+				r.pos = position{delta: &d}
+			}
+			r.pos.history = c.history
+			if r.pos.delta != nil || r.begin(p) {
+				d := r.pos.delta
+				late := d.ended()
+				for offset, id := range c.rows {
+					fresh := id >= d.From.Snapshot.xmax && (len(late) == 0 || offset > d.From.Bound)
+					isLate := slices.Contains(late, id.String())
+					visible := offset <= d.Restored || d.Until.Snapshot.ended(id)
+					if offset > r.pos.offset && offset <= d.Last && (fresh || isLate) && visible {
+						found[offset]++
+					}
+				}
+				at = position{history: c.history, base: &d.Until}
+			} else {
+				at = r.pos
+			}
+		}
+		anyRunning := func(t *rapid.T) xid {
+			ids := make([]xid, 0, len(c.running))
+			for id := range c.running {
+				ids = append(ids, id)
+			}
+			if len(ids) == 0 {
+				t.Skip("nothing runs")
+			}
+			slices.Sort(ids)
+			return rapid.SampledFrom(ids).Draw(t, "transaction")
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"begin":  func(*rapid.T) { c.running[c.nextID] = nil; c.nextID++ },
+			"insert": func(t *rapid.T) { id := anyRunning(t); c.sequence++; c.running[id] = append(c.running[id], c.sequence) },
+			"commit": func(t *rapid.T) { c.end(anyRunning(t), true) },
+			"abort":  func(t *rapid.T) { c.end(anyRunning(t), false) },
+			"read":   func(*rapid.T) { read() },
+			"checkpoint": func(*rapid.T) {
+				id := c.nextID
+				c.nextID++
+				c.end(id, true)
+				newest = fence{id: id, bound: lastSeen.last, history: lastSeen.history}
+			},
+			"restart": func(t *rapid.T) { // the cursor is all that stays
+				raw, err := json.Marshal(at)
+				require.NoError(t, err)
+				at, err = parsePosition(raw)
+				require.NoError(t, err)
+				newest, lastSeen = fence{}, sight{}
+			},
+			"restore": func(t *rapid.T) {
+				c.restore(xid(rapid.Uint64Range(3, uint64(c.nextID)+5).Draw(t, "next id")))
+				clear(found) // everything comes once more
+			},
+			"": func(t *rapid.T) {
+				for offset, times := range found {
+					require.Equal(t, 1, times, "times that offset %d was found", offset)
+				}
+			},
+		})
+		for id := range c.running {
+			c.end(id, true)
+		}
+		read()
+		for offset, id := range c.rows {
+			require.Equal(t, 1, found[offset], "times that offset %d of transaction %d was found", offset, id)
+		}
+	})
+}
+
+func TestPositionsSurviveTheirStoredForm(t *testing.T) {
+	t.Parallel()
+	s, err := parseSnapshot("100:120:100,105,119")
+	require.NoError(t, err)
+	from := base{Snapshot: s, Bound: 7, Floors: map[xid]int64{100: 1, 105: 3, 119: 7}}
+	until := from
+	until.Bound = 99
+	from.Last, until.Reach = 9, 300
+	log := history{System: "7710239711726659716", Sequence: 16402}
+	for _, p := range []position{
+		{base: &from},
+		{history: log, base: &from},
+		{history: log, delta: &delta{From: from, Until: until, Last: 200, Restored: 150}, offset: 42},
+	} {
+		raw, err := p.MarshalJSON()
+		require.NoError(t, err)
+		again, err := parsePosition(raw)
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	}
+}
+
+func FuzzParsePosition(f *testing.F) {
+	f.Add(`{"at":{"snapshot":"1:1:","bound":0}}`)
+	f.Add(`{"history":{"system":"7710239711726659716","sequence":16402},"at":{"snapshot":"1:1:","bound":0,"last":3,"reach":4}}`)
+	f.Add(`{"delta":{"from":{"snapshot":"1:5:2,3","bound":1,"floors":{"2":0}},"until":{"snapshot":"7:7:","bound":3},"last":9},"offset":4}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		p, err := parsePosition([]byte(raw))
+		if err != nil {
+			require.ErrorIs(t, err, store.ErrPosition)
+			return
+		}
+		if len(raw) == 0 {
+			return
+		}
+		_, err = p.MarshalJSON()
+		require.NoError(t, err)
+	})
+}
+
+func TestSnapshotsKnowWhatHadEnded(t *testing.T) {
+	t.Parallel()
+	s, err := parseSnapshot("10:15:10,12")
+	require.NoError(t, err)
+	for id, ended := range map[xid]bool{9: true, 10: false, 11: true, 12: false, 14: true, 15: false, 99: false} {
+		require.Equal(t, ended, s.ended(id), "transaction %d", id)
+	}
+	for text, later := range map[string]bool{
+		"10:15:10,12":    true, // itself
+		"10:15:10":       true,
+		"10:20:10,12,17": true,
+		"10:15:10,11,12": false, // 11 had ended
+		"10:14:10,12":    false,
+	} {
+		other, err := parseSnapshot(text)
+		require.NoError(t, err)
+		require.Equal(t, later, other.includes(&s), text)
+	}
+	for _, broken := range []string{"", "1:2", "a:2:", "1:b:", "1:2:x", "1:2:3:4"} {
+		_, err := parseSnapshot(broken)
+		require.Error(t, err, broken)
+	}
+}

@@ -1,0 +1,211 @@
+package postgrestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+)
+
+// fetchedVersion is what is fetched when the machine has no binaries.
+const fetchedVersion = embeddedpostgres.V18
+
+// needed are the programs that make a folder one of server binaries. Packages
+// with only the client have none or not all of them.
+var needed = []string{"initdb", "pg_ctl", "postgres"}
+
+// installed are the folders in which systems put server binaries without putting
+// them into PATH: Debian, Red Hat, Alpine, Homebrew on both processors,
+// Postgres.app, and a build from source.
+var installed = []string{
+	"/usr/lib/postgresql/*/bin",
+	"/usr/pgsql-*/bin",
+	"/usr/libexec/postgresql*",
+	"/opt/homebrew/opt/postgresql*/bin",
+	"/usr/local/opt/postgresql*/bin",
+	"/Applications/Postgres.app/Contents/Versions/*/bin",
+	"/usr/local/pgsql/bin",
+}
+
+const advice = `Any of these mends it:
+  - set ` + Variable + ` to a server on which databases may be created, such as
+    postgres://me@localhost:5432/postgres?sslmode=disable
+  - install a server: apt-get install postgresql, dnf install postgresql-server,
+    apk add postgresql, brew install postgresql@17
+  - let this machine reach repo1.maven.org once, from where binaries are fetched`
+
+// finder looks for a folder of server binaries.
+type finder struct {
+	path    string   // in the form of $PATH
+	folders []string // patterns; of those that fit one, the newest version counts
+	fetch   func(context.Context) (folder string, err error)
+}
+
+func thisMachine() finder {
+	return finder{path: os.Getenv("PATH"), folders: installed, fetch: fetch}
+}
+
+// find returns the folder of the first binaries that there are. Its error wraps
+// ErrNoServer and says how to mend it.
+func (f finder) find(ctx context.Context) (string, error) {
+	for _, folder := range filepath.SplitList(f.path) {
+		if complete, ok := completeFolder(folder); ok {
+			return complete, nil
+		}
+	}
+	for _, pattern := range f.folders {
+		for _, folder := range newestFirst(pattern) {
+			if complete, ok := completeFolder(folder); ok {
+				return complete, nil
+			}
+		}
+	}
+	folder, err := f.fetch(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s is not set, or a private server was asked for; no folder of PATH nor any of %s has %s; and fetching them failed: %w\n%s",
+			ErrNoServer, Variable, strings.Join(f.folders, ", "), strings.Join(needed, ", "), err, advice)
+	}
+	return folder, nil
+}
+
+// completeFolder follows links, since the programs look for their libraries
+// beside themselves, and tells whether all that is needed is there.
+func completeFolder(folder string) (string, bool) {
+	initdb, err := filepath.EvalSymlinks(filepath.Join(folder, program("initdb")))
+	if err != nil {
+		return "", false
+	}
+	folder = filepath.Dir(initdb)
+	for _, name := range needed {
+		if _, err := os.Stat(filepath.Join(folder, program(name))); err != nil {
+			return "", false
+		}
+	}
+	return folder, true
+}
+
+func program(name string) string {
+	if runtime.GOOS == "windows" {
+		return name + ".exe"
+	}
+	return name
+}
+
+var versionInPath = regexp.MustCompile(`\d+(\.\d+)?`)
+
+// newestFirst expands the pattern and sorts by the last number in the path: 9.6
+// is older than 15.
+func newestFirst(pattern string) []string {
+	folders, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil
+	}
+	version := func(folder string) float64 {
+		numbers := versionInPath.FindAllString(folder, -1)
+		if len(numbers) == 0 {
+			return 0
+		}
+		number, _ := strconv.ParseFloat(numbers[len(numbers)-1], 64)
+		return number
+	}
+	slices.SortStableFunc(folders, func(a, b string) int {
+		switch va, vb := version(a), version(b); {
+		case va > vb:
+			return -1
+		case va < vb:
+			return 1
+		}
+		return 0
+	})
+	return folders
+}
+
+// fetch downloads binaries into a cache that later processes use, and returns
+// their folder. A context that ends leaves the download running until it fails
+// or succeeds: the library takes no context.
+func fetch(ctx context.Context) (string, error) {
+	cache, err := cacheFolder()
+	if err != nil {
+		return "", err
+	}
+	final := filepath.Join(cache, "postgresql-"+string(fetchedVersion))
+	if folder, ok := completeFolder(filepath.Join(final, "bin")); ok {
+		return folder, nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- fetchInto(cache, final) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return "", err
+		}
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	folder, ok := completeFolder(filepath.Join(final, "bin"))
+	if !ok {
+		return "", fmt.Errorf("the fetched binaries in %s are not complete", final)
+	}
+	return folder, nil
+}
+
+// cacheFolder is the user's, but for root one that the unprivileged user who
+// runs the server can reach: root's own is closed to others.
+func cacheFolder() (string, error) {
+	base := "/var/cache"
+	if os.Geteuid() != 0 {
+		var err error
+		if base, err = os.UserCacheDir(); err != nil {
+			return "", err
+		}
+	}
+	folder := filepath.Join(base, "waybill-postgrestest")
+	return folder, os.MkdirAll(folder, 0o755)
+}
+
+// fetchInto downloads and unpacks beside final and moves the whole there at the
+// end, so that processes that fetch at the same time do not meet half of it.
+func fetchInto(cache, final string) error {
+	work, err := os.MkdirTemp(cache, "fetch-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	binaries := filepath.Join(work, "binaries")
+	// The library offers no download alone, only a start, which fails for root
+	// after the binaries are in place. So it is their being there that counts.
+	database := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+		Version(fetchedVersion).
+		Port(uint32(port)).
+		CachePath(work).
+		BinariesPath(binaries).
+		RuntimePath(filepath.Join(work, "runtime")).
+		Logger(nil))
+	startErr := database.Start()
+	http.DefaultClient.CloseIdleConnections() // the library's; a leak checker would see it
+	if startErr == nil {
+		if err := database.Stop(); err != nil {
+			return err
+		}
+	}
+	if _, ok := completeFolder(filepath.Join(binaries, "bin")); !ok {
+		return startErr
+	}
+	if err := os.Rename(binaries, final); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}

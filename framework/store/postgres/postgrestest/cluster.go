@@ -1,0 +1,205 @@
+package postgrestest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// superuser is the only role of a throwaway cluster.
+const superuser = "postgres"
+
+// restartTimeout bounds a Restart, recovery included.
+const restartTimeout = 2 * time.Minute
+
+// logTail is how much of the server's log an error shows.
+const logTail = 2048
+
+// Ports are taken from below the ranges that systems give to outgoing
+// connections (32768 and up on Linux, 49152 elsewhere): a restarted server needs
+// its port back.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+	portTries = 100
+)
+
+// startTries is how often a start is tried again when another process took the
+// free port first.
+const startTries = 3
+
+// cluster is a PostgreSQL cluster in a temporary folder.
+type cluster struct {
+	binaries string // folder of initdb, pg_ctl, postgres
+	folder   string // holds data and the log; removed by the guard
+	port     int
+	account  account
+	guard    *guard
+}
+
+// startCluster makes the folder, puts a guard on it before there is anything to
+// be left behind, and starts the server.
+func startCluster(ctx context.Context, binaries string, options Options) (*cluster, error) {
+	account, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := account.makeFolder(options.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{binaries: binaries, folder: folder, account: account}
+	if c.guard, err = newGuard(c); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	if err := c.initialize(ctx, options); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+func (c *cluster) data() string { return filepath.Join(c.folder, "data") }
+func (c *cluster) log() string  { return filepath.Join(c.folder, "log") }
+
+func (c *cluster) address() *url.URL {
+	return &url.URL{
+		Scheme:   "postgres",
+		User:     url.User(superuser),
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)),
+		Path:     "/postgres",
+		RawQuery: "sslmode=disable",
+	}
+}
+
+func (c *cluster) initialize(ctx context.Context, options Options) error {
+	err := c.run(ctx, "initdb", "--pgdata", c.data(), "--username", superuser, "--auth", "trust",
+		"--encoding", "UTF8", "--locale", "C", "--no-sync")
+	if err != nil {
+		return err
+	}
+	return c.configure(options)
+}
+
+func (c *cluster) configure(options Options) error {
+	settings := map[string]string{
+		"max_connections": "200",
+		"shared_buffers":  "256MB",
+		"timezone":        "UTC",
+	}
+	if !options.Durable {
+		settings["fsync"] = "off"
+	}
+	maps.Copy(settings, options.Settings)
+	settings["listen_addresses"] = "127.0.0.1"
+	settings["unix_socket_directories"] = "" // temporary folders can be too long for a socket's name
+
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&lines, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
+	}
+	file, err := os.OpenFile(filepath.Join(c.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(lines.String())
+	return errors.Join(err, file.Close())
+}
+
+// start tries again on another port as long as somebody else has the one that
+// was free a moment ago.
+func (c *cluster) start(ctx context.Context) (err error) {
+	for range startTries {
+		if c.port, err = freePort(); err != nil {
+			return err
+		}
+		err = c.control(ctx, "start", "--options", "-p "+strconv.Itoa(c.port))
+		if err == nil || portIsFree(c.port) {
+			return err
+		}
+	}
+	return err
+}
+
+// restart keeps the options of the first start, the port among them.
+func (c *cluster) restart(mode Mode) error {
+	ctx, cancel := context.WithTimeout(context.Background(), restartTimeout)
+	defer cancel()
+	return c.control(ctx, "restart", "--mode", string(mode))
+}
+
+// stop ends the server, if it runs, and removes the folder.
+func (c *cluster) stop() error { return c.guard.release() }
+
+// control runs pg_ctl and waits until the server has done what it says. An error
+// shows the end of the server's log.
+func (c *cluster) control(ctx context.Context, action string, args ...string) error {
+	args = append([]string{action, "--wait", "--pgdata", c.data(), "--log", c.log()}, args...)
+	err := c.run(ctx, "pg_ctl", args...)
+	if err == nil {
+		return nil
+	}
+	log, readErr := os.ReadFile(c.log())
+	if readErr != nil {
+		return err
+	}
+	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-logTail):])
+}
+
+// run runs one of the server's programs as the server's user.
+func (c *cluster) run(ctx context.Context, name string, args ...string) error {
+	command := c.command(ctx, name, args...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", command, err, bytes.TrimSpace(output))
+	}
+	return nil
+}
+
+func (c *cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, filepath.Join(c.binaries, program(name)), args...)
+	command.Dir = c.folder // the caller's may be closed to the server's user
+	command.Env = serverEnvironment()
+	command.SysProcAttr = c.account.attributes()
+	return command
+}
+
+// serverEnvironment is ours without what would change the server, and with
+// messages in English.
+func serverEnvironment() []string {
+	kept := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_")
+	})
+	return append(kept, "LC_ALL=C")
+}
+
+func freePort() (int, error) {
+	for range portTries {
+		if port := firstPort + rand.IntN(lastPort-firstPort); portIsFree(port) {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port between %d and %d in %d tries", firstPort, lastPort, portTries)
+}
+
+func portIsFree(port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}

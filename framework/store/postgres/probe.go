@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// probe is one look at how far the log reaches: a snapshot and the highest
+// offset that was handed out before it.
+type probe struct {
+	snapshot snapshot
+	last     int64
+	history  history
+	fence    fence // the newest that had ended before the probe
+}
+
+// Last is the highest offset handed out when the probe was made.
+func (p *probe) Last() int64 { return p.last }
+
+// fence ties transaction ids to offsets: every transaction with an id > id takes
+// offsets > bound only, because the sequence stood at bound before id was
+// handed out, and a transaction has its id before it takes an offset.
+//
+// The transactions of our own checkpoints serve as fences, which is why the zero
+// fence, before the first checkpoint, promises nothing.
+type fence struct {
+	id      xid
+	bound   int64
+	history history // in which bound was read
+}
+
+// holds says whether the fence is of the log that p has met: not of one that was
+// truncated since, or of another cluster.
+func (f *fence) holds(p *probe) bool {
+	return f.history == p.history && f.id < p.snapshot.xmax && f.bound <= p.last
+}
+
+// sight is where a probe saw the sequence.
+type sight struct {
+	last    int64
+	history history
+}
+
+// Probe takes a snapshot and reads the sequence, in one statement: the snapshot
+// comes first, so no row that is visible in it has a higher offset than last.
+func (s *Store) Probe(ctx context.Context) (store.Target, error) {
+	p, err := s.look(ctx, s.sql.probe)
+	if err != nil {
+		return nil, fmt.Errorf("probe the log: %w", err)
+	}
+	s.lastSeen.Store(&sight{last: p.last, history: p.history})
+	return p, nil
+}
+
+// raiseFence makes a committed transaction the newest fence. seen must be from
+// before the transaction got its id; nil where nothing was seen yet.
+func (s *Store) raiseFence(id xid, seen *sight) {
+	if seen == nil {
+		return
+	}
+	f := &fence{id: id, bound: seen.last, history: seen.history}
+	for {
+		current := s.fence.Load()
+		if current != nil && current.history == f.history && current.id >= id {
+			return
+		}
+		if s.fence.CompareAndSwap(current, f) {
+			return
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// pageBytes is where a page ends even if it has not reached its limit, so
+// that large payloads do not add up to gigabytes.
+const pageBytes = 8 << 20
+
+// maxWindow bounds what one query looks through, and so how long it runs.
+const maxWindow = 1 << 20
+
+// reader walks through the log from delta to delta. It is the heart of the
+// store: docs/design.md tells how it works and why it loses nothing.
+type reader struct {
+	store  *Store
+	filter store.Filter
+	pos    position
+	// durable is where the sequence stood at the position that the reader was
+	// made with. Later ones do not count: what a crash of the server takes back
+	// can include numbers that nobody's commit has seen.
+	durable int64
+	// window is how many offsets the next query looks through; 0: one page's
+	// worth. It follows the density of the rows, and bounds what a query costs
+	// under any plan: without statistics PostgreSQL sorts the whole range for
+	// each page.
+	window int64
+	note   string // why the log is read anew, for the next page
+}
+
+// NewReader continues at a cursor's position.
+func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
+	pos, err := parsePosition(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last}, nil
+}
+
+// Next returns the next page of the current delta, or of the one up to target.
+func (r *reader) Next(ctx context.Context, target store.Target, limit int) (store.Page, error) {
+	t, ours := target.(*probe)
+	if !ours {
+		return store.Page{}, fmt.Errorf("target %T is not of this store", target)
+	}
+	newer, err := r.precedes(ctx, t)
+	if err != nil {
+		return store.Page{}, err
+	}
+	if newer && r.pos.isNew() {
+		d, err := r.store.everything(ctx, t)
+		if err != nil {
+			return store.Page{}, err
+		}
+		r.pos = position{history: r.pos.history, delta: &d}
+	}
+	if r.pos.delta == nil {
+		if !newer || !r.begin(t) {
+			return r.page(r.pos, nil, nil, true), nil
+		}
+	}
+	start := r.pos
+	for {
+		d := r.pos.delta
+		if r.window == 0 {
+			r.window = int64(limit)
+		}
+		upTo := min(d.Last, r.pos.offset+r.window)
+		envelopes, cut, err := r.query(ctx, d, upTo, limit)
+		if err != nil {
+			r.window = max(int64(limit), r.window/2)
+			return store.Page{}, fmt.Errorf("read the log: %w", err)
+		}
+		if cut || len(envelopes) == limit {
+			read := envelopes[len(envelopes)-1].Offset - r.pos.offset
+			r.window = read + read/8
+			r.pos.offset += read
+			return r.page(start, d, envelopes, false), nil
+		}
+		r.pos.offset = upTo
+		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or what the filter leaves out
+		if upTo == d.Last {
+			r.pos, r.window = position{history: r.pos.history, base: &d.Until}, 0
+			return r.page(start, d, envelopes, d.Until.Snapshot.text == t.snapshot.text), nil
+		}
+		if len(envelopes) > 0 {
+			return r.page(start, d, envelopes, false), nil
+		}
+	}
+}
+
+// begin starts the delta up to t. It returns false if that cannot hold a row, and
+// then steps over it without a query.
+func (r *reader) begin(t *probe) bool {
+	b := r.pos.base
+	if b.Snapshot.text == t.snapshot.text {
+		return false
+	}
+	until := b.next(t)
+	ended, floor := b.late(t)
+	if len(ended) == 0 && t.last <= b.Bound {
+		r.pos = position{history: r.pos.history, base: &until}
+		return false
+	}
+	r.pos = position{
+		history: r.pos.history,
+		delta:   &delta{From: *b, Until: until, Last: b.last(t)},
+		offset:  min(floor, b.Bound),
+	}
+	r.window = 0
+	return true
+}
+
+// precedes says whether the reader's position comes before t. If not, either t is
+// older than the position, which another process has written since, and there is
+// nothing to read; or the log that the position speaks of is gone: offsets or
+// transaction ids that it knows were never handed out here. A new look tells the
+// two apart. In a log that is not the position's the reader starts over at the
+// oldest row: going on would pass over rows, or wait for ever.
+func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
+	if r.conflict(t) == "" {
+		r.pos.history = r.pos.history.merge(t.history)
+		return true, nil
+	}
+	r.store.fence.Store(nil) // it may be of the log that is gone
+	now, err := r.store.Probe(ctx)
+	if err != nil {
+		return false, err
+	}
+	reason := r.conflict(now.(*probe))
+	if reason == "" {
+		return false, nil
+	}
+	found, extent, err := r.store.survey(ctx)
+	if err != nil {
+		return false, err
+	}
+	d := rebase(found, extent, r.pos.goal().Last)
+	r.pos, r.window, r.durable = position{history: found.history, delta: &d}, 0, 0
+	r.note = reason
+	return true, nil
+}
+
+// conflict says why the position cannot come before t; "" if it can.
+func (r *reader) conflict(t *probe) string {
+	b := r.pos.goal()
+	last := max(b.Bound, r.durable)
+	reason := r.pos.history.differs(t.history)
+	switch {
+	case reason != "":
+		return reason
+	case !t.snapshot.includes(&b.Snapshot):
+		return fmt.Sprintf("the cursor knows transactions up to %d and this cluster is at %d: the database was restored into another cluster",
+			b.Snapshot.xmax, t.snapshot.xmax)
+	case t.last < last:
+		return fmt.Sprintf("the cursor is behind offset %d and the sequence stands at %d: the log was truncated", last, t.last)
+	}
+	return ""
+}
+
+// page wraps rows of a delta that end at the reader's position.
+func (r *reader) page(start position, d *delta, envelopes []notification.Envelope, caughtUp bool) store.Page {
+	history := r.pos.history
+	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note}
+	r.note = ""
+	p.After = func(i int) store.Position {
+		if i == len(envelopes)-1 {
+			return p.End
+		}
+		return position{history: history, delta: d, offset: envelopes[i].Offset}
+	}
+	return p
+}
+
+// query reads the delta's rows with position.offset < "offset" <= upTo.
+func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ []notification.Envelope, cut bool, err error) {
+	q := r.statement(d, upTo, limit)
+	rows, err := r.store.db.QueryContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+
+	s := newScanner(limit)
+	for rows.Next() {
+		if s.bytes >= pageBytes {
+			return s.envelopes, true, nil
+		}
+		if err := s.scan(rows); err != nil {
+			return nil, false, err
+		}
+	}
+	return s.envelopes, false, rows.Err()
+}
+
+// statement is the query for a page: one range scan of the primary key, with its
+// ORDER BY and LIMIT at the same level.
+func (r *reader) statement(d *delta, upTo int64, limit int) *statement {
+	q := &statement{args: []any{r.pos.offset, upTo}}
+	q.WriteString(r.store.sql.page)
+	r.where(q, d)
+	q.WriteString(` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit))
+	return q
+}
+
+// where adds the conditions that make the delta: fresh rows and late ones, both
+// visible in the target, and the reader's filter.
+func (r *reader) where(q *statement, d *delta) {
+	visible := `pg_visible_in_snapshot(transaction_id, ` + q.arg(d.Until.Snapshot.text) + `::pg_snapshot)`
+	if d.Restored > 0 {
+		visible = `("offset" <= ` + q.arg(d.Restored) + ` OR ` + visible + `)`
+	}
+	q.WriteString(` AND ` + visible)
+	ended := d.ended()
+	switch {
+	case len(ended) == 0:
+		q.WriteString(` AND transaction_id >= ` + q.arg(d.From.Snapshot.xmax.String()) + `::xid8`)
+	default:
+		q.WriteString(` AND (transaction_id >= ` + q.arg(d.From.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(d.From.Bound) +
+			` OR transaction_id = ANY(` + q.arg(pq.Array(ended)) + `::xid8[]))`)
+	}
+	if !r.filter.Slots.All() {
+		q.WriteString(` AND slot BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
+	}
+	types := r.filter.Types
+	if types.All() {
+		return
+	}
+	not := ""
+	if types.Except {
+		not = "NOT "
+	}
+	names := append([]string{}, types.Names...) // not nil: that would be NULL, and so the condition
+	prefixes := make([]string, len(types.Prefixes))
+	for i, p := range types.Prefixes {
+		prefixes[i] = likePrefix(p)
+	}
+	q.WriteString(` AND ` + not + `(type = ANY(` + q.arg(pq.Array(names)) + `::text[]) OR type LIKE ANY(` + q.arg(pq.Array(prefixes)) + `::text[]))`)
+}
+
+// likePrefix is the LIKE pattern of what begins with prefix.
+func likePrefix(prefix string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(prefix) + "%"
+}
+
+// ended lists the transactions whose rows are late in the delta: running at its
+// beginning, ended at its end.
+func (d *delta) ended() []string {
+	var ended []string
+	for _, x := range d.From.Snapshot.running {
+		if d.Until.Snapshot.ended(x) && d.From.Floors[x] < d.Last {
+			ended = append(ended, x.String())
+		}
+	}
+	return ended
+}
+
+// statement is SQL under construction with its arguments.
+type statement struct {
+	strings.Builder
+	args []any
+}
+
+// arg adds an argument and returns its placeholder.
+func (q *statement) arg(v any) string {
+	q.args = append(q.args, v)
+	return "$" + strconv.Itoa(len(q.args))
+}
+
+// closeRows ends a query and keeps the first error.
+func closeRows(rows *sql.Rows, err error) error {
+	if closeErr := rows.Close(); err == nil {
+		return closeErr
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+// Package postgres keeps an outbox in PostgreSQL 13 or later, through lib/pq or
+// any other database/sql driver for the writing side.
+//
+// Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
+// once and no long transaction delays anybody else's rows. The files, in the
+// order in which to read them: snapshot.go, probe.go, position.go, reader.go,
+// history.go, checkpoint.go, parked.go, listener.go.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	_ "github.com/lib/pq" // the driver of OpenDB
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// minVersion is the first server with pg_snapshot and xid8: 13.
+const minVersion = 130000
+
+// Payload is the type of the payload column.
+type Payload string
+
+// The payload columns that Migrate can make.
+const (
+	// PayloadJSON takes JSON texts and keeps them byte for byte.
+	PayloadJSON Payload = "json"
+	// PayloadBytes takes anything, such as Protobuf.
+	PayloadBytes Payload = "bytea"
+)
+
+// Config names one outbox in a database. The zero value is the usual one.
+type Config struct {
+	// Prefix begins the names of all tables; default "outbox".
+	Prefix string
+	// Payload is the type of the payload column that Migrate makes; default
+	// PayloadJSON. Open takes what the database has.
+	Payload Payload
+	// Receipts archives each delivery in the table <prefix>_receipts.
+	Receipts bool
+	// Listen is the address, as OpenDB takes it, at which a forwarder's store
+	// listens for announcements of new rows; "" leaves it to polling. It costs
+	// one connection, which must be a direct one: a transaction pooler lets
+	// nobody listen. A store that only publishes needs none.
+	Listen string
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Prefix == "" {
+		c.Prefix = store.DefaultPrefix
+	}
+	if c.Payload == "" {
+		c.Payload = PayloadJSON
+	}
+	if c.Payload != PayloadJSON && c.Payload != PayloadBytes {
+		return c, fmt.Errorf("payload column %q: use %q or %q", c.Payload, PayloadJSON, PayloadBytes)
+	}
+	return c, store.ValidatePrefix(c.Prefix)
+}
+
+// Store is an outbox in PostgreSQL. It is safe for concurrent use and holds no
+// session state, so it works behind a transaction pooler; Listen alone has a
+// connection of its own.
+type Store struct {
+	db        *sql.DB
+	sql       statements
+	binary    bool
+	receipts  bool
+	listening listening
+
+	lastSeen atomic.Pointer[sight]  // by the latest probe
+	fence    atomic.Pointer[fence]  // the newest of this process
+	system   atomic.Pointer[system] // who answered the latest probe
+	surveyed atomic.Pointer[surveyed]
+
+	surveying sync.Mutex // new cursors of many lanes share one survey
+}
+
+var _ store.Store = (*Store)(nil)
+
+// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. It sets
+// binary_parameters=yes unless dsn says otherwise, which saves a round trip for
+// each statement with arguments. Nothing is connected yet.
+func OpenDB(dsn string) (*sql.DB, error) {
+	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			return nil, errors.New("the database URL cannot be parsed") // without the URL: it may hold a password
+		}
+		q := u.Query()
+		if !q.Has("binary_parameters") {
+			q.Set("binary_parameters", "yes")
+			u.RawQuery = q.Encode()
+		}
+		return sql.Open("postgres", u.String())
+	}
+	if !strings.Contains(dsn, "binary_parameters") {
+		dsn += " binary_parameters=yes"
+	}
+	return sql.Open("postgres", dsn)
+}
+
+// Open checks that the database is recent enough and migrated for this version
+// of the program, and returns the store. It starts nothing and changes nothing.
+// db stays the caller's, to be closed after the last use of the store.
+func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkServer(ctx, db); err != nil {
+		return nil, err
+	}
+	if err := migrations(c).Check(ctx, db); err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, sql: newStatements(c.Prefix), receipts: c.Receipts}
+	if s.listening, err = newListening(c); err != nil {
+		return nil, err
+	}
+	if s.binary, err = binaryPayload(ctx, db, c.Prefix); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func checkServer(ctx context.Context, db *sql.DB) error {
+	var version int
+	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version); err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	if version < minVersion {
+		return fmt.Errorf("%w: PostgreSQL %d.%d lacks pg_snapshot; 13 or later is needed", store.ErrUnsupported, version/10000, version%10000)
+	}
+	return nil
+}
+
+func binaryPayload(ctx context.Context, db *sql.DB, prefix string) (bool, error) {
+	var typ string
+	err := db.QueryRowContext(ctx,
+		`SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'payload'`, prefix).Scan(&typ)
+	if err != nil {
+		return false, fmt.Errorf("look up the payload column of %s: %w", prefix, err)
+	}
+	return typ == string(PayloadBytes), nil
+}
+
+// BinaryPayload says whether the payload column takes anything but JSON.
+func (s *Store) BinaryPayload() bool { return s.binary }
+
+// KeepsReceipts says whether checkpoints archive receipts.
+func (s *Store) KeepsReceipts() bool { return s.receipts }
+
+// statements are the SQL texts with the table names filled in.
+type statements struct {
+	prefix   string // the log's table; the others' names begin with it
+	probe    string
+	page     string
+	survey   string // a probe with the ends of the log
+	restored string // the last restored row of a range
+	between  string // the range of a page's rows
+}
+
+func newStatements(prefix string) statements {
+	const between = ` WHERE "offset" > $1 AND "offset" <= $2`
+	return statements{
+		prefix:   prefix,
+		probe:    probeSQL(prefix),
+		survey:   surveySQL(prefix),
+		restored: restoredSQL(prefix),
+		page:     `SELECT ` + columns + ` FROM ` + prefix + between,
+		between:  between,
+	}
+}

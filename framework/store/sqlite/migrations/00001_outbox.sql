@@ -1,0 +1,99 @@
+-- +goose Up
+
+-- The log. SQLite has one writer at a time, so the order of "offset" is the
+-- order of the commits; AUTOINCREMENT never hands out an offset a second time,
+-- also after the newest rows were deleted. Nothing is hashed: all rows are in
+-- slot 0.
+--
+-- Times are RFC 3339 texts in UTC with six digits of a second, so they sort as
+-- texts. Producers may write any other form that SQLite's own functions write.
+CREATE TABLE {{.Prefix}} (
+    "offset"    INTEGER PRIMARY KEY AUTOINCREMENT,
+    slot        INTEGER NOT NULL DEFAULT 0,
+    id          TEXT    NOT NULL DEFAULT (lower(
+                    hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-' ||
+                    substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
+    type        TEXT    NOT NULL,
+    version     INTEGER NOT NULL DEFAULT 1,
+    key         TEXT    NOT NULL DEFAULT '',
+    occurred_on TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    deliver_at  TEXT,
+    metadata    TEXT    NOT NULL DEFAULT '{}',
+    payload     BLOB    NOT NULL,
+
+    -- SQLite's types bind nobody. A producer is told here what would otherwise
+    -- stop every reader at the row.
+    CONSTRAINT slot_is_0                CHECK (slot = 0),
+    CONSTRAINT id_is_not_empty          CHECK (id <> ''),
+    CONSTRAINT type_is_not_empty        CHECK (type <> ''),
+    CONSTRAINT version_is_1_to_32767    CHECK (typeof(version) = 'integer' AND version BETWEEN 1 AND 32767),
+    CONSTRAINT occurred_on_is_a_time    CHECK (julianday(occurred_on) IS NOT NULL AND occurred_on
+        GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]:[0-9][0-9]*'),
+    CONSTRAINT deliver_at_is_a_time     CHECK (deliver_at IS NULL OR julianday(deliver_at) IS NOT NULL AND deliver_at
+        GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]:[0-9][0-9]*'),
+    CONSTRAINT metadata_is_a_json_object CHECK (json_valid(metadata) AND json_type(metadata) = 'object')
+);
+
+-- How far each sink has settled each lane, and who works on it.
+CREATE TABLE {{.Prefix}}_cursors (
+    sink        TEXT    NOT NULL,
+    lane        INTEGER NOT NULL,
+    lanes       INTEGER NOT NULL,
+    position    TEXT,
+    settled     TEXT    NOT NULL DEFAULT '',
+    owner       TEXT,
+    epoch       INTEGER NOT NULL DEFAULT 0,
+    checkpoint  INTEGER NOT NULL DEFAULT 0,
+    lease_until TEXT,
+    paused      INTEGER NOT NULL DEFAULT 0,
+    updated_at  TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (sink, lane),
+    CHECK (lane >= 0 AND lane < lanes)
+);
+
+-- Deliveries that could not be made when their turn came, with their envelopes.
+-- The id is in the key since a truncated log gives the same offsets again.
+CREATE TABLE {{.Prefix}}_parked (
+    sink            TEXT    NOT NULL,
+    "offset"        INTEGER NOT NULL,
+    slot            INTEGER NOT NULL,
+    id              TEXT    NOT NULL,
+    type            TEXT    NOT NULL,
+    version         INTEGER NOT NULL,
+    key             TEXT    NOT NULL,
+    occurred_on     TEXT    NOT NULL,
+    deliver_at      TEXT,
+    metadata        TEXT    NOT NULL,
+    payload         BLOB    NOT NULL,
+    state           TEXT    NOT NULL CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead')),
+    attempt         INTEGER NOT NULL,
+    due_at          TEXT,
+    last_error      TEXT    NOT NULL DEFAULT '',
+    first_parked_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    updated_at      TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (sink, "offset", id)
+);
+
+CREATE INDEX {{.Prefix}}_parked_due ON {{.Prefix}}_parked (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
+CREATE INDEX {{.Prefix}}_parked_key ON {{.Prefix}}_parked (sink, key, "offset") WHERE key <> '';
+
+-- The archive of what was delivered, filled where receipts are on.
+CREATE TABLE {{.Prefix}}_receipts (
+    sink         TEXT    NOT NULL,
+    "offset"     INTEGER NOT NULL,
+    id           TEXT    NOT NULL,
+    receipt      TEXT    NOT NULL,
+    attempt      INTEGER NOT NULL,
+    delivered_at TEXT    NOT NULL,
+    PRIMARY KEY (sink, "offset", id)
+);
+
+CREATE INDEX {{.Prefix}}_receipts_id ON {{.Prefix}}_receipts (id);
+
+-- Ids that a consumer has handled already.
+CREATE TABLE {{.Prefix}}_inbox (
+    consumer TEXT NOT NULL,
+    id       TEXT NOT NULL,
+    seen_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY (consumer, id)
+);

@@ -1,0 +1,160 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Probe looks up the highest offset handed out. It is committed like every row
+// up to it: a rollback takes back its offsets as well.
+func (s *Store) Probe(ctx context.Context) (store.Target, error) {
+	var last int64
+	// The second number matters where somebody emptied sqlite_sequence only.
+	err := s.db.QueryRowContext(ctx, `SELECT max(
+		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
+		coalesce((SELECT max("offset") FROM `+s.prefix+`), 0))`, s.prefix).Scan(&last)
+	if err != nil {
+		return nil, fmt.Errorf("probe the log: %w", err)
+	}
+	return target(last), nil
+}
+
+// NewReader continues at a cursor's position.
+func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
+	pos, err := parsePosition(raw)
+	if err != nil {
+		return nil, err
+	}
+	condition, args, err := typeCondition(filter.Types)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{
+		store:   s,
+		pos:     pos,
+		query:   s.pageQuery(condition),
+		args:    args,
+		nothing: filter.Slots.First > 0 || filter.Types.None(),
+	}, nil
+}
+
+// pageQuery is one range scan of the primary key.
+func (s *Store) pageQuery(condition string) string {
+	return `SELECT ` + columns + ` FROM ` + s.prefix + `
+		WHERE "offset" > ? AND "offset" <= ?` + condition + ` ORDER BY "offset" LIMIT ?`
+}
+
+// reader walks through the log by offset.
+type reader struct {
+	store   *Store
+	pos     position
+	query   string
+	args    []any // of the condition on types
+	nothing bool  // no row can pass the filter
+}
+
+// Next returns the next page up to target. Where nothing can come it asks nobody.
+func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Page, error) {
+	from, until, rebased := r.pos, position(t.Last()), ""
+	if until < from {
+		// Either the target is older than the place, which another process has
+		// reached, or the log began anew. Only a fresh look can tell.
+		fresh, err := r.store.Probe(ctx)
+		if err != nil {
+			return store.Page{}, err
+		}
+		until = position(fresh.Last())
+		if until >= from {
+			return r.page(from, nil, from, true, ""), nil
+		}
+		rebased = fmt.Sprintf("the cursor is behind offset %d and the log ends at %d: its rows were deleted and its numbers began anew", from, until)
+		from = 0
+	}
+	if from == until || r.nothing {
+		return r.page(from, nil, until, true, rebased), nil
+	}
+	envelopes, cut, err := r.read(ctx, from, until, limit)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("read the log: %w", err)
+	}
+	if cut || len(envelopes) == limit {
+		last := position(envelopes[len(envelopes)-1].Offset)
+		return r.page(from, envelopes, last, last == until, rebased), nil
+	}
+	return r.page(from, envelopes, until, true, rebased), nil
+}
+
+// read reads the rows between two places; cut says that they were too large to
+// come at once.
+func (r *reader) read(ctx context.Context, from, until position, limit int) (_ []notification.Envelope, cut bool, err error) {
+	args := append([]any{int64(from), int64(until)}, r.args...)
+	rows, err := r.store.db.QueryContext(ctx, r.query, append(args, limit)...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+
+	var s scanner
+	envelopes := make([]notification.Envelope, 0, min(limit, 1024))
+	for rows.Next() {
+		if s.full() {
+			return envelopes, true, nil
+		}
+		e, err := s.scan(rows)
+		if err != nil {
+			return nil, false, err
+		}
+		envelopes = append(envelopes, e)
+	}
+	return envelopes, false, rows.Err()
+}
+
+// page moves the reader to end and wraps the rows up to there.
+func (r *reader) page(start position, envelopes []notification.Envelope, end position, caughtUp bool, rebased string) store.Page {
+	r.pos = end
+	return store.Page{
+		Start:     start,
+		Envelopes: envelopes,
+		End:       end,
+		CaughtUp:  caughtUp,
+		Rebased:   rebased,
+		After:     func(i int) store.Position { return position(envelopes[i].Offset) },
+	}
+}
+
+// typeCondition is the filter as SQL. The lists travel as JSON arrays, so their
+// length is not bound by the number of parameters. Comparing with substr knows
+// no special characters, unlike LIKE and GLOB.
+func typeCondition(f store.TypeFilter) (string, []any, error) {
+	if f.All() {
+		return "", nil, nil
+	}
+	names, err := jsonArray(f.Names)
+	if err != nil {
+		return "", nil, err
+	}
+	prefixes, err := jsonArray(f.Prefixes)
+	if err != nil {
+		return "", nil, err
+	}
+	not := ""
+	if f.Except {
+		not = "NOT "
+	}
+	return ` AND ` + not + `(type IN (SELECT value FROM json_each(?)) OR EXISTS (
+		WITH prefixes AS MATERIALIZED (SELECT value, length(value) AS n FROM json_each(?))
+		SELECT 1 FROM prefixes WHERE substr(type, 1, n) = value))`, []any{names, prefixes}, nil
+}
+
+// jsonArray is a list as one argument, for json_each.
+func jsonArray[T any](list []T) (string, error) {
+	if len(list) == 0 {
+		return "[]", nil
+	}
+	raw, err := json.Marshal(list)
+	return string(raw), err
+}

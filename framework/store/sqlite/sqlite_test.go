@@ -1,0 +1,327 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+var everything = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: store.AllTypes}
+
+// readAll reads the whole log as one page.
+func readAll(t *testing.T, s *sqlite.Store) []notification.Envelope {
+	t.Helper()
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	r, err := s.NewReader(nil, everything)
+	require.NoError(t, err)
+	page, err := r.Next(t.Context(), target, 10_000)
+	require.NoError(t, err)
+	return page.Envelopes
+}
+
+func Example() {
+	ctx := context.Background()
+	dir, remove := exampleDir()
+	defer remove()
+	db, err := sqlite.OpenDB(filepath.Join(dir, "shop.db"))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = db.Close() }()
+	applied, err := sqlite.Migrate(ctx, db, sqlite.Config{})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(applied)
+
+	// Any program can publish, in its own transaction.
+	if _, err = db.Exec(`INSERT INTO outbox (type, key, payload) VALUES ('order.placed', 'customer/17', '{"total":42}')`); err != nil {
+		panic(err)
+	}
+
+	s, err := sqlite.Open(ctx, db, sqlite.Config{})
+	if err != nil {
+		panic(err)
+	}
+	target, err := s.Probe(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(target.Last())
+	// Output:
+	// [00001_outbox.sql]
+	// 1
+}
+
+func TestOpenDBSetsWhatAnOutboxNeeds(t *testing.T) {
+	t.Parallel()
+	// The characters would mean something in a URI.
+	path := filepath.Join(t.TempDir(), "50% of #1?.db")
+	db, err := sqlite.OpenDB(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	require.FileExists(t, path)
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000"} {
+		var got string
+		require.NoError(t, db.QueryRow("PRAGMA "+pragma).Scan(&got))
+		require.Equal(t, want, got, pragma)
+	}
+}
+
+func TestOpenDBRefusesWhatConnectionsCannotShare(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"", ":memory:", "file::memory:?cache=shared"} {
+		_, err := sqlite.OpenDB(path)
+		require.ErrorContains(t, err, "is a file", path)
+	}
+	path := filepath.Join(t.TempDir(), "missing", "outbox.db")
+	_, err := sqlite.OpenDB(path)
+	require.ErrorContains(t, err, path)
+}
+
+func TestATransactionThatReadsFirstWaitsForTheWriter(t *testing.T) {
+	t.Parallel()
+	_, db := open(t, sqlite.Config{})
+	first, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = first.Exec(`INSERT INTO outbox (type, payload) VALUES ('a', '1')`)
+	require.NoError(t, err)
+
+	done := make(chan error)
+	go func() {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err == nil {
+			var n int
+			err = tx.QueryRow(`SELECT count(*) FROM outbox`).Scan(&n)
+		}
+		if err == nil {
+			_, err = tx.Exec(`INSERT INTO outbox (type, payload) VALUES ('b', '2')`)
+		}
+		if err == nil {
+			err = tx.Commit()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond): // long enough to have failed with SQLITE_BUSY
+	}
+	require.NoError(t, first.Commit())
+	require.NoError(t, <-done)
+}
+
+func TestThePrefixNamesAllTables(t *testing.T) {
+	t.Parallel()
+	config := sqlite.Config{Prefix: "shop_events", Receipts: true}
+	s, db := open(t, config)
+	_, err := db.Exec(`INSERT INTO shop_events (type, payload) VALUES ('a', '1')`)
+	require.NoError(t, err)
+	require.Len(t, readAll(t, s), 1)
+
+	rows, err := db.Query(`SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND name NOT LIKE 'shop\_events%' ESCAPE '\'`)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	require.False(t, rows.Next())
+	require.NoError(t, rows.Err())
+
+	// Another outbox fits beside it.
+	_, err = sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.ErrorIs(t, err, store.ErrNotMigrated)
+	applied, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"00001_outbox.sql"}, applied)
+
+	for _, prefix := range []string{"Shop", "a b", "a;--", strings.Repeat("a", 41)} {
+		bad := sqlite.Config{Prefix: prefix}
+		_, err = sqlite.Migrate(t.Context(), db, bad)
+		require.ErrorIs(t, err, store.ErrPrefix)
+		_, err = sqlite.Open(t.Context(), db, bad)
+		require.ErrorIs(t, err, store.ErrPrefix)
+		_, err = sqlite.MigrationSQL(bad)
+		require.ErrorIs(t, err, store.ErrPrefix)
+	}
+}
+
+func TestThePrintedSQLIsEnough(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	script, err := sqlite.MigrationSQL(sqlite.Config{Prefix: "shop"})
+	require.NoError(t, err)
+	_, err = db.Exec(script)
+	require.NoError(t, err)
+	_, err = sqlite.Open(t.Context(), db, sqlite.Config{Prefix: "shop"})
+	require.NoError(t, err)
+}
+
+func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	require.False(t, s.KeepsReceipts())
+	lease, err := s.Acquire(t.Context(), store.Lanes("mail", 1)[0], "w", time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Receipts: []store.Receipt{{Offset: 1}}}))
+	var n int
+	require.NoError(t, db.QueryRow(`SELECT count(*) FROM outbox_receipts`).Scan(&n))
+	require.Zero(t, n)
+}
+
+// What would stop every reader at its row is refused where it is written.
+func TestAProducersMistakeIsItsOwn(t *testing.T) {
+	t.Parallel()
+	_, db := open(t, sqlite.Config{})
+	for values, constraint := range map[string]string{
+		`(type, payload) VALUES (NULL, '1')`:                                               "outbox.type",
+		`(type, payload) VALUES ('', '1')`:                                                 "type_is_not_empty",
+		`(type, payload) VALUES ('a', NULL)`:                                               "outbox.payload",
+		`(type, payload, id) VALUES ('a', '1', '')`:                                        "id_is_not_empty",
+		`(type, payload, slot) VALUES ('a', '1', 5)`:                                       "slot_is_0",
+		`(type, payload, version) VALUES ('a', '1', 0)`:                                    "version_is",
+		`(type, payload, version) VALUES ('a', '1', 1.5)`:                                  "version_is",
+		`(type, payload, version) VALUES ('a', '1', 'two')`:                                "version_is",
+		`(type, payload, version) VALUES ('a', '1', 32768)`:                                "version_is",
+		`(type, payload, metadata) VALUES ('a', '1', 'x')`:                                 "metadata_is",
+		`(type, payload, metadata) VALUES ('a', '1', '[1]')`:                               "metadata_is",
+		`(type, payload, occurred_on) VALUES ('a', '1', 'yesterday')`:                      "occurred_on_is",
+		`(type, payload, occurred_on) VALUES ('a', '1', 1767225600)`:                       "occurred_on_is",
+		`(type, payload, occurred_on) VALUES ('a', '1', '2026-13-01T00:00:00Z')`:           "occurred_on_is",
+		`(type, payload, occurred_on) VALUES ('a', '1', '2026-01-01T00:00:00Z or so')`:     "occurred_on_is",
+		`(type, payload, deliver_at) VALUES ('a', '1', 'tomorrow')`:                        "deliver_at_is",
+		`(type, payload, deliver_at) VALUES ('a', '1', '')`:                                "deliver_at_is",
+		`(type, payload, deliver_at) VALUES ('a', '1', '2026-01-01')`:                      "deliver_at_is",
+		`(type, payload, deliver_at) VALUES ('a', '1', unixepoch('now'))`:                  "deliver_at_is",
+		`(type, payload, deliver_at) VALUES ('a', '1', julianday('now'))`:                  "deliver_at_is",
+		`(type, payload, deliver_at) VALUES ('a', '1', strftime('%Y-%m-%dT%H:%M', 'now'))`: "deliver_at_is",
+	} {
+		_, err := db.Exec(`INSERT INTO outbox ` + values)
+		require.ErrorContains(t, err, constraint, values)
+	}
+}
+
+func TestProducersMayWriteTimesAsSQLiteDoes(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	want := make(map[string]time.Time)
+	for text, micros := range map[string]string{
+		"2026-01-02 03:04:05":                 "2026-01-02T03:04:05.000000Z",
+		"2026-01-02T03:04:05":                 "2026-01-02T03:04:05.000000Z",
+		"2026-01-02T03:04:05Z":                "2026-01-02T03:04:05.000000Z",
+		"2026-01-02 03:04:05.678":             "2026-01-02T03:04:05.678000Z",
+		"2026-01-02T03:04:05.123456789Z":      "2026-01-02T03:04:05.123456Z",
+		"2026-01-02T03:04:05+02:30":           "2026-01-02T00:34:05.000000Z",
+		"2026-01-02 03:04:05.5 -02:30":        "2026-01-02T05:34:05.500000Z",
+		"2026-02-30 24:00:00":                 "2026-03-03T00:00:00.000000Z",
+		"1969-07-20T20:17:40.000001Z":         "1969-07-20T20:17:40.000001Z",
+		"0000-01-01T00:00:00Z":                "0000-01-01T00:00:00.000000Z",
+		"2026-01-02T03:04:05.99999999999999Z": "2026-01-02T03:04:05.999999Z",
+	} {
+		_, err := db.Exec(`INSERT INTO outbox (id, type, payload, occurred_on, deliver_at) VALUES (?, 'a', '1', ?, ?)`, text, text, text)
+		require.NoError(t, err, text)
+		want[text], err = time.Parse(time.RFC3339Nano, micros)
+		require.NoError(t, err)
+	}
+	_, err := db.Exec(`INSERT INTO outbox (id, type, payload, occurred_on) VALUES ('now', 'a', '1', CURRENT_TIMESTAMP), ('later', 'a', '1', datetime('now', '+1 hour'))`)
+	require.NoError(t, err)
+
+	for _, e := range readAll(t, s) {
+		if text := e.ID; text != "now" && text != "later" {
+			require.Equal(t, want[text], e.OccurredOn, text)
+			require.Equal(t, want[text], e.DeliverAt, text)
+		}
+	}
+}
+
+func TestPayloadsKeepWhatProducersWrote(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	_, err := db.Exec(`INSERT INTO outbox (type, payload) VALUES ('a', 'text'), ('a', x'00ff'), ('a', 42), ('a', ''), ('a', x''), ('a', json('{ "n": 1 }'))`)
+	require.NoError(t, err)
+	var got []string
+	for _, e := range readAll(t, s) {
+		require.NotNil(t, e.Payload)
+		got = append(got, string(e.Payload))
+	}
+	require.Equal(t, []string{"text", "\x00\xff", "42", "", "", `{"n":1}`}, got)
+	require.True(t, s.BinaryPayload())
+}
+
+func TestRowsOfAPageShareEqualMetadata(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	_, err := db.Exec(`INSERT INTO outbox (type, payload, metadata) VALUES ('a', '1', '{"tenant":"x"}'), ('b', '2', '{"tenant":"y"}'), ('c', '3', '{"tenant":"x"}')`)
+	require.NoError(t, err)
+	page := readAll(t, s)
+	page[0].Metadata["seen"] = "in the other row"
+	require.Equal(t, "in the other row", page[2].Metadata["seen"])
+	require.NotContains(t, page[1].Metadata, "seen")
+}
+
+func TestAPositionIsAnOffset(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, sqlite.Config{})
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	r, err := s.NewReader([]byte(` {"offset": 0} `), everything)
+	require.NoError(t, err)
+	page, err := r.Next(t.Context(), target, 1)
+	require.NoError(t, err)
+	raw, err := page.End.MarshalJSON()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"offset":0}`, string(raw))
+
+	for _, text := range []string{`{"offset":-1}`, `{"offset":1.5}`, `{"offset":"1"}`, `{"offset":null}`, `{"offset":1,"newer":2}`, `{"offset":1}{}`, `{"offset":99999999999999999999}`} {
+		_, err := s.NewReader([]byte(text), everything)
+		require.ErrorIs(t, err, store.ErrPosition, text)
+	}
+}
+
+func TestWatermillsPublisherWritesTheLog(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	want := make([]notification.Envelope, s.MaxAppend())
+	messages := make(message.Messages, len(want))
+	for i := range want {
+		want[i] = notification.Envelope{ID: notification.NewID(), Type: "a", Version: 1, OccurredOn: time.Now(), Payload: []byte("x")}
+		messages[i] = store.NewMessage(want[i])
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: s.SchemaAdapter()}, nil)
+	require.NoError(t, err)
+	require.NoError(t, publisher.Publish("outbox", messages...), "MaxAppend fits into one statement")
+	require.Error(t, publisher.Publish("outbox", append(messages, messages[0])...))
+	require.Error(t, publisher.Publish("outbox"))
+	require.NoError(t, tx.Commit())
+
+	got := readAll(t, s)
+	require.Len(t, got, len(want))
+	for i := range want {
+		require.Equal(t, want[i].ID, got[i].ID)
+	}
+}
+
+func TestASubscriberIsRefused(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	_, err := db.Exec(`INSERT INTO outbox (type, payload) VALUES ('a', '1')`)
+	require.NoError(t, err)
+	adapter := s.SchemaAdapter()
+	require.Empty(t, adapter.SchemaInitializingQueries("outbox"))
+	require.Equal(t, sql.LevelDefault, adapter.SubscribeIsolationLevel())
+	q := adapter.SelectQuery("outbox", "group", nil)
+	_, err = adapter.UnmarshalMessage(db.QueryRow(q.Query, q.Args...))
+	require.ErrorContains(t, err, "publishing only")
+}

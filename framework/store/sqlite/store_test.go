@@ -1,0 +1,78 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// exampleDir is where examples, which have no testing.T, put their databases.
+func exampleDir() (path string, remove func()) {
+	path, err := os.MkdirTemp("", "waybill")
+	if err != nil {
+		panic(err)
+	}
+	return path, func() { _ = os.RemoveAll(path) }
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	config := sqlite.Config{Receipts: true}
+	storetest.Run(t, storetest.Dialect{
+		NewDB: newDB,
+		Migrate: func(ctx context.Context, db *sql.DB) error {
+			_, err := sqlite.Migrate(ctx, db, config)
+			return err
+		},
+		Open:          func(ctx context.Context, db *sql.DB) (store.Store, error) { return sqlite.Open(ctx, db, config) },
+		Append:        appendTo,
+		Restart:       []string{`DELETE FROM outbox`, `DELETE FROM sqlite_sequence WHERE name = 'outbox'`},
+		BinaryPayload: true,
+	})
+}
+
+// newDB makes a database that is gone when the test ends.
+func newDB(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// open migrates a new database and opens the store.
+func open(t *testing.T, c sqlite.Config) (*sqlite.Store, *sql.DB) {
+	t.Helper()
+	db := newDB(t)
+	_, err := sqlite.Migrate(t.Context(), db, c)
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, c)
+	require.NoError(t, err)
+	return s, db
+}
+
+func appendTo(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+	messages := make(message.Messages, len(envelopes))
+	for i, e := range envelopes {
+		messages[i] = store.NewMessage(e)
+	}
+	q, err := s.(*sqlite.Store).SchemaAdapter().InsertQuery("outbox", messages)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, q.Query, q.Args...)
+	return err
+}

@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// timeLayout has a fixed width, so times compare as texts.
+	timeLayout = "2006-01-02T15:04:05.000000Z"
+	// now is SQL for the present time in timeLayout; SQLite's clock has
+	// milliseconds. A modifier such as '+15 seconds' fits behind 'now'.
+	now = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`
+	// nowPlus is SQL for the present time and a number of milliseconds, which is
+	// the argument.
+	nowPlus = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', (? / 1000.0) || ' seconds')`
+)
+
+func formatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
+
+// nullTime is t for a column that is null where there is no time.
+func nullTime(t time.Time) sql.NullString {
+	if t.IsZero() {
+		return sql.NullString{}
+	}
+	return sql.NullString{String: formatTime(t), Valid: true}
+}
+
+// milliseconds is d for nowPlus, rounded up.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// foreignTime is what the log's CHECK lets in beside timeLayout: all that SQLite
+// takes for a date with a time, see https://sqlite.org/lang_datefunc.html.
+var foreignTime = regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?\s*(?:[Zz]|([+-]\d\d):(\d\d))?\s*$`)
+
+// parseTime reads a time of our own or of an SQL producer, with microseconds.
+// Like SQLite it takes 30 February for 2 March, and a time without a zone for
+// UTC.
+func parseTime(text string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t.UTC().Truncate(time.Microsecond), nil
+	}
+	text, _, _ = strings.Cut(text, "\x00") // SQLite reads no further either
+	part := foreignTime.FindStringSubmatch(text)
+	if part == nil {
+		return time.Time{}, fmt.Errorf("%q is not a time", text)
+	}
+	number := func(i int) int {
+		n, _ := strconv.Atoi(part[i]) // digits, or nothing where there is no zone
+		return n
+	}
+	micros, _ := strconv.Atoi((part[7] + "000000")[:6])
+	zoneMinutes := number(9)
+	if part[8] != "" && part[8][0] == '-' {
+		zoneMinutes = -zoneMinutes
+	}
+	return time.Date(number(1), time.Month(number(2)), number(3),
+		number(4)-number(8), number(5)-zoneMinutes, number(6), micros*1000, time.UTC), nil
+}
+
+// parseNullTime gives the zero time where there is none.
+func parseNullTime(text sql.NullString) (time.Time, error) {
+	if !text.Valid {
+		return time.Time{}, nil
+	}
+	return parseTime(text.String)
+}

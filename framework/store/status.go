@@ -1,0 +1,35 @@
+package store
+
+import "time"
+
+// PendingLimit is where Status stops counting what a cursor has before it.
+const PendingLimit = 100_000
+
+// Status is one look at an outbox, for people.
+type Status struct {
+	// LastOffset is the highest offset handed out.
+	LastOffset int64          `json:"last_offset"`
+	Cursors    []CursorStatus `json:"cursors"`
+	Parked     []ParkedCount  `json:"parked"`
+}
+
+// CursorStatus is how one sink stands with one lane.
+type CursorStatus struct {
+	Sink string `json:"sink"`
+	Lane int    `json:"lane"`
+	// Pending counts committed rows of any type that are not settled yet, up to
+	// PendingLimit.
+	Pending int `json:"pending"`
+	// Owner is the forwarder that holds the lease; "" if none does.
+	Owner      string    `json:"owner,omitempty"`
+	Epoch      int64     `json:"epoch"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	UpdatedAt  time.Time `json:"updated_at"`
+}
+
+// ParkedCount is how many deliveries of a sink are parked in one state.
+type ParkedCount struct {
+	Sink  string `json:"sink"`
+	State State  `json:"state"`
+	Count int64  `json:"count"`
+}

@@ -1,0 +1,289 @@
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var checkpointFacts = []fact{
+	{"the next lease continues where the checkpoint was", cursorMoves},
+	{"settled offsets come back as they were", settledOffsets},
+	{"without a position the cursor stays as it is", renewal},
+	{"it renews the lease", renewedLease},
+	{"with a stale epoch it changes nothing at all", staleEpoch},
+	{"after a release it changes nothing", releasedCheckpoint},
+	{"repeated it changes nothing more", repeatedCheckpoint},
+	{"numbered it is written once", numberedCheckpoint},
+	{"the next lease counts from 1 again", numbersBeginAnew},
+	{"what InTx writes is committed with it", inTxCommits},
+	{"an error of InTx rolls everything back", inTxRollsBack},
+	{"a context that is cancelled in it rolls everything back", cancelledCheckpoint},
+	{"it takes thousands of rows", largeCheckpoint},
+	{"receipts are archived", receipts},
+}
+
+// pageOf publishes n rows and returns them as a page.
+func (o *outbox) pageOf(t *testing.T, n int) store.Page {
+	t.Helper()
+	_, end := o.read(t, nil, all, 1000)
+	o.publish(t, several(n)...)
+	page, err := o.reader(t, end, all).Next(t.Context(), o.probe(t), n)
+	require.NoError(t, err)
+	require.Len(t, page.Envelopes, n)
+	return page
+}
+
+// takeOver lets another owner take the lane and returns its lease.
+func (o *outbox) takeOver(t *testing.T, sink string) store.Lease {
+	t.Helper()
+	o.expireLeases(t)
+	lease, err := o.Acquire(t.Context(), lane(sink), "w2", time.Hour)
+	require.NoError(t, err)
+	return lease
+}
+
+func cursorMoves(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 5)
+	lease := o.acquire(t, "mail")
+	for i := range page.Envelopes {
+		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = page.After(i) })
+		require.NoError(t, o.Release(t.Context(), lease))
+		lease = o.acquire(t, "mail")
+		got, _ := o.read(t, lease.Position, all, 2)
+		require.Equal(t, ids(page.Envelopes[i+1:]), ids(got))
+	}
+}
+
+func settledOffsets(t *testing.T, o *outbox) {
+	start := o.pageOf(t, 1).End
+	lease := o.acquire(t, "mail")
+	for _, settled := range [][]int64{{5, 6, 7, 9, 1 << 40}, {8}, nil} {
+		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = start, settled })
+		require.NoError(t, o.Release(t.Context(), lease))
+		lease = o.acquire(t, "mail")
+		require.Equal(t, settled, lease.Settled)
+	}
+}
+
+func renewal(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 3)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(*store.Checkpoint) {})
+	require.Nil(t, o.takeOver(t, "mail").Position, "nothing was settled yet")
+
+	o.expireLeases(t)
+	lease = o.acquire(t, "mail")
+	settled := []int64{page.Envelopes[2].Offset}
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(0), settled })
+	o.checkpoint(t, lease, func(*store.Checkpoint) {})
+	next := o.takeOver(t, "mail")
+	require.Equal(t, settled, next.Settled)
+	got, _ := o.read(t, next.Position, all, 10)
+	require.Equal(t, ids(page.Envelopes[1:]), ids(got))
+}
+
+func renewedLease(t *testing.T, o *outbox) {
+	lease := o.acquire(t, "mail")
+	o.expireLeases(t)
+	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // nobody took it
+	_, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
+	require.ErrorIs(t, err, store.ErrLeaseHeld)
+	require.WithinDuration(t, time.Now().Add(time.Hour), o.status(t).Cursors[0].LeaseUntil, time.Minute)
+}
+
+// everything is a checkpoint with something of each kind. InTx is counted.
+func everything(lease store.Lease, page store.Page, calls *int) store.Checkpoint {
+	e := page.Envelopes
+	return store.Checkpoint{
+		Lease:    lease,
+		TTL:      time.Minute,
+		Position: page.After(0),
+		Settled:  []int64{e[2].Offset},
+		Park:     []store.Parked{{Envelope: e[1], State: store.StateRetrying, Attempt: 2, DueAt: moment, LastError: "no", FirstParkedAt: moment}},
+		Unpark:   []store.Ref{store.RefOf(&e[0])},
+		Receipts: []store.Receipt{{Offset: e[2].Offset, ID: e[2].ID, Receipt: "http 202", Attempt: 1, DeliveredAt: moment}},
+		InTx: func(context.Context, *sql.Tx) error {
+			*calls++
+			return nil
+		},
+	}
+}
+
+// withParked is a lane whose first row is parked.
+func (o *outbox) withParked(t *testing.T) (store.Lease, store.Page) {
+	t.Helper()
+	page := o.pageOf(t, 4)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Park = []store.Parked{{Envelope: page.Envelopes[0], State: store.StateDead, FirstParkedAt: moment}}
+	})
+	return lease, page
+}
+
+func staleEpoch(t *testing.T, o *outbox) {
+	stale, page := o.withParked(t)
+	o.expireLeases(t)
+	o.acquire(t, "mail") // even by an owner of the same name
+	before := o.dumpAll(t)
+
+	calls := 0
+	require.ErrorIs(t, o.Checkpoint(t.Context(), everything(stale, page, &calls)), store.ErrLeaseLost)
+	require.Equal(t, before, o.dumpAll(t))
+	require.Zero(t, calls)
+
+	// The shortest of all is refused as well.
+	require.ErrorIs(t, o.Checkpoint(t.Context(), store.Checkpoint{Lease: stale, TTL: time.Hour, Position: page.End}), store.ErrLeaseLost)
+	require.Equal(t, before, o.dumpAll(t))
+}
+
+func releasedCheckpoint(t *testing.T, o *outbox) {
+	lease, page := o.withParked(t)
+	require.NoError(t, o.Release(t.Context(), lease))
+	before, calls := o.dumpAll(t), 0
+	require.ErrorIs(t, o.Checkpoint(t.Context(), everything(lease, page, &calls)), store.ErrLeaseLost)
+	require.Equal(t, before, o.dumpAll(t))
+}
+
+func repeatedCheckpoint(t *testing.T, o *outbox) {
+	lease, page := o.withParked(t)
+	calls := 0
+	require.NoError(t, o.Checkpoint(t.Context(), everything(lease, page, &calls)))
+	before := o.dumpAll(t, "lease_until", "updated_at")
+	require.Contains(t, before, "http 202")
+	require.Contains(t, before, "retrying")
+	require.NotContains(t, before, "dead")
+
+	require.NoError(t, o.Checkpoint(t.Context(), everything(lease, page, &calls)))
+	require.Equal(t, before, o.dumpAll(t, "lease_until", "updated_at"))
+	require.Equal(t, 2, calls)
+}
+
+func inTxCommits(t *testing.T, o *outbox) {
+	o.exec(t, `CREATE TABLE sent (id integer)`)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.InTx = func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (7)`)
+			return err
+		}
+	})
+	require.Equal(t, "id=7 \n", o.dump(t, `SELECT id FROM sent`))
+}
+
+func inTxRollsBack(t *testing.T, o *outbox) {
+	o.exec(t, `CREATE TABLE sent (id integer)`)
+	lease, page := o.withParked(t)
+	before, calls := o.dumpAll(t), 0
+	c := everything(lease, page, &calls)
+	no := errors.New("the hook says no")
+	c.InTx = func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (7)`); err != nil {
+			return err
+		}
+		return no
+	}
+	require.ErrorIs(t, o.Checkpoint(t.Context(), c), no)
+	require.Equal(t, before, o.dumpAll(t))
+	require.Empty(t, o.dump(t, `SELECT id FROM sent`))
+
+	c.InTx = nil
+	require.NoError(t, o.Checkpoint(t.Context(), c), "the lease is still good")
+}
+
+func cancelledCheckpoint(t *testing.T, o *outbox) {
+	lease, page := o.withParked(t)
+	before, calls := o.dumpAll(t), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := everything(lease, page, &calls)
+	c.InTx = func(ctx context.Context, _ *sql.Tx) error {
+		cancel()
+		return ctx.Err()
+	}
+	require.ErrorIs(t, o.Checkpoint(ctx, c), context.Canceled)
+	require.Equal(t, before, o.dumpAll(t))
+	c.InTx = nil
+	require.NoError(t, o.Checkpoint(t.Context(), c))
+}
+
+func largeCheckpoint(t *testing.T, o *outbox) {
+	const n = 5000
+	lease := o.acquire(t, "mail")
+	c := store.Checkpoint{Lease: lease, TTL: time.Hour, Position: o.pageOf(t, 1).End}
+	var unpark []store.Ref
+	for i := range int64(n) {
+		e := envelope("a", "")
+		e.Offset = i + 1
+		unpark = append(unpark, store.RefOf(&e))
+		c.Park = append(c.Park, store.Parked{Envelope: e, State: store.StateDead, FirstParkedAt: moment})
+		c.Receipts = append(c.Receipts, store.Receipt{Offset: i + 1, ID: e.ID, DeliveredAt: moment})
+		c.Settled = append(c.Settled, 2*i+1)
+	}
+	require.NoError(t, o.Checkpoint(t.Context(), c))
+	require.Equal(t, fmt.Sprintf("n=%d \n", n), o.dump(t, `SELECT count(*) AS n FROM outbox_parked`))
+	require.Equal(t, fmt.Sprintf("n=%d \n", n), o.dump(t, `SELECT count(*) AS n FROM outbox_receipts`))
+	require.Equal(t, c.Settled, o.takeOver(t, "mail").Settled)
+
+	o.expireLeases(t)
+	lease = o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Unpark = unpark[:n-1]
+	})
+	require.Equal(t, fmt.Sprintf("offset=%d \n", n), o.dump(t, `SELECT "offset" FROM outbox_parked`))
+}
+
+func receipts(t *testing.T, o *outbox) {
+	require.True(t, o.KeepsReceipts())
+	lease := o.acquire(t, "mail")
+	r := store.Receipt{Offset: 7, ID: "x", Receipt: notification.Receipt("smtp 250 'queued' as 7F3"), Attempt: 3, DeliveredAt: moment}
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Receipts = []store.Receipt{r} })
+	const query = `SELECT sink, "offset", id, receipt, attempt FROM outbox_receipts`
+	want := "sink=mail offset=7 id=x receipt=smtp 250 'queued' as 7F3 attempt=3 \n"
+	require.Equal(t, want, o.dump(t, query))
+
+	// After a crash the delivery is made again: what happened first stays.
+	r.Receipt, r.Attempt = "again", 4
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Receipts = []store.Receipt{r} })
+	require.Equal(t, want, o.dump(t, query))
+}
+
+func numberedCheckpoint(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 2)
+	lease := o.acquire(t, "mail")
+	runs := 0
+	write := func(number int64, position store.Position) {
+		o.checkpoint(t, lease, func(c *store.Checkpoint) {
+			c.Number, c.Position = number, position
+			c.InTx = func(context.Context, *sql.Tx) error { runs++; return nil }
+		})
+	}
+	write(1, page.After(0))
+	write(2, page.End)
+	write(2, page.After(0)) // its answer was lost
+	require.Equal(t, 2, runs)
+	got, _ := o.read(t, o.takeOver(t, "mail").Position, all, 10)
+	require.Empty(t, got, "the cursor stays where number 2 put it")
+
+	err := o.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 2})
+	require.ErrorIs(t, err, store.ErrLeaseLost, "written once, but the lease went on")
+}
+
+func numbersBeginAnew(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 2)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Number, c.Position = 7, page.After(0) })
+	lease = o.takeOver(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Number, c.Position = 1, page.End })
+	require.NoError(t, o.Release(t.Context(), lease))
+	got, _ := o.read(t, o.acquire(t, "mail").Position, all, 10)
+	require.Empty(t, got)
+}

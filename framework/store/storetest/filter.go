@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var filterFacts = []fact{
+	{"types are selected by name and by prefix", typeFilters},
+	{"many types may be named", manyTypes},
+	{"lanes share the log without overlap", lanes},
+	{"a filter that matches little still reaches the end", sparseFilter},
+}
+
+func typeFilters(t *testing.T, o *outbox) {
+	types := []string{
+		"order.placed", "order.paid", "Order.placed", "order", "orderly", "customer.new",
+		"a%b", "axb", "a_b", "a[b]", "ab", "a?b", `a\b`, "a'b", `a"b`, "grüße.neu", "grüßen",
+	}
+	envelopes := make([]notification.Envelope, len(types))
+	for i, typ := range types {
+		envelopes[i] = envelope(typ, "")
+	}
+	o.publish(t, envelopes...)
+
+	for _, c := range []struct {
+		filter store.TypeFilter
+		want   []string
+	}{
+		{store.TypeFilter{}, nil},
+		{store.AllTypes, types},
+		{store.TypeFilter{Names: []string{"order.paid"}}, []string{"order.paid"}},
+		{store.TypeFilter{Names: []string{"order.paid", "order.placed", "unknown"}}, []string{"order.placed", "order.paid"}},
+		{store.TypeFilter{Prefixes: []string{"order."}}, []string{"order.placed", "order.paid"}},
+		{store.TypeFilter{Prefixes: []string{"order"}}, []string{"order.placed", "order.paid", "order", "orderly"}},
+		{store.TypeFilter{Prefixes: []string{"order.", "cust"}, Names: []string{"ab"}}, []string{"order.placed", "order.paid", "customer.new", "ab"}},
+		{store.TypeFilter{Prefixes: []string{""}}, types},
+		{store.TypeFilter{Prefixes: []string{"a%"}}, []string{"a%b"}},
+		{store.TypeFilter{Prefixes: []string{"a_"}}, []string{"a_b"}},
+		{store.TypeFilter{Prefixes: []string{"a["}}, []string{"a[b]"}},
+		{store.TypeFilter{Prefixes: []string{"a?"}}, []string{"a?b"}},
+		{store.TypeFilter{Prefixes: []string{`a\`}}, []string{`a\b`}},
+		{store.TypeFilter{Prefixes: []string{"a'", `a"`}}, []string{"a'b", `a"b`}},
+		{store.TypeFilter{Prefixes: []string{"*", "%", "_", "a*"}}, nil},
+		{store.TypeFilter{Prefixes: []string{"grüße"}}, []string{"grüße.neu", "grüßen"}},
+		{store.TypeFilter{Names: []string{"a%b", "a_b", "a[b]"}}, []string{"a%b", "a_b", "a[b]"}},
+		{store.TypeFilter{Prefixes: []string{"order", "a", "gr"}, Except: true}, []string{"Order.placed", "customer.new"}},
+		{store.TypeFilter{Names: types[1:], Except: true}, types[:1]},
+		{store.TypeFilter{Prefixes: []string{""}, Except: true}, nil},
+	} {
+		filter := store.Filter{Slots: all.Slots, Types: c.filter}
+		for _, limit := range []int{1, 3, 100} {
+			got, end := o.read(t, nil, filter, limit)
+			var gotTypes []string
+			for _, e := range got {
+				gotTypes = append(gotTypes, e.Type)
+			}
+			require.Equal(t, c.want, gotTypes, "%+v", c.filter)
+			again, _ := o.read(t, end, store.Filter{Slots: all.Slots, Types: store.AllTypes}, limit)
+			require.Empty(t, again, "the end is behind what was passed over")
+		}
+	}
+}
+
+func manyTypes(t *testing.T, o *outbox) {
+	o.publish(t, envelope("type-7", ""), envelope("other", ""), envelope("type-1999", ""))
+	var f store.TypeFilter
+	for i := range 2000 {
+		f.Names = append(f.Names, fmt.Sprint("type-", i))
+		f.Prefixes = append(f.Prefixes, fmt.Sprint("prefix-", i))
+	}
+	got, _ := o.read(t, nil, store.Filter{Slots: all.Slots, Types: f}, 10)
+	require.Len(t, got, 2)
+}
+
+func lanes(t *testing.T, o *outbox) {
+	var want []notification.Envelope
+	for i := range 64 {
+		want = append(want, envelope("a", fmt.Sprint("key", i%16)), envelope("a", ""))
+	}
+	o.publish(t, want...)
+
+	slotOf := make(map[string]int)
+	everything, _ := o.read(t, nil, all, 100)
+	used := make(map[int]bool)
+	for _, e := range everything {
+		require.GreaterOrEqual(t, e.Slot, 0)
+		require.Less(t, e.Slot, store.Slots)
+		used[e.Slot] = true
+		if slot, known := slotOf[e.Key]; known && e.Key != "" {
+			require.Equal(t, slot, e.Slot, "one key, one slot")
+		}
+		slotOf[e.Key] = e.Slot
+	}
+	if o.Slots {
+		require.Greater(t, len(used), 40, "rows without a key are spread by their id")
+	} else {
+		require.Equal(t, map[int]bool{0: true}, used)
+	}
+
+	for _, count := range []int{1, 2, 3, 8} {
+		var got []notification.Envelope
+		for _, l := range store.Lanes("mail", count) {
+			part, end := o.read(t, nil, store.Filter{Slots: l.Slots, Types: store.AllTypes}, 5)
+			for _, e := range part {
+				require.LessOrEqual(t, l.Slots.First, e.Slot)
+				require.GreaterOrEqual(t, l.Slots.Last, e.Slot)
+			}
+			got = append(got, part...)
+			rest, _ := o.read(t, end, all, 5)
+			require.Empty(t, rest, "the end is behind the other lanes' rows")
+		}
+		slices.SortFunc(got, func(a, b notification.Envelope) int { return int(a.Offset - b.Offset) })
+		require.Equal(t, ids(everything), ids(got), "%d lanes", count)
+	}
+}
+
+func sparseFilter(t *testing.T, o *outbox) {
+	rare := envelope("rare", "")
+	for range 5 {
+		o.publish(t, several(200)...)
+	}
+	o.publish(t, rare)
+	got, end := o.read(t, nil, store.Filter{Slots: all.Slots, Types: store.TypeFilter{Names: []string{"rare"}}}, 2)
+	require.Equal(t, []string{rare.ID}, ids(got))
+	rest, _ := o.read(t, end, all, 10)
+	require.Empty(t, rest)
+}

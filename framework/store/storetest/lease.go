@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var leaseFacts = []fact{
+	{"a new lane begins at the oldest row", newLane},
+	{"a lease that has not expired is kept against everybody", heldLease},
+	{"a lease expires by the clock", expiringLease},
+	{"who takes over an expired lease continues at its cursor", takeover},
+	{"a released lease is free at once", release},
+	{"releasing a lost lease disturbs nobody", releaseLost},
+	{"of many who ask at once one gets the lease", leaseRace},
+	{"another number of lanes is refused", otherLanes},
+}
+
+func newLane(t *testing.T, o *outbox) {
+	lease := o.acquire(t, "mail")
+	require.Equal(t, lane("mail"), lease.Lane)
+	require.Equal(t, "w1", lease.Owner)
+	require.Positive(t, lease.Epoch)
+	require.Nil(t, lease.Position)
+	require.Empty(t, lease.Settled)
+}
+
+func heldLease(t *testing.T, o *outbox) {
+	two := store.Lanes("mail", 2)
+	_, err := o.Acquire(t.Context(), two[0], "w1", time.Hour)
+	require.NoError(t, err)
+
+	for _, owner := range []string{"w2", "w1"} {
+		_, err = o.Acquire(t.Context(), two[0], owner, time.Hour)
+		require.ErrorIs(t, err, store.ErrLeaseHeld, owner)
+	}
+	_, err = o.Acquire(t.Context(), two[1], "w2", time.Hour)
+	require.NoError(t, err, "another lane")
+	_, err = o.Acquire(t.Context(), lane("events"), "w2", time.Hour)
+	require.NoError(t, err, "another sink")
+}
+
+func expiringLease(t *testing.T, o *outbox) {
+	first, err := o.Acquire(t.Context(), lane("mail"), "w1", 30*time.Millisecond)
+	require.NoError(t, err)
+	var second store.Lease
+	eventually(t, func() bool {
+		second, err = o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
+		if err != nil {
+			require.ErrorIs(t, err, store.ErrLeaseHeld)
+		}
+		return err == nil
+	}, "the lease of 30ms expired")
+	require.Greater(t, second.Epoch, first.Epoch)
+}
+
+func takeover(t *testing.T, o *outbox) {
+	want := several(4)
+	o.publish(t, want...)
+	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 2)
+	require.NoError(t, err)
+	first := o.acquire(t, "mail")
+	o.checkpoint(t, first, func(c *store.Checkpoint) { c.Position, c.Settled = page.End, []int64{page.Envelopes[1].Offset + 2} })
+	o.expireLeases(t)
+
+	second, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
+	require.NoError(t, err)
+	require.Greater(t, second.Epoch, first.Epoch)
+	require.Equal(t, "w2", second.Owner)
+	require.Equal(t, []int64{page.Envelopes[1].Offset + 2}, second.Settled)
+	got, _ := o.read(t, second.Position, all, 10)
+	require.Equal(t, ids(want[2:]), ids(got))
+}
+
+func release(t *testing.T, o *outbox) {
+	first := o.acquire(t, "mail")
+	require.NoError(t, o.Release(t.Context(), first))
+	second, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
+	require.NoError(t, err)
+	require.Greater(t, second.Epoch, first.Epoch)
+}
+
+func releaseLost(t *testing.T, o *outbox) {
+	first := o.acquire(t, "mail")
+	o.expireLeases(t)
+	second := o.acquire(t, "mail") // by the same owner, after a restart
+	require.NoError(t, o.Release(t.Context(), first))
+	_, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
+	require.ErrorIs(t, err, store.ErrLeaseHeld)
+	o.checkpoint(t, second, func(*store.Checkpoint) {})
+
+	require.NoError(t, o.Release(t.Context(), second))
+	require.NoError(t, o.Release(t.Context(), second), "twice")
+}
+
+func leaseRace(t *testing.T, o *outbox) {
+	var (
+		wg   sync.WaitGroup
+		won  atomic.Int32
+		lost = make(chan error, 8)
+	)
+	for range cap(lost) {
+		wg.Go(func() {
+			if _, err := o.Acquire(t.Context(), lane("mail"), "w", time.Hour); err != nil {
+				lost <- err
+				return
+			}
+			won.Add(1)
+		})
+	}
+	wg.Wait()
+	close(lost)
+	require.EqualValues(t, 1, won.Load())
+	for err := range lost {
+		require.True(t, errors.Is(err, store.ErrLeaseHeld), err)
+	}
+}
+
+func otherLanes(t *testing.T, o *outbox) {
+	first, err := o.Acquire(t.Context(), store.Lanes("mail", 2)[0], "w1", time.Hour)
+	require.NoError(t, err)
+	before := o.dumpAll(t)
+	for _, count := range []int{1, 3} {
+		for _, l := range store.Lanes("mail", count) {
+			_, err := o.Acquire(t.Context(), l, "w2", time.Hour)
+			require.ErrorIs(t, err, store.ErrLanes, "lane %d of %d", l.Number, count)
+		}
+	}
+	require.Equal(t, before, o.dumpAll(t))
+	o.checkpoint(t, first, func(*store.Checkpoint) {})
+}

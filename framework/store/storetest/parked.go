@@ -1,0 +1,385 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var parkedFacts = []fact{
+	{"a parked delivery comes back complete", completeParked},
+	{"parking again replaces all but the first time", parkAgain},
+	{"deliveries come in the order in which they fell due", dueOrder},
+	{"what falls due now is due, a moment later is not", dueBoundary},
+	{"a limit leaves the rest for the next time", dueLimit},
+	{"offsets that are being worked on are left out", dueExcept},
+	{"next is when something falls due", dueNext},
+	{"blocked and dead ones are never due", neverDue},
+	{"a scheduled one waits for what its key has waiting", scheduledBehindKey},
+	{"a dead one holds its key back only with halt", haltedKey},
+	{"scheduled ones do not hold each other back", scheduledTogether},
+	{"blocked ones of a key come in log order", blockedOrder},
+	{"blocked keys are counted and tell whether they have a head", blockedKeys},
+	{"unparked is gone, of this sink only", unpark},
+	{"a log that began anew disturbs nothing that is parked of the old one", parkedOfTwoLogs},
+	{"a blocked delivery replaces none that is parked already", parkedAndReadAnew},
+	{"lanes and sinks see only their own", parkedLanes},
+}
+
+// parked is a delivery of a fresh envelope.
+func parked(offset int64, key string, state store.State, dueAt time.Time) store.Parked {
+	e := envelope("order.placed", key)
+	e.Offset = offset
+	return store.Parked{Envelope: e, State: state, DueAt: dueAt, FirstParkedAt: moment}
+}
+
+func retrying(offset int64, key string, dueAt time.Time) store.Parked {
+	return parked(offset, key, store.StateRetrying, dueAt)
+}
+
+func scheduled(offset int64, key string, dueAt time.Time) store.Parked {
+	return parked(offset, key, store.StateScheduled, dueAt)
+}
+
+func blocked(offset int64, key string) store.Parked {
+	return parked(offset, key, store.StateBlocked, time.Time{})
+}
+
+func dead(offset int64, key string) store.Parked {
+	return parked(offset, key, store.StateDead, time.Time{})
+}
+
+func after(d time.Duration) time.Time { return moment.Add(d) }
+
+// park parks deliveries of the sink "mail" and returns its lease.
+func (o *outbox) park(t *testing.T, deliveries ...store.Parked) store.Lease {
+	t.Helper()
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = deliveries })
+	return lease
+}
+
+// due asks for what the sink "mail" owes at the moment.
+func (o *outbox) due(t *testing.T, change func(q *store.DueQuery)) ([]int64, time.Time) {
+	t.Helper()
+	q := store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 100}
+	if change != nil {
+		change(&q)
+	}
+	due, next, err := o.Due(t.Context(), q)
+	require.NoError(t, err)
+	return offsets(due), next
+}
+
+// refs names deliveries.
+func refs(deliveries ...store.Parked) []store.Ref {
+	list := make([]store.Ref, len(deliveries))
+	for i := range deliveries {
+		list[i] = store.RefOf(&deliveries[i].Envelope)
+	}
+	return list
+}
+
+func offsets(deliveries []store.Parked) []int64 {
+	list := []int64{}
+	for i := range deliveries {
+		list = append(list, deliveries[i].Envelope.Offset)
+	}
+	return list
+}
+
+func requireTime(t *testing.T, want, got time.Time) {
+	t.Helper()
+	require.True(t, want.Equal(got), "want %s, got %s", want, got)
+}
+
+func completeParked(t *testing.T, o *outbox) {
+	want := retrying(7, "k", moment.Add(-time.Microsecond))
+	want.Envelope.Version = 3
+	want.Envelope.Slot = 0
+	want.Envelope.DeliverAt = moment.Add(time.Microsecond)
+	want.Envelope.Metadata = notification.Metadata{"tenant": "ü", "a": `"`}
+	want.Envelope.Payload = []byte(`{ "text": "€ 😀" }`)
+	want.Attempt = 5
+	want.LastError = "dial tcp: 'refused'\n100%"
+	bare := retrying(8, "", moment)
+	bare.Envelope.Metadata = nil
+	o.park(t, want, bare)
+
+	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, due, 2)
+	require.True(t, next.IsZero())
+	got := due[0]
+	requireSame(t, want.Envelope, got.Envelope)
+	require.EqualValues(t, 7, got.Envelope.Offset)
+	require.Equal(t, store.StateRetrying, got.State)
+	require.Equal(t, 5, got.Attempt)
+	requireTime(t, want.DueAt, got.DueAt)
+	require.Equal(t, want.LastError, got.LastError)
+	requireTime(t, moment, got.FirstParkedAt)
+	requireSame(t, bare.Envelope, due[1].Envelope)
+}
+
+func parkAgain(t *testing.T, o *outbox) {
+	first := retrying(7, "k", moment)
+	first.Attempt, first.LastError = 1, "first"
+	lease := o.park(t, first)
+	second := first
+	second.Attempt, second.LastError, second.DueAt, second.FirstParkedAt = 2, "second", after(-time.Hour), after(time.Hour)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{second} })
+
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.Equal(t, 2, due[0].Attempt)
+	require.Equal(t, "second", due[0].LastError)
+	requireTime(t, after(-time.Hour), due[0].DueAt)
+	requireTime(t, moment, due[0].FirstParkedAt)
+
+	gone := second
+	gone.State, gone.DueAt = store.StateDead, time.Time{}
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{gone} })
+	got, next := o.due(t, nil)
+	require.Empty(t, got)
+	require.True(t, next.IsZero())
+}
+
+func dueOrder(t *testing.T, o *outbox) {
+	o.park(t,
+		retrying(1, "a", after(-1*time.Second)),
+		scheduled(2, "b", after(-3*time.Second)),
+		retrying(3, "c", after(-3*time.Second)),
+		retrying(4, "", after(-2*time.Second-time.Microsecond)),
+		scheduled(5, "", after(-2*time.Second)),
+	)
+	got, _ := o.due(t, nil)
+	require.Equal(t, []int64{2, 3, 4, 5, 1}, got)
+}
+
+func dueBoundary(t *testing.T, o *outbox) {
+	o.park(t, retrying(1, "", moment), retrying(2, "", after(time.Microsecond)))
+	got, next := o.due(t, nil)
+	require.Equal(t, []int64{1}, got)
+	requireTime(t, after(time.Microsecond), next)
+	got, next = o.due(t, func(q *store.DueQuery) { q.Now = after(-time.Microsecond) })
+	require.Empty(t, got)
+	requireTime(t, moment, next)
+	got, _ = o.due(t, func(q *store.DueQuery) { q.Now = after(time.Microsecond).In(time.FixedZone("west", -7*3600)) })
+	require.Equal(t, []int64{1, 2}, got, "in any zone")
+}
+
+func dueLimit(t *testing.T, o *outbox) {
+	deliveries := []store.Parked{retrying(1, "", after(-3)), retrying(2, "", after(-2*time.Second)), retrying(3, "", after(-3*time.Second))}
+	o.park(t, deliveries...)
+	var taken []int64
+	var except []store.Ref
+	for range 3 {
+		got, _ := o.due(t, func(q *store.DueQuery) { q.Limit, q.Except = 1, except })
+		require.Len(t, got, 1)
+		taken = append(taken, got...)
+		except = append(except, store.RefOf(&deliveries[got[0]-1].Envelope))
+	}
+	require.Equal(t, []int64{3, 2, 1}, taken)
+	got, _ := o.due(t, func(q *store.DueQuery) { q.Limit = 2 })
+	require.Equal(t, []int64{3, 2}, got)
+}
+
+func dueExcept(t *testing.T, o *outbox) {
+	busy := retrying(2, "", moment)
+	o.park(t, retrying(1, "", moment), busy, retrying(3, "", moment))
+	except := append(refs(busy), store.Ref{Offset: 1, ID: "of another log"})
+	for i := range int64(5000) {
+		except = append(except, store.Ref{Offset: 1000 + i, ID: "x"})
+	}
+	got, next := o.due(t, func(q *store.DueQuery) { q.Except = except })
+	require.Equal(t, []int64{1, 3}, got)
+	require.True(t, next.IsZero(), "what is being worked on waits for nothing")
+}
+
+func dueNext(t *testing.T, o *outbox) {
+	got, next := o.due(t, nil)
+	require.Empty(t, got)
+	require.True(t, next.IsZero())
+
+	o.park(t,
+		retrying(1, "", after(-time.Hour)),
+		scheduled(2, "", after(3*time.Hour)),
+		retrying(3, "", after(2*time.Hour)),
+		blocked(4, "k"), dead(5, ""),
+	)
+	got, next = o.due(t, nil)
+	require.Equal(t, []int64{1}, got)
+	requireTime(t, after(2*time.Hour), next)
+	_, next = o.due(t, func(q *store.DueQuery) { q.Now = after(2 * time.Hour) })
+	requireTime(t, after(3*time.Hour), next)
+	_, next = o.due(t, func(q *store.DueQuery) { q.Now = after(3 * time.Hour) })
+	require.True(t, next.IsZero())
+}
+
+func neverDue(t *testing.T, o *outbox) {
+	b, d := blocked(1, "k"), dead(2, "")
+	b.DueAt, d.DueAt = after(-time.Hour), after(time.Hour) // left over from an earlier state
+	o.park(t, b, d)
+	got, next := o.due(t, nil)
+	require.Empty(t, got)
+	require.True(t, next.IsZero())
+}
+
+func scheduledBehindKey(t *testing.T, o *outbox) {
+	deliveries := []store.Parked{
+		retrying(1, "busy", after(time.Hour)),
+		scheduled(2, "busy", moment),
+		blocked(3, "waiting"),
+		scheduled(4, "waiting", moment),
+		scheduled(5, "free", moment),
+		scheduled(6, "", moment),
+		retrying(7, "", after(time.Hour)),
+		scheduled(8, "later", moment),
+		blocked(9, "later"), // published after it and waiting already
+		retrying(10, "waiting", moment),
+	}
+	lease := o.park(t, deliveries...)
+	got, next := o.due(t, nil)
+	require.Equal(t, []int64{5, 6, 10}, got)
+	requireTime(t, after(time.Hour), next)
+
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Unpark = refs(deliveries[0], deliveries[2], deliveries[8], deliveries[9]) })
+	got, _ = o.due(t, nil)
+	require.Equal(t, []int64{2, 4, 5, 6, 8}, got)
+}
+
+func haltedKey(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"), scheduled(2, "k", moment), dead(3, ""), scheduled(4, "", moment))
+	got, _ := o.due(t, nil)
+	require.Equal(t, []int64{2, 4}, got)
+	got, _ = o.due(t, func(q *store.DueQuery) { q.Halt = true })
+	require.Equal(t, []int64{4}, got)
+}
+
+func scheduledTogether(t *testing.T, o *outbox) {
+	o.park(t, scheduled(1, "k", moment), scheduled(2, "k", after(-time.Second)), scheduled(3, "k", after(time.Hour)))
+	got, _ := o.due(t, nil)
+	require.Equal(t, []int64{2, 1}, got)
+	keys, err := o.BlockedKeys(t.Context(), lane("mail"), true)
+	require.NoError(t, err)
+	require.Empty(t, keys)
+}
+
+func blockedOrder(t *testing.T, o *outbox) {
+	o.park(t, retrying(1, "k", moment), blocked(9, "k"), blocked(3, "k"), blocked(5, "k"), blocked(4, "other"), dead(2, "k"), scheduled(6, "k", moment))
+	for limit, want := range map[int][]int64{1: {3}, 2: {3, 5}, 3: {3, 5, 9}, 10: {3, 5, 9}} {
+		got, err := o.Blocked(t.Context(), lane("mail"), "k", limit)
+		require.NoError(t, err)
+		require.Equal(t, want, offsets(got))
+		require.Equal(t, store.StateBlocked, got[0].State)
+		require.Equal(t, "k", got[0].Envelope.Key)
+		require.True(t, got[0].DueAt.IsZero())
+	}
+	got, err := o.Blocked(t.Context(), lane("mail"), "unknown", 10)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+func blockedKeys(t *testing.T, o *outbox) {
+	keys, err := o.BlockedKeys(t.Context(), lane("mail"), false)
+	require.NoError(t, err)
+	require.Empty(t, keys)
+
+	o.park(t,
+		retrying(1, "a", moment), blocked(2, "a"), blocked(3, "a"), dead(4, "a"),
+		dead(5, "b"), scheduled(6, "c", moment), retrying(7, "", moment), dead(8, ""),
+		scheduled(9, "d", moment), blocked(10, "d"),
+	)
+	keys, err = o.BlockedKeys(t.Context(), lane("mail"), false)
+	require.NoError(t, err)
+	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 3, Head: true}, "d": {Parked: 1}}, keys)
+	keys, err = o.BlockedKeys(t.Context(), lane("mail"), true)
+	require.NoError(t, err)
+	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 4, Head: true}, "b": {Parked: 1, Head: true}, "d": {Parked: 1}}, keys)
+}
+
+func unpark(t *testing.T, o *outbox) {
+	first := retrying(1, "", moment)
+	lease := o.park(t, first, retrying(2, "", moment))
+	events := o.acquire(t, "events")
+	o.checkpoint(t, events, func(c *store.Checkpoint) { c.Park = []store.Parked{first} })
+
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Unpark = append(refs(first), store.Ref{Offset: 2, ID: "of another log"}, store.Ref{Offset: 99, ID: "x"})
+	})
+	got, _ := o.due(t, nil)
+	require.Equal(t, []int64{2}, got)
+	got, _ = o.due(t, func(q *store.DueQuery) { q.Lane = lane("events") })
+	require.Equal(t, []int64{1}, got)
+}
+
+func parkedLanes(t *testing.T, o *outbox) {
+	two := store.Lanes("mail", 2)
+	lease, err := o.Acquire(t.Context(), two[0], "w1", time.Hour)
+	require.NoError(t, err)
+	first, second := retrying(1, "a", moment), retrying(2, "b", moment)
+	first.Envelope.Slot, second.Envelope.Slot = two[0].Slots.Last, two[1].Slots.First
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{first, second} })
+
+	for i, want := range []struct {
+		offset int64
+		key    string
+	}{{1, "a"}, {2, "b"}} {
+		got, _ := o.due(t, func(q *store.DueQuery) { q.Lane = two[i] })
+		require.Equal(t, []int64{want.offset}, got)
+		keys, err := o.BlockedKeys(t.Context(), two[i], false)
+		require.NoError(t, err)
+		require.Equal(t, map[string]store.BlockedKey{want.key: {Parked: 1, Head: true}}, keys)
+	}
+	got, _ := o.due(t, func(q *store.DueQuery) { q.Lane = lane("events") })
+	require.Empty(t, got)
+}
+
+// parkedOfTwoLogs parks two envelopes that have one offset, since the log was
+// truncated between them.
+func parkedOfTwoLogs(t *testing.T, o *outbox) {
+	before, now := retrying(1, "k", moment), retrying(1, "k", after(time.Hour))
+	before.Attempt, now.Attempt = 7, 1
+	lease := o.park(t, before)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Park = []store.Parked{now}
+		c.Receipts = []store.Receipt{
+			{Offset: 2, ID: "before", Receipt: "http 202", Attempt: 1, DeliveredAt: moment},
+			{Offset: 2, ID: "now", Receipt: "http 202", Attempt: 1, DeliveredAt: moment},
+		}
+	})
+	require.Equal(t, "n=2 \n", o.dump(t, `SELECT count(*) AS n FROM outbox_receipts`))
+	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.Equal(t, before.Envelope.ID, due[0].Envelope.ID)
+	require.Equal(t, before.Envelope.Payload, due[0].Envelope.Payload)
+	require.Equal(t, 7, due[0].Attempt)
+	requireTime(t, now.DueAt, next)
+
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Unpark = refs(before) })
+	due, _, err = o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: now.DueAt, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.Equal(t, now.Envelope.ID, due[0].Envelope.ID)
+}
+
+// parkedAndReadAnew is what happens to the head of a key whose row comes from the
+// log once more: it would wait for itself.
+func parkedAndReadAnew(t *testing.T, o *outbox) {
+	head := retrying(1, "k", moment)
+	lease := o.park(t, head)
+	again := head
+	again.State, again.DueAt = store.StateBlocked, time.Time{}
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{again, blocked(2, "k")} })
+	due, _ := o.due(t, nil)
+	require.Equal(t, []int64{1}, due)
+	keys, err := o.BlockedKeys(t.Context(), lane("mail"), false)
+	require.NoError(t, err)
+	require.Equal(t, map[string]store.BlockedKey{"k": {Parked: 2, Head: true}}, keys)
+}

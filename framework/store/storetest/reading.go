@@ -1,0 +1,372 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var readingFacts = []fact{
+	{"an empty log has no rows and an end", emptyLog},
+	{"rows come once, in order, complete in every field", completeRows},
+	{"a producer needs nothing but type and payload", plainProducer},
+	{"metadata of other producers may be any object", foreignMetadata},
+	{"uncommitted rows do not come", uncommittedRows},
+	{"rolled back rows never come", rolledBackRows},
+	{"a target bounds what comes", targetBounds},
+	{"a target older than the position brings nothing", olderTarget},
+	{"every page size brings the same rows", pageSizes},
+	{"pages are cut by the size of their rows", largeRows},
+	{"every position continues behind its row", continuing},
+	{"any reader anywhere sees the log as it was published", modelOfReading},
+	{"after an error the reader repeats and skips nothing", readErrors},
+	{"rows that retention took are passed over", retention},
+	{"a log that began anew is read from its beginning", restartedLog},
+	{"concurrent publishers' rows come once and in key order", concurrentPublishers},
+}
+
+func emptyLog(t *testing.T, o *outbox) {
+	target := o.probe(t)
+	require.Zero(t, target.Last())
+	page, err := o.reader(t, nil, all).Next(t.Context(), target, 10)
+	require.NoError(t, err)
+	require.Empty(t, page.Envelopes)
+	require.True(t, page.CaughtUp)
+	require.Empty(t, page.Rebased)
+
+	o.publish(t, several(1)...)
+	envelopes, _ := o.read(t, marshal(t, page.End), all, 10)
+	require.Len(t, envelopes, 1)
+}
+
+func completeRows(t *testing.T, o *outbox) {
+	full := envelope("order.placed", "customer/17")
+	full.ID = "an id of the application's own"
+	full.Version = notification.MaxVersion
+	full.DeliverAt = moment.Add(time.Hour + time.Microsecond)
+	full.Metadata = notification.Metadata{"tenant": "a", "": "empty name", "quoted": `"\'` + "\n\t<&>", "grüße": "€ 😀", "empty": ""}
+	full.Payload = []byte("{ \"text\" : \"grüße € 😀\",\n\"b\":1, \"a\":[ ] }")
+
+	local := envelope("order.paid", "")
+	local.OccurredOn = moment.In(time.FixedZone("west", -7*3600))
+	local.DeliverAt = moment.In(time.FixedZone("east", 3*3600))
+
+	odd := envelope(`o'"\%_?$1:x`, `k'"\%_?$1:x`)
+	odd.OccurredOn = time.Date(1969, 7, 20, 20, 17, 40, 0, time.UTC)
+
+	long := envelope(strings.Repeat("t", notification.MaxTypeLength), strings.Repeat("é", notification.MaxKeyLength/2))
+	long.ID = strings.Repeat("i", notification.MaxIDLength)
+
+	want := []notification.Envelope{full, local, odd, long, envelope("order.placed", "customer/17")}
+	if o.BinaryPayload {
+		binary := envelope("order.placed", "")
+		for b := range 256 {
+			binary.Payload = append(binary.Payload, byte(b))
+		}
+		empty := envelope("order.placed", "")
+		empty.Payload = nil
+		want = append(want, binary, empty)
+	}
+	o.publish(t, want...)
+
+	got, _ := o.read(t, nil, all, 100)
+	require.Equal(t, ids(want), ids(got))
+	for i := range want {
+		requireSame(t, want[i], got[i])
+		require.NotNil(t, got[i].Payload)
+		if i > 0 {
+			require.Greater(t, got[i].Offset, got[i-1].Offset)
+		}
+	}
+	require.Positive(t, got[0].Offset)
+	require.Equal(t, got[len(got)-1].Offset, o.probe(t).Last())
+}
+
+func plainProducer(t *testing.T, o *outbox) {
+	o.exec(t, `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{"n":1}'), ('order.placed', '{"n":2}')`)
+
+	got, _ := o.read(t, nil, all, 10)
+	require.Len(t, got, 2)
+	require.NotEqual(t, got[0].ID, got[1].ID)
+	for i, e := range got {
+		require.Len(t, e.ID, 36, "a UUID")
+		require.NoError(t, e.Validate())
+		require.Equal(t, "order.placed", e.Type)
+		require.Equal(t, 1, e.Version)
+		require.Empty(t, e.Key)
+		require.WithinDuration(t, time.Now(), e.OccurredOn, time.Minute)
+		require.True(t, e.DeliverAt.IsZero())
+		require.Empty(t, e.Metadata)
+		require.JSONEq(t, fmt.Sprintf(`{"n":%d}`, i+1), string(e.Payload))
+	}
+}
+
+func foreignMetadata(t *testing.T, o *outbox) {
+	o.exec(t, `INSERT INTO outbox (type, payload, metadata) VALUES ('a', '{}', '{"tenant":"x","retries":3,"ok":true,"none":null}')`)
+	got, _ := o.read(t, nil, all, 10)
+	require.Equal(t, notification.Metadata{"tenant": "x", "retries": "3", "ok": "true", "none": ""}, got[0].Metadata)
+
+	for _, metadata := range []string{`[]`, `"text"`, `null`, `{`, `17`} {
+		_, err := o.db.Exec(`INSERT INTO outbox (type, payload, metadata) VALUES ('a', '{}', '` + metadata + `')`)
+		require.Error(t, err, "the producer is told, not the reader: %s", metadata)
+	}
+}
+
+func uncommittedRows(t *testing.T, o *outbox) {
+	o.publish(t, several(2)...)
+	r := o.reader(t, nil, all)
+	tx := o.begin(t)
+	late := several(3)
+	require.NoError(t, o.Append(t.Context(), o.Store, tx, late...))
+
+	got, _ := drain(t, r, o.probe(t), 10)
+	require.Len(t, got, 2)
+	require.NoError(t, tx.Commit())
+	got, _ = drain(t, r, o.probe(t), 10)
+	require.Equal(t, ids(late), ids(got))
+}
+
+func rolledBackRows(t *testing.T, o *outbox) {
+	before, after := several(2), several(2)
+	o.publish(t, before...)
+	tx := o.begin(t)
+	require.NoError(t, o.Append(t.Context(), o.Store, tx, several(3)...))
+	require.NoError(t, tx.Rollback())
+	r := o.reader(t, nil, all)
+	got, _ := drain(t, r, o.probe(t), 10)
+	require.Equal(t, ids(before), ids(got))
+
+	o.publish(t, after...)
+	got, _ = drain(t, r, o.probe(t), 10)
+	require.Equal(t, ids(after), ids(got))
+}
+
+func targetBounds(t *testing.T, o *outbox) {
+	first, second := several(3), several(3)
+	o.publish(t, first...)
+	target := o.probe(t)
+	o.publish(t, second...)
+
+	r := o.reader(t, nil, all)
+	got, end := drain(t, r, target, 2)
+	require.Equal(t, ids(first), ids(got))
+	got, _ = drain(t, r, o.probe(t), 2)
+	require.Equal(t, ids(second), ids(got))
+	got, _ = o.read(t, end, all, 2)
+	require.Equal(t, ids(second), ids(got))
+}
+
+// olderTarget is what happens when a lane comes over from another process, whose
+// probes were younger than ours.
+func olderTarget(t *testing.T, o *outbox) {
+	o.publish(t, several(3)...)
+	older := o.probe(t)
+	o.publish(t, several(3)...)
+	_, end := o.read(t, nil, all, 10)
+	more := several(1)
+	o.publish(t, more...)
+
+	r := o.reader(t, end, all)
+	page, err := r.Next(t.Context(), older, 10)
+	require.NoError(t, err)
+	require.Empty(t, page.Envelopes)
+	require.Empty(t, page.Rebased, "the log is the same")
+	got, _ := o.read(t, marshal(t, page.End), all, 10)
+	require.Equal(t, ids(more), ids(got))
+	got, _ = drain(t, r, o.probe(t), 10)
+	require.Equal(t, ids(more), ids(got))
+}
+
+func pageSizes(t *testing.T, o *outbox) {
+	want := several(14)
+	o.publish(t, want[:5]...)
+	o.publish(t, want[5:]...)
+	for limit := 1; limit <= 7; limit++ {
+		got, _ := o.read(t, nil, all, limit)
+		require.Equal(t, ids(want), ids(got), "limit %d", limit)
+	}
+}
+
+func largeRows(t *testing.T, o *outbox) {
+	large := func(megabytes int) notification.Envelope {
+		e := envelope("report.made", "")
+		e.Payload = slices.Concat([]byte(`"`), bytes.Repeat([]byte("x"), megabytes<<20), []byte(`"`))
+		return e
+	}
+	want := []notification.Envelope{large(20), large(5), large(5), large(5), envelope("a", "")}
+	for _, e := range want {
+		o.publish(t, e)
+	}
+
+	r, target := o.reader(t, nil, all), o.probe(t)
+	page, err := r.Next(t.Context(), target, 100)
+	require.NoError(t, err)
+	require.Equal(t, ids(want[:1]), ids(page.Envelopes), "a row larger than a page comes alone")
+	require.False(t, page.CaughtUp)
+	require.Len(t, page.Envelopes[0].Payload, 20<<20+2)
+
+	rest, _ := drain(t, r, target, 100)
+	require.Equal(t, ids(want[1:]), ids(rest))
+	rest, _ = o.read(t, marshal(t, page.End), all, 100)
+	require.Equal(t, ids(want[1:]), ids(rest))
+}
+
+func continuing(t *testing.T, o *outbox) {
+	want := several(10)
+	o.publish(t, want...)
+	for limit := 1; limit <= 7; limit++ {
+		r, target, read := o.reader(t, nil, all), o.probe(t), 0
+		for read < len(want) {
+			page, err := r.Next(t.Context(), target, limit)
+			require.NoError(t, err)
+			for i := range page.Envelopes {
+				got, _ := o.read(t, marshal(t, page.After(i)), all, 3)
+				require.Equal(t, ids(want[read+i+1:]), ids(got), "limit %d, behind row %d", limit, read+i)
+			}
+			read += len(page.Envelopes)
+			got, _ := o.read(t, marshal(t, page.End), all, 3)
+			require.Equal(t, ids(want[read:]), ids(got), "limit %d, behind the page that ends at %d", limit, read)
+		}
+	}
+}
+
+func readErrors(t *testing.T, o *outbox) {
+	want := several(5)
+	o.publish(t, want...)
+	r, target := o.reader(t, nil, all), o.probe(t)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	var got []notification.Envelope
+	for len(got) < len(want) {
+		_, err := r.Next(cancelled, target, 2)
+		require.ErrorIs(t, err, context.Canceled)
+		page, err := r.Next(t.Context(), target, 2)
+		require.NoError(t, err)
+		got = append(got, page.Envelopes...)
+	}
+	require.Equal(t, ids(want), ids(got))
+}
+
+func retention(t *testing.T, o *outbox) {
+	want := several(6)
+	o.publish(t, want...)
+	all6, _ := o.read(t, nil, all, 10)
+	r := o.reader(t, nil, all)
+	page, err := r.Next(t.Context(), o.probe(t), 2)
+	require.NoError(t, err)
+	require.Equal(t, ids(want[:2]), ids(page.Envelopes))
+
+	o.exec(t, fmt.Sprintf(`DELETE FROM outbox WHERE "offset" <= %d`, all6[3].Offset))
+	got, end := drain(t, r, o.probe(t), 2)
+	require.Equal(t, ids(want[4:]), ids(got))
+
+	o.exec(t, `DELETE FROM outbox`)
+	got, _ = o.read(t, end, all, 2)
+	require.Empty(t, got)
+	after := several(1)
+	o.publish(t, after...)
+	got, _ = o.read(t, end, all, 2)
+	require.Equal(t, ids(after), ids(got))
+}
+
+func restartedLog(t *testing.T, o *outbox) {
+	o.publish(t, several(5)...)
+	r := o.reader(t, nil, all)
+	drain(t, r, o.probe(t), 10)
+	o.checkpoint(t, o.acquire(t, "mail"), func(*store.Checkpoint) {}) // what a dialect learns from it is out of date as well
+	o.publish(t, several(1)...)
+	_, end := drain(t, r, o.probe(t), 10)
+	o.exec(t, o.Restart...)
+	want := several(2)
+	o.publish(t, want...)
+
+	for name, r := range map[string]store.Reader{"reading on": r, "a new reader": o.reader(t, end, all)} {
+		page, err := r.Next(t.Context(), o.probe(t), 10)
+		require.NoError(t, err, name)
+		require.NotEmpty(t, page.Rebased, name)
+		require.Equal(t, ids(want), ids(page.Envelopes), name)
+
+		again, err := r.Next(t.Context(), o.probe(t), 10)
+		require.NoError(t, err, name)
+		require.Empty(t, again.Rebased, "%s: it is said once", name)
+		require.Empty(t, again.Envelopes, name)
+		got, _ := o.read(t, marshal(t, page.End), all, 10)
+		require.Empty(t, got, name)
+	}
+}
+
+// concurrentPublishers lets eight transactions at a time race against a reader.
+// Each publisher has a key and begins its next transaction after the last.
+func concurrentPublishers(t *testing.T, o *outbox) {
+	const publishers, transactions = 8, 25
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		want = make(map[string][]string) // by key
+		errs []error
+	)
+	ctx := t.Context()
+	publishOne := func(key string, n int) error {
+		tx, err := o.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		pair := []notification.Envelope{envelope("a", key), envelope("b", key)}
+		if err := o.Append(ctx, o.Store, tx, pair...); err != nil {
+			return err
+		}
+		if n%5 == 4 {
+			return tx.Rollback()
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		want[key] = append(want[key], ids(pair)...)
+		return nil
+	}
+	for p := range publishers {
+		wg.Go(func() {
+			for n := range transactions {
+				if err := publishOne(fmt.Sprint("key", p), n); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	published := make(chan struct{})
+	go func() { wg.Wait(); close(published) }()
+
+	got := make(map[string][]string)
+	r := o.reader(t, nil, all)
+	for done := false; !done; {
+		select {
+		case <-published:
+			done = true // and read what is left
+		default:
+		}
+		envelopes, _ := drain(t, r, o.probe(t), 7)
+		for _, e := range envelopes {
+			got[e.Key] = append(got[e.Key], e.ID)
+		}
+	}
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, want, publishers)
+	require.Equal(t, want, got)
+}

@@ -1,0 +1,64 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func runStart(t *testing.T, d Dialect) {
+	t.Run("an outbox that nobody migrated is refused with the way out", func(t *testing.T) {
+		t.Parallel()
+		_, err := d.Open(t.Context(), d.NewDB(t))
+		require.ErrorIs(t, err, store.ErrNotMigrated)
+		require.ErrorContains(t, err, "waybill migrate")
+	})
+	t.Run("an outbox that a newer program migrated is refused", func(t *testing.T) {
+		t.Parallel()
+		o := open(t, d)
+		o.exec(t, `INSERT INTO outbox_migrations (version_id, is_applied) VALUES (1000000, true)`)
+		_, err := d.Open(t.Context(), o.db)
+		require.ErrorIs(t, err, store.ErrNewerSchema)
+		require.ErrorContains(t, err, "1000000")
+		require.ErrorIs(t, d.Migrate(t.Context(), o.db), store.ErrNewerSchema)
+	})
+	t.Run("migrating again changes nothing", func(t *testing.T) {
+		t.Parallel()
+		o := open(t, d)
+		o.publish(t, several(3)...)
+		require.NoError(t, d.Migrate(t.Context(), o.db))
+		envelopes, _ := o.read(t, nil, all, 10)
+		require.Len(t, envelopes, 3)
+	})
+	t.Run("a position of another dialect is refused", func(t *testing.T) {
+		t.Parallel()
+		o := open(t, d)
+		for _, raw := range []string{`nonsense`, `{`, `"text"`, `[]`, `17`, `null`, `{}`, `{"unheard":{"of":1}}`} {
+			_, err := o.NewReader([]byte(raw), all)
+			require.ErrorIs(t, err, store.ErrPosition, raw)
+		}
+	})
+	t.Run("a cancelled context ends every method", func(t *testing.T) {
+		t.Parallel()
+		o := open(t, d)
+		lease := o.acquire(t, "mail")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		calls := map[string]func() error{
+			"Probe":       func() error { _, err := o.Probe(ctx); return err },
+			"Acquire":     func() error { _, err := o.Acquire(ctx, lane("events"), "w1", 1e9); return err },
+			"Checkpoint":  func() error { return o.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: 1e9}) },
+			"Release":     func() error { return o.Release(ctx, lease) },
+			"Due":         func() error { _, _, err := o.Due(ctx, store.DueQuery{Lane: lease.Lane, Limit: 1}); return err },
+			"Blocked":     func() error { _, err := o.Blocked(ctx, lease.Lane, "k", 1); return err },
+			"BlockedKeys": func() error { _, err := o.BlockedKeys(ctx, lease.Lane, false); return err },
+			"Status":      func() error { _, err := o.Status(ctx); return err },
+		}
+		for name, call := range calls {
+			require.ErrorIs(t, call(), context.Canceled, name)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var statusFacts = []fact{
+	{"an unused outbox has nothing to tell", emptyStatus},
+	{"cursors tell what they have before them", cursorStatus},
+	{"what is parked is counted by sink and state", parkedStatus},
+	{"counting stops at the limit", pendingLimit},
+}
+
+func (o *outbox) status(t *testing.T) store.Status {
+	t.Helper()
+	status, err := o.Status(t.Context())
+	require.NoError(t, err)
+	return status
+}
+
+func emptyStatus(t *testing.T, o *outbox) {
+	status := o.status(t)
+	require.Zero(t, status.LastOffset)
+	require.Empty(t, status.Cursors)
+	require.Empty(t, status.Parked)
+}
+
+func cursorStatus(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 10)
+	events, mail := o.acquire(t, "events"), o.acquire(t, "mail")
+	o.checkpoint(t, events, func(c *store.Checkpoint) { c.Position = page.End })
+	o.checkpoint(t, mail, func(c *store.Checkpoint) {
+		c.Position = page.After(1)
+		c.Settled = []int64{page.Envelopes[5].Offset, page.Envelopes[7].Offset}
+	})
+	require.NoError(t, o.Release(t.Context(), events))
+	o.acquire(t, "web")
+
+	status := o.status(t)
+	require.Equal(t, page.Envelopes[9].Offset, status.LastOffset)
+	require.Len(t, status.Cursors, 3)
+	for i, want := range []store.CursorStatus{
+		{Sink: "events", Pending: 0, Owner: "", Epoch: events.Epoch},
+		{Sink: "mail", Pending: 6, Owner: "w1", Epoch: mail.Epoch},
+		{Sink: "web", Pending: 10, Owner: "w1", Epoch: 1},
+	} {
+		got := status.Cursors[i]
+		require.Equal(t, want.Sink, got.Sink)
+		require.Equal(t, want.Lane, got.Lane)
+		require.Equal(t, want.Pending, got.Pending, want.Sink)
+		require.Equal(t, want.Owner, got.Owner, want.Sink)
+		require.Equal(t, want.Epoch, got.Epoch, want.Sink)
+		require.WithinDuration(t, time.Now(), got.UpdatedAt, time.Minute)
+		if want.Owner == "" {
+			require.True(t, got.LeaseUntil.IsZero())
+		} else {
+			require.WithinDuration(t, time.Now().Add(time.Hour), got.LeaseUntil, time.Minute)
+		}
+	}
+}
+
+func parkedStatus(t *testing.T, o *outbox) {
+	o.park(t, retrying(1, "k", moment), blocked(2, "k"), blocked(3, "k"), dead(4, ""), scheduled(5, "", moment))
+	lease := o.acquire(t, "events")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(4, "")} })
+	require.ElementsMatch(t, []store.ParkedCount{
+		{Sink: "events", State: store.StateDead, Count: 1},
+		{Sink: "mail", State: store.StateBlocked, Count: 2},
+		{Sink: "mail", State: store.StateDead, Count: 1},
+		{Sink: "mail", State: store.StateRetrying, Count: 1},
+		{Sink: "mail", State: store.StateScheduled, Count: 1},
+	}, o.status(t).Parked)
+}
+
+func pendingLimit(t *testing.T, o *outbox) {
+	if testing.Short() {
+		t.Skip("it takes more than 100,000 rows")
+	}
+	o.acquire(t, "mail")
+	o.publish(t, several(1000)...)
+	for rows := 1000; rows <= store.PendingLimit; rows *= 2 {
+		o.exec(t, `INSERT INTO outbox (id, type, occurred_on, payload) SELECT id, type, occurred_on, payload FROM outbox`)
+	}
+	require.Equal(t, store.PendingLimit, o.status(t).Cursors[0].Pending)
+}

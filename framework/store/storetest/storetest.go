@@ -1,0 +1,300 @@
+// Package storetest is the conformance suite of the store contract. Every
+// dialect runs it, one of a user's own as well:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, storetest.Dialect{
+//			NewDB:   newDB,
+//			Migrate: …,
+//			Open:    …,
+//			Append:  …,
+//			Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
+//		})
+//	}
+//
+// The suite speaks to the tables directly where the interface gives no view:
+// it plays the producer who writes plain SQL, the operator who looks into the
+// tables, and the clock that lets a lease expire. Those statements keep to what
+// all SQL databases understand.
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Dialect is what the suite needs to know about a store.
+type Dialect struct {
+	// NewDB makes an empty database, which is gone when the test ends. The
+	// suite opens up to eight connections to it.
+	NewDB func(t *testing.T) *sql.DB
+	// Migrate creates the tables, with store.DefaultPrefix.
+	Migrate func(ctx context.Context, db *sql.DB) error
+	// Open opens the store on them, with receipts on.
+	Open func(ctx context.Context, db *sql.DB) (store.Store, error)
+	// Append publishes in the transaction, all envelopes with one statement, the
+	// way outbox.Publish does: through the store's schema adapter.
+	Append func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error
+	// Restart is SQL that empties the log and lets its offsets begin anew.
+	Restart []string
+	// BinaryPayload says that Open's store takes payloads that are not JSON.
+	BinaryPayload bool
+	// Slots says that the database spreads rows over the slots. Without it, all
+	// rows are in slot 0.
+	Slots bool
+}
+
+// Run checks every fact of the contract, each in a database of its own.
+func Run(t *testing.T, d Dialect) {
+	t.Run("Start", func(t *testing.T) { runStart(t, d) })
+	for _, group := range []struct {
+		name  string
+		facts []fact
+	}{
+		{"Reading", readingFacts},
+		{"Filter", filterFacts},
+		{"Lease", leaseFacts},
+		{"Checkpoint", checkpointFacts},
+		{"Parked", parkedFacts},
+		{"Status", statusFacts},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, f := range group.facts {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
+					f.check(t, open(t, d))
+				})
+			}
+		})
+	}
+}
+
+// fact is one sentence of the contract and its proof.
+type fact struct {
+	name  string
+	check func(t *testing.T, o *outbox)
+}
+
+// outbox is a fresh store and its database.
+type outbox struct {
+	Dialect
+	store.Store
+	db *sql.DB
+}
+
+func open(t *testing.T, d Dialect) *outbox {
+	t.Helper()
+	db := d.NewDB(t)
+	require.NoError(t, d.Migrate(t.Context(), db))
+	s, err := d.Open(t.Context(), db)
+	require.NoError(t, err)
+	return &outbox{d, s, db}
+}
+
+// publish appends the envelopes in one transaction and commits it.
+func (o *outbox) publish(t *testing.T, envelopes ...notification.Envelope) {
+	t.Helper()
+	tx := o.begin(t)
+	require.NoError(t, o.Append(t.Context(), o.Store, tx, envelopes...))
+	require.NoError(t, tx.Commit())
+}
+
+func (o *outbox) begin(t *testing.T) *sql.Tx {
+	t.Helper()
+	tx, err := o.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() }) // of no effect once it has ended
+	return tx
+}
+
+func (o *outbox) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		_, err := o.db.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+}
+
+// dump prints a query's result, one line a row, without the named columns.
+func (o *outbox) dump(t *testing.T, query string, without ...string) string {
+	t.Helper()
+	rows, err := o.db.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+
+	var b strings.Builder
+	for rows.Next() {
+		values := make([]any, len(columns))
+		dest := make([]any, len(columns))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		require.NoError(t, rows.Scan(dest...))
+		for i, v := range values {
+			if text, isBytes := v.([]byte); isBytes {
+				v = string(text)
+			}
+			if !slices.Contains(without, columns[i]) {
+				fmt.Fprintf(&b, "%s=%v ", columns[i], v)
+			}
+		}
+		b.WriteString("\n")
+	}
+	require.NoError(t, rows.Err())
+	return b.String()
+}
+
+// dumpAll prints everything that a checkpoint can write.
+func (o *outbox) dumpAll(t *testing.T, without ...string) string {
+	t.Helper()
+	return o.dump(t, `SELECT * FROM outbox_cursors ORDER BY sink, lane`, without...) +
+		o.dump(t, `SELECT * FROM outbox_parked ORDER BY sink, "offset"`, without...) +
+		o.dump(t, `SELECT * FROM outbox_receipts ORDER BY sink, "offset"`, without...)
+}
+
+// all is the filter that passes over nothing.
+var all = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: store.AllTypes}
+
+func (o *outbox) probe(t *testing.T) store.Target {
+	t.Helper()
+	target, err := o.Probe(t.Context())
+	require.NoError(t, err)
+	return target
+}
+
+func (o *outbox) reader(t *testing.T, position json.RawMessage, filter store.Filter) store.Reader {
+	t.Helper()
+	r, err := o.NewReader(position, filter)
+	require.NoError(t, err)
+	return r
+}
+
+// read reads from a position to the end of the log, in pages of limit, and
+// returns the position behind it.
+func (o *outbox) read(t *testing.T, position json.RawMessage, filter store.Filter, limit int) ([]notification.Envelope, json.RawMessage) {
+	t.Helper()
+	return drain(t, o.reader(t, position, filter), o.probe(t), limit)
+}
+
+// drain reads up to a target, in pages of limit.
+func drain(t *testing.T, r store.Reader, target store.Target, limit int) ([]notification.Envelope, json.RawMessage) {
+	t.Helper()
+	var envelopes []notification.Envelope
+	for {
+		page, err := r.Next(t.Context(), target, limit)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Envelopes), limit)
+		require.Empty(t, page.Rebased)
+		envelopes = append(envelopes, page.Envelopes...)
+		if page.CaughtUp {
+			return envelopes, marshal(t, page.End)
+		}
+	}
+}
+
+func marshal(t require.TestingT, position store.Position) json.RawMessage {
+	raw, err := position.MarshalJSON()
+	require.NoError(t, err)
+	require.True(t, json.Valid(raw), "position %s", raw)
+	return raw
+}
+
+// moment is a time that every database can hold exactly.
+var moment = time.Date(2026, 2, 28, 23, 59, 58, 123456000, time.UTC)
+
+// envelope is what a publisher would make for a type and a key.
+func envelope(typ, key string) notification.Envelope {
+	return notification.Envelope{
+		ID:         notification.NewID(),
+		Type:       typ,
+		Version:    1,
+		Key:        key,
+		OccurredOn: moment,
+		Metadata:   notification.Metadata{},
+		Payload:    []byte(`{"n":1}`),
+	}
+}
+
+// several are n envelopes without a key.
+func several(n int) []notification.Envelope {
+	envelopes := make([]notification.Envelope, n)
+	for i := range envelopes {
+		envelopes[i] = envelope("order.placed", "")
+	}
+	return envelopes
+}
+
+// ids are what most facts compare.
+func ids(envelopes []notification.Envelope) []string {
+	list := make([]string, len(envelopes))
+	for i := range envelopes {
+		list[i] = envelopes[i].ID
+	}
+	return list
+}
+
+// requireSame compares every field that a publisher sets.
+func requireSame(t *testing.T, want, got notification.Envelope) {
+	t.Helper()
+	require.Equal(t, want.ID, got.ID)
+	require.Equal(t, want.Type, got.Type)
+	require.Equal(t, want.Version, got.Version)
+	require.Equal(t, want.Key, got.Key)
+	require.Equal(t, want.OccurredOn.UTC(), got.OccurredOn, "in UTC")
+	require.Equal(t, want.DeliverAt.UTC(), got.DeliverAt, "in UTC")
+	require.Equal(t, len(want.Metadata), len(got.Metadata))
+	for name, value := range want.Metadata {
+		require.Equal(t, value, got.Metadata[name], name)
+	}
+	require.Equal(t, string(want.Payload), string(got.Payload))
+}
+
+// lane is the only lane of a sink.
+func lane(sink string) store.Lane { return store.Lanes(sink, 1)[0] }
+
+// acquire leases the only lane of a sink for long enough.
+func (o *outbox) acquire(t *testing.T, sink string) store.Lease {
+	t.Helper()
+	lease, err := o.Acquire(t.Context(), lane(sink), "w1", time.Hour)
+	require.NoError(t, err)
+	return lease
+}
+
+// checkpoint writes what fill sets.
+func (o *outbox) checkpoint(t *testing.T, lease store.Lease, fill func(c *store.Checkpoint)) {
+	t.Helper()
+	c := store.Checkpoint{Lease: lease, TTL: time.Hour}
+	fill(&c)
+	require.NoError(t, o.Checkpoint(t.Context(), c))
+}
+
+// expireLeases does what a clock would do in an hour.
+func (o *outbox) expireLeases(t *testing.T) {
+	t.Helper()
+	o.exec(t, `UPDATE outbox_cursors SET lease_until = '2000-01-01T00:00:00.000000Z'`)
+}
+
+// eventually asks until the answer is yes, for at most ten seconds.
+func eventually(t *testing.T, ask func() bool, what string) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for tick := time.NewTicker(time.Millisecond); !ask(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within ten seconds: %s", what)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package registry
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode"
+)
+
+// checkGoType reports why t cannot be a notification.
+func checkGoType(t reflect.Type) error {
+	base := baseOf(t)
+	if !isOrPointsTo(t, base) {
+		return fmt.Errorf("%w: %s is a named pointer type; use %s", ErrGoType, t, base)
+	}
+	switch base.Kind() {
+	case reflect.Interface:
+		return fmt.Errorf("%w: %s is an interface; use the types that implement it", ErrGoType, t)
+	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return fmt.Errorf("%w: %s has no value to serialize; use a struct", ErrGoType, t)
+	case reflect.Pointer:
+		return fmt.Errorf("%w: %s is a pointer to a pointer; use %s", ErrGoType, t, base)
+	}
+	return nil
+}
+
+// baseOf is t without its pointer.
+func baseOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// isOrPointsTo reports whether t is base or *base. A named pointer type is
+// neither.
+func isOrPointsTo(t, base reflect.Type) bool {
+	return t == base || t == reflect.PointerTo(base)
+}
+
+// pointerTo returns v as a pointer: itself, or one to a copy. v is not nil; a
+// nil pointer gives ErrNil.
+func pointerTo(v any) (any, error) {
+	value := reflect.ValueOf(v)
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return nil, fmt.Errorf("%w: %T points to nothing", ErrNil, v)
+		}
+		return v, nil
+	}
+	p := reflect.New(value.Type())
+	p.Elem().Set(value)
+	return p.Interface(), nil
+}
+
+// pointerAt is pointerTo where the type is known.
+func pointerAt[T any](v T) (any, error) {
+	if reflect.TypeFor[T]().Kind() == reflect.Pointer {
+		return pointerTo(v)
+	}
+	return &v, nil
+}
+
+// valueAt returns what p holds as a T: p is a T itself or points to one.
+func valueAt[T any](p any) T {
+	if v, ok := p.(T); ok {
+		return v
+	}
+	return *p.(*T)
+}
+
+// unregistered is the error about a Go type that has no name, with the call that
+// gives it one.
+func unregistered(t reflect.Type) error {
+	if err := checkGoType(t); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s; call registry.Register[%s](types, %q) at the start of the program", ErrUnregistered, t, t, suggestName(t))
+}
+
+// suggestName makes a name from a Go type: shop.OrderPlaced is "order.placed".
+func suggestName(t reflect.Type) string {
+	goName, _, _ := strings.Cut(baseOf(t).Name(), "[") // without type arguments
+	if goName == "" {
+		return "order.placed"
+	}
+	var name strings.Builder
+	letters := []rune(goName)
+	for i, r := range letters {
+		if i > 0 && unicode.IsUpper(r) && (!unicode.IsUpper(letters[i-1]) || (i+1 < len(letters) && unicode.IsLower(letters[i+1]))) {
+			name.WriteByte('.')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	return name.String()
+}

@@ -1,0 +1,264 @@
+package registry_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/serializer/protobuf"
+)
+
+type namedPointer *orderPlaced
+
+// orderShippedV1 and V2 are older versions of orderShipped.
+type (
+	orderShippedV1 struct{ ID int }
+	orderShippedV2 struct{ ID string }
+)
+
+func TestRegisterRefusesAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	noSteps := func(v orderShippedV1) (orderShipped, error) { return orderShipped{}, nil }
+	for name, tc := range map[string]struct {
+		register func(*registry.Registry) error
+		is       error
+		wants    string
+	}{
+		"a name that is taken": {
+			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order.placed") },
+			registry.ErrDuplicateName, `register registry_test.orderShipped as "order.placed": name is registered twice: "order.placed" is registry_test.orderPlaced ("order.placed") already`,
+		},
+		"a name that is an alias": {
+			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order.new") },
+			registry.ErrDuplicateName, `"order.new" is registry_test.orderPlaced ("order.placed") already`,
+		},
+		"an alias that is a name": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("sent", "order.placed"))
+			},
+			registry.ErrDuplicateName, `"order.placed" is registry_test.orderPlaced`,
+		},
+		"an alias that is an alias": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("sent", "order.new"))
+			},
+			registry.ErrDuplicateName, `"order.new" is registry_test.orderPlaced`,
+		},
+		"an alias that is the name itself": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("order.shipped"))
+			},
+			registry.ErrDuplicateName, `"order.shipped" is among the aliases again`,
+		},
+		"a Go type that is taken": {
+			func(r *registry.Registry) error { return registry.Register[orderPlaced](r, "order.shipped") },
+			registry.ErrDuplicateType, `it is "order.placed" already; give older names with registry.Aliases`,
+		},
+		"a pointer to a Go type that is taken": {
+			func(r *registry.Registry) error { return registry.Register[*orderPlaced](r, "order.shipped") },
+			registry.ErrDuplicateType, `it is "order.placed" already`,
+		},
+		"an invalid name": {
+			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order shipped") },
+			notification.ErrInvalid, `type name "order shipped" contains ' '`,
+		},
+		"an invalid alias": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("order.*"))
+			},
+			notification.ErrInvalid, `type name "order.*" contains '*'`,
+		},
+		"version 0": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(0))
+			},
+			notification.ErrInvalid, "version 0 is outside 1..32767",
+		},
+		"a version beyond the column": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(notification.MaxVersion+1), registry.Oldest(notification.MaxVersion+1))
+			},
+			notification.ErrInvalid, "version 32768 is outside 1..32767",
+		},
+		"an oldest version beyond the newest": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2), registry.Oldest(3))
+			},
+			notification.ErrInvalid, "oldest version 3 is outside 1..2",
+		},
+		"oldest version 0": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Oldest(0))
+			},
+			notification.ErrInvalid, "oldest version 0 is outside 1..1",
+		},
+		"a key function for another type": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Key(orderPlaced.customer))
+			},
+			registry.ErrOption, "registry.Key takes registry_test.orderPlaced; it must take registry_test.orderShipped",
+		},
+		"a key function for a pointer too many": {
+			func(r *registry.Registry) error {
+				return registry.Register[*orderShipped](r, "order.shipped", registry.Key(func(**orderShipped) string { return "" }))
+			},
+			registry.ErrOption, "registry.Key takes **registry_test.orderShipped",
+		},
+		"no key function": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Key[orderShipped](nil))
+			},
+			registry.ErrOption, "registry.Key is nil",
+		},
+		"no serializer": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Serializer(nil))
+			},
+			registry.ErrOption, "registry.Serializer is nil",
+		},
+		"a type that its serializer refuses": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Serializer(protobuf.JSON{}))
+			},
+			protobuf.ErrNoMessage, "registry_test.orderShipped; use a type that protoc generated",
+		},
+		"a protobuf message by value": {
+			func(r *registry.Registry) error {
+				return registry.Register[wrapperspb.StringValue](r, "order.shipped", registry.Serializer(protobuf.JSON{}))
+			},
+			registry.ErrOption, "use its pointer type *wrapperspb.StringValue",
+		},
+		"an old version that its serializer refuses": {
+			func(r *registry.Registry) error {
+				return registry.Register[*wrapperspb.StringValue](r, "order.shipped", registry.Serializer(protobuf.JSON{}), registry.Version(2),
+					registry.Upcast(1, func(orderShippedV1) (*wrapperspb.StringValue, error) { return nil, nil }))
+			},
+			protobuf.ErrNoMessage, "the one from 1: not a proto.Message: registry_test.orderShippedV1",
+		},
+		"no upcasters": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3))
+			},
+			registry.ErrUpcaster, "version 3 needs upcasters from 1 and 2; missing 1 and 2: add registry.Upcast(1, …), or registry.Oldest(3)",
+		},
+		"a gap among the upcasters": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3), registry.Upcast(1, noSteps))
+			},
+			registry.ErrUpcaster, "version 3 needs upcasters from 1 and 2; missing 2",
+		},
+		"many gaps": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(9), registry.Upcast(2, noSteps), registry.Upcast(7, noSteps))
+			},
+			registry.ErrUpcaster, "version 9 needs upcasters from 1 to 8; missing 1, 3 to 6 and 8",
+		},
+		"two upcasters from one version": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2), registry.Upcast(1, noSteps), registry.Upcast(1, noSteps))
+			},
+			registry.ErrUpcaster, "two from version 1",
+		},
+		"an upcaster from the newest version": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Upcast(1, noSteps))
+			},
+			registry.ErrUpcaster, "none can be used from version 1; the oldest is 1, the newest 1",
+		},
+		"an upcaster from before the oldest version": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3), registry.Oldest(2), registry.Upcast(1, noSteps), registry.Upcast(2, noSteps))
+			},
+			registry.ErrUpcaster, "none can be used from version 1; the oldest is 2, the newest 3",
+		},
+		"a step that does not fit the next": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3), registry.Upcast(1, noSteps),
+					registry.Upcast(2, func(orderShippedV2) (orderShipped, error) { return orderShipped{}, nil }))
+			},
+			registry.ErrUpcaster, "the one from 1 gives registry_test.orderShipped, but the one from 2 takes registry_test.orderShippedV2",
+		},
+		"a last step to another type": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2),
+					registry.Upcast(1, func(orderShippedV1) (orderShippedV2, error) { return orderShippedV2{}, nil }))
+			},
+			registry.ErrUpcaster, "the one from 1 gives registry_test.orderShippedV2, but the registered type is registry_test.orderShipped",
+		},
+		"an upcaster from an interface": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2),
+					registry.Upcast(1, func(any) (orderShipped, error) { return orderShipped{}, nil }))
+			},
+			registry.ErrGoType, "the one from 1: go type cannot be a notification: interface {}",
+		},
+		"no conversion": {
+			func(r *registry.Registry) error {
+				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2), registry.Upcast[orderShippedV1, orderShipped](1, nil))
+			},
+			registry.ErrUpcaster, "the one from 1 is nil",
+		},
+		"an interface": {
+			func(r *registry.Registry) error { return registry.Register[error](r, "order.shipped") },
+			registry.ErrGoType, "error is an interface",
+		},
+		"a pointer to an interface": {
+			func(r *registry.Registry) error { return registry.Register[*error](r, "order.shipped") },
+			registry.ErrGoType, "*error is an interface",
+		},
+		"a function type": {
+			func(r *registry.Registry) error { return registry.Register[func()](r, "order.shipped") },
+			registry.ErrGoType, "func() has no value to serialize",
+		},
+		"a channel": {
+			func(r *registry.Registry) error { return registry.Register[chan orderShipped](r, "order.shipped") },
+			registry.ErrGoType, "chan registry_test.orderShipped",
+		},
+		"a pointer to a pointer": {
+			func(r *registry.Registry) error { return registry.Register[**orderShipped](r, "order.shipped") },
+			registry.ErrGoType, "**registry_test.orderShipped is a pointer to a pointer; use *registry_test.orderShipped",
+		},
+		"a named pointer type": {
+			func(r *registry.Registry) error { return registry.Register[namedPointer](r, "order.shipped") },
+			registry.ErrGoType, "registry_test.namedPointer is a named pointer type; use registry_test.orderPlaced",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			types := registry.New()
+			require.NoError(t, registry.Register[orderPlaced](types, "order.placed", registry.Aliases("order.new")))
+			before := types.Types()
+
+			err := tc.register(types)
+			require.ErrorIs(t, err, tc.is)
+			require.ErrorContains(t, err, tc.wants)
+
+			require.Equal(t, before, types.Types())
+			for _, name := range []string{"order.shipped", "sent"} {
+				_, known := types.Lookup(name)
+				require.False(t, known, name)
+			}
+			require.NoError(t, registry.Register[orderShipped](types, "order.shipped", registry.Aliases("sent")), "what was refused is free")
+			got, err := registry.Decode[orderPlaced](types, placed(1, `{"order_id":"o-1"}`))
+			require.NoError(t, err)
+			require.Equal(t, "o-1", got.OrderID)
+		})
+	}
+}
+
+func TestRegisterReportsAllMistakesAtOnce(t *testing.T) {
+	t.Parallel()
+	types := shop(t)
+	err := registry.Register[*orderPlaced](types, "order placed",
+		registry.Aliases("order.shipped"), registry.Serializer(nil), registry.Key(func(orderShipped) string { return "" }), registry.Version(2))
+	for _, want := range []error{
+		notification.ErrInvalid, registry.ErrDuplicateName, registry.ErrDuplicateType, registry.ErrOption, registry.ErrUpcaster,
+	} {
+		require.ErrorIs(t, err, want)
+	}
+	require.Len(t, strings.Split(err.Error(), "\n"), 6)
+}

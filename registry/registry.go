@@ -1,0 +1,267 @@
+// Package registry knows the notifications of a program: which Go type has
+// which name, which versions of its payload can be read, what its ordering key
+// is and how it is serialized.
+//
+// Any struct can be a notification; it needs no base type and no marker. Give
+// each type a name that will never change, at the start of the program:
+//
+//	types := registry.New()
+//	err := errors.Join(
+//		registry.Register[OrderPlaced](types, "order.placed", registry.Key(OrderPlaced.Customer)),
+//		registry.Register[OrderShipped](types, "order.shipped"),
+//	)
+//
+// The publisher turns values into envelopes with [Registry.Encode], handlers
+// get them back with [Decode]. Stored envelopes outlive the code that wrote
+// them, so a type can change in two ways:
+//
+//   - Its name: register the new one with [Aliases] for the old.
+//   - Its payload: keep the old struct, raise [Version], and say with [Upcast]
+//     how the old becomes the new. Handlers only ever see the newest.
+//
+// Fields that were merely added need neither.
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/serializer"
+)
+
+// Registry is a set of notification types. The zero value is an empty one that
+// serializes to JSON; New takes options. It must not be copied.
+//
+// All methods may be called in parallel, also with Register; Encode and Decode
+// take no lock.
+type Registry struct {
+	serializer serializer.Serializer
+
+	registering sync.Mutex
+	// known is replaced as a whole by Register and never changed.
+	known atomic.Pointer[catalogue]
+}
+
+// catalogue is what a registry knows at one moment.
+type catalogue struct {
+	byName map[string]*definition       // aliases too
+	byType map[reflect.Type]*definition // the pointer type too
+}
+
+// New returns an empty registry.
+func New(opts ...Option) *Registry {
+	r := new(Registry)
+	for _, opt := range opts {
+		opt(r)
+	}
+	return r
+}
+
+// Register makes T a notification type with this name. T is a struct or another
+// type with values of its own, or a pointer to one: generated Protocol Buffers
+// messages are registered by their pointer. T and *T are the same type, so
+// either can be published and handled; [Registry.Decode] returns what was
+// registered.
+//
+// An error names all that is wrong and leaves the registry as it was.
+func Register[T any](r *Registry, name string, opts ...TypeOption) error {
+	d := newDefinition[T](name)
+	if err := r.register(d, opts); err != nil {
+		return fmt.Errorf("register %s as %q: %w", d.goType, name, err)
+	}
+	return nil
+}
+
+func (r *Registry) register(d *definition, opts []TypeOption) error {
+	if err := checkGoType(d.goType); err != nil {
+		return err
+	}
+	problems := d.apply(opts, r.defaultSerializer())
+	problems = append(problems, d.check()...)
+
+	r.registering.Lock()
+	defer r.registering.Unlock()
+	now := r.catalogue()
+	problems = append(problems, now.conflicts(d)...)
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	r.known.Store(now.with(d))
+	return nil
+}
+
+// Encode returns the envelope of v with what the registry knows of it: type,
+// version, key, payload, and the content type in the metadata. Id, time and
+// further metadata are the publisher's to fill in; the envelope is the caller's
+// to change. v is a value of a registered type or a pointer to one; it is not
+// kept.
+//
+// It fails with ErrNil, ErrUnregistered or ErrEncode.
+func (r *Registry) Encode(v any) (*notification.Envelope, error) {
+	d, err := r.definitionOf(v)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pointerTo(v)
+	if err != nil {
+		return nil, err
+	}
+	return d.encode(p)
+}
+
+// Decode returns the notification of e in the newest version of its type: a T
+// as it was registered, never a nil pointer. e is only read.
+//
+// It fails with ErrUnknownType, ErrVersion, ErrContentType or ErrDecode, and with
+// ErrNil where e is nil.
+func (r *Registry) Decode(e *notification.Envelope) (any, error) {
+	d, err := r.definitionFor(e)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.decode(e)
+	if err != nil {
+		return nil, err
+	}
+	return d.value(p), nil
+}
+
+// Decode returns the notification of e as a T, which is the registered type or
+// the pointer to it, whichever of the two was registered. It fails as
+// [Registry.Decode] does, and with ErrOtherType where e is no T.
+func Decode[T any](r *Registry, e *notification.Envelope) (T, error) {
+	var none T
+	d, err := r.definitionFor(e)
+	if err != nil {
+		return none, err
+	}
+	if want := reflect.TypeFor[T](); !isOrPointsTo(want, d.base) {
+		return none, fmt.Errorf("%w: %q is %s, not %s; decode it as that, or route it elsewhere", ErrOtherType, e.Type, d.goType, want)
+	}
+	p, err := d.decode(e)
+	if err != nil {
+		return none, err
+	}
+	return valueAt[T](p), nil
+}
+
+// Name returns the registered name of v's type; v is a value or a pointer, also
+// a nil one. It fails with ErrNil or ErrUnregistered.
+func (r *Registry) Name(v any) (string, error) {
+	d, err := r.definitionOf(v)
+	if err != nil {
+		return "", err
+	}
+	return d.name, nil
+}
+
+// NameOf returns the registered name of T or of what T points to. It fails with
+// ErrUnregistered.
+func NameOf[T any](r *Registry) (string, error) {
+	t := reflect.TypeFor[T]()
+	d, known := r.catalogue().byType[t]
+	if !known {
+		return "", unregistered(t)
+	}
+	return d.name, nil
+}
+
+// Lookup returns what is known of the type with this name or alias.
+func (r *Registry) Lookup(name string) (Info, bool) {
+	d, known := r.catalogue().byName[name]
+	if !known {
+		return Info{}, false
+	}
+	return d.info(), true
+}
+
+// Types lists the registered types in the order of their names.
+func (r *Registry) Types() []Info {
+	byName := r.catalogue().byName
+	types := make([]Info, 0, len(byName))
+	for name, d := range byName {
+		if name == d.name {
+			types = append(types, d.info())
+		}
+	}
+	slices.SortFunc(types, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return types
+}
+
+func (r *Registry) defaultSerializer() serializer.Serializer {
+	if r.serializer == nil {
+		return serializer.JSON{}
+	}
+	return r.serializer
+}
+
+// definitionOf finds the definition by a value.
+func (r *Registry) definitionOf(v any) (*definition, error) {
+	t := reflect.TypeOf(v)
+	if t == nil {
+		return nil, fmt.Errorf("%w: publish a value of a registered type", ErrNil)
+	}
+	d, known := r.catalogue().byType[t]
+	if !known {
+		return nil, unregistered(t)
+	}
+	return d, nil
+}
+
+// definitionFor finds the definition by an envelope.
+func (r *Registry) definitionFor(e *notification.Envelope) (*definition, error) {
+	if e == nil {
+		return nil, fmt.Errorf("%w: there is no envelope to decode", ErrNil)
+	}
+	d, known := r.catalogue().byName[e.Type]
+	if !known {
+		return nil, fmt.Errorf("%w %q: register it, or give registry.Aliases(%q) to the type that took its place", ErrUnknownType, e.Type, e.Type)
+	}
+	return d, nil
+}
+
+var nothing catalogue
+
+func (r *Registry) catalogue() *catalogue {
+	if c := r.known.Load(); c != nil {
+		return c
+	}
+	return &nothing
+}
+
+// conflicts returns what stands in the way of d.
+func (c *catalogue) conflicts(d *definition) []error {
+	var problems []error
+	for _, name := range d.names() {
+		if other, taken := c.byName[name]; taken {
+			problems = append(problems, fmt.Errorf("%w: %q is %s already; choose another", ErrDuplicateName, name, other))
+		}
+	}
+	if other, taken := c.byType[d.base]; taken {
+		problems = append(problems, fmt.Errorf("%w: it is %q already; give older names with registry.Aliases", ErrDuplicateType, other.name))
+	}
+	return problems
+}
+
+// with returns a catalogue that also has d.
+func (c *catalogue) with(d *definition) *catalogue {
+	next := &catalogue{
+		byName: make(map[string]*definition, len(c.byName)+1),
+		byType: make(map[reflect.Type]*definition, len(c.byType)+2),
+	}
+	maps.Copy(next.byName, c.byName)
+	maps.Copy(next.byType, c.byType)
+	for _, name := range d.names() {
+		next.byName[name] = d
+	}
+	next.byType[d.base] = d
+	next.byType[reflect.PointerTo(d.base)] = d
+	return next
+}

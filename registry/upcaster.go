@@ -1,0 +1,129 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Upcast says how a payload of version from becomes one of version from + 1:
+//
+//	registry.Register[OrderPlaced](types, "order.placed",
+//		registry.Version(3),
+//		registry.Upcast(1, func(old OrderPlacedV1) (OrderPlacedV2, error) { … }),
+//		registry.Upcast(2, func(old OrderPlacedV2) (OrderPlaced, error) { … }),
+//	)
+//
+// An old payload is read into From by the type's serializer and then converted
+// step by step. Each To is the From of the next step, the last is the registered
+// type; a pointer and its value count as the same. A gap, or steps that do not
+// fit each other, give ErrUpcaster. The structs of old versions are kept for
+// this and are not registered themselves.
+//
+// convert must be safe for parallel calls. It gets no nil pointer and must
+// return none. Its error makes Decode fail.
+func Upcast[From, To any](from int, convert func(From) (To, error)) TypeOption {
+	u := upcaster{from: from, input: reflect.TypeFor[From](), output: reflect.TypeFor[To]()}
+	u.convert = func(p any) (any, error) {
+		to, err := convert(valueAt[From](p))
+		if err != nil {
+			return nil, err
+		}
+		return pointerAt(to)
+	}
+	return func(d *definition) error {
+		if convert == nil {
+			return fmt.Errorf("%w: the one from %d is nil", ErrUpcaster, from)
+		}
+		if err := errors.Join(checkGoType(u.input), checkGoType(u.output)); err != nil {
+			return fmt.Errorf("%w: the one from %d: %w", ErrUpcaster, from, err)
+		}
+		d.upcasters = append(d.upcasters, u)
+		return nil
+	}
+}
+
+// upcaster leads from one version to the next. Its values are pointers.
+type upcaster struct {
+	from          int
+	input, output reflect.Type
+	convert       func(p any) (any, error)
+}
+
+// checkUpcasters sorts the upcasters and reports why they are not exactly one
+// for each version from the oldest to the one before the newest, each fitting
+// the next.
+func (d *definition) checkUpcasters() []error {
+	slices.SortStableFunc(d.upcasters, func(a, b upcaster) int { return a.from - b.from })
+	var problems []error
+	given := make(map[int]bool, len(d.upcasters))
+	for _, u := range d.upcasters {
+		switch {
+		case given[u.from]:
+			problems = append(problems, fmt.Errorf("%w: two from version %d", ErrUpcaster, u.from))
+		case u.from < d.oldest || u.from >= d.version:
+			problems = append(problems, fmt.Errorf("%w: none can be used from version %d; the oldest is %d, the newest %d", ErrUpcaster, u.from, d.oldest, d.version))
+		}
+		given[u.from] = true
+	}
+	var needed, missing []int
+	for from := d.oldest; from < d.version; from++ {
+		needed = append(needed, from)
+		if !given[from] {
+			missing = append(missing, from)
+		}
+	}
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("%w: version %d needs upcasters from %s; missing %s: add registry.Upcast(%d, …), or registry.Oldest(%d) if nothing older is stored any more",
+			ErrUpcaster, d.version, enumerate(needed), enumerate(missing), missing[0], missing[len(missing)-1]+1))
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return d.checkSteps()
+}
+
+// checkSteps reports each upcaster whose result is not what the next one takes,
+// and old types that the serializer refuses.
+func (d *definition) checkSteps() []error {
+	var problems []error
+	for i, u := range d.upcasters {
+		next, taker := d.goType, "the registered type is"
+		if i+1 < len(d.upcasters) {
+			next, taker = d.upcasters[i+1].input, fmt.Sprintf("the one from %d takes", u.from+1)
+		}
+		if baseOf(u.output) != baseOf(next) {
+			problems = append(problems, fmt.Errorf("%w: the one from %d gives %s, but %s %s", ErrUpcaster, u.from, u.output, taker, next))
+		}
+		if err := d.checkSerializer(u.input); err != nil {
+			problems = append(problems, fmt.Errorf("%w: the one from %d: %w", ErrUpcaster, u.from, err))
+		}
+	}
+	return problems
+}
+
+// enumerate writes ascending numbers for people: "1", "1 and 2", "1 to 4 and 7".
+func enumerate(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if j-i < 2 {
+			parts = append(parts, strconv.Itoa(numbers[i]))
+			i++
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%d to %d", numbers[i], numbers[j]))
+		i = j + 1
+	}
+	last := len(parts) - 1
+	if last == 0 {
+		return parts[0]
+	}
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}

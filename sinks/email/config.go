@@ -1,0 +1,177 @@
+package email
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/mail"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Values of Config.TLS.
+const (
+	TLSOpportunistic = "opportunistic" // STARTTLS where the server offers it
+	TLSMandatory     = "mandatory"     // STARTTLS or no connection
+	TLSNone          = "none"          // never
+)
+
+// Defaults and limits of a Config.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultConnections = 4
+	MaxConnections     = 1000
+)
+
+// Ports of a server whose URL names none: those of message submission (RFC
+// 6409 and RFC 8314), since the sink is a client that submits, not a relay.
+const (
+	submissionPort  = "587"
+	submissionsPort = "465"
+)
+
+// Config configures the kind email.
+type Config struct {
+	// SMTP is the mail server's URL.
+	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given"`
+	// TLS says when an smtp:// connection is encrypted by STARTTLS.
+	TLS string `yaml:"tls" doc:"STARTTLS on smtp://: opportunistic (where the server offers it, the default), mandatory, or none"`
+	// From is the sender of all mails, in the header and in the envelope.
+	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>"`
+	// ReplyTo is where answers go, unless a type has a reply-to template.
+	ReplyTo string `yaml:"reply_to" doc:"addresses for answers, comma-separated; a type's reply-to.tmpl wins"`
+	// Templates is the directory of the templates; inside FS where that is set.
+	Templates string `yaml:"templates" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl"`
+	// Timeout bounds making a connection, and again one mail's conversation.
+	Timeout time.Duration `yaml:"timeout" doc:"longest time for making a connection, and again for handing over one mail (default 30s)"`
+	// Connections bounds the connections that are open at once.
+	Connections int `yaml:"connections" doc:"most connections to the mail server at once, 1 to 1000 (default 4); each carries many mails, and deliveries beyond them wait"`
+	// Hello is the name by which the sink introduces itself to the server.
+	Hello string `yaml:"hello" doc:"name for the EHLO command (default: the host's name)"`
+
+	// FS holds the templates in place of the directory on disk, such as an
+	// embed.FS; Templates is then a path inside it, "" its root.
+	FS fs.FS `yaml:"-"`
+	// TLSConfig is for servers with a certificate of one's own authority; nil
+	// trusts what the system trusts. The server's name is filled in.
+	TLSConfig *tls.Config `yaml:"-"`
+}
+
+// SetDefaults fills the fields that are zero.
+func (c *Config) SetDefaults() {
+	if c.TLS == "" {
+		c.TLS = TLSOpportunistic
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Connections == 0 {
+		c.Connections = DefaultConnections
+	}
+}
+
+// Validate reports all mistakes at once. It reads no templates: New does.
+func (c *Config) Validate() error {
+	var mistakes []error
+	mistake := func(field, format string, args ...any) {
+		mistakes = append(mistakes, fmt.Errorf("%s: %w", field, fmt.Errorf(format, args...)))
+	}
+	scheme := c.validateSMTP(mistake)
+	switch {
+	case c.TLS != TLSOpportunistic && c.TLS != TLSMandatory && c.TLS != TLSNone:
+		mistake("tls", "%q is unknown; use %s, %s or %s", c.TLS, TLSOpportunistic, TLSMandatory, TLSNone)
+	case c.TLS == TLSNone && scheme == "smtps":
+		mistake("tls", "none contradicts smtps://, which is always encrypted; use smtp:// or leave tls out")
+	}
+	if c.From == "" {
+		mistake("from", "is missing; write the sender like Shop <shop@example.com>")
+	} else if _, err := mail.ParseAddress(c.From); err != nil {
+		mistake("from", "%q is no address like Shop <shop@example.com>: %w", c.From, err)
+	}
+	if _, err := parseAddresses(c.ReplyTo); err != nil {
+		mistake("reply_to", "%w", err)
+	}
+	if c.Templates == "" && c.FS == nil {
+		mistake("templates", "is missing; name the directory with the templates")
+	}
+	if c.Timeout <= 0 {
+		mistake("timeout", "%s is not above 0; leave it out for %s", c.Timeout, DefaultTimeout)
+	}
+	if c.Connections < 1 || c.Connections > MaxConnections {
+		mistake("connections", "%d is outside 1..%d", c.Connections, MaxConnections)
+	}
+	if strings.ContainsFunc(c.Hello, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		mistake("hello", "%q is no host name", c.Hello)
+	}
+	return errors.Join(mistakes...)
+}
+
+// validateSMTP reports what is wrong with the server's URL and returns its
+// scheme. It never repeats the URL or url.Parse's error, which holds a password.
+func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (scheme string) {
+	if c.SMTP == "" {
+		mistake("smtp", "is missing; write the mail server like smtp://localhost:1025")
+		return ""
+	}
+	u, err := url.Parse(c.SMTP)
+	if err != nil {
+		mistake("smtp", "is no URL like smtp://user:password@host:587; escape special characters of the password, such as %%40 for @")
+		return ""
+	}
+	if u.Scheme != "smtp" && u.Scheme != "smtps" {
+		mistake("smtp", "starts with %q; use smtp:// or smtps://", u.Scheme)
+	}
+	if u.Hostname() == "" {
+		mistake("smtp", "names no host; write it like smtp://localhost:1025")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			mistake("smtp", "port %s is outside 1..65535", port)
+		}
+	}
+	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
+		mistake("smtp", "has something behind the port; the other settings are fields of their own, such as tls")
+	}
+	password, hasPassword := u.User.Password()
+	if u.User != nil && (u.User.Username() == "" || !hasPassword || password == "") {
+		mistake("smtp", "needs both user and password, or neither")
+	}
+	return u.Scheme
+}
+
+// address is the server's host and port. The URL must be valid.
+func (c *Config) address() (u *url.URL, host, port string, err error) {
+	u, err = url.Parse(c.SMTP)
+	if err != nil {
+		return nil, "", "", errors.New("smtp: is no URL")
+	}
+	host, port = u.Hostname(), u.Port()
+	if port == "" {
+		port = submissionPort
+		if u.Scheme == "smtps" {
+			port = submissionsPort
+		}
+	}
+	return u, host, port, nil
+}
+
+// parseTemplates reads the templates from where the configuration has them.
+func (c *Config) parseTemplates() (*templates, error) {
+	switch {
+	case c.FS != nil:
+		folder := path.Clean(c.Templates) // "." for ""
+		root, err := fs.Sub(c.FS, folder)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrTemplates, c.Templates, err)
+		}
+		return parseTemplates(root, folder)
+	case c.Templates != "":
+		return parseTemplates(os.DirFS(c.Templates), c.Templates)
+	}
+	return nil, nil // Validate has reported it
+}

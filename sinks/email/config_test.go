@@ -1,0 +1,77 @@
+package email_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+)
+
+// build makes a sink as the configuration file does.
+func build(t *testing.T, text string) (sinks.Sink, error) {
+	t.Helper()
+	var set sinks.Set
+	require.NoError(t, email.Register(&set))
+	return set.Build(email.Kind, sinks.Instance{Name: "mail"}, func(config any) error {
+		return yaml.Unmarshal([]byte(text), config)
+	})
+}
+
+func TestTheKindRegistersOnceAndHasDefaults(t *testing.T) {
+	var set sinks.Set
+	require.NoError(t, email.Register(&set))
+	require.ErrorIs(t, email.Register(&set), sinks.ErrDuplicateKind)
+	kind, known := set.Kind("email")
+	require.True(t, known)
+	config, ok := kind.Config().(*email.Config)
+	require.True(t, ok)
+	assert.Equal(t, &email.Config{TLS: "opportunistic", Timeout: 30 * time.Second, Connections: 4}, config)
+}
+
+func TestAllMistakesOfAConfigurationAreReportedTogether(t *testing.T) {
+	_, err := build(t, `
+smtp: ftp://shop:secret@:99999/inbox?tls=no
+tls: maybe
+from: nobody
+reply_to: a@example.com; b@example.com
+timeout: -1s
+connections: 0
+hello: "two words"
+`)
+	for _, want := range []string{
+		`smtp: starts with "ftp"`, "smtp: names no host", "smtp: port 99999", "smtp: has something behind the port",
+		`tls: "maybe" is unknown`, `from: "nobody" is no address`, "reply_to: ", "templates: is missing",
+		"timeout: -1s", "connections: 0 is outside", `hello: "two words"`,
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.NotContains(t, err.Error(), "secret")
+}
+
+func TestMistakesInTheServersURLAreNamedWithoutThePassword(t *testing.T) {
+	for smtp, want := range map[string]string{
+		"":                                  "smtp: is missing",
+		"smtp://shop:secret%zz@localhost":   "smtp: is no URL",
+		"smtp://shop:sec#ret@localhost:123": "smtp: is no URL",
+		"smtp://shop@localhost":             "smtp: needs both user and password",
+		"smtp://:secret@localhost":          "smtp: needs both user and password",
+		"localhost:25":                      `smtp: starts with "localhost"`,
+	} {
+		c := email.Config{SMTP: smtp, From: "a@example.com", Templates: "x"}
+		c.SetDefaults()
+		err := c.Validate()
+		require.ErrorContains(t, err, want, smtp)
+		assert.NotContains(t, err.Error(), "sec")
+	}
+}
+
+func TestNoTLSContradictsSMTPS(t *testing.T) {
+	c := email.Config{SMTP: "smtps://localhost", TLS: email.TLSNone, From: "a@example.com", Templates: "x"}
+	c.SetDefaults()
+	require.ErrorContains(t, c.Validate(), "tls: none contradicts smtps://")
+}

@@ -1,0 +1,280 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+)
+
+// authMechanisms are those that the sink knows; the first one that the server
+// offers is used. PLAIN and LOGIN refuse to run without TLS, save on the machine
+// itself; CRAM-MD5 comes last as it is the weakest.
+var authMechanisms = []gomail.SMTPAuthType{
+	gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthSCRAMSHA1, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin, gomail.SMTPAuthCramMD5,
+}
+
+// server is how to reach the mail server. It never changes.
+type server struct {
+	host    string
+	address string
+	timeout time.Duration
+	tls     *tls.Config // for TLS from the first byte; nil otherwise
+	options []gomail.Option
+}
+
+func newServer(c Config) (*server, error) {
+	u, host, port, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLSConfig != nil {
+		config = c.TLSConfig.Clone()
+	}
+	if config.ServerName == "" {
+		config.ServerName = host
+	}
+	policy := map[string]gomail.TLSPolicy{
+		TLSOpportunistic: gomail.TLSOpportunistic, TLSMandatory: gomail.TLSMandatory, TLSNone: gomail.NoTLS,
+	}[c.TLS]
+	if u.Scheme == "smtps" {
+		s.tls, policy = config, gomail.NoTLS
+	}
+	s.options = []gomail.Option{
+		gomail.WithTimeout(c.Timeout), gomail.WithTLSConfig(config), gomail.WithTLSPolicy(policy),
+	}
+	if c.Hello != "" {
+		s.options = append(s.options, gomail.WithHELO(c.Hello))
+	}
+	s.options = append(s.options, authOptions(u.User)...)
+	if _, err := gomail.NewClient(host, s.options...); err != nil {
+		return nil, fmt.Errorf("smtp: %w", err)
+	}
+	return s, nil
+}
+
+func authOptions(user *url.Userinfo) []gomail.Option {
+	if user == nil {
+		return nil
+	}
+	password, _ := user.Password()
+	return []gomail.Option{
+		gomail.WithOpportunisticSMTPAuth(authMechanisms...),
+		gomail.WithUsername(user.Username()), gomail.WithPassword(password),
+	}
+}
+
+// connect dials, encrypts and authenticates. ctx and the timeout bound all of
+// it.
+func (s *server) connect(ctx context.Context) (*connection, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	c := &connection{server: s}
+	stop := func() bool { return true }
+	dial := func(dialing context.Context, network, _ string) (net.Conn, error) {
+		// The library's own address lacks the brackets of an IPv6 host.
+		raw, err := new(net.Dialer).DialContext(dialing, network, s.address)
+		if err != nil {
+			return nil, err
+		}
+		c.raw = raw
+		stop = context.AfterFunc(bounded, func() { _ = raw.Close() })
+		if s.tls == nil {
+			return raw, nil
+		}
+		return tls.Client(raw, s.tls), nil // shakes hands with the first read
+	}
+	options := append([]gomail.Option{gomail.WithDialContextFunc(dial)}, s.options...)
+	client, err := gomail.NewClient(s.host, options...)
+	if err != nil {
+		return nil, s.failure(StepConnect, err)
+	}
+	c.client, err = client.DialToSMTPClientWithContext(bounded)
+	if err == nil && !stop() {
+		err = bounded.Err()
+	}
+	if err != nil {
+		stop()
+		if c.raw != nil {
+			c.cut() // the library leaves it open after some failures
+		}
+		return nil, s.failure(StepConnect, causeOf(bounded, err))
+	}
+	// From here on contexts bound the exchanges, not the library's deadline.
+	_ = c.raw.SetDeadline(time.Time{})
+	return c, nil
+}
+
+func (s *server) failure(step Step, err error) *ServerError {
+	return &ServerError{Server: s.address, Step: step, Err: err}
+}
+
+// connection is one conversation with the server, used by one goroutine at a
+// time.
+type connection struct {
+	server    *server
+	raw       net.Conn
+	client    *smtp.Client
+	idleSince time.Time
+	// spoilt says that the next mail cannot use the connection.
+	spoilt bool
+}
+
+// send hands a mail over and returns the server's final reply. Errors are
+// *ServerError.
+//
+// After a success the server has cleared its buffers (RFC 5321, section
+// 4.1.1.4) and needs no RSET; a mail that was refused is reset.
+func (c *connection) send(ctx context.Context, m *message) (reply string, err error) {
+	err = c.within(ctx, func() error {
+		var failed *ServerError
+		if reply, failed = c.transact(m); failed == nil {
+			return nil
+		}
+		if replyCode(failed) == 0 && !errors.Is(failed, ErrNoSMTPUTF8) || replyCode(failed) == 421 || c.client.Reset() != nil {
+			c.spoilt = true
+		}
+		return failed
+	})
+	return reply, err
+}
+
+// transact is one mail transaction: MAIL FROM, RCPT TO, DATA.
+func (c *connection) transact(m *message) (string, *ServerError) {
+	if offered, _ := c.client.Extension("SMTPUTF8"); m.utf8 && !offered {
+		return "", c.server.failure(StepFrom, ErrNoSMTPUTF8)
+	}
+	// Asked for without need, the extension keeps the mail from servers further
+	// on that lack it.
+	c.client.SkipSMTPUTF8(!m.utf8)
+	if err := c.client.Mail("<" + m.from + ">"); err != nil {
+		return "", c.server.failure(StepFrom, err)
+	}
+	if failed := c.nameRecipients(m.to); failed != nil {
+		return "", failed
+	}
+	body, err := c.client.Data()
+	if err != nil {
+		return "", c.server.failure(StepData, err)
+	}
+	if _, err := body.Write(m.raw); err != nil {
+		return "", c.server.failure(StepData, err)
+	}
+	if err := body.Close(); err != nil {
+		return "", c.server.failure(StepEnd, err)
+	}
+	closed, ok := body.(*smtp.DataCloser)
+	if !ok {
+		return "", nil
+	}
+	return receiptText(closed.ServerResponse()), nil
+}
+
+// nameRecipients tells the server all recipients. If it refuses one, the mail
+// is not sent to the others either: they would get it again with the retry. The
+// error names all that were refused and has the gravest reply as its cause.
+func (c *connection) nameRecipients(to []string) *ServerError {
+	var failed *ServerError
+	for _, address := range to {
+		err := c.client.Rcpt("<" + address + ">")
+		if err == nil {
+			continue
+		}
+		code := replyCode(err)
+		if code == 0 {
+			return c.server.failure(StepTo, err)
+		}
+		if failed == nil {
+			failed = c.server.failure(StepTo, err)
+		}
+		if code > replyCode(failed.Err) {
+			failed.Err = err
+		}
+		failed.Refused = append(failed.Refused, Refusal{Address: address, Err: err})
+		if code == 421 {
+			failed.Err = err // the server hangs up
+			return failed
+		}
+	}
+	return failed
+}
+
+// noop asks the server for a sign of life.
+func (c *connection) noop(ctx context.Context) error {
+	return c.within(ctx, func() error {
+		if err := c.client.Noop(); err != nil {
+			c.spoilt = true
+			return c.server.failure(StepNoop, err)
+		}
+		return nil
+	})
+}
+
+// quit takes leave, waiting for the server no longer than ctx and the timeout.
+func (c *connection) quit(ctx context.Context) {
+	// Whether the server answers changes nothing: the connection is closed.
+	_ = c.within(ctx, func() error { return c.client.Quit() })
+	c.cut()
+}
+
+// cut closes the connection without a word.
+func (c *connection) cut() { _ = c.raw.Close() }
+
+// within runs an exchange with the server and cuts the connection when ctx ends
+// or the timeout passes, since nothing else ends a read from it. What the
+// server said in time counts even so.
+func (c *connection) within(ctx context.Context, exchange func() error) error {
+	bounded, cancel := context.WithTimeout(ctx, c.server.timeout)
+	defer cancel()
+	stop := context.AfterFunc(bounded, c.cut)
+	err := exchange()
+	if !stop() {
+		c.spoilt = true
+	}
+	var failed *ServerError
+	if errors.As(err, &failed) {
+		failed.Err = causeOf(bounded, failed.Err)
+	}
+	return err
+}
+
+// causeOf is the context's error where the end of the context is why an
+// exchange failed: the connection then only says that it was closed.
+func causeOf(ctx context.Context, err error) error {
+	if replyCode(err) != 0 || ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// isStale says that an idle connection turned out to be closed, or was refused
+// further service (421), with its first command.
+func isStale(err error) bool {
+	var failed *ServerError
+	if !errors.As(err, &failed) || (failed.Step != StepFrom && failed.Step != StepNoop) {
+		return false
+	}
+	if errors.Is(failed.Err, ErrNoSMTPUTF8) || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
+		return false
+	}
+	var reply *textproto.Error
+	return !errors.As(failed.Err, &reply) || reply.Code == 421
+}
+
+// enhancedStatus is the code of RFC 3463 that many servers put before the text
+// of a reply; it repeats the 250.
+var enhancedStatus = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3} `)
+
+func receiptText(reply string) string {
+	return enhancedStatus.ReplaceAllString(clean(reply), "")
+}

@@ -1,0 +1,153 @@
+// Package email is the sink kind "email": each notification becomes one mail,
+// written by templates and handed to a mail server by SMTP.
+//
+// A type's templates are the files of a folder with the type's name:
+//
+//	mail/
+//	  layout.html.tmpl          optional, around every html.tmpl
+//	  layout.text.tmpl          optional, around every text.tmpl
+//	  order.placed/
+//	    to.tmpl                 recipients, comma-separated
+//	    subject.tmpl
+//	    text.tmpl               text.tmpl, html.tmpl or both
+//	    html.tmpl
+//	    cc.tmpl bcc.tmpl reply-to.tmpl   optional
+//	  default/                  optional, for what a type's folder lacks
+//	    to.tmpl
+//
+// A template sees [Data]; a field that a payload lacks is an error, not a hole
+// in the mail. html.tmpl is html/template, which escapes by context; all others
+// are text/template.
+//
+// # Repeats
+//
+// A delivery can come twice (see [sinks.Sink]). The mail is then the same byte
+// for byte: Message-ID, Date and MIME boundary derive from the envelope, so
+// mailboxes that drop duplicates drop this one. A mail has one transaction for
+// all its recipients: when one of them is refused, nothing is sent to anyone,
+// and a retry cannot reach somebody twice.
+package email
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Kind is the name of the sink kind in the configuration.
+const Kind = "email"
+
+// Register adds the kind to set.
+func Register(set *sinks.Set) error {
+	return sinks.Register(set, Kind, "one email for each notification, from templates, by SMTP",
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+}
+
+// Sink sends each delivery as one email. Its methods may be called in parallel;
+// at most Config.Connections conversations with the server run at once, further
+// calls wait for their turn.
+type Sink struct {
+	from      *mail.Address
+	replyTo   []*mail.Address
+	name      string
+	templates *templates
+	pool      *pool
+}
+
+var (
+	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Closer        = (*Sink)(nil)
+	_ sinks.HealthChecker = (*Sink)(nil)
+)
+
+// New makes a sink. It reads and parses all templates and connects to nothing;
+// a connection is made when a delivery needs one. Zero fields of c get their
+// defaults. All mistakes in c and in the templates are reported at once.
+func New(in sinks.Instance, c Config) (*Sink, error) {
+	c.SetDefaults()
+	invalid := c.Validate()
+	parsed, err := c.parseTemplates()
+	if err := errors.Join(invalid, err); err != nil {
+		return nil, err
+	}
+	from, err := mail.ParseAddress(c.From)
+	if err != nil {
+		return nil, fmt.Errorf("from: %w", err)
+	}
+	replyTo, err := parseAddresses(c.ReplyTo)
+	if err != nil {
+		return nil, fmt.Errorf("reply_to: %w", err)
+	}
+	server, err := newServer(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{
+		from:      from,
+		replyTo:   replyTo,
+		name:      in.Name,
+		templates: parsed,
+		pool:      newPool(server, c.Connections, in.Logger),
+	}, nil
+}
+
+// Deliver sends the mail and returns the server's final reply as the receipt,
+// such as "smtp 250 OK: queued as 7F3".
+//
+// Errors: what the envelope or the templates cause is permanent; so is a 5xx
+// reply. A 4xx reply is transient, and so is a timeout or a connection lost
+// once the server has accepted the sender: the reason may be this mail. What
+// says nothing of this mail is unavailable: no connection, TLS or
+// authentication, 421, and a server that stays silent when a mail begins. When
+// ctx is cancelled the conversation is cut and ctx's error is returned; if the
+// whole mail was already sent by then, the server may deliver it all the same,
+// and the next attempt repeats it.
+func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	m, err := s.compose(d.Envelope)
+	if err != nil {
+		return "", sinks.Permanent(fmt.Errorf("%s %s: %w", d.Type, d.ID, err))
+	}
+	var reply string
+	err = s.pool.use(ctx, func(c *connection) (err error) {
+		reply, err = c.send(ctx, m)
+		return err
+	})
+	if err != nil {
+		return "", classify(err)
+	}
+	return notification.Receipt("smtp 250 " + reply), nil
+}
+
+// CheckHealth asks the mail server for a sign of life (NOOP), over a connection
+// of the pool or a new one. The error's class is that of a delivery.
+func (s *Sink) CheckHealth(ctx context.Context) error {
+	return classify(s.pool.use(ctx, func(c *connection) error { return c.noop(ctx) }))
+}
+
+// Close takes leave of the server on all connections that are idle and closes
+// them; after ctx ended it closes them without waiting for an answer.
+// Deliveries after Close fail with ErrClosed.
+func (s *Sink) Close(ctx context.Context) error {
+	s.pool.close(ctx)
+	return nil
+}
+
+// compose makes the mail for one envelope.
+func (s *Sink) compose(e *notification.Envelope) (*message, error) {
+	data, err := newData(e)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.templates.render(e.Type, data)
+	if err != nil {
+		return nil, err
+	}
+	if len(l.replyTo) == 0 {
+		l.replyTo = s.replyTo
+	}
+	return newMessage(e, s.from, s.name, l)
+}

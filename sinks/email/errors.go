@@ -1,0 +1,207 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/textproto"
+	"strings"
+	"unicode"
+
+	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// ErrTemplates is wrapped by all mistakes in the templates that are found at
+// the start.
+var ErrTemplates = errors.New("templates")
+
+// Errors of one envelope, found before the server is asked; all are permanent.
+var (
+	// ErrPayload says that a payload is not JSON.
+	ErrPayload = errors.New("payload is not JSON")
+	// ErrNoTemplate says that a type has no template for a part of the mail.
+	ErrNoTemplate = errors.New("no template")
+	// ErrRender says that a template failed, mostly on a field that is missing.
+	ErrRender = errors.New("cannot render")
+	// ErrAddress says that a template gave no usable addresses.
+	ErrAddress = errors.New("no valid address")
+	// ErrSubject says that a subject is empty or too long.
+	ErrSubject = errors.New("no valid subject")
+)
+
+// Errors of the conversation with the server.
+var (
+	// ErrClosed says that the sink was closed.
+	ErrClosed = errors.New("email sink is closed")
+	// ErrNoSMTPUTF8 says that an address has letters beyond ASCII and the
+	// server cannot take such (RFC 6531). It is permanent.
+	ErrNoSMTPUTF8 = errors.New("address is not ASCII and the server does not offer SMTPUTF8")
+)
+
+// Step is where in the conversation with the server something happened.
+type Step string
+
+// The steps, in their order.
+const (
+	StepWait    Step = "wait for a connection" // all are in use
+	StepConnect Step = "connect"               // dial, greeting, TLS, authentication
+	StepNoop    Step = "NOOP"
+	StepFrom    Step = "MAIL FROM"
+	StepTo      Step = "RCPT TO"
+	StepData    Step = "DATA"
+	// StepEnd is the reply to the whole mail. Without one it is unknown whether
+	// the server took the mail.
+	StepEnd Step = "end of DATA"
+)
+
+// ServerError is what went wrong in the conversation with the mail server.
+type ServerError struct {
+	// Server is the host and port.
+	Server string
+	// Step is what was tried.
+	Step Step
+	// Refused are the recipients that the server refused, at StepTo. None of
+	// the mail's recipients was sent anything then.
+	Refused []Refusal
+	// Err is the cause: a *textproto.Error where the server replied, otherwise
+	// an error of the network.
+	Err error
+}
+
+// Refusal is one recipient that the server refused.
+type Refusal struct {
+	Address string
+	Err     error
+}
+
+func (e *ServerError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s: ", e.Server, e.Step)
+	if len(e.Refused) == 0 {
+		b.WriteString(describe(e.Err))
+	}
+	for i, r := range e.Refused {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "<%s> refused: %s", r.Address, describe(r.Err))
+	}
+	if len(e.Refused) > 0 {
+		b.WriteString(" (nothing was sent to anyone)")
+	}
+	if hint := e.hint(); hint != "" {
+		fmt.Fprintf(&b, " (%s)", hint)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// hint tells an operator what to look at, where the cause is clear.
+func (e *ServerError) hint() string {
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(e.Err, &certificate):
+		return "the server's certificate is not trusted here"
+	case errors.Is(e.Err, smtp.ErrUnencrypted):
+		return "the password would travel in clear; use smtps:// or a server with STARTTLS"
+	case isAuthenticationReply(replyCode(e.Err)):
+		return "check user and password in smtp"
+	}
+	return ""
+}
+
+// class says what the error means for the engine; see Sink.Deliver.
+func (e *ServerError) class() sinks.Class {
+	code := replyCode(e.Err)
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		return sinks.ClassCancelled
+	case errors.Is(e.Err, ErrNoSMTPUTF8):
+		return sinks.ClassPermanent
+	case e.Step == StepWait, e.Step == StepConnect, e.Step == StepNoop:
+		return sinks.ClassUnavailable
+	case code == 421, code == 502, isAuthenticationReply(code):
+		// 502 is "command not implemented": no mail causes that. Some servers
+		// say so to clients that have not authenticated.
+		return sinks.ClassUnavailable
+	case code >= 500:
+		return sinks.ClassPermanent
+	case code > 0:
+		return sinks.ClassTransient
+	case e.Step == StepFrom:
+		return sinks.ClassUnavailable
+	}
+	// A connection lost further on may be this mail's doing, and a sink that
+	// waits for such a server to come back would wait for ever.
+	return sinks.ClassTransient
+}
+
+// classify gives err the class that the engine acts on.
+func classify(err error) error {
+	var server *ServerError
+	if !errors.As(err, &server) {
+		return err
+	}
+	switch server.class() {
+	case sinks.ClassPermanent:
+		return sinks.Permanent(err)
+	case sinks.ClassUnavailable:
+		return sinks.Unavailable(err)
+	case sinks.ClassTransient:
+		return sinks.Transient(err)
+	}
+	return err // cancelled: context.Canceled speaks for itself
+}
+
+// replyCode is the server's three-digit reply in err, 0 where there is none.
+func replyCode(err error) int {
+	var reply *textproto.Error
+	if errors.As(err, &reply) {
+		return reply.Code
+	}
+	return 0
+}
+
+// isAuthenticationReply knows the codes of RFC 4954, section 6.
+func isAuthenticationReply(code int) bool {
+	switch code {
+	case 530, 534, 535, 538:
+		return true
+	}
+	return false
+}
+
+// describe is an error in one line: the server's own words where it replied.
+func describe(err error) string {
+	var reply *textproto.Error
+	if errors.As(err, &reply) {
+		return fmt.Sprintf("%03d %s", reply.Code, clean(reply.Msg))
+	}
+	return clean(err.Error())
+}
+
+// maxReply bounds what is kept of a server's words, in bytes.
+const maxReply = 200
+
+// clean makes a foreign text fit for one line of a log or a receipt: no control
+// characters, spaces collapsed, at most maxReply bytes.
+func clean(s string) string {
+	s = collapse(s)
+	if len(s) <= maxReply {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxReply], "") + "…"
+}
+
+// collapse replaces each run of spaces and control characters, line ends among
+// them, with one space, and drops what is not UTF-8.
+func collapse(s string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, ""), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
+}

@@ -1,0 +1,118 @@
+package email
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/mail"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// headers are all that a mail of fuzzSink may have.
+var headers = []string{
+	"Auto-Submitted", "Cc", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "Message-Id",
+	"Mime-Version", "Reply-To", "Subject", "To", "Waybill-Id",
+}
+
+// fuzzSink puts payload fields wherever a template can.
+func fuzzSink(t testing.TB) *Sink {
+	t.Helper()
+	sink, err := New(sinks.Instance{Name: "mail"}, Config{SMTP: "smtp://localhost", From: "shop@example.com", FS: fstest.MapFS{
+		"t/to.tmpl":       {Data: []byte("{{address .Payload.a .Payload.b}}")},
+		"t/cc.tmpl":       {Data: []byte("{{.Payload.c}}")},
+		"t/reply-to.tmpl": {Data: []byte("{{.Payload.c}}")},
+		"t/subject.tmpl":  {Data: []byte("{{.Payload.a}} {{.Payload.c}}")},
+		"t/text.tmpl":     {Data: []byte("{{.Payload.a}}\n{{.Payload.b}}\n{{.Payload.c}}")},
+		"t/html.tmpl":     {Data: []byte("<p title='{{.Payload.a}}'>{{.Payload.c}}")},
+	}})
+	require.NoError(t, err)
+	return sink
+}
+
+func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
+	for _, seed := range [][4]string{
+		{"id", "Jane", "jane@example.org", ""},
+		{"a\r\nBcc: x@evil.example", "x\r\nBcc: y@evil.example\r\n\r\nbody", "jane@example.org\r\nBcc: x@evil.example", "a@b.example\nX: y"},
+		{"<>@ \x7f", `" <x@evil.example>, "`, `"a\"b c"@example.org`, `=?utf-8?q?a=0D=0ABcc:_x?= <a@b.example>`},
+		{strings.Repeat("ä", 120), strings.Repeat("x", 199), "pelé@exämple.org", "g: a@b.example, c@d.example;"},
+		{".", "\u2028\u0085\v", "a@[127.0.0.1]", "a@b.example,,"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3])
+	}
+	sink := fuzzSink(f)
+	f.Fuzz(func(t *testing.T, id, a, b, c string) {
+		payload, err := json.Marshal(map[string]string{"a": a, "b": b, "c": c})
+		require.NoError(t, err)
+		m, err := sink.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
+		if err != nil {
+			return // permanent: nothing is sent
+		}
+		parsed, err := mail.ReadMessage(bytes.NewReader(m.raw))
+		require.NoError(t, err)
+		for name, values := range parsed.Header {
+			require.Contains(t, headers, name)
+			require.Len(t, values, 1, name)
+		}
+		to, err := parsed.Header.AddressList("To")
+		require.NoError(t, err)
+		require.Len(t, to, 1, "address lets one recipient through")
+		for _, address := range m.to {
+			require.NotContains(t, address, "\r")
+			require.NotContains(t, address, "\n")
+		}
+		_, err = new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
+		require.NoError(t, err)
+		for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
+			require.LessOrEqual(t, len(line), 998)
+			require.NotContains(t, string(line), "\n")
+			require.NotContains(t, string(line), "\r")
+		}
+		again, err := sink.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
+		require.NoError(t, err)
+		require.Equal(t, m.raw, again.raw)
+	})
+}
+
+func FuzzPayloadDecodes(f *testing.F) {
+	for _, seed := range []string{`{"a": null, "b": [null, 1e400]}`, `[]`, `"x"`, ``, `{} {}`, `null`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if _, err := decodePayload(payload); err != nil {
+			require.ErrorIs(t, err, ErrPayload)
+			return
+		}
+		require.True(t, json.Valid(payload))
+	})
+}
+
+func TestDifferentIDsGiveDifferentValidMessageIDs(t *testing.T) {
+	seen := make(map[string]string)
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.StringN(1, -1, notification.MaxIDLength).Draw(t, "id")
+		made := messageID(id, "mail", "shop@example.com")
+		local, domain, _ := strings.Cut(made, "@")
+		require.Equal(t, "example.com", domain)
+		require.LessOrEqual(t, len(made), 250)
+		for _, atom := range strings.Split(local, ".") {
+			require.NotEmpty(t, atom)
+			require.Equal(t, -1, strings.IndexFunc(atom, func(r rune) bool {
+				return !slices.Contains([]rune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_%"), r)
+			}), atom)
+		}
+		if other, taken := seen[made]; taken {
+			require.Equal(t, other, id)
+		}
+		seen[made] = id
+	})
+}

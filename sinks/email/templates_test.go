@@ -1,0 +1,194 @@
+package email_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/smtptest"
+)
+
+func files(named map[string]string) fstest.MapFS {
+	made := make(fstest.MapFS)
+	for name, content := range named {
+		made[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	return made
+}
+
+func TestLayoutsAndDefaultsCompleteATypesOwnTemplates(t *testing.T) {
+	server := startServer(t, smtptest.Config{})
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"README.md":                       "ignored",
+		".git/HEAD.tmpl":                  "{{ignored",
+		"layout.html.tmpl":                `<main>{{template "content" .}}</main>{{define "button"}}<a href="{{.}}">Go</a>{{end}}`,
+		"layout.text.tmpl":                `{{template "content" .}} -- Shop`,
+		"..data/default/to.tmpl":          `{{.Payload.email}}`,
+		"default/subject.tmpl":            `News of {{.Type}}`,
+		"default/text.tmpl":               `Something happened to {{.Key}}.`,
+		"default/html.tmpl":               `default html`,
+		"customer.signed-up/subject.tmpl": `Hello`,
+		"customer.signed-up/html.tmpl":    `{{.Payload.name}} {{template "button" .Payload.url}}`,
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	// A mounted Kubernetes ConfigMap consists of such links.
+	require.NoError(t, os.Symlink(filepath.Join(dir, "..data", "default", "to.tmpl"), filepath.Join(dir, "default", "to.tmpl")))
+	sink, err := email.New(sinks.Instance{}, email.Config{SMTP: server.URL(), From: "shop@example.com", Templates: dir})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, sink.Close(within(t))) }()
+
+	d := delivery(`{"email": "a@example.org", "name": "<i>", "url": "javascript:alert(1)"}`)
+	_, err = sink.Deliver(within(t), d)
+	require.NoError(t, err)
+	d.Type, d.Key = "order.placed", "42"
+	_, err = sink.Deliver(within(t), d)
+	require.NoError(t, err)
+
+	own, fallback := server.Messages()[0], server.Messages()[1]
+	assert.Equal(t, "Hello", own.Subject())
+	html, err := own.HTML()
+	require.NoError(t, err)
+	assert.Equal(t, `<main>&lt;i&gt; <a href="#ZgotmplZ">Go</a></main>`, strings.TrimSpace(html))
+	_, err = own.Text()
+	require.ErrorIs(t, err, smtptest.ErrNoPart, "the default text does not mix with the type's own html")
+	assert.Equal(t, "News of order.placed", fallback.Subject())
+	text, err := fallback.Text()
+	require.NoError(t, err)
+	assert.Equal(t, "Something happened to 42. -- Shop", strings.TrimSpace(text))
+	assert.Equal(t, "<0197f3c2-6f0e-7cc0-b2cf-9d8f0e6f3c11@example.com>", own.Header.Get("Message-Id"))
+}
+
+func TestAllMistakesInTemplatesAreReportedTogether(t *testing.T) {
+	_, err := email.New(sinks.Instance{}, email.Config{
+		From:      "no address",
+		SMTP:      "smtp://localhost:1025",
+		Templates: "mail",
+		FS: files(map[string]string{
+			"mail/stray.tmpl":            "x",
+			"mail/layout.html.tmpl":      "<main></main>",
+			"mail/a.unparsed/to.tmpl":    "{{.Payload.",
+			"mail/b.partial/to.tmpl":     "a@example.org",
+			"mail/c.typo/subjct.tmpl":    "x",
+			"mail/c.typo/to.tmpl":        "x",
+			"mail/c.typo/subject.tmpl":   "x",
+			"mail/c.typo/text.tmpl":      `{{template "nowhere"}}`,
+			"mail/d.unescaped/to.tmpl":   "x",
+			"mail/d.unescaped/html.tmpl": `<a href="{{if .Key}}x"{{end}}>`,
+		}),
+	})
+	require.ErrorIs(t, err, email.ErrTemplates)
+	for _, want := range []string{
+		`from: "no address" is no address`,
+		"mail: stray.tmpl is in no type's folder",
+		`layout.html.tmpl has no {{template "content" .}}`,
+		"a.unparsed/to.tmpl:1: ",
+		"a.unparsed/subject.tmpl is missing",
+		"a.unparsed/text.tmpl or html.tmpl is missing",
+		"b.partial/subject.tmpl is missing",
+		"c.typo/subjct.tmpl is unknown",
+		`c.typo/text.tmpl calls a template "nowhere"`,
+		"d.unescaped/subject.tmpl is missing",
+		"d.unescaped/html.tmpl:1",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.NotContains(t, err.Error(), "a.unparsed/to.tmpl is missing")
+}
+
+func TestNoTemplatesAtAllIsAMistake(t *testing.T) {
+	valid := email.Config{SMTP: "smtp://localhost", From: "a@example.com"}
+	for name, templates := range map[string]string{"nowhere": "no such file", t.TempDir(): "there are none"} {
+		c := valid
+		c.Templates = name
+		_, err := email.New(sinks.Instance{}, c)
+		require.ErrorContains(t, err, "templates: "+name+": "+templates)
+	}
+}
+
+func TestWhatAnEnvelopeOrItsTemplatesCauseIsPermanentAndNamesThePlace(t *testing.T) {
+	for _, c := range []struct {
+		name, payload string
+		files         map[string]string
+		is            error
+		says          []string
+	}{
+		{name: "a missing field", payload: `{}`, files: map[string]string{"text.tmpl": "\n{{.Payload.name}}"},
+			is: email.ErrRender, says: []string{"customer.signed-up/text.tmpl:2", `"name"`}},
+		{name: "a missing field in html", payload: `{"a": {}}`, files: map[string]string{"html.tmpl": "{{.Payload.a.name}}"},
+			is: email.ErrRender, says: []string{"customer.signed-up/html.tmpl:1", `"name"`}},
+		{name: "missing metadata", payload: `{}`, files: map[string]string{"subject.tmpl": "{{.Metadata.tenant}}"},
+			is: email.ErrRender, says: []string{"customer.signed-up/subject.tmpl:1", `"tenant"`}},
+		{name: "no JSON", payload: "\x00\x01", is: email.ErrPayload},
+		{name: "more than JSON", payload: "{} {}", is: email.ErrPayload},
+		{name: "no address", payload: `{"to": "nobody"}`, files: map[string]string{"to.tmpl": "{{.Payload.to}}"},
+			is: email.ErrAddress, says: []string{"customer.signed-up/to.tmpl"}},
+		{name: "no recipient", payload: `{}`, files: map[string]string{"to.tmpl": " \n"},
+			is: email.ErrAddress, says: []string{"customer.signed-up/to.tmpl gave no recipient"}},
+		{name: "two where one belongs", payload: `{"to": "a@example.org, b@example.org"}`, files: map[string]string{"to.tmpl": "{{address .Payload.to}}"},
+			is: email.ErrRender, says: []string{"not one email address"}},
+		{name: "too many recipients", payload: `{}`, files: map[string]string{"bcc.tmpl": "{{range $i := 100}}b{{$i}}@example.org,{{end}}"},
+			is: email.ErrAddress, says: []string{"101 recipients"}},
+		{name: "too long an address", payload: `{}`, files: map[string]string{"to.tmpl": strings.Repeat("a", 300) + "@example.org"},
+			is: email.ErrAddress, says: []string{"customer.signed-up/to.tmpl"}},
+		{name: "no subject", payload: `{}`, files: map[string]string{"subject.tmpl": "\n"},
+			is: email.ErrSubject, says: []string{"customer.signed-up/subject.tmpl"}},
+		{name: "too long a subject", payload: `{}`, files: map[string]string{"subject.tmpl": strings.Repeat("x", 1000)},
+			is: email.ErrSubject, says: []string{"1000 bytes"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := startServer(t, smtptest.Config{})
+			all := map[string]string{"to.tmpl": "a@example.org", "subject.tmpl": "s", "text.tmpl": "t"}
+			maps.Copy(all, c.files)
+			sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", all)})
+			_, err := sink.Deliver(within(t), delivery(c.payload))
+			class, _ := sinks.Classify(err)
+			assert.Equal(t, sinks.ClassPermanent, class)
+			require.ErrorIs(t, err, c.is)
+			for _, want := range append(c.says, "customer.signed-up 0197f3c2") {
+				assert.ErrorContains(t, err, want)
+			}
+			assert.Zero(t, server.Connections(), "the server is not bothered with it")
+		})
+	}
+}
+
+func TestATypeWithoutTemplatesIsPermanentAndNamesTheMissingFiles(t *testing.T) {
+	server := startServer(t, smtptest.Config{})
+	sink := newSink(t, email.Config{SMTP: server.URL()})
+	d := delivery(jane)
+	d.Type = "order.placed"
+	_, err := sink.Deliver(within(t), d)
+	class, _ := sinks.Classify(err)
+	assert.Equal(t, sinks.ClassPermanent, class)
+	require.ErrorIs(t, err, email.ErrNoTemplate)
+	assert.ErrorContains(t, err, "order.placed/to.tmpl, order.placed/subject.tmpl, order.placed/text.tmpl or html.tmpl")
+}
+
+func TestNumbersCompareAndFormatAndNullsPrintNothing(t *testing.T) {
+	server := startServer(t, smtptest.Config{})
+	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", map[string]string{
+		"to.tmpl": "a@example.org", "subject.tmpl": "s",
+		"text.tmpl": `{{.Payload.total}} {{printf "%.2f" (float .Payload.total)}} {{if gt (int .Payload.n) 2}}many{{end}} [{{.Payload.nick}}]{{if .Payload.nick}}!{{end}}{{range .Payload.nick}}!{{end}}{{with index .Payload "absent"}}!{{end}}`,
+		"html.tmpl": `[{{.Payload.nick}}]<b title="{{.Payload.nick}}">{{.Payload.n}}</b>`,
+	})})
+	_, err := sink.Deliver(within(t), delivery(`{"total": 19.9, "n": 3, "nick": null}`))
+	require.NoError(t, err)
+	text, err := server.Messages()[0].Text()
+	require.NoError(t, err)
+	assert.Equal(t, "19.9 19.90 many []", strings.TrimSpace(text))
+	html, err := server.Messages()[0].HTML()
+	require.NoError(t, err)
+	assert.Equal(t, `[]<b title="">3</b>`, strings.TrimSpace(html))
+}

@@ -1,0 +1,94 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Class says what a failed delivery means for the engine.
+type Class int
+
+const (
+	// ClassTransient: this delivery failed and may succeed later. It is parked
+	// and retried with backoff; an attempt is spent. Errors without a class are
+	// transient.
+	ClassTransient Class = iota
+	// ClassThrottled: the destination asks to wait until a time. The whole sink
+	// waits; nothing is parked, no attempt is spent.
+	ClassThrottled
+	// ClassUnavailable: the destination cannot be reached, whatever is sent. The
+	// whole sink waits with growing intervals; nothing is parked, no attempt is
+	// spent.
+	ClassUnavailable
+	// ClassPermanent: this delivery can never succeed. It is dead at once.
+	ClassPermanent
+	// ClassCancelled: the engine ended the attempt. It counts as none.
+	ClassCancelled
+)
+
+// String returns the class's word as it stands in logs and metrics.
+func (c Class) String() string {
+	switch c {
+	case ClassTransient:
+		return "transient"
+	case ClassThrottled:
+		return "throttled"
+	case ClassUnavailable:
+		return "unavailable"
+	case ClassPermanent:
+		return "permanent"
+	case ClassCancelled:
+		return "cancelled"
+	}
+	return fmt.Sprintf("Class(%d)", int(c))
+}
+
+// Error is an error with a class. Sinks make it with [Transient], [Throttled],
+// [Unavailable] and [Permanent]; the engine reads it with [Classify].
+type Error struct {
+	Class Class
+	// Until is when a throttled destination takes deliveries again.
+	Until time.Time
+	// Err is what went wrong, in the destination's words where it has some.
+	Err error
+}
+
+func (e *Error) Error() string {
+	if e.Class == ClassThrottled {
+		return fmt.Sprintf("throttled until %s: %v", e.Until.UTC().Format(time.RFC3339), e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Class, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Transient marks err as worth a retry of this delivery.
+func Transient(err error) error { return &Error{Class: ClassTransient, Err: err} }
+
+// Throttled marks err as the destination's wish that nothing comes before until.
+func Throttled(until time.Time, err error) error {
+	return &Error{Class: ClassThrottled, Until: until, Err: err}
+}
+
+// Unavailable marks err as trouble in reaching the destination at all.
+func Unavailable(err error) error { return &Error{Class: ClassUnavailable, Err: err} }
+
+// Permanent marks err as final for this delivery.
+func Permanent(err error) error { return &Error{Class: ClassPermanent, Err: err} }
+
+// Classify returns the class of err and, for a throttled one, the time to wait
+// for. The outermost class counts; context.Canceled is cancelled; everything
+// else, a passed deadline too, is transient.
+func Classify(err error) (Class, time.Time) {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Class, e.Until
+	}
+	if errors.Is(err, context.Canceled) {
+		return ClassCancelled, time.Time{}
+	}
+	return ClassTransient, time.Time{}
+}

@@ -1,0 +1,137 @@
+package httpsink
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func build(t *testing.T, config string) (sinks.Sink, error) {
+	t.Helper()
+	var set sinks.Set
+	require.NoError(t, Register(&set))
+	return set.Build("http", sinks.Instance{Name: "partner"}, func(c any) error {
+		return yaml.Unmarshal([]byte(config), c)
+	})
+}
+
+func TestASinkIsBuiltFromYAML(t *testing.T) {
+	built, err := build(t, `
+url: "https://partner.example/hooks"
+method: PUT
+headers: {X-Shop: "1"}
+bearer: token
+secret: "`+vectorSecret+`"
+timeout: 3s
+max_response_bytes: 100
+`)
+	require.NoError(t, err)
+	sink := built.(*Sink)
+	assert.Equal(t, "PUT https://partner.example", sink.origin.target)
+	assert.Equal(t, 3*time.Second, sink.timeout)
+	assert.Equal(t, 100, sink.excerpt.limit)
+	assert.NotNil(t, sink.signer)
+}
+
+func TestOnlyTheURLIsRequired(t *testing.T) {
+	built, err := build(t, `url: "http://partner.example"`)
+	require.NoError(t, err)
+	sink := built.(*Sink)
+	assert.Equal(t, "POST http://partner.example", sink.origin.target)
+	assert.Equal(t, DefaultTimeout, sink.timeout)
+	assert.Equal(t, DefaultMaxResponseBytes, sink.excerpt.limit)
+	assert.Nil(t, sink.signer)
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	_, err := build(t, `
+url: "ftp://partner.example"
+method: GET
+headers: {"bad name": x, Waybill-Id: x, Host: x, X-Line: "a\nb", X-Twice: a, x-twice: b, Authorization: abc}
+bearer: "two words"
+secret: short
+timeout: -1s
+max_response_bytes: 1000000
+tls: {ca_file: /does/not/exist.pem}
+`)
+	require.Error(t, err)
+	for _, want := range []string{
+		`method: "GET" is not offered; use POST or PUT`,
+		`timeout: -1s is negative`,
+		`max_response_bytes: 1000000 is outside 1..65536`,
+		`url: scheme "ftp" is not offered; start it with https:// or http://`,
+		`headers."bad name": not a header name`,
+		`headers.Waybill-Id: is written by the sink`,
+		`headers.Host: comes from url`,
+		`headers.X-Line: the value is not printable ASCII`,
+		`headers.x-twice: stands there twice`,
+		`bearer: the token contains spaces`,
+		`headers.Authorization, bearer: each sets the Authorization header; keep one`,
+		`secret: is not base64`,
+		`tls.ca_file: open /does/not/exist.pem`,
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.Len(t, strings.Split(err.Error(), "\n"), 13)
+}
+
+func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
+	for raw, want := range map[string]string{
+		"":                              "is missing",
+		"partner.example/hooks":         `scheme "" is not offered`,
+		"HTTPS:partner.example":         "has no host",
+		"https://":                      "has no host",
+		"https:///hooks":                "has no host",
+		"https://partner.example:99999": "port 99999 is above 65535",
+		"https://partner.example:https": "cannot be parsed",
+		"https://münchen.example":       "xn--",
+		"https://partner.example/#top":  "fragment #top would not be sent",
+		"https://part ner.example":      "cannot be parsed",
+		"https://u:pass/word@host":      "percent-encode special characters of user and password",
+	} {
+		_, err := New(sinks.Instance{}, Config{URL: raw})
+		require.ErrorContains(t, err, "url: ", raw)
+		assert.ErrorContains(t, err, want, raw)
+		assert.NotContains(t, err.Error(), "pass/")
+	}
+}
+
+func TestReservedHeadersAreRefused(t *testing.T) {
+	for _, name := range []string{
+		"host", "Content-Type", "content-length", "Transfer-Encoding", "Connection", "TE", "Upgrade",
+		"traceparent", "tracestate", "idempotency-key", "waybill-meta-x", "webhook-signature", "Accept-Encoding",
+	} {
+		_, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Headers: map[string]string{name: "x"}})
+		assert.ErrorContains(t, err, "headers."+name+": ")
+	}
+}
+
+func TestACAFileNeedsTLSAndCertificates(t *testing.T) {
+	_, err := New(sinks.Instance{}, Config{URL: "http://partner.example", TLS: TLS{CAFile: "config_test.go"}})
+	assert.ErrorContains(t, err, "tls.ca_file: url is plain http")
+	assert.ErrorContains(t, err, "tls.ca_file: config_test.go holds no certificate in PEM form")
+}
+
+func TestTheKindCanBeRegisteredOnce(t *testing.T) {
+	var set sinks.Set
+	require.NoError(t, Register(&set))
+	assert.ErrorIs(t, Register(&set), sinks.ErrDuplicateKind)
+	assert.Equal(t, []string{"http"}, set.Names())
+}
+
+func TestEveryFieldIsDocumented(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[TLS]()} {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			assert.NotEmpty(t, f.Tag.Get("yaml"), f.Name)
+			assert.NotEmpty(t, f.Tag.Get("doc"), f.Name)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package httpsink
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	// maxIdleConnections is as many as a sink may have in flight: fewer would
+	// close and open connections all the time.
+	maxIdleConnections = 1024
+
+	idleTimeout = 90 * time.Second
+
+	// A silent HTTP/2 connection is pinged after this long, so that one whose
+	// other end is gone does not swallow delivery after delivery.
+	pingAfter = 15 * time.Second
+
+	maxResponseHeaderBytes = 64 << 10
+)
+
+// newTransport returns a transport for one destination. Every error before a
+// connection stands is a *connectError.
+func newTransport(d *dialer, proxy *url.URL) *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyURL(proxy),
+		DialContext:            d.dial,
+		DialTLSContext:         d.dialTLS,
+		OnProxyConnectResponse: checkProxy,
+		TLSClientConfig:        d.tls.Clone(), // for the server behind a proxy
+		TLSHandshakeTimeout:    d.timeout,     // there, too
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
+		MaxIdleConnsPerHost:    maxIdleConnections,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxResponseHeaderBytes,
+		DisableCompression:     true, // nobody reads more than a line of the body
+	}
+}
+
+// checkProxy refuses a proxy's answer that opens no tunnel.
+func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
+		return &connectError{fmt.Errorf("proxy %s answers CONNECT with %d %s",
+			proxy.Host, resp.StatusCode, http.StatusText(resp.StatusCode))}
+	}
+	return nil
+}
+
+// dialer opens TCP and TLS connections, each within timeout, and can close all
+// that are open.
+type dialer struct {
+	tcp     net.Dialer
+	tls     *tls.Config
+	timeout time.Duration
+
+	mu     sync.Mutex
+	open   map[*connection]struct{}
+	closed bool
+}
+
+func newDialer(roots *x509.CertPool, timeout time.Duration) *dialer {
+	return &dialer{
+		tls:     &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}},
+		timeout: timeout,
+		open:    make(map[*connection]struct{}),
+	}
+}
+
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	conn, err := d.tcp.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	return d.keep(conn)
+}
+
+// dialTLS returns a *tls.Conn after its handshake, from which the transport
+// sees whether HTTP/2 was agreed on.
+func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	plain, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.tls.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled, so it can be split
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = plain.Close()
+		return nil, &connectError{err}
+	}
+	return conn, nil
+}
+
+func (d *dialer) keep(conn net.Conn) (net.Conn, error) {
+	c := &connection{Conn: conn, dialer: d}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		_ = conn.Close()
+		return nil, &connectError{net.ErrClosed}
+	}
+	d.open[c] = struct{}{}
+	return c, nil
+}
+
+// close closes every connection, and those that are still being dialled as
+// soon as they stand.
+func (d *dialer) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for c := range d.open {
+		_ = c.Conn.Close() // nothing is under way on it
+	}
+	clear(d.open)
+}
+
+// connection is an open connection of a dialer.
+type connection struct {
+	net.Conn
+	dialer *dialer
+}
+
+func (c *connection) Close() error {
+	c.dialer.mu.Lock()
+	delete(c.dialer.open, c)
+	c.dialer.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// probe returns a function that connects to where requests would connect to,
+// and hangs up.
+func (d *dialer) probe(destination, proxy *url.URL) func(context.Context) error {
+	peer := destination
+	if proxy != nil {
+		peer = proxy
+	}
+	dial := d.dial
+	if peer.Scheme == "https" {
+		dial = d.dialTLS
+	}
+	address := net.JoinHostPort(peer.Hostname(), portOf(peer))
+	return func(ctx context.Context) error {
+		conn, err := dial(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		_ = conn.Close() // it has served
+		return nil
+	}
+}
+
+func portOf(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	case u.Scheme == "http":
+		return "80"
+	}
+	return "1080" // SOCKS
+}

@@ -1,0 +1,49 @@
+package httpsink
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// ResponseError is a response that did not take the delivery.
+type ResponseError struct {
+	// Target is the method with the scheme and host of the URL, such as
+	// "POST https://partner.example". Path and query are left out: with many
+	// receivers they are the password.
+	Target string
+	// Status is the response's code.
+	Status int
+	// Location is where a redirect points to, "" for every other response.
+	Location string
+	// Body is the start of the response's body: valid UTF-8 without control
+	// characters, at most max_response_bytes long, the sink's own credentials
+	// replaced by "***". It may be empty.
+	Body string
+}
+
+func (e *ResponseError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Target + ": " + strconv.Itoa(e.Status))
+	if text := http.StatusText(e.Status); text != "" {
+		b.WriteString(" " + text)
+	}
+	if e.Status/100 == 3 {
+		if e.Location != "" {
+			b.WriteString(" to " + e.Location)
+		}
+		b.WriteString("; redirects are not followed, set url to the place itself")
+	}
+	if e.Body != "" {
+		b.WriteString(": " + e.Body)
+	}
+	return b.String()
+}
+
+// connectError is whatever went wrong before a connection stood: name
+// resolution, TCP, TLS, the proxy. The dialer makes it, so its type alone tells
+// that the destination was never reached.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return e.err.Error() }
+func (e *connectError) Unwrap() error { return e.err }

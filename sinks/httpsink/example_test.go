@@ -1,0 +1,74 @@
+package httpsink_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+// A partner takes notifications at a URL. The engine makes the delivery; here
+// it is made by hand.
+func Example() {
+	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Println(r.Method, r.URL.Path, string(body))
+		fmt.Println(r.Header.Get("Waybill-Type"), r.Header.Get("Waybill-Id"))
+		fmt.Println("signed:", r.Header.Get("Webhook-Signature") != "")
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer partner.Close()
+
+	sink, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{
+		URL:    partner.URL + "/hooks",
+		Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sink.Close(context.Background())
+
+	receipt, err := sink.Deliver(context.Background(), &notification.Delivery{
+		Envelope: &notification.Envelope{
+			ID:         "0198c0de-0000-7000-8000-000000000001",
+			Type:       "order.placed",
+			Version:    1,
+			OccurredOn: time.Now(),
+			Payload:    []byte(`{"order":42}`),
+		},
+		Sink:    "partner",
+		Attempt: 1,
+	})
+	fmt.Println("receipt:", receipt, err)
+	// Output:
+	// POST /hooks {"order":42}
+	// order.placed 0198c0de-0000-7000-8000-000000000001
+	// signed: true
+	// receipt: http 202 <nil>
+}
+
+// A program offers the kind; its users configure it. All their mistakes come
+// back at once.
+func ExampleRegister() {
+	var kinds sinks.Set
+	if err := httpsink.Register(&kinds); err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err := kinds.Build("http", sinks.Instance{Name: "partner"}, func(config any) error {
+		return yaml.Unmarshal([]byte("{url: partner.example/hooks, method: GET}"), config)
+	})
+	fmt.Println(err)
+	// Output:
+	// method: "GET" is not offered; use POST or PUT
+	// url: scheme "" is not offered; start it with https:// or http://
+}

@@ -1,0 +1,192 @@
+package httpsink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+const (
+	// maxRetryAfter caps what a destination can ask for: no typing error on
+	// the other side may stop a sink for days.
+	maxRetryAfter = time.Hour
+
+	// drainLimit is how much of a response's body is read so that its
+	// connection can serve again. Beyond it a new connection is cheaper.
+	drainLimit = 256 << 10
+
+	// minCredential is the length from which on a configured text is taken
+	// for a credential and kept out of errors. Shorter ones ("1", "json")
+	// would punch holes into everything.
+	minCredential = 6
+)
+
+// refused makes the error of a response that is not 2xx.
+func (s *Sink) refused(resp *http.Response) error {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		_ = resp.Body.Close() // it is the connection itself and has no end
+		resp.Body = http.NoBody
+	}
+	e := &ResponseError{
+		Target: s.origin.target,
+		Status: resp.StatusCode,
+		Body:   s.excerpt.read(resp.Body),
+	}
+	switch {
+	case resp.StatusCode/100 == 3:
+		e.Location = s.excerpt.clean(resp.Header.Get("Location"))
+		return sinks.Permanent(e)
+	case mayRetry(resp.StatusCode):
+		if until, ok := retryAfter(resp.Header.Get("Retry-After"), s.now()); ok {
+			return sinks.Throttled(until, e)
+		}
+		return sinks.Transient(e)
+	case resp.StatusCode >= 500:
+		return sinks.Transient(e)
+	}
+	return sinks.Permanent(e)
+}
+
+// mayRetry tells the statuses that speak of the moment, not of the request.
+func mayRetry(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// retryAfter reads both forms of RFC 9110, section 10.2.3: seconds and an HTTP
+// date. Not ok: absent, unreadable, or not in the future.
+func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
+	limit := now.Add(maxRetryAfter)
+	seconds, err := strconv.ParseUint(value, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && seconds > uint64(maxRetryAfter/time.Second):
+		return limit, true
+	case err == nil:
+		until = now.Add(time.Duration(seconds) * time.Second)
+	default:
+		if until, err = http.ParseTime(value); err != nil {
+			return time.Time{}, false
+		}
+	}
+	if until.After(limit) {
+		until = limit
+	}
+	return until, until.After(now)
+}
+
+// unanswered makes the error of an attempt that got no response. ctx is the
+// engine's, bounded the same with the sink's timeout.
+func (s *Sink) unanswered(ctx, bounded context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", s.origin.target, ctx.Err())
+	case unreachable(err):
+		return sinks.Unavailable(fmt.Errorf("%s: %w", s.origin.target, err))
+	case bounded.Err() != nil:
+		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", s.origin.target, s.timeout, bounded.Err()))
+	}
+	return sinks.Transient(fmt.Errorf("%s: %w", s.origin.target, err))
+}
+
+// unreachable tells errors about the connection from those about a request.
+// Nearly all come from our own dialer. What is left: TLS with the server behind
+// a proxy, what a SOCKS proxy reports, and a TLS 1.3 server that rejects the
+// client only after the handshake, as far as net/http passes its alert on
+// (HTTP/2 not always).
+func unreachable(err error) bool {
+	var (
+		connect     *connectError
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		network     *net.OpError
+	)
+	switch {
+	case errors.As(err, &connect), errors.As(err, &certificate), errors.As(err, &record):
+		return true
+	case errors.As(err, &network):
+		// The rest is "dial", "socks connect", and "remote error" or "local
+		// error" for an alert of TLS.
+		return network.Op != "read" && network.Op != "write"
+	}
+	return false
+}
+
+// drain reads what is left of a body and closes it, so that the connection can
+// be used again. A body that never ends holds it until the timeout.
+func drain(resp *http.Response) {
+	// An error only costs the connection: the status has been read.
+	_, _ = io.CopyN(io.Discard, resp.Body, drainLimit)
+	_ = resp.Body.Close()
+}
+
+// excerpt makes what a destination says fit for an error: short, valid text
+// without the sink's own credentials, which some servers echo.
+type excerpt struct {
+	limit       int
+	credentials []string
+	replacer    *strings.Replacer
+}
+
+func newExcerpt(limit int, credentials []string) excerpt {
+	x := excerpt{limit: limit}
+	var pairs []string
+	for _, c := range credentials {
+		if len(c) >= minCredential {
+			x.credentials = append(x.credentials, c)
+			pairs = append(pairs, c, "***")
+		}
+	}
+	x.replacer = strings.NewReplacer(pairs...)
+	return x
+}
+
+// read returns the start of body, or what came of it before an error.
+func (x excerpt) read(body io.Reader) string {
+	raw, _ := io.ReadAll(io.LimitReader(body, int64(x.limit)))
+	return x.clean(string(raw))
+}
+
+// clean bounds text to the limit, removes credentials, also one cut off at the
+// end, and makes it one line of valid UTF-8. No NUL is left, which PostgreSQL
+// could not store.
+func (x excerpt) clean(text string) string {
+	cut := len(text) >= x.limit
+	text = x.replacer.Replace(text[:min(len(text), x.limit)])
+	if cut {
+		text = x.withoutCutCredential(text)
+	}
+	text = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || unicode.IsControl(r) {
+			return ' ' // Map gives ReplacementChar for invalid bytes
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// withoutCutCredential removes the start of a credential from text's end.
+func (x excerpt) withoutCutCredential(text string) string {
+	for _, c := range x.credentials {
+		for n := min(len(c)-1, len(text)); n > 0; n-- {
+			if strings.HasSuffix(text, c[:n]) {
+				text = text[:len(text)-n]
+				break
+			}
+		}
+	}
+	return text
+}

@@ -1,0 +1,250 @@
+package httpsink
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// discardLog takes what test servers say about broken connections.
+var discardLog = log.New(io.Discard, "", 0)
+
+func TestEveryStatusHasItsClass(t *testing.T) {
+	const delivered = sinks.Class(-1)
+	classes := map[sinks.Class][]int{
+		delivered:              {200, 201, 202, 204, 206, 226, 299},
+		sinks.ClassTransient:   {408, 425, 429, 500, 501, 502, 503, 504, 505, 507, 511, 599, 600, 999},
+		sinks.ClassPermanent:   {300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 409, 410, 411, 413, 415, 422, 431, 451, 499},
+		sinks.ClassThrottled:   nil, // see the test of Retry-After
+		sinks.ClassCancelled:   nil,
+		sinks.ClassUnavailable: nil,
+	}
+	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+		var status int
+		_, _ = fmt.Sscan(req.Header.Get(HeaderKey), &status)
+		w.WriteHeader(status)
+	})
+	sink := r.sink(t, Config{})
+	for class, statuses := range classes {
+		for _, status := range statuses {
+			d := newDelivery()
+			d.Key = fmt.Sprint(status)
+			receipt, err := sink.Deliver(t.Context(), d)
+			if class == delivered {
+				assert.NoError(t, err, status)
+				assert.Equal(t, notification.Receipt(fmt.Sprintf("http %d", status)), receipt)
+				continue
+			}
+			assert.Empty(t, receipt, status)
+			assert.Equal(t, class, classOf(err), "%d: %v", status, err)
+			var response *ResponseError
+			require.ErrorAs(t, err, &response)
+			assert.Equal(t, status, response.Status)
+			assert.Equal(t, "POST "+r.URL, response.Target)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	tests := []struct {
+		value string
+		until time.Time // zero: not throttled
+	}{
+		{"120", in(2 * time.Minute)},
+		{"3600", in(time.Hour)},
+		{"3601", in(time.Hour)},
+		{"99999999999999999999999999", in(time.Hour)},
+		{"18446744073709551615", in(time.Hour)},
+		{"Sat, 01 Mar 2025 12:00:30 GMT", in(30 * time.Second)},
+		{"Saturday, 01-Mar-25 12:00:30 GMT", in(30 * time.Second)},
+		{"Sat Mar  1 12:00:30 2025", in(30 * time.Second)},
+		{"Sun, 02 Mar 2025 12:00:00 GMT", in(time.Hour)},
+		{"Sat, 01 Mar 2025 12:00:00 GMT", time.Time{}},
+		{"Sat, 01 Mar 2025 11:59:59 GMT", time.Time{}},
+		{"0", time.Time{}},
+		{"-5", time.Time{}},
+		{"1.5", time.Time{}},
+		{"soon", time.Time{}},
+		{"", time.Time{}},
+	}
+	var status int
+	var value string
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", value)
+		w.WriteHeader(status)
+	})
+	sink := r.sink(t, Config{})
+	sink.now = func() time.Time { return now }
+	for _, status = range []int{408, 425, 429, 502, 503, 504} {
+		for _, tt := range tests {
+			value = tt.value
+			_, err := sink.Deliver(t.Context(), newDelivery())
+			class, until := sinks.Classify(err)
+			if tt.until.IsZero() {
+				assert.Equal(t, sinks.ClassTransient, class, "%d %q", status, value)
+				continue
+			}
+			assert.Equal(t, sinks.ClassThrottled, class, "%d %q", status, value)
+			assert.True(t, tt.until.Equal(until), "%d %q: %s", status, value, until)
+		}
+	}
+	for _, status = range []int{301, 400, 500} {
+		value = "120"
+		_, err := sink.Deliver(t.Context(), newDelivery())
+		assert.NotEqual(t, sinks.ClassThrottled, classOf(err), status)
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	elsewhere := newReceiver(t)
+	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, elsewhere.URL+"/new", http.StatusTemporaryRedirect)
+	})
+	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
+	assert.Equal(t, sinks.ClassPermanent, classOf(err))
+	assert.ErrorContains(t, err, "307 Temporary Redirect to "+elsewhere.URL+"/new; redirects are not followed")
+	assert.Empty(t, elsewhere.all())
+}
+
+func TestAnErrorKeepsTheStartOfTheBody(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(422)
+		_, _ = w.Write(bytes.Repeat([]byte("abcdefgh"), 1<<17)) // 1 MiB
+	})
+	for limit, want := range map[int]int{0: DefaultMaxResponseBytes, 10: 10} {
+		_, err := r.sink(t, Config{MaxResponseBytes: limit}).Deliver(t.Context(), newDelivery())
+		var response *ResponseError
+		require.ErrorAs(t, err, &response)
+		assert.Equal(t, strings.Repeat("abcdefgh", 1<<17)[:want], response.Body)
+		assert.ErrorContains(t, err, "422 Unprocessable Entity: abcdefgh")
+	}
+}
+
+func TestAnOversizedBodyDoesNotUndoADelivery(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 4*drainLimit)) })
+	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
+	assert.NoError(t, err)
+}
+
+func TestABodyThatNeverEndsDoesNotUndoADelivery(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(200)
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	})
+	_, err := r.sink(t, Config{Timeout: 100 * time.Millisecond}).Deliver(t.Context(), newDelivery())
+	assert.NoError(t, err)
+}
+
+func TestABrokenBodyKeepsItsStatus(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(400)
+		_, _ = io.WriteString(w, "half of")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
+	assert.Equal(t, sinks.ClassPermanent, classOf(err))
+	assert.ErrorContains(t, err, "400 Bad Request: half of")
+}
+
+func TestASlowServerIsTransient(t *testing.T) {
+	r := newReceiver(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+	_, err := r.sink(t, Config{Timeout: 100 * time.Millisecond}).Deliver(t.Context(), newDelivery())
+	assert.Equal(t, sinks.ClassTransient, classOf(err))
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "POST "+r.URL+": no response within 100ms")
+}
+
+func TestALostConnectionIsTransient(t *testing.T) {
+	r := newReceiver(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
+	assert.Equal(t, sinks.ClassTransient, classOf(err))
+	assert.ErrorIs(t, err, io.EOF)
+}
+
+func TestTheEnginesContextPassesThrough(t *testing.T) {
+	arrived := make(chan struct{})
+	r := newReceiver(t, func(_ http.ResponseWriter, req *http.Request) {
+		arrived <- struct{}{}
+		<-req.Context().Done()
+	})
+	sink := r.sink(t, Config{})
+
+	cause := fmt.Errorf("the lease is lost")
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	go func() { <-arrived; cancel(cause) }()
+	_, err := sink.Deliver(cancelled, newDelivery())
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, sinks.ClassCancelled, classOf(err))
+
+	late, cancelLate := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancelLate()
+	go func() { <-arrived }()
+	_, err = sink.Deliver(late, newDelivery())
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Equal(t, sinks.ClassTransient, classOf(err))
+}
+
+// Servers in debug mode echo what they got.
+func TestNoErrorRepeatsACredential(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+		user, password, _ := req.BasicAuth()
+		w.Header().Set("Location", "/?"+req.Header.Get("Authorization"))
+		w.WriteHeader(302)
+		fmt.Fprintf(w, "%q %s %s %v %s", req.RequestURI, user, password, req.Header, strings.TrimPrefix(vectorSecret, "whsec_"))
+	})
+	configs := map[string]Config{
+		"bearer-token": {Bearer: "bearer-token"},
+		"header-token": {Headers: map[string]string{"X-Api-Key": "header-token"}},
+		"url-password": {URL: strings.Replace(r.URL, "http://", "http://user:url-password@", 1)},
+		"query-token":  {URL: r.URL + "/path-token?query-token", MaxResponseBytes: 1},
+		"path-token":   {URL: r.URL + "/path-token?query-token", MaxResponseBytes: 1},
+		strings.TrimPrefix(vectorSecret, "whsec_"): {Secret: vectorSecret},
+	}
+	for credential, c := range configs {
+		_, err := r.sink(t, c).Deliver(t.Context(), newDelivery())
+		require.ErrorContains(t, err, "302 Found")
+		assert.NotContains(t, err.Error(), credential)
+	}
+}
+
+func TestAnExcerptIsShortTextWithoutCredentials(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		credential := rapid.StringMatching(`[a-c]{6,12}`).Draw(t, "credential")
+		parts := rapid.SliceOf(rapid.OneOf(
+			rapid.Just(credential), rapid.StringMatching(`[a-c]{0,4}`), rapid.String(),
+			rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+		)).Draw(t, "parts")
+		limit := rapid.IntRange(1, 64).Draw(t, "limit")
+		body := strings.Join(parts, "")
+
+		got := newExcerpt(limit, []string{credential}).read(strings.NewReader(body))
+
+		assert.LessOrEqual(t, len(got), limit)
+		assert.True(t, utf8.ValidString(got), "%q", got)
+		assert.False(t, strings.ContainsFunc(got, unicode.IsControl), "%q", got)
+		assert.NotContains(t, got, credential)
+		if len(body) >= limit && strings.HasSuffix(body[:limit], credential[:len(credential)-1]) {
+			assert.False(t, strings.HasSuffix(got, credential[:len(credential)-1]), "%q of %q", got, body)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Acknowledgements that a record can wait for.
+const (
+	AcksAll    = "all"    // every replica that is in sync
+	AcksLeader = "leader" // the partition's leader only; its loss loses records
+)
+
+// Limits of the configuration.
+const (
+	minTimeout         = 100 * time.Millisecond
+	maxMessageBytes    = 100<<20 - 1 // below sarama.MaxRequestSize's default
+	maxTopicNameLength = 249         // Kafka's own, see org.apache.kafka.common.internals.Topic
+)
+
+// Config is what stands behind "with:" of a kafka sink.
+//
+// TLS and SASL will be fields of this struct, and are to be applied in
+// saramaConfig.
+type Config struct {
+	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
+	Topic           string        `yaml:"topic" doc:"The topic that gets the records. Required."`
+	ClientID        string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
+	Acks            string        `yaml:"acks" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. There is no none: nothing would prove the delivery."`
+	Compression     string        `yaml:"compression" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
+	Idempotent      bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
+	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take half as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
+	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
+}
+
+var (
+	_ sinks.Defaulter = (*Config)(nil)
+	_ sinks.Validator = (*Config)(nil)
+)
+
+// SetDefaults fills in everything but the brokers and the topic.
+//
+// Nothing is compressed by default: every consumer reads that, and compressing
+// took a quarter (lz4, zstd) to a half (snappy, gzip) of the throughput where the
+// forwarder's CPU was the limit. Where the network is, it pays; and a topic's
+// compression.type can have the broker do it.
+func (c *Config) SetDefaults() {
+	c.Acks = AcksAll
+	c.Compression = sarama.CompressionNone.String()
+	c.Idempotent = true
+	c.Timeout = 10 * time.Second
+	c.MaxMessageBytes = 1 << 20
+}
+
+// Validate reports everything that is wrong, each under the name of its field.
+func (c *Config) Validate() error {
+	return errors.Join(
+		validateBrokers(c.Brokers),
+		validateTopic(c.Topic),
+		c.validateAcks(),
+		c.validateCompression(),
+		c.validateLimits(),
+	)
+}
+
+func validateBrokers(brokers []string) error {
+	if len(brokers) == 0 {
+		return errors.New("brokers: at least one address is needed, such as localhost:9092")
+	}
+	var problems []error
+	for _, broker := range brokers {
+		host, port, err := net.SplitHostPort(broker)
+		number, numberErr := strconv.Atoi(port)
+		if err != nil || host == "" || numberErr != nil || number < 1 || number > 65535 {
+			problems = append(problems, fmt.Errorf("brokers: %q is not host:port", broker))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+var legalTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+
+func validateTopic(topic string) error {
+	switch {
+	case topic == "":
+		return errors.New("topic: the name of a topic is needed")
+	case len(topic) > maxTopicNameLength:
+		return fmt.Errorf("topic: the name is %d bytes long, Kafka's limit is %d", len(topic), maxTopicNameLength)
+	case topic == "." || topic == ".." || !legalTopic.MatchString(topic):
+		return fmt.Errorf("topic: %q is not a topic's name; use letters, digits, dots, dashes and underscores", topic)
+	}
+	return nil
+}
+
+func (c *Config) validateAcks() error {
+	switch {
+	case c.Acks == "none":
+		return errors.New("acks: none would lose records without a word; use all or leader")
+	case c.Acks != AcksAll && c.Acks != AcksLeader:
+		return fmt.Errorf("acks: %q is unknown; use all or leader", c.Acks)
+	case c.Acks == AcksLeader && c.Idempotent:
+		return errors.New("idempotent: needs acks: all; set idempotent: false to wait for the leader only")
+	}
+	return nil
+}
+
+// codecs are the compressions by the names that users type.
+var codecs = map[string]sarama.CompressionCodec{
+	sarama.CompressionNone.String():   sarama.CompressionNone,
+	sarama.CompressionGZIP.String():   sarama.CompressionGZIP,
+	sarama.CompressionSnappy.String(): sarama.CompressionSnappy,
+	sarama.CompressionLZ4.String():    sarama.CompressionLZ4,
+	sarama.CompressionZSTD.String():   sarama.CompressionZSTD,
+}
+
+func (c *Config) validateCompression() error {
+	if _, known := codecs[c.Compression]; !known {
+		return fmt.Errorf("compression: %q is unknown; use one of %s", c.Compression, strings.Join(slices.Sorted(maps.Keys(codecs)), ", "))
+	}
+	return nil
+}
+
+func (c *Config) validateLimits() error {
+	var problems []error
+	if c.Timeout < minTimeout {
+		problems = append(problems, fmt.Errorf("timeout: %s is too short, the least is %s", c.Timeout, minTimeout))
+	}
+	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > maxMessageBytes {
+		problems = append(problems, fmt.Errorf("max_message_bytes: %d is outside 1..%d", c.MaxMessageBytes, maxMessageBytes))
+	}
+	return errors.Join(problems...)
+}
+
+// saramaConfig is the client's configuration for the sink of that name.
+//
+// sarama has no limit for a delivery as a whole. The worst way that one can go
+// is a broker that takes connections and never answers. Then a request ends
+// after 5 steps: its own answer, three on a new connection (the versions, again
+// in an older form, the metadata), and one at another broker. Those that wait
+// behind it for the same partition end after 9 more, when three times nobody
+// named a leader and sarama's breaker opens. So a step is a tenth of the timeout.
+func (c *Config) saramaConfig(name string) *sarama.Config {
+	conf := sarama.NewConfig()
+	conf.ClientID = c.ClientID
+	if conf.ClientID == "" {
+		conf.ClientID = "waybill-" + name
+	}
+
+	step := c.Timeout / 10
+	conf.Net.DialTimeout, conf.Net.ReadTimeout, conf.Net.WriteTimeout = step, step, step
+	conf.Metadata.Timeout = step
+	conf.Metadata.Retry.Backoff = min(conf.Metadata.Retry.Backoff, step/4)
+	conf.Producer.Timeout = step * 4 / 5 // the broker's answer that it gave up arrives before we do
+	conf.Producer.Retry.Max = 4
+	conf.Producer.Retry.BackoffFunc = backoff
+	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
+
+	// Only our topic's metadata: a large cluster's is megabytes with each refresh.
+	conf.Metadata.Full = false
+
+	conf.Producer.Return.Successes = true
+	conf.Producer.Partitioner = sarama.NewMurmur2Partitioner
+	conf.Producer.Compression = codecs[c.Compression]
+	conf.Producer.MaxMessageBytes = c.MaxMessageBytes
+	conf.Producer.RequiredAcks = sarama.WaitForAll
+	if c.Acks == AcksLeader {
+		conf.Producer.RequiredAcks = sarama.WaitForLocal
+	}
+	if c.Idempotent {
+		conf.Producer.Idempotent = true
+		conf.Net.MaxOpenRequests = 1 // sarama insists
+	}
+	return conf
+}
+
+// backoff waits 1, 8, 64 and 512 ms before the client's retries, and not at all
+// before the first try. sarama takes this pause for each record that it gives
+// up when a partition has no leader, one after the other: with its 100 ms, 256
+// deliveries in flight took 27 seconds longer to learn that the broker is gone.
+func backoff(retries, _ int) time.Duration {
+	if retries == 0 {
+		return 0
+	}
+	return time.Millisecond << (3 * (retries - 1))
+}

@@ -1,0 +1,81 @@
+package kafka_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+)
+
+func TestAMinimalConfigurationIsValid(t *testing.T) {
+	c := decode(t, `{brokers: [localhost:9092], topic: orders}`)
+	require.NoError(t, c.Validate())
+	assert.Equal(t, kafka.Config{
+		Brokers:         []string{"localhost:9092"},
+		Topic:           "orders",
+		Acks:            kafka.AcksAll,
+		Compression:     "none",
+		Idempotent:      true,
+		Timeout:         10 * time.Second,
+		MaxMessageBytes: 1 << 20,
+	}, c)
+}
+
+func TestEverySettingIsAccepted(t *testing.T) {
+	for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, compression: `+compression+`}`)
+		require.NoError(t, c.Validate())
+		_, err := kafka.New(sinks.Instance{Name: "events"}, c)
+		require.NoError(t, err)
+	}
+}
+
+func TestEachMistakeIsNamedByItsField(t *testing.T) {
+	for given, want := range map[string]string{
+		`{topic: t}`:                                                "brokers: at least one",
+		`{brokers: [localhost], topic: t}`:                          `brokers: "localhost" is not host:port`,
+		`{brokers: [":9092"], topic: t}`:                            `brokers: ":9092" is not host:port`,
+		`{brokers: ["a:70000"], topic: t}`:                          `brokers: "a:70000" is not host:port`,
+		`{brokers: [a:1]}`:                                          "topic: the name",
+		`{brokers: [a:1], topic: "a b"}`:                            `topic: "a b"`,
+		`{brokers: [a:1], topic: "orders\n"}`:                       `topic: "orders\n"`,
+		`{brokers: [a:1], topic: ..}`:                               `topic: ".."`,
+		`{brokers: [a:1], topic: ` + strings.Repeat("x", 250) + `}`: "topic: the name is 250 bytes long",
+		`{brokers: [a:1], topic: t, acks: none}`:                    "acks: none",
+		`{brokers: [a:1], topic: t, acks: two}`:                     `acks: "two"`,
+		`{brokers: [a:1], topic: t, acks: leader}`:                  "idempotent: needs acks: all",
+		`{brokers: [a:1], topic: t, compression: brotli}`:           `compression: "brotli" is unknown; use one of gzip, lz4, none, snappy, zstd`,
+		`{brokers: [a:1], topic: t, timeout: 1ms}`:                  "timeout: 1ms",
+		`{brokers: [a:1], topic: t, max_message_bytes: 0}`:          "max_message_bytes: 0",
+		`{brokers: [a:1], topic: t, max_message_bytes: 1000000000}`: "max_message_bytes: 1000000000",
+	} {
+		t.Run(want, func(t *testing.T) {
+			c := decode(t, given)
+			assert.ErrorContains(t, c.Validate(), want)
+			_, err := kafka.New(sinks.Instance{}, c)
+			assert.Error(t, err)
+		})
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	c := decode(t, `{brokers: [x, y], acks: none, compression: rar, timeout: 0s, max_message_bytes: -1}`)
+	err := c.Validate()
+	for _, field := range []string{`"x"`, `"y"`, "topic:", "acks:", "compression:", "timeout:", "max_message_bytes:"} {
+		assert.ErrorContains(t, err, field)
+	}
+}
+
+func decode(t *testing.T, text string) kafka.Config {
+	t.Helper()
+	var c kafka.Config
+	c.SetDefaults()
+	require.NoError(t, yaml.Unmarshal([]byte(text), &c))
+	return c
+}

@@ -1,0 +1,215 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// reconnectPause is the least time between two attempts to connect, however
+// many deliveries ask for it.
+const reconnectPause = 500 * time.Millisecond
+
+// connector has the publisher made when the first delivery needs it, by one
+// attempt at a time. The client cannot be made while no broker answers, and a
+// forwarder must start all the same. Once made, the client finds its way back
+// to the cluster by itself.
+type connector struct {
+	brokers []string
+	topic   string
+	config  *sarama.Config
+
+	publisher atomic.Pointer[wmkafka.Publisher]
+
+	mu      sync.Mutex
+	last    *attempt // running, or failed not long ago
+	closed  bool
+	running sync.WaitGroup // goroutines of attempts and of health checks
+}
+
+// attempt is one try to connect. err and again are set before done is closed.
+type attempt struct {
+	done  chan struct{}
+	err   error
+	again time.Time // no other attempt before then
+}
+
+// await returns the publisher, once there is one.
+//
+// Of all deliveries that wait for an attempt, only the one that caused it
+// gets what it met with its own class; the others are told ErrNotConnected,
+// which is unavailable. So a topic that nobody created costs one dead letter
+// for each attempt and not the whole outbox.
+func (c *connector) await(ctx context.Context) (*wmkafka.Publisher, error) {
+	if p := c.publisher.Load(); p != nil {
+		return p, nil
+	}
+	a, mine := c.attempt()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	switch {
+	case a.err == nil:
+		return c.publisher.Load(), nil
+	case mine:
+		return nil, classifyConnect(c.topic, a.err)
+	}
+	return nil, sinks.Unavailable(fmt.Errorf("%w: %w", ErrNotConnected, describe(c.topic, a.err)))
+}
+
+// attempt returns the attempt to wait for, and whether this call began it.
+func (c *connector) attempt() (a *attempt, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		a = &attempt{done: make(chan struct{}), err: ErrClosed}
+		close(a.done)
+		return a, true
+	}
+	if c.last != nil && !c.last.over() {
+		return c.last, false
+	}
+	a = &attempt{done: make(chan struct{})}
+	c.last = a
+	c.running.Add(1)
+	go func() {
+		defer c.running.Done()
+		defer close(a.done)
+		a.err = c.connect()
+		a.again = time.Now().Add(reconnectPause)
+	}()
+	return a, true
+}
+
+// over tells whether the attempt failed long enough ago for another one. One
+// that succeeded is never over.
+func (a *attempt) over() bool {
+	select {
+	case <-a.done:
+		return a.err != nil && time.Now().After(a.again)
+	default:
+		return false
+	}
+}
+
+// connect makes the publisher. It asks all that can be refused with a client
+// of its own first: sarama does not close the one that it makes for a producer
+// when the producer cannot be made, and its breaker would turn the third
+// delivery to an unknown topic into one that failed for no reason.
+func (c *connector) connect() error {
+	client, err := sarama.NewClient(c.brokers, c.config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := askForTopic(client, c.topic); err != nil {
+		return err
+	}
+	if c.config.Producer.Idempotent {
+		if err := askForProducerID(client); err != nil {
+			return err
+		}
+	}
+	publisher, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{
+		Brokers:               c.brokers,
+		Marshaler:             marshaler{},
+		OverwriteSaramaConfig: c.config,
+	}, nil)
+	if err != nil {
+		return err
+	}
+	c.publisher.Store(publisher)
+	return nil
+}
+
+// check asks the cluster for the topic over a connection of its own.
+func (c *connector) check(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return classifyConnect(c.topic, ErrClosed)
+	}
+	c.running.Add(1)
+	c.mu.Unlock()
+
+	answer := make(chan error, 1)
+	go func() {
+		defer c.running.Done()
+		answer <- c.ask()
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *connector) ask() error {
+	client, err := sarama.NewClient(c.brokers, c.config)
+	if err != nil {
+		return classifyConnect(c.topic, err)
+	}
+	defer client.Close()
+	if err := askForTopic(client, c.topic); err != nil {
+		return classifyConnect(c.topic, err)
+	}
+	return nil
+}
+
+// askForTopic finds out whether the topic has a partition that can be written.
+func askForTopic(client sarama.Client, topic string) error {
+	err := client.RefreshMetadata(topic)
+	if errors.Is(err, sarama.ErrLeaderNotAvailable) {
+		// That is said as soon as one partition has none; the others may.
+		if writable, _ := client.WritablePartitions(topic); len(writable) > 0 {
+			return nil
+		}
+	}
+	return err
+}
+
+func askForProducerID(client sarama.Client) error {
+	response, err := client.InitProducerID()
+	if err != nil {
+		return err
+	}
+	if response.Err != sarama.ErrNoError {
+		return response.Err
+	}
+	return nil
+}
+
+// close waits for what is running and closes the publisher; when ctx ends first
+// that goes on alone, for no longer than the client's own limits.
+func (c *connector) close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+
+	closed := make(chan error, 1)
+	go func() {
+		c.running.Wait()
+		if p := c.publisher.Swap(nil); p != nil {
+			closed <- p.Close()
+			return
+		}
+		closed <- nil
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,113 @@
+// Package kafkatest gives tests a Kafka cluster: a fake one inside the process,
+// or a real one that the environment names. Both are a [Cluster], so one test
+// body runs on either.
+package kafkatest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// patience is how long anything that must happen may take.
+const patience = time.Minute
+
+// Cluster is a Kafka cluster for the time of one test. Its methods end the test
+// when they fail.
+type Cluster struct {
+	// Brokers are the addresses to connect to; a restart keeps them.
+	Brokers []string
+	// Fake is the fake cluster, for its faults and controls; nil when the
+	// cluster is real. Start replaces it.
+	Fake *kfake.Cluster
+
+	stop, start func(t testing.TB)
+}
+
+// Stop ends the brokers; what they stored stays.
+func (c *Cluster) Stop(t testing.TB) {
+	t.Helper()
+	c.stop(t)
+}
+
+// Start brings stopped brokers back at the same addresses and returns when they
+// answer.
+func (c *Cluster) Start(t testing.TB) {
+	t.Helper()
+	c.start(t)
+	c.await(t)
+}
+
+// CreateTopic makes a topic of that many partitions and returns its name, which
+// no other test has.
+func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string]string) string {
+	t.Helper()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic = fmt.Sprintf("waybill-test-%x", rand.Uint64())
+	topic.NumPartitions = partitions
+	topic.ReplicationFactor = 1
+	for name, value := range configs {
+		config := kmsg.NewCreateTopicsRequestTopicConfig()
+		config.Name, config.Value = name, kmsg.StringPtr(value)
+		topic.Configs = append(topic.Configs, config)
+	}
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.Topics = append(request.Topics, topic)
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := c.client(t)
+	defer client.Close()
+	response, err := request.RequestWith(ctx, client)
+	require.NoError(t, err)
+	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
+	return topic.Topic
+}
+
+// Consume returns the records of a topic from its beginning, in the order of
+// each partition, as soon as there are at least n.
+func (c *Cluster) Consume(t testing.TB, topic string, n int) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer client.Close()
+	var records []*kgo.Record
+	for len(records) < n {
+		fetches := client.PollFetches(ctx)
+		require.NoError(t, ctx.Err(), "%d of %d records came", len(records), n)
+		records = append(records, fetches.Records()...)
+	}
+	return records
+}
+
+func (c *Cluster) client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(c.Brokers...))...)
+	require.NoError(t, err)
+	return client
+}
+
+// await returns when the brokers give out producer ids: that is the last thing
+// that they can do after a start.
+func (c *Cluster) await(t testing.TB) {
+	t.Helper()
+	client := c.client(t)
+	defer client.Close()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patience/10)
+		defer cancel()
+		request := kmsg.NewPtrInitProducerIDRequest()
+		request.ProducerID, request.ProducerEpoch = -1, -1
+		response, err := request.RequestWith(ctx, client)
+		return err == nil && response.ErrorCode == 0
+	}, patience, 50*time.Millisecond, "no broker is ready at %v", c.Brokers)
+}

@@ -1,0 +1,132 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/IBM/sarama"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// Names of the headers that every record has.
+const (
+	HeaderID         = "id"
+	HeaderType       = "type"
+	HeaderVersion    = "version"
+	HeaderOccurredOn = "occurred-on"
+	// HeaderWatermillUUID repeats the id for Watermill's subscribers.
+	HeaderWatermillUUID = wmkafka.UUIDHeaderKey
+	// HeaderMetadataPrefix stands before the name of metadata that is named
+	// like one of the headers above.
+	HeaderMetadataPrefix = "metadata-"
+)
+
+// OccurredOnLayout is how the header occurred-on is written, in UTC.
+const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+// noOffset marks a record whose offset the broker did not tell: it recognized a
+// copy that it had stored before.
+const noOffset = -1
+
+// publication is one envelope on its way through Watermill's publisher. It
+// travels in the message's context, so that the marshaler needs no copy of the
+// envelope, and Deliver finds in record where it was stored.
+type publication struct {
+	envelope *notification.Envelope
+	record   sarama.ProducerMessage
+}
+
+type publicationKey struct{}
+
+// message wraps the publication for Watermill. It is made without
+// message.NewMessage, whose channels for acknowledgements nobody would use.
+func (p *publication) message() *message.Message {
+	m := &message.Message{UUID: p.envelope.ID, Payload: p.envelope.Payload}
+	m.SetContext(context.WithValue(context.Background(), publicationKey{}, p))
+	return m
+}
+
+// receipt names where the record is: "kafka orders/3@1042".
+func (p *publication) receipt() notification.Receipt {
+	b := make([]byte, 0, len("kafka /@")+len(p.record.Topic)+24)
+	b = append(b, "kafka "...)
+	b = append(b, p.record.Topic...)
+	b = append(b, '/')
+	b = strconv.AppendInt(b, int64(p.record.Partition), 10)
+	if p.record.Offset != noOffset {
+		b = append(b, '@')
+		b = strconv.AppendInt(b, p.record.Offset, 10)
+	}
+	return notification.Receipt(b)
+}
+
+// marshaler makes the record of a publication. See the package's documentation
+// for its form.
+type marshaler struct{}
+
+var _ wmkafka.Marshaler = marshaler{}
+
+func (marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
+	p, ok := m.Context().Value(publicationKey{}).(*publication)
+	if !ok {
+		return nil, errors.New("the message was not made by this sink")
+	}
+	e := p.envelope
+	p.record = sarama.ProducerMessage{
+		Topic:     topic,
+		Value:     value(e.Payload),
+		Headers:   headers(e),
+		Timestamp: e.OccurredOn,
+		Offset:    noOffset,
+	}
+	if e.Key != "" {
+		p.record.Key = sarama.StringEncoder(e.Key)
+	}
+	return &p.record, nil
+}
+
+// value is the payload. An empty one stays empty: null would be a tombstone,
+// which deletes the key from a compacted topic.
+func value(payload []byte) sarama.ByteEncoder {
+	if payload == nil {
+		return sarama.ByteEncoder{}
+	}
+	return sarama.ByteEncoder(payload)
+}
+
+// The names as bytes, shared by all records: the client only reads them.
+var (
+	headerID            = []byte(HeaderID)
+	headerType          = []byte(HeaderType)
+	headerVersion       = []byte(HeaderVersion)
+	headerOccurredOn    = []byte(HeaderOccurredOn)
+	headerWatermillUUID = []byte(HeaderWatermillUUID)
+)
+
+func headers(e *notification.Envelope) []sarama.RecordHeader {
+	id := []byte(e.ID)
+	list := make([]sarama.RecordHeader, 0, 5+len(e.Metadata))
+	list = append(list,
+		sarama.RecordHeader{Key: headerID, Value: id},
+		sarama.RecordHeader{Key: headerType, Value: []byte(e.Type)},
+		sarama.RecordHeader{Key: headerVersion, Value: strconv.AppendInt(nil, int64(e.Version), 10)},
+		sarama.RecordHeader{Key: headerOccurredOn, Value: e.OccurredOn.UTC().AppendFormat(make([]byte, 0, len(OccurredOnLayout)), OccurredOnLayout)},
+		sarama.RecordHeader{Key: headerWatermillUUID, Value: id},
+	)
+	for name, text := range e.Metadata {
+		list = append(list, sarama.RecordHeader{Key: metadataHeader(name), Value: []byte(text)})
+	}
+	return list
+}
+
+func metadataHeader(name string) []byte {
+	switch name {
+	case HeaderID, HeaderType, HeaderVersion, HeaderOccurredOn, HeaderWatermillUUID:
+		return []byte(HeaderMetadataPrefix + name)
+	}
+	return []byte(name)
+}

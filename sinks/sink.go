@@ -1,0 +1,63 @@
+// Package sinks is the contract between the engine and a destination.
+//
+// A sink's life: a [Kind] builds it from its configuration; if it is an
+// [Opener], Open runs once before the first delivery; Deliver runs in parallel,
+// up to the sink's parallelism threshold, never twice at once for one key; if
+// it is a [Closer], Close runs once, after the last Deliver returned.
+//
+// A sink knows nothing of databases, cursors or retries. It says what happened
+// by the class of the error that it returns: see [Class].
+package sinks
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// Sink hands deliveries to one destination.
+//
+// Deliver returns a receipt and nil once the destination has taken the
+// delivery; from then on it is never handed to the sink again, save after a
+// crash before the next checkpoint. So a delivery can come twice: the sink
+// passes the envelope's ID on, so that the destination can tell.
+//
+// Deliver must be safe for parallel calls. The context ends when the sink's
+// timeout passes or the engine gives up on stopping; Deliver then returns soon,
+// and an error after that counts as no attempt where the engine ended it.
+// An error without a class is transient. The delivery must not be kept or
+// changed after Deliver returned. No database transaction is open meanwhile.
+type Sink interface {
+	Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
+}
+
+// Opener is a sink that prepares something before the first delivery, such as
+// connections or templates. It must not fail only because the destination is
+// down at the moment: that is what [Unavailable] is for. An error of Open stops
+// the forwarder's start.
+type Opener interface {
+	Open(ctx context.Context) error
+}
+
+// Closer is a sink that holds something. Close is called once, when no Deliver
+// is running and none will come; ctx bounds how long it may take.
+type Closer interface {
+	Close(ctx context.Context) error
+}
+
+// HealthChecker is a sink that can tell whether its destination would take a
+// delivery now, without making one. It may be called at any time, in parallel
+// with deliveries.
+type HealthChecker interface {
+	CheckHealth(ctx context.Context) error
+}
+
+// Func is a function as a sink, for a handler that needs no configuration.
+type Func func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
+
+// Deliver calls f.
+func (f Func) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return f(ctx, d)
+}
+
+var _ Sink = Func(nil)
