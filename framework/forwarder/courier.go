@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,9 +38,7 @@ type courier struct {
 	gate     gate
 	reopen   *time.Timer // wakes the workers when the gate reopens
 	stopping bool
-	// abandoned says that deliveries in flight are waited for no longer.
-	abandoned bool
-	stats     Stats
+	stats    Stats
 }
 
 func newCourier(name string, sink Sink, log *slog.Logger) *courier {
@@ -118,7 +117,7 @@ func (c *courier) take() *item {
 		}
 		if c.ready.len() > 0 && c.inFlight < c.limit() {
 			it := c.ready.pop()
-			if it.lane.expired(time.Now()) {
+			if it.lane.ends(time.Now()) {
 				c.pending--
 				continue
 			}
@@ -163,7 +162,7 @@ func (c *courier) settle(it *item, receipt notification.Receipt, err error) {
 	if l.inFlight == 0 {
 		c.drained.Broadcast()
 	}
-	if l.dropped {
+	if l.over {
 		c.pending--
 		return
 	}
@@ -242,28 +241,16 @@ const leastThrottle = 100 * time.Millisecond
 // abandonAfter is how long a sink may take to come back once its context is done.
 const abandonAfter = 2 * time.Second
 
-// stop lets no further delivery begin and waits for those in flight; when
-// deliveries is done, only for abandonAfter longer. It may be called again.
-func (c *courier) stop(deliveries context.Context) {
-	giveUp := context.AfterFunc(deliveries, func() {
-		time.AfterFunc(abandonAfter, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.abandoned = true
-			c.drained.Broadcast()
-		})
-	})
-	defer giveUp()
+// stop ends the workers once the lanes are over. One that is still in the hands of
+// a sink that does not heed its context is left behind.
+func (c *courier) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopping = true
 	c.reopen.Stop()
 	c.work.Broadcast()
-	for c.workers > 0 && !c.abandoned {
+	for c.workers > c.inFlight {
 		c.drained.Wait()
-	}
-	if c.inFlight > 0 {
-		c.log.Warn("deliveries in flight were abandoned: the sink does not heed its context", "count", c.inFlight)
 	}
 }
 
@@ -279,6 +266,16 @@ func (q *queue) len() int { return len(q.front) + len(q.back) - q.head }
 func (q *queue) push(it *item) { q.back = append(q.back, it) }
 
 func (q *queue) pushFront(it *item) { q.front = append(q.front, it) }
+
+// drop takes out the items of a lane and returns how many there were.
+func (q *queue) drop(l *lane) (n int) {
+	ofLane := func(it *item) bool { return it.lane == l }
+	before := q.len()
+	q.front = slices.DeleteFunc(q.front, ofLane)
+	q.back = slices.DeleteFunc(q.back[q.head:], ofLane)
+	q.head = 0
+	return before - q.len()
+}
 
 // pop takes the first item; there must be one.
 func (q *queue) pop() *item {

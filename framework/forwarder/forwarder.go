@@ -8,7 +8,7 @@
 // now is parked in that checkpoint and brought back by the settler.
 //
 // The files in the order in which to read them: config.go, forwarder.go,
-// poller.go, lane.go, window.go, keys.go, courier.go, gate.go, settler.go.
+// keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go, courier.go, gate.go, settler.go.
 package forwarder
 
 import (
@@ -95,16 +95,11 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	f.warnOfUnrouted()
 
 	r := run{Forwarder: f, stop: ctx, fail: fail}
-	var cancelDeliveries, cancelDB context.CancelFunc
-	r.deliveries, cancelDeliveries = context.WithCancel(context.WithoutCancel(ctx))
-	defer cancelDeliveries()
+	var cancelDB context.CancelFunc
 	r.db, cancelDB = context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelDB()
 	stopping := context.AfterFunc(ctx, func() {
-		if sleep(r.db, f.config.ShutdownTimeout) {
-			cancelDeliveries()
-		}
-		if sleep(r.db, lastWrites) {
+		if sleep(r.db, f.config.ShutdownTimeout+lastWrites) {
 			cancelDB()
 		}
 	})
@@ -115,14 +110,10 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	if l, ok := f.config.Store.(store.Listener); ok {
 		work.Go(func() { f.poller.listen(ctx, l, newTrouble(f.config.Logger, "listening")) })
 	}
-	for _, c := range f.couriers {
-		for _, lane := range store.Lanes(c.name, f.config.Lanes) {
-			work.Go(func() { r.keep(c, lane) })
-		}
-	}
+	work.Go(newKeeper(&r).keep)
 	work.Wait()
 	for _, c := range f.couriers {
-		c.stop(r.deliveries) // those whose lanes were all elsewhere at the end
+		c.stop()
 	}
 	f.config.Logger.Info("stopped")
 	var fatal *fatalError
@@ -143,81 +134,9 @@ func (e *fatalError) Error() string { return e.err.Error() }
 // run is what the goroutines of one Run share.
 type run struct {
 	*Forwarder
-	stop       context.Context // done: stop gracefully
-	deliveries context.Context // done: stop now
-	db         context.Context // done: not even a last checkpoint
-	fail       context.CancelCauseFunc
-}
-
-// keep leases a lane whenever it can be had and works on it, until stop is done.
-func (r *run) keep(c *courier, lane store.Lane) {
-	failing := newTrouble(c.log.With("lane", lane.Number), "leasing")
-	for r.stop.Err() == nil {
-		began := time.Now()
-		lease, err := r.config.Store.Acquire(r.stop, lane, r.owner, r.config.Lease)
-		switch {
-		case err == nil:
-			failing.over()
-			err = r.work(c, lease, began)
-		case errors.Is(err, store.ErrLeaseHeld):
-			failing.over()
-			sleep(r.stop, min(r.config.Lease/3, time.Second))
-			continue
-		}
-		switch {
-		case err == nil || r.stop.Err() != nil:
-		case errors.Is(err, store.ErrLanes), errors.Is(err, store.ErrPosition), errors.Is(err, store.ErrUnsupported):
-			r.fail(&fatalError{err})
-		case errors.Is(err, store.ErrLeaseLost), errors.Is(err, errLeaseExpired):
-			c.log.Warn("lane is given up", "lane", lane.Number, "error", err)
-		default:
-			sleep(r.stop, failing.met(err))
-		}
-	}
-}
-
-// work works on a leased lane until stop is done, which gives nil once
-// everything is written and the lease is given back, or until the lease is lost.
-func (r *run) work(c *courier, lease store.Lease, leased time.Time) error {
-	reader, err := r.config.Store.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: r.types(c.name)})
-	if err != nil {
-		return errors.Join(err, r.config.Store.Release(r.db, lease))
-	}
-	deliveries, cutOff := context.WithCancel(r.deliveries)
-	defer cutOff()
-	l := newLane(c, r.config.Store, lease, leased, r.config.Lease, deliveries)
-	s := &settler{lane: l, failing: newTrouble(l.log, "settling"), asking: newTrouble(l.log, "reading parked deliveries"), renewed: leased, compared: leased}
-	if err := errors.Join(l.restore(r.stop), s.renew(r.stop)); err != nil {
-		return errors.Join(err, r.config.Store.Release(r.db, lease))
-	}
-
-	reading, stopReading := context.WithCancel(r.stop)
-	settling, stopSettling := context.WithCancel(context.WithoutCancel(r.stop))
-	defer stopSettling()
-	var readers sync.WaitGroup
-	readers.Go(func() { l.read(reading, reader, r.poller, newTrouble(l.log, "reading the log")) })
-	settled := make(chan error, 1)
-	go func() { settled <- s.run(settling, r.db) }()
-
-	select {
-	case err = <-settled: // the lease is lost
-		stopReading()
-		readers.Wait()
-		// A sink that does not heed its context is waited for, until a stop gives up on it.
-		defer context.AfterFunc(r.stop, func() { c.stop(r.deliveries) })()
-		l.drop(cutOff)
-		return err
-	case <-r.stop.Done():
-	}
-	stopReading()
-	readers.Wait()
-	c.stop(r.deliveries)
-	stopSettling()
-	if err := <-settled; err != nil {
-		l.log.Error("the last checkpoint was not written; what was delivered since will be repeated", "error", err)
-		return err
-	}
-	return r.config.Store.Release(r.db, lease)
+	stop context.Context // done: stop gracefully
+	db   context.Context // done: not even a last checkpoint
+	fail context.CancelCauseFunc
 }
 
 // types selects what goes to a sink.

@@ -638,10 +638,10 @@ func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 		f = o.one(forwarder.Sink{Sink: &s})
 		f.flush()
 		f.end()
-		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET lanes = 4`)
+		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET position = '{"of":"a newer program"}'`)
 		require.NoError(t, err)
 		f = o.one(forwarder.Sink{Sink: &s})
-		require.ErrorIs(t, <-f.ended, store.ErrLanes)
+		require.ErrorIs(t, <-f.ended, store.ErrPosition)
 	})
 }
 

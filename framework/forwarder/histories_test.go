@@ -78,6 +78,7 @@ func (h *history) start(lanes int) *engine {
 	}, func(c *forwarder.Config) {
 		c.ShutdownTimeout = 500 * time.Millisecond
 		c.Poll.Max = 100 * time.Millisecond
+		c.Lease = 20 * time.Second // a look at the roster in a second
 		c.Lanes = lanes
 	})
 }
@@ -114,7 +115,7 @@ func (h *history) check(t *testing.T, lanes int) {
 	h.calm = true
 	h.mu.Unlock()
 	f := h.start(lanes)
-	time.Sleep(time.Hour)
+	time.Sleep(10 * time.Minute)
 	synctest.Wait()
 	parked, stats := h.parked(), f.Stats()
 	f.end()

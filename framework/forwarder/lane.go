@@ -24,9 +24,11 @@ type lane struct {
 	deadlines deadlines
 	halt      bool // a dead delivery holds its key back
 
-	dropped  bool      // the lease is gone: nothing of this lane counts any more
-	expires  time.Time // when the lease ends unless it is renewed
-	inFlight int
+	closing   bool      // no further delivery begins
+	over      bool      // nothing of this lane counts any more
+	expires   time.Time // when the lease ends unless it is renewed
+	inFlight  int
+	abandoned bool // deliveries in flight are waited for no longer
 
 	window window
 	keys   map[string]*keyState
@@ -74,23 +76,37 @@ func (l *lane) restore(ctx context.Context) error {
 	return nil
 }
 
-// read fills the window, page by page, until ctx is done or the reader cannot
-// go on.
-func (l *lane) read(ctx context.Context, reader store.Reader, p *poller, failing *trouble) {
+// horizon is how far lanes read.
+type horizon interface {
+	// latest returns the newest target, nil where there is none yet, and a channel
+	// that is closed when there is a newer one; nil where there will be none.
+	latest() (store.Target, <-chan struct{})
+}
+
+var _ horizon = (*poller)(nil)
+
+// level is the horizon of lanes that are to end at one place.
+type level struct{ store.Target }
+
+func (l level) latest() (store.Target, <-chan struct{}) { return l.Target, nil }
+
+// read fills the window, page by page, until ctx is done, or the last target of
+// the horizon is reached: that gives true.
+func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failing *trouble) (reached bool) {
 	for {
-		target, newer := p.latest()
+		target, newer := to.latest()
 		for target != nil {
 			limit, ok := l.waitForRoom(ctx)
 			if !ok {
-				return
+				return false
 			}
 			page, err := reader.Next(ctx, target, limit)
 			if ctx.Err() != nil {
-				return
+				return false
 			}
 			if err != nil {
 				if !sleep(ctx, failing.met(err)) {
-					return
+					return false
 				}
 				continue
 			}
@@ -99,11 +115,14 @@ func (l *lane) read(ctx context.Context, reader store.Reader, p *poller, failing
 			if page.CaughtUp {
 				break
 			}
-			target, newer = p.latest()
+			target, newer = to.latest()
+		}
+		if newer == nil {
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-newer:
 		}
 	}
@@ -213,14 +232,14 @@ func (l *lane) take(parked []store.Parked) (taken int) {
 	return taken
 }
 
-// expired gives the lane up once its lease has run out: another forwarder may
-// have it already. The mutex is held.
-func (l *lane) expired(now time.Time) bool {
-	if !l.dropped && now.After(l.expires) {
-		l.dropped = true
+// ends says that no delivery may begin: the lane is being closed, or its lease has
+// run out, so that another forwarder may have it already. The mutex is held.
+func (l *lane) ends(now time.Time) bool {
+	if !l.over && now.After(l.expires) {
+		l.over = true
 		l.mark() // the settler ends the work on it
 	}
-	return l.dropped
+	return l.over || l.closing
 }
 
 // leave ends an item's turn: its outcome is in l.out.
@@ -240,19 +259,59 @@ func (l *lane) mark() {
 	}
 }
 
-// drop makes everything of the lane void, cuts its deliveries off and waits until
-// nothing of it is in a sink's hands.
-func (l *lane) drop(cutOff context.CancelFunc) {
+// close lets no further delivery begin and waits for those in flight, which are
+// cut off after a time.
+func (l *lane) close(timeout time.Duration, cutOff context.CancelFunc) {
 	l.courier.mu.Lock()
 	defer l.courier.mu.Unlock()
-	l.dropped = true
+	l.closing = true
+	late := time.AfterFunc(timeout, cutOff)
+	defer late.Stop()
+	l.drain(l.deadlines.parent)
+}
+
+// drop makes everything of the lane void, cuts its deliveries off and waits for
+// them: a sink that does not heed its context is given up only once stop is done,
+// so that this process has no key in flight twice.
+func (l *lane) drop(stop context.Context, cutOff context.CancelFunc) {
+	l.courier.mu.Lock()
+	defer l.courier.mu.Unlock()
+	l.over = true
 	cutOff()
+	l.drain(stop)
+}
+
+// drain waits until nothing of the lane is in the sink's hands; once cut is done
+// only for abandonAfter longer. The mutex is held.
+func (l *lane) drain(cut context.Context) {
+	c := l.courier
+	giveUp := context.AfterFunc(cut, func() {
+		time.AfterFunc(abandonAfter, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			l.abandoned = true
+			c.drained.Broadcast()
+		})
+	})
+	defer giveUp()
+	for l.inFlight > 0 && !l.abandoned {
+		c.drained.Wait()
+	}
+	if l.inFlight > 0 {
+		l.log.Warn("deliveries in flight were abandoned: the sink does not heed its context", "count", l.inFlight)
+	}
+}
+
+// void says that what is still to come of the lane counts no more.
+func (l *lane) void() {
+	c := l.courier
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.over = true
+	c.pending -= c.ready.drop(l)
 	for _, k := range l.keys {
 		for k.pop() != nil {
-			l.courier.pending--
+			c.pending--
 		}
-	}
-	for l.inFlight > 0 && !l.courier.abandoned {
-		l.courier.drained.Wait()
 	}
 }

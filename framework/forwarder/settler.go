@@ -50,6 +50,16 @@ type settler struct {
 	askAt  time.Time // not before that
 }
 
+func newSettler(l *lane, leased time.Time) *settler {
+	return &settler{
+		lane:     l,
+		failing:  newTrouble(l.log, "settling"),
+		asking:   newTrouble(l.log, "reading parked deliveries"),
+		renewed:  leased,
+		compared: leased,
+	}
+}
+
 // run settles until stop is done, then writes the last checkpoint and returns
 // nil; or until the lease is lost, or db is done. db bounds all use of the
 // database.
@@ -101,7 +111,7 @@ func (s *settler) checkpoint(ctx context.Context) (released []string, err error)
 	l := s.lane
 	l.courier.mu.Lock()
 	l.window.advance()
-	if l.dropped {
+	if l.over {
 		l.courier.mu.Unlock()
 		return nil, errLeaseExpired
 	}

@@ -67,6 +67,25 @@ func (l *lane) waitForRoom(ctx context.Context) (rows int, ok bool) {
 	}
 }
 
+// waitForLevel waits until all that was read is settled; false once ctx is done.
+func (l *lane) waitForLevel(ctx context.Context) bool {
+	for {
+		l.courier.mu.Lock()
+		clear(l.window.skip) // what was not met up to here is gone from the log
+		left := len(l.window.pages)
+		l.mark() // the settler moves the position
+		l.courier.mu.Unlock()
+		if left == 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-l.window.room:
+		}
+	}
+}
+
 // add takes a page in.
 func (w *window) add(read store.Page) *page {
 	if n := len(w.pages); n > 0 && len(read.Envelopes) == 0 {

@@ -12,8 +12,6 @@ var (
 	ErrPrefix = errors.New("invalid table prefix")
 	// ErrUnsupported: the database server lacks what the store needs.
 	ErrUnsupported = errors.New("unsupported database")
-	// ErrLanes: the sink's cursors were cut into another number of lanes.
-	ErrLanes = errors.New("number of lanes differs from the cursors'")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
 )
@@ -22,6 +20,10 @@ var (
 var (
 	// ErrLeaseHeld: another forwarder holds the lane.
 	ErrLeaseHeld = errors.New("lane is leased by another forwarder")
+	// ErrLanes: the sink is cut into another number of lanes.
+	ErrLanes = errors.New("no such lane")
+	// ErrNotLevel: the lanes of a sink do not stand at one place.
+	ErrNotLevel = errors.New("the lanes do not stand at one place")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )

@@ -36,11 +36,32 @@ type Store interface {
 	// newer program wrote gives ErrPosition.
 	NewReader(position json.RawMessage, filter Filter) (Reader, error)
 
+	// Cut has a sink's cursors cut into so many lanes. Where it has none they are
+	// all created in one transaction, before the oldest row. Where they are cut into
+	// another number they stay as they are, and the number is noted as wanted, for
+	// Recut: whoever asks last decides.
+	Cut(ctx context.Context, sink string, lanes int) error
+
+	// Recut cuts the lanes of a sink anew into the wanted number, each beginning
+	// where all the old ones stand. leases are those of all its lanes, and end with
+	// it. Cursors that do not stand at one position with nothing settled ahead of
+	// it give ErrNotLevel.
+	Recut(ctx context.Context, sink string, leases []Lease) error
+
+	// Join tells of a forwarder for ttl from now, by the database's clock; called
+	// again it renews that. Leave ends it at once.
+	Join(ctx context.Context, member Member, ttl time.Duration) error
+	Leave(ctx context.Context, owner string) error
+
+	// Roster lists the forwarders that live and the lanes of all sinks.
+	Roster(ctx context.Context) (Roster, error)
+
 	// Acquire leases a lane for the owner until ttl from now, by the database's
-	// clock, and creates its cursor where there is none. Whoever holds the lane
-	// already with an unexpired lease keeps it: that gives ErrLeaseHeld. Cursors
-	// of the sink that were cut into another number of lanes give ErrLanes.
-	// Each lease has a higher epoch than the one before it.
+	// clock. Whoever else holds the lane with an unexpired lease keeps it: that gives
+	// ErrLeaseHeld. One of the same owner is replaced: its answer may have been
+	// lost. A lane that does not exist, since the sink is cut into
+	// another number of them or not at all, gives ErrLanes. Each lease has a
+	// higher epoch than the one before it.
 	Acquire(ctx context.Context, lane Lane, owner string, ttl time.Duration) (Lease, error)
 
 	// Checkpoint writes everything that was settled since the last one, in one
@@ -149,14 +170,19 @@ func (r SlotRange) All() bool { return r.First == 0 && r.Last == Slots-1 }
 func Lanes(sink string, count int) []Lane {
 	lanes := make([]Lane, count)
 	for i := range lanes {
-		lanes[i] = Lane{
-			Sink:   sink,
-			Number: i,
-			Of:     count,
-			Slots:  SlotRange{First: i * Slots / count, Last: (i+1)*Slots/count - 1},
-		}
+		lanes[i] = NewLane(sink, i, count)
 	}
 	return lanes
+}
+
+// NewLane is one of the lanes that Lanes gives: number from 0 to of-1.
+func NewLane(sink string, number, of int) Lane {
+	return Lane{
+		Sink:   sink,
+		Number: number,
+		Of:     of,
+		Slots:  SlotRange{First: number * Slots / of, Last: (number+1)*Slots/of - 1},
+	}
 }
 
 // Filter says which rows a reader returns; it passes over the others.

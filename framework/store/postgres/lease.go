@@ -12,40 +12,48 @@ import (
 
 // Acquire leases a lane; see store.Store.
 func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
-	var lanes sql.NullInt64
-	err := s.db.QueryRowContext(ctx,
-		`SELECT max(lanes) FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND lanes <> $2`, lane.Sink, lane.Of).Scan(&lanes)
+	lease, err := s.acquire(ctx, lane, owner, ttl)
 	if err != nil {
 		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, err)
 	}
-	if lanes.Valid {
-		return store.Lease{}, fmt.Errorf("%w: sink %s has cursors for %d lanes and the configuration says %d: set outbox.lanes back to %d",
-			store.ErrLanes, lane.Sink, lanes.Int64, lane.Of, lanes.Int64)
-	}
+	return lease, nil
+}
 
+func (s *Store) acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	lease := store.Lease{Lane: lane, Owner: owner}
 	var position, settled sql.NullString
-	err = s.db.QueryRowContext(ctx,
-		`INSERT INTO `+s.sql.prefix+`_cursors AS c (sink, lane, lanes, owner, epoch, lease_until)
-		VALUES ($1, $2, $3, $4, 1, clock_timestamp() + $5 * interval '1 microsecond')
-		ON CONFLICT (sink, lane) DO UPDATE SET
-			owner = EXCLUDED.owner, epoch = c.epoch + 1, checkpoint = 0, lease_until = EXCLUDED.lease_until, updated_at = clock_timestamp()
-		WHERE c.owner IS NULL OR c.lease_until <= clock_timestamp()
+	err := s.db.QueryRowContext(ctx,
+		`UPDATE `+s.sql.prefix+`_cursors SET owner = $4, epoch = epoch + 1, checkpoint = 0,
+			lease_until = clock_timestamp() + $5 * interval '1 microsecond', updated_at = clock_timestamp()
+		WHERE sink = $1 AND lane = $2 AND lanes = $3 AND (owner IS NULL OR owner = $4 OR lease_until <= clock_timestamp())
 		RETURNING epoch, position::text, settled`,
 		lane.Sink, lane.Number, lane.Of, owner, ttl.Microseconds()).Scan(&lease.Epoch, &position, &settled)
 	if errors.Is(err, sql.ErrNoRows) {
-		return store.Lease{}, fmt.Errorf("%w: %s/%d", store.ErrLeaseHeld, lane.Sink, lane.Number)
+		return lease, s.whyNoLease(ctx, lane)
 	}
 	if err != nil {
-		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, err)
+		return lease, err
 	}
 	if position.Valid {
 		lease.Position = []byte(position.String)
 	}
-	if lease.Settled, err = store.DecodeOffsets(settled.String); err != nil {
-		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, err)
+	lease.Settled, err = store.DecodeOffsets(settled.String)
+	return lease, err
+}
+
+// whyNoLease tells a lane that somebody holds from one that does not exist.
+func (s *Store) whyNoLease(ctx context.Context, lane store.Lane) error {
+	var exists bool
+	err := s.db.QueryRowContext(ctx,
+		`SELECT EXISTS (SELECT FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND lane = $2 AND lanes = $3)`,
+		lane.Sink, lane.Number, lane.Of).Scan(&exists)
+	switch {
+	case err != nil:
+		return err
+	case exists:
+		return store.ErrLeaseHeld
 	}
-	return lease, nil
+	return store.ErrLanes
 }
 
 // Release gives a lease back; see store.Store.

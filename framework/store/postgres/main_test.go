@@ -3,9 +3,11 @@ package postgres_test
 import (
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -30,4 +32,13 @@ func openStore(t testing.TB, db *sql.DB, c postgres.Config) *postgres.Store {
 	s, err := postgres.Open(t.Context(), db, c)
 	require.NoError(t, err)
 	return s
+}
+
+// acquire leases a lane, of a sink that may have none yet.
+func acquire(t testing.TB, s store.Store, lane store.Lane) (store.Lease, error) {
+	t.Helper()
+	if err := s.Cut(t.Context(), lane.Sink, lane.Of); err != nil {
+		return store.Lease{}, err
+	}
+	return s.Acquire(t.Context(), lane, "o", time.Minute)
 }

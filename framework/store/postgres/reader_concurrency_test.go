@@ -167,7 +167,7 @@ type follower struct {
 
 func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 	ctx := t.Context()
-	lease, err := f.store.Acquire(ctx, f.lane, "follower", time.Minute)
+	lease, err := acquire(t, f.store, f.lane)
 	if err != nil {
 		t.Error(err)
 		return

@@ -54,7 +54,7 @@ func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status
 		return err
 	}
 	for _, c := range cursors {
-		lane := store.Lanes(c.Sink, c.lanes)[c.Lane]
+		lane := store.NewLane(c.Sink, c.Lane, c.lanes)
 		settled, err := store.DecodeOffsets(c.settled.String)
 		if err != nil {
 			return err

@@ -19,56 +19,42 @@ func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 	return lease, nil
 }
 
-func (s *Store) acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (lease store.Lease, err error) {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return lease, err
-	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
-
-	lease = store.Lease{Lane: lane, Owner: owner}
+func (s *Store) acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
+	lease := store.Lease{Lane: lane, Owner: owner}
 	var position sql.NullString
 	var settled string
-	leaseErr := tx.QueryRowContext(ctx,
-		`INSERT INTO `+s.prefix+`_cursors AS c (sink, lane, lanes, owner, epoch, lease_until)
-		VALUES (?, ?, ?, ?, 1, `+nowPlus+`)
-		ON CONFLICT (sink, lane) DO UPDATE SET
-			owner = excluded.owner, epoch = c.epoch + 1, checkpoint = 0, lease_until = excluded.lease_until, updated_at = `+now+`
-		WHERE c.owner IS NULL OR c.lease_until <= `+now+`
+	err := s.db.QueryRowContext(ctx,
+		`UPDATE `+s.prefix+`_cursors SET
+			owner = ?, epoch = epoch + 1, checkpoint = 0, lease_until = `+nowPlus+`, updated_at = `+now+`
+		WHERE sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= `+now+`)
 		RETURNING epoch, position, settled`,
-		lane.Sink, lane.Number, lane.Of, owner, milliseconds(ttl)).Scan(&lease.Epoch, &position, &settled)
-	if leaseErr != nil && !errors.Is(leaseErr, sql.ErrNoRows) {
-		return lease, leaseErr
+		owner, milliseconds(ttl), lane.Sink, lane.Number, lane.Of, owner).Scan(&lease.Epoch, &position, &settled)
+	if errors.Is(err, sql.ErrNoRows) {
+		return lease, s.whyNoLease(ctx, lane)
 	}
-	// Said even if the lease is held: waiting for it would be in vain.
-	if err := s.checkLanes(ctx, tx, lane); err != nil {
+	if err != nil {
 		return lease, err
-	}
-	if leaseErr != nil {
-		return lease, store.ErrLeaseHeld
 	}
 	if position.Valid {
 		lease.Position = []byte(position.String)
 	}
-	if lease.Settled, err = store.DecodeOffsets(settled); err != nil {
-		return lease, err
-	}
-	return lease, tx.Commit()
+	lease.Settled, err = store.DecodeOffsets(settled)
+	return lease, err
 }
 
-// checkLanes refuses a lane of another cut than that of the sink's cursors.
-func (s *Store) checkLanes(ctx context.Context, tx *sql.Tx, lane store.Lane) error {
-	var lanes sql.NullInt64
-	err := tx.QueryRowContext(ctx,
-		`SELECT max(lanes) FROM `+s.prefix+`_cursors WHERE sink = ? AND lanes <> ?`, lane.Sink, lane.Of).Scan(&lanes)
-	if err != nil {
+// whyNoLease tells a lane that somebody holds from one that does not exist.
+func (s *Store) whyNoLease(ctx context.Context, lane store.Lane) error {
+	var exists bool
+	err := s.db.QueryRowContext(ctx,
+		`SELECT EXISTS (SELECT 1 FROM `+s.prefix+`_cursors WHERE sink = ? AND lane = ? AND lanes = ?)`,
+		lane.Sink, lane.Number, lane.Of).Scan(&exists)
+	switch {
+	case err != nil:
 		return err
+	case exists:
+		return store.ErrLeaseHeld
 	}
-	if lanes.Valid {
-		return fmt.Errorf("%w: sink %s has cursors for %d lanes and the configuration says %d: set outbox.lanes back to %d",
-			store.ErrLanes, lane.Sink, lanes.Int64, lane.Of, lanes.Int64)
-	}
-	return nil
+	return store.ErrLanes
 }
 
 // Release gives a lease back; see store.Store.

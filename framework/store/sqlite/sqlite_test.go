@@ -171,6 +171,7 @@ func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	require.False(t, s.KeepsReceipts())
+	require.NoError(t, s.Cut(t.Context(), "mail", 1))
 	lease, err := s.Acquire(t.Context(), store.Lanes("mail", 1)[0], "w", time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Receipts: []store.Receipt{{Offset: 1}}}))

@@ -77,7 +77,7 @@ func scanCursor(rows *sql.Rows) (c cursor, err error) {
 	if err := rows.Scan(&c.Sink, &c.Lane, &lanes, &position, &settled, &c.Owner, &c.Epoch, &leaseUntil, &updatedAt); err != nil {
 		return c, err
 	}
-	c.slots = store.Lanes(c.Sink, lanes)[c.Lane].Slots
+	c.slots = store.NewLane(c.Sink, c.Lane, lanes).Slots
 	if c.pos, err = parsePosition([]byte(position.String)); err != nil {
 		return c, err
 	}

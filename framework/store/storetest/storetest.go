@@ -21,6 +21,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,6 +65,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Reading", readingFacts},
 		{"Filter", filterFacts},
 		{"Lease", leaseFacts},
+		{"Roster", rosterFacts},
 		{"Checkpoint", checkpointFacts},
 		{"Parked", parkedFacts},
 		{"Status", statusFacts},
@@ -263,6 +265,18 @@ func requireSame(t *testing.T, want, got notification.Envelope) {
 
 // lane is the only lane of a sink.
 func lane(sink string) store.Lane { return store.Lanes(sink, 1)[0] }
+
+// Acquire leases a lane of a sink that may still have none.
+func (o *outbox) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
+	lease, err := o.Store.Acquire(ctx, lane, owner, ttl)
+	if !errors.Is(err, store.ErrLanes) {
+		return lease, err
+	}
+	if err := o.Cut(ctx, lane.Sink, lane.Of); err != nil {
+		return lease, err
+	}
+	return o.Store.Acquire(ctx, lane, owner, ttl)
+}
 
 // acquire leases the only lane of a sink for long enough.
 func (o *outbox) acquire(t *testing.T, sink string) store.Lease {

@@ -32,6 +32,7 @@ CREATE TABLE {{.Prefix}}_cursors (
     sink        text        NOT NULL,
     lane        smallint    NOT NULL,
     lanes       smallint    NOT NULL,
+    wanted      smallint, -- lanes to be cut into, if it is another number
     position    jsonb,
     settled     text        NOT NULL DEFAULT '',
     owner       text,
@@ -41,6 +42,13 @@ CREATE TABLE {{.Prefix}}_cursors (
     paused      boolean     NOT NULL DEFAULT false,
     updated_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (sink, lane)
+) WITH (fillfactor = 20);
+
+-- The forwarders that live, and the sinks that each can deliver to.
+CREATE TABLE {{.Prefix}}_forwarders (
+    owner      text        PRIMARY KEY,
+    sinks      jsonb       NOT NULL,
+    live_until timestamptz NOT NULL
 ) WITH (fillfactor = 20);
 
 -- Deliveries that could not be made when their turn came, with their envelopes.

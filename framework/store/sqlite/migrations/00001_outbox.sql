@@ -39,6 +39,7 @@ CREATE TABLE {{.Prefix}}_cursors (
     sink        TEXT    NOT NULL,
     lane        INTEGER NOT NULL,
     lanes       INTEGER NOT NULL,
+    wanted      INTEGER, -- lanes to be cut into, if it is another number
     position    TEXT,
     settled     TEXT    NOT NULL DEFAULT '',
     owner       TEXT,
@@ -49,6 +50,13 @@ CREATE TABLE {{.Prefix}}_cursors (
     updated_at  TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     PRIMARY KEY (sink, lane),
     CHECK (lane >= 0 AND lane < lanes)
+);
+
+-- The forwarders that live, and the sinks that each can deliver to.
+CREATE TABLE {{.Prefix}}_forwarders (
+    owner      TEXT PRIMARY KEY,
+    sinks      TEXT NOT NULL,
+    live_until TEXT NOT NULL
 );
 
 -- Deliveries that could not be made when their turn came, with their envelopes.

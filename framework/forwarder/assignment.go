@@ -1,0 +1,105 @@
+package forwarder
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// assignment is who has how many lanes, as it is and as it should become.
+type assignment struct {
+	members []store.Member
+	load    map[string]int            // lanes by owner
+	ofSink  map[string]map[string]int // lanes by owner, of each sink
+}
+
+// assign tells a forwarder which lanes it takes up and which of its own it lets go
+// of. All who look at the same roster come to the same conclusion: a lane that
+// nobody has goes to whoever has the fewest, and who has two more than another
+// lets one go. One that nobody took for longer than patience is for everybody.
+// Lanes of a sink that is to be cut anew are left out.
+//
+// leaving are lanes that the forwarder has and is about to give back.
+func assign(roster store.Roster, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
+	a := assignment{members: roster.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
+	if !slices.ContainsFunc(a.members, func(m store.Member) bool { return m.Owner == me.Owner }) {
+		a.members = append(slices.Clone(a.members), me)
+		slices.SortFunc(a.members, func(m, n store.Member) int { return cmp.Compare(m.Owner, n.Owner) })
+	}
+	var free []store.LaneState
+	var mine []store.Lane
+	for _, l := range roster.Lanes {
+		switch {
+		case l.Wanted != 0:
+		case l.Owner == "" || l.Owner == me.Owner && leaving(l.Lane):
+			free = append(free, l)
+		default:
+			a.add(l.Owner, l.Lane, 1)
+			if l.Owner == me.Owner {
+				mine = append(mine, l.Lane)
+			}
+		}
+	}
+	for _, l := range free {
+		owner, ok := a.fewest(l.Lane)
+		if !ok {
+			continue
+		}
+		a.add(owner, l.Lane, 1)
+		late := l.Free > patience && slices.Contains(me.Sinks, l.Lane.Sink)
+		if l.Owner == "" && (owner == me.Owner || late) {
+			take = append(take, l.Lane)
+		}
+	}
+	for {
+		i, to := a.surplus(mine, me.Owner)
+		if i < 0 {
+			return take, leave
+		}
+		a.add(me.Owner, mine[i], -1)
+		a.add(to, mine[i], 1)
+		leave = append(leave, mine[i])
+		mine = slices.Delete(mine, i, i+1)
+	}
+}
+
+func (a *assignment) add(owner string, lane store.Lane, n int) {
+	a.load[owner] += n
+	if a.ofSink[lane.Sink] == nil {
+		a.ofSink[lane.Sink] = make(map[string]int)
+	}
+	a.ofSink[lane.Sink][owner] += n
+}
+
+// fewest is who has the fewest lanes of those that can deliver to a lane's sink;
+// of several who has the fewest of that sink.
+func (a *assignment) fewest(lane store.Lane) (owner string, ok bool) {
+	of := a.ofSink[lane.Sink]
+	for _, m := range a.members {
+		if !slices.Contains(m.Sinks, lane.Sink) {
+			continue
+		}
+		if !ok || a.load[m.Owner] < a.load[owner] || a.load[m.Owner] == a.load[owner] && of[m.Owner] < of[owner] {
+			owner, ok = m.Owner, true
+		}
+	}
+	return owner, ok
+}
+
+// surplus picks the lane that me lets go of, and to whom: one of the sink of which
+// it has the most. -1: none.
+func (a *assignment) surplus(mine []store.Lane, me string) (index int, to string) {
+	index = -1
+	for i, l := range mine {
+		owner, ok := a.fewest(l)
+		if !ok || a.load[owner] > a.load[me]-2 {
+			continue
+		}
+		if index < 0 || a.ofSink[l.Sink][me] >= a.ofSink[mine[index].Sink][me] {
+			index, to = i, owner
+		}
+	}
+	return index, to
+}

@@ -1,0 +1,277 @@
+package forwarder
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// keeper leases lanes and gives them back. Every forwarder looks at the roster now
+// and then, and assign tells each the same; so the work spreads evenly, moves when
+// a forwarder dies or leaves, and hardly moves otherwise.
+//
+// It is for one goroutine; what it starts reports to it.
+type keeper struct {
+	*run
+	pause    time.Duration // between two looks
+	failing  *trouble
+	couriers map[string]*courier
+
+	uncut   map[string]bool // sinks whose lanes are not known to be cut
+	joined  time.Time
+	held    map[laneID]*held
+	cutting map[string]bool // sinks whose lanes this forwarder cuts anew
+	trouble map[laneID]*trouble
+	ended   chan func() // what the keeper does when something that it started has ended
+}
+
+type laneID struct {
+	sink   string
+	number int
+}
+
+func idOf(l store.Lane) laneID { return laneID{l.Sink, l.Number} }
+
+// held is a lane that is worked on.
+type held struct {
+	stop    context.CancelFunc
+	leaving bool
+}
+
+func (h *held) leave() {
+	h.leaving = true
+	h.stop()
+}
+
+func newKeeper(r *run) *keeper {
+	k := &keeper{
+		run:      r,
+		pause:    r.config.Lease / 20,
+		failing:  newTrouble(r.config.Logger, "leasing"),
+		couriers: make(map[string]*courier),
+		uncut:    make(map[string]bool),
+		held:     make(map[laneID]*held),
+		cutting:  make(map[string]bool),
+		trouble:  make(map[laneID]*trouble),
+		ended:    make(chan func()),
+	}
+	for _, c := range r.Forwarder.couriers {
+		k.couriers[c.name] = c
+		k.uncut[c.name] = true
+	}
+	return k
+}
+
+// keep holds lanes until stop is done and all of them are given back.
+func (k *keeper) keep() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for k.stop.Err() == nil {
+		select {
+		case <-k.stop.Done():
+		case end := <-k.ended:
+			end()
+			timer.Reset(k.pause / 8) // somebody may wait for it
+		case <-timer.C:
+			pause := k.pause
+			if err := k.look(); err == nil {
+				k.failing.over()
+			} else if k.stop.Err() == nil {
+				pause = k.failing.met(err)
+			}
+			timer.Reset(pause)
+		}
+	}
+	for len(k.held)+len(k.cutting) > 0 {
+		end := <-k.ended
+		end()
+	}
+	if err := k.config.Store.Leave(k.db, k.owner); err != nil {
+		k.config.Logger.Warn("the others will notice later that this forwarder has stopped", "error", err)
+	}
+}
+
+// look takes up and lets go of lanes.
+func (k *keeper) look() error {
+	for sink := range k.uncut {
+		if err := k.config.Store.Cut(k.stop, sink, k.config.Lanes); err != nil {
+			return err
+		}
+		delete(k.uncut, sink)
+	}
+	me := store.Member{Owner: k.owner, Sinks: slices.Sorted(maps.Keys(k.couriers))}
+	if began := time.Now(); began.Sub(k.joined) >= k.config.Lease/3 {
+		if err := k.config.Store.Join(k.stop, me, k.config.Lease); err != nil {
+			return err
+		}
+		k.joined = began
+	}
+	roster, err := k.config.Store.Roster(k.stop)
+	if err != nil {
+		return err
+	}
+	k.inspect(&roster)
+	leaving := func(l store.Lane) bool { return k.held[idOf(l)] != nil && k.held[idOf(l)].leaving }
+	take, leave := assign(roster, me, leaving, 4*k.pause)
+	for _, lane := range leave {
+		k.held[idOf(lane)].leave()
+	}
+	for _, lane := range take {
+		if err := k.take(lane); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect corrects the roster by what only this forwarder knows, and sees to sinks
+// whose lanes are to be cut.
+func (k *keeper) inspect(roster *store.Roster) {
+	lanes := make(map[string][]store.LaneState)
+	for i := range roster.Lanes {
+		l := &roster.Lanes[i]
+		switch h := k.held[idOf(l.Lane)]; {
+		case h != nil && l.Owner == "":
+			l.Owner = k.owner // its lease ran out, and the work on it has not ended yet
+		case h == nil && l.Owner == k.owner:
+			l.Owner = "" // the answer to Acquire was lost
+		}
+		lanes[l.Lane.Sink] = append(lanes[l.Lane.Sink], *l)
+	}
+	for sink, c := range k.couriers {
+		switch cursors := lanes[sink]; {
+		case len(cursors) == 0:
+			k.uncut[sink] = true // somebody has forgotten the sink
+		case cursors[0].Wanted != 0:
+			k.cutAnew(c, cursors)
+		}
+	}
+}
+
+// take leases a lane and begins the work on it, unless somebody else was quicker.
+func (k *keeper) take(lane store.Lane) error {
+	c, id := k.couriers[lane.Sink], idOf(lane)
+	if k.held[id] != nil {
+		return nil
+	}
+	s := &shift{run: k.run, courier: c, to: k.poller, leased: time.Now()}
+	var err error
+	s.lease, err = k.config.Store.Acquire(k.db, lane, k.owner, k.config.Lease)
+	if errors.Is(err, store.ErrLeaseHeld) || errors.Is(err, store.ErrLanes) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	failing := k.trouble[id]
+	if failing == nil {
+		failing = newTrouble(c.log.With("lane", lane.Number), "beginning to work on a lane")
+		k.trouble[id] = failing
+	}
+	stop, cancel := context.WithCancel(k.stop)
+	k.held[id] = &held{stop: cancel}
+	go func() {
+		defer cancel()
+		err := s.work(stop, failing.over)
+		if !lost(err) {
+			err = errors.Join(err, k.config.Store.Release(k.db, s.lease))
+		}
+		k.ended <- func() {
+			delete(k.held, id)
+			k.workedOn(c, lane, err)
+		}
+	}()
+	return nil
+}
+
+// lost says whether a lane went, or may have gone, to somebody else.
+func lost(err error) bool {
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, errLeaseExpired)
+}
+
+// workedOn says what is to be said of the end of a shift.
+func (k *keeper) workedOn(c *courier, lane store.Lane, err error) {
+	switch {
+	case err == nil || k.stop.Err() != nil:
+	case errors.Is(err, store.ErrPosition), errors.Is(err, store.ErrUnsupported):
+		k.fail(&fatalError{err})
+	case lost(err):
+		c.log.Warn("lane is given up", "lane", lane.Number, "error", err)
+	default:
+		k.trouble[idOf(lane)].met(err)
+	}
+}
+
+// cutAnew gives back the lanes of a sink that is to be cut into another number of
+// them. Once nobody has any, whoever leases all of them cuts them anew.
+func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
+	free := true
+	for _, l := range lanes {
+		if h := k.held[idOf(l.Lane)]; h != nil && !h.leaving {
+			h.leave()
+		}
+		free = free && l.Owner == ""
+	}
+	if !free || k.cutting[c.name] {
+		return
+	}
+	k.cutting[c.name] = true
+	c.log.Info("cutting the lanes anew", "lanes", len(lanes), "wanted", lanes[0].Wanted)
+	go func() {
+		err := k.recut(c, lanes)
+		k.ended <- func() {
+			delete(k.cutting, c.name)
+			switch {
+			case err == nil:
+				c.log.Info("the lanes are cut anew", "lanes", lanes[0].Wanted)
+			case k.stop.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
+				// somebody else does it, or nobody wants it any more
+			default:
+				c.log.Warn("the lanes could not be cut anew, trying again", "error", err)
+			}
+		}
+	}()
+}
+
+// recut brings all lanes of a sink to one place and cuts them there.
+func (k *keeper) recut(c *courier, lanes []store.LaneState) (err error) {
+	var leases []store.Lease
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, lease := range leases {
+			err = errors.Join(err, k.config.Store.Release(k.db, lease))
+		}
+	}()
+	leased := time.Now()
+	for _, l := range lanes {
+		lease, err := k.config.Store.Acquire(k.db, l.Lane, k.owner, k.config.Lease)
+		if err != nil {
+			return err
+		}
+		leases = append(leases, lease)
+	}
+	target, err := k.config.Store.Probe(k.stop)
+	if err != nil {
+		return err
+	}
+	shifts, stop := errgroup.WithContext(k.stop)
+	for _, lease := range leases {
+		s := &shift{run: k.run, courier: c, lease: lease, leased: leased, to: level{target}}
+		shifts.Go(func() error { return s.work(stop, func() {}) })
+	}
+	if err := shifts.Wait(); err != nil {
+		return err
+	}
+	if err := k.stop.Err(); err != nil {
+		return err
+	}
+	return k.config.Store.Recut(k.db, c.name, leases)
+}

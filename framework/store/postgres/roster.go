@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Join tells of a forwarder; see store.Store. Rows of those that died are taken
+// away on the way.
+func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration) error {
+	sinks, err := json.Marshal(member.Sinks)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx,
+		`WITH dead AS (DELETE FROM `+s.sql.prefix+`_forwarders WHERE owner <> $1 AND live_until < clock_timestamp() - interval '1 hour')
+		INSERT INTO `+s.sql.prefix+`_forwarders (owner, sinks, live_until)
+		VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond')
+		ON CONFLICT (owner) DO UPDATE SET sinks = EXCLUDED.sinks, live_until = EXCLUDED.live_until`,
+		member.Owner, string(sinks), ttl.Microseconds())
+	if err != nil {
+		return fmt.Errorf("join the forwarders: %w", err)
+	}
+	return nil
+}
+
+// Leave ends what Join began; see store.Store.
+func (s *Store) Leave(ctx context.Context, owner string) error {
+	if _, err := s.db.ExecContext(ctx, `DELETE FROM `+s.sql.prefix+`_forwarders WHERE owner = $1`, owner); err != nil {
+		return fmt.Errorf("leave the forwarders: %w", err)
+	}
+	return nil
+}
+
+// Roster lists who works on what; see store.Store.
+func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
+	if r.Members, err = s.members(ctx); err == nil {
+		r.Lanes, err = s.lanes(ctx)
+	}
+	if err != nil {
+		return store.Roster{}, fmt.Errorf("list the forwarders and lanes: %w", err)
+	}
+	return r, nil
+}
+
+func (s *Store) members(ctx context.Context) (members []store.Member, err error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT owner, sinks::text FROM `+s.sql.prefix+`_forwarders WHERE live_until > clock_timestamp() ORDER BY owner`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var m store.Member
+		var sinks string
+		if err := rows.Scan(&m.Owner, &sinks); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
+			return nil, fmt.Errorf("sinks of %s: %w", m.Owner, err)
+		}
+		members = append(members, m)
+	}
+	return members, rows.Err()
+}
+
+func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > clock_timestamp() THEN coalesce(owner, '') ELSE '' END,
+			(extract(epoch FROM clock_timestamp() - coalesce(lease_until, updated_at)) * 1000000)::bigint
+		FROM `+s.sql.prefix+`_cursors ORDER BY sink, lane`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var sink, owner string
+		var number, of, wanted int
+		var free int64
+		if err := rows.Scan(&sink, &number, &of, &wanted, &owner, &free); err != nil {
+			return nil, err
+		}
+		states = append(states, store.NewLaneState(sink, number, of, wanted, owner, time.Duration(free)*time.Microsecond))
+	}
+	return states, rows.Err()
+}

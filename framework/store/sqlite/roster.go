@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Join tells of a forwarder; see store.Store. Rows of those that died are taken
+// away on the way.
+func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration) error {
+	sinks, err := json.Marshal(member.Sinks)
+	if err != nil {
+		return err
+	}
+	if err := s.join(ctx, member.Owner, string(sinks), ttl); err != nil {
+		return fmt.Errorf("join the forwarders: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) join(ctx context.Context, owner, sinks string, ttl time.Duration) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	_, err = tx.ExecContext(ctx,
+		`INSERT INTO `+s.prefix+`_forwarders (owner, sinks, live_until) VALUES (?, ?, `+nowPlus+`)
+		ON CONFLICT (owner) DO UPDATE SET sinks = excluded.sinks, live_until = excluded.live_until`,
+		owner, sinks, milliseconds(ttl))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx,
+		`DELETE FROM `+s.prefix+`_forwarders WHERE live_until < strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '-1 hour')`)
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Leave ends what Join began; see store.Store.
+func (s *Store) Leave(ctx context.Context, owner string) error {
+	if _, err := s.db.ExecContext(ctx, `DELETE FROM `+s.prefix+`_forwarders WHERE owner = ?`, owner); err != nil {
+		return fmt.Errorf("leave the forwarders: %w", err)
+	}
+	return nil
+}
+
+// Roster lists who works on what; see store.Store.
+func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
+	if r.Members, err = s.members(ctx); err == nil {
+		r.Lanes, err = s.lanes(ctx)
+	}
+	if err != nil {
+		return store.Roster{}, fmt.Errorf("list the forwarders and lanes: %w", err)
+	}
+	return r, nil
+}
+
+func (s *Store) members(ctx context.Context) (members []store.Member, err error) {
+	rows, err := s.db.QueryContext(ctx, `SELECT owner, sinks FROM `+s.prefix+`_forwarders WHERE live_until > `+now+` ORDER BY owner`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var m store.Member
+		var sinks string
+		if err := rows.Scan(&m.Owner, &sinks); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
+			return nil, fmt.Errorf("sinks of %s: %w", m.Owner, err)
+		}
+		members = append(members, m)
+	}
+	return members, rows.Err()
+}
+
+func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > `+now+` THEN coalesce(owner, '') ELSE '' END,
+			coalesce((julianday('now') - julianday(coalesce(lease_until, updated_at))) * 86400000, 0)
+		FROM `+s.prefix+`_cursors ORDER BY sink, lane`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var sink, owner string
+		var number, of, wanted int
+		var free float64 // milliseconds
+		if err := rows.Scan(&sink, &number, &of, &wanted, &owner, &free); err != nil {
+			return nil, err
+		}
+		states = append(states, store.NewLaneState(sink, number, of, wanted, owner, time.Duration(free*float64(time.Millisecond))))
+	}
+	return states, rows.Err()
+}
