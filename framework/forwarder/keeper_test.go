@@ -1,0 +1,182 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// owners counts the lanes of each forwarder, by the beginning of its name; "" are
+// free ones.
+func (o *outbox) owners() map[string]int {
+	o.t.Helper()
+	roster, err := o.store.Roster(o.t.Context())
+	require.NoError(o.t, err)
+	owners := make(map[string]int)
+	for _, l := range roster.Lanes {
+		owners[l.Owner[:min(1, len(l.Owner))]]++
+	}
+	return owners
+}
+
+// named is a forwarder of several lanes whose name tells it from others. It looks
+// at the roster once in a second.
+func named(name string, lanes int) func(*forwarder.Config) {
+	return func(c *forwarder.Config) {
+		c.Name, c.Lanes, c.Lease = name, lanes, 20*time.Second
+		c.Poll.Max = 100 * time.Millisecond
+	}
+}
+
+// settleDown gives the forwarders some looks at the roster.
+func settleDown() {
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+}
+
+func TestForwardersShareLanesEvenlyAndTakeOverAtOnce(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		a := o.one(forwarder.Sink{Sink: &s}, named("a", 6))
+		settleDown()
+		require.Equal(t, map[string]int{"a": 6}, o.owners(), "one alone has all")
+		b := o.one(forwarder.Sink{Sink: &s}, named("b", 6))
+		settleDown()
+		require.Equal(t, map[string]int{"a": 3, "b": 3}, o.owners())
+		c := o.one(forwarder.Sink{Sink: &s}, named("c", 6))
+		settleDown()
+		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, o.owners())
+
+		a.end()
+		require.Zero(t, o.owners()["a"], "a forwarder that stops gives its lanes back")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, map[string]int{"b": 3, "c": 3}, o.owners(), "a tenth of the lease later they have others")
+		b.end()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, map[string]int{"c": 6}, o.owners())
+		o.append("t", "k", "still delivered")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"still delivered"}, s.given())
+		c.end()
+	})
+}
+
+// lostAnswers is a store whose first n leases nobody hears of.
+type lostAnswers struct {
+	appendable
+	n int
+}
+
+func (l *lostAnswers) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
+	lease, err := l.appendable.Acquire(ctx, lane, owner, ttl)
+	if err == nil && l.n > 0 {
+		l.n--
+		return store.Lease{}, errors.New("connection reset by peer")
+	}
+	return lease, err
+}
+
+func TestAnOrphanedLeaseIsTakenUpByItsOwnerAtOnce(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		lost := &lostAnswers{appendable: o.store, n: 3}
+		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1), func(c *forwarder.Config) { c.Store = lost })
+		o.append("t", "", "mail")
+		settleDown()
+		require.Zero(t, lost.n)
+		require.Equal(t, []string{"mail"}, s.given(), "long before the lease runs out")
+		f.end()
+	})
+}
+
+// While publishing goes on, forwarders come and go that want other numbers of
+// lanes. All stops are graceful, so each notification comes once, and each key in
+// order.
+func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(context.Context, *notification.Delivery) error {
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		}
+		published := make(map[string][]string)
+		n := 0
+		publish := func(times int) {
+			for range times {
+				for k := range 7 {
+					key := fmt.Sprint("k", k)
+					id := fmt.Sprintf("%s-%04d", key, n)
+					published[key] = append(published[key], id)
+					o.append("t", key, id)
+					n++
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1))
+		publish(5)
+		for i, lanes := range []int{3, 2, 5} {
+			g := o.one(forwarder.Sink{Sink: &s}, named(fmt.Sprint(i), lanes))
+			publish(60) // of 50 ms: enough for some looks at the roster
+			f.end()
+			publish(5)
+			f = g
+		}
+		settleDown()
+		require.Equal(t, map[string]int{"2": 5}, o.owners())
+		f.end()
+
+		given := make(map[string][]string)
+		for _, id := range s.given() {
+			given[id[:2]] = append(given[id[:2]], id)
+		}
+		require.Equal(t, published, given)
+		require.Zero(t, s.overlaps)
+	})
+}
+
+func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		var up atomic.Bool
+		var delivered []string
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if !up.Load() {
+				return sinks.Unavailable(errors.New("connection refused"))
+			}
+			delivered = append(delivered, d.ID) // both are of one key
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1))
+		o.append("t", "k", "1")
+		settleDown()
+		g := o.one(forwarder.Sink{Sink: &s}, named("b", 2))
+		o.append("t", "k", "2")
+		settleDown()
+		f.end()
+		settleDown()
+		roster, err := o.store.Roster(t.Context())
+		require.NoError(t, err)
+		require.Len(t, roster.Lanes, 1, "what is before the cut is not settled")
+		up.Store(true)
+		time.Sleep(5 * time.Minute) // until a probe of the sink
+		synctest.Wait()
+		require.Equal(t, map[string]int{"b": 2}, o.owners())
+		require.Equal(t, []string{"1", "2"}, delivered)
+		g.end()
+	})
+}
