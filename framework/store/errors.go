@@ -25,3 +25,13 @@ var (
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )
+
+// AdvisedError is an error of the database with the way out, for people, where its
+// own text does not tell it. Error leaves the hint away.
+type AdvisedError struct {
+	Err  error
+	Hint string
+}
+
+func (e *AdvisedError) Error() string { return e.Err.Error() }
+func (e *AdvisedError) Unwrap() error { return e.Err }

@@ -16,7 +16,7 @@ import (
 // moves, which is the usual case, it is one statement and one round trip.
 func (s *Store) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	if err := s.checkpoint(ctx, c); err != nil {
-		return fmt.Errorf("checkpoint %s/%d: %w", c.Lease.Lane.Sink, c.Lease.Lane.Number, err)
+		return fmt.Errorf("checkpoint %s/%d: %w", c.Lease.Lane.Sink, c.Lease.Lane.Number, advise(err))
 	}
 	return nil
 }

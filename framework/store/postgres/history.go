@@ -108,7 +108,7 @@ func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
 	if err != nil {
-		return nil, e, fmt.Errorf("look through the log: %w", err)
+		return nil, e, fmt.Errorf("look through the log: %w", advise(err))
 	}
 	if e.highest <= p.last {
 		e.highest = 0

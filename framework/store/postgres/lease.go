@@ -16,7 +16,7 @@ func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 	err := s.db.QueryRowContext(ctx,
 		`SELECT max(lanes) FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND lanes <> $2`, lane.Sink, lane.Of).Scan(&lanes)
 	if err != nil {
-		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, err)
+		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, advise(err))
 	}
 	if lanes.Valid {
 		return store.Lease{}, fmt.Errorf("%w: sink %s has cursors for %d lanes and the configuration says %d: set outbox.lanes back to %d",
@@ -37,7 +37,7 @@ func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 		return store.Lease{}, fmt.Errorf("%w: %s/%d", store.ErrLeaseHeld, lane.Sink, lane.Number)
 	}
 	if err != nil {
-		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, err)
+		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, advise(err))
 	}
 	if position.Valid {
 		lease.Position = []byte(position.String)
@@ -55,7 +55,7 @@ func (s *Store) Release(ctx context.Context, lease store.Lease) error {
 		WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4`,
 		lease.Lane.Sink, lease.Lane.Number, lease.Owner, lease.Epoch)
 	if err != nil {
-		return fmt.Errorf("release %s/%d: %w", lease.Lane.Sink, lease.Lane.Number, err)
+		return fmt.Errorf("release %s/%d: %w", lease.Lane.Sink, lease.Lane.Number, advise(err))
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ type sight struct {
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	p, err := s.look(ctx, s.sql.probe)
 	if err != nil {
-		return nil, fmt.Errorf("probe the log: %w", err)
+		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}
 	s.lastSeen.Store(&sight{last: p.last, history: p.history})
 	return p, nil

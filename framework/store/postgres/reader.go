@@ -80,7 +80,7 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 		envelopes, cut, err := r.query(ctx, d, upTo, limit)
 		if err != nil {
 			r.window = max(int64(limit), r.window/2)
-			return store.Page{}, fmt.Errorf("read the log: %w", err)
+			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
 		}
 		if cut || len(envelopes) == limit {
 			read := envelopes[len(envelopes)-1].Offset - r.pos.offset

@@ -4,7 +4,7 @@
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
 // once and no long transaction delays anybody else's rows. The files, in the
 // order in which to read them: snapshot.go, probe.go, position.go, reader.go,
-// history.go, checkpoint.go, parked.go, listener.go.
+// history.go, checkpoint.go, parked.go, listener.go, connector.go.
 package postgres
 
 import (
@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	_ "github.com/lib/pq" // the driver of OpenDB
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -85,26 +83,39 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. It sets
-// binary_parameters=yes unless dsn says otherwise, which saves a round trip for
-// each statement with arguments. Nothing is connected yet.
+// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing
+// is connected yet. What it adds to lib/pq:
+//
+//   - binary_parameters=yes unless dsn says otherwise, which saves a round trip for
+//     each statement with arguments;
+//   - connect_timeout=10 unless dsn has another that is more than 0: for one host,
+//     sign-on included;
+//   - a statement ends about a second after its context at the latest, also where
+//     the server does not answer. Without a deadline it may wait for ever, save that
+//     the system gives up a machine that is silent for 30 s;
+//   - a connection to a server that takes no writes is not used again, nor are those
+//     made before it.
+//
+// For a failover name all hosts, and let only the primary do:
+//
+//	postgres://app@/shop?host=db1,db2&port=5432,5432&target_session_attrs=read-write
 func OpenDB(dsn string) (*sql.DB, error) {
-	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
-		u, err := url.Parse(dsn)
-		if err != nil {
-			return nil, errors.New("the database URL cannot be parsed") // without the URL: it may hold a password
-		}
-		q := u.Query()
-		if !q.Has("binary_parameters") {
-			q.Set("binary_parameters", "yes")
-			u.RawQuery = q.Encode()
-		}
-		return sql.Open("postgres", u.String())
+	c, err := newConnector(dsn)
+	var unparsed *url.Error
+	switch {
+	case err != nil && (!isURL(dsn) || errors.As(err, &unparsed)):
+		return nil, errors.New("the database's address cannot be parsed") // without it: it may hold a password
+	case err != nil:
+		return nil, fmt.Errorf("the database's address: %w", err)
 	}
 	if !strings.Contains(dsn, "binary_parameters") {
-		dsn += " binary_parameters=yes"
+		c.config.BinaryParameters = true
 	}
-	return sql.Open("postgres", dsn)
+	return sql.OpenDB(c), nil
+}
+
+func isURL(dsn string) bool {
+	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
 // Open checks that the database is recent enough and migrated for this version
