@@ -154,7 +154,7 @@ func (r *run) keep(c *courier, lane store.Lane) {
 	failing := newTrouble(c.log.With("lane", lane.Number), "leasing")
 	for r.stop.Err() == nil {
 		began := time.Now()
-		lease, err := r.config.Store.Acquire(r.stop, lane, r.owner, r.config.Lease)
+		lease, err := r.acquire(lane)
 		switch {
 		case err == nil:
 			failing.over()
@@ -176,19 +176,33 @@ func (r *run) keep(c *courier, lane store.Lane) {
 	}
 }
 
+// acquire and release give up after the time of a lease: an answer that has not
+// come by then is worth nothing.
+func (r *run) acquire(lane store.Lane) (store.Lease, error) {
+	ctx, cancel := context.WithTimeout(r.stop, r.config.Lease)
+	defer cancel()
+	return r.config.Store.Acquire(ctx, lane, r.owner, r.config.Lease)
+}
+
+func (r *run) release(lease store.Lease) error {
+	ctx, cancel := context.WithTimeout(r.db, r.config.Lease)
+	defer cancel()
+	return r.config.Store.Release(ctx, lease)
+}
+
 // work works on a leased lane until stop is done, which gives nil once
 // everything is written and the lease is given back, or until the lease is lost.
 func (r *run) work(c *courier, lease store.Lease, leased time.Time) error {
 	reader, err := r.config.Store.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: r.types(c.name)})
 	if err != nil {
-		return errors.Join(err, r.config.Store.Release(r.db, lease))
+		return errors.Join(err, r.release(lease))
 	}
 	deliveries, cutOff := context.WithCancel(r.deliveries)
 	defer cutOff()
 	l := newLane(c, r.config.Store, lease, leased, r.config.Lease, deliveries)
 	s := &settler{lane: l, failing: newTrouble(l.log, "settling"), asking: newTrouble(l.log, "reading parked deliveries"), renewed: leased, compared: leased}
 	if err := errors.Join(l.restore(r.stop), s.renew(r.stop)); err != nil {
-		return errors.Join(err, r.config.Store.Release(r.db, lease))
+		return errors.Join(err, r.release(lease))
 	}
 
 	reading, stopReading := context.WithCancel(r.stop)
@@ -217,7 +231,7 @@ func (r *run) work(c *courier, lease store.Lease, leased time.Time) error {
 		l.log.Error("the last checkpoint was not written; what was delivered since will be repeated", "error", err)
 		return err
 	}
-	return r.config.Store.Release(r.db, lease)
+	return r.release(lease)
 }
 
 // types selects what goes to a sink.

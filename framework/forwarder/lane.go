@@ -56,8 +56,13 @@ func newLane(c *courier, s store.Store, lease store.Lease, leased time.Time, ttl
 	return l
 }
 
+// restoreTime bounds the one statement that may look through all that is parked.
+const restoreTime = time.Minute
+
 // restore loads which keys have parked deliveries, before anything is read.
 func (l *lane) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreTime)
+	defer cancel()
 	blocked, err := l.store.BlockedKeys(ctx, l.lease.Lane, l.halt)
 	if err != nil {
 		return err

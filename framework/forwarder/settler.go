@@ -225,6 +225,9 @@ func (s *settler) bringBack(ctx context.Context, released []string) {
 		s.release(released)
 		return
 	}
+	// An answer that does not come is not to cost the lease.
+	ctx, cancel := context.WithTimeout(ctx, s.lane.ttl/2)
+	defer cancel()
 	err := s.compare(ctx)
 	if err == nil {
 		err = s.due(ctx)

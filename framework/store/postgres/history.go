@@ -126,7 +126,7 @@ func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int
 	step, most := int64(least), int64(maxWindow)
 	for upTo > above {
 		from := max(above, upTo-step)
-		err := s.db.QueryRowContext(ctx, s.sql.restored, from, upTo).Scan(&offset)
+		err := s.restoredIn(ctx, from, upTo, &offset)
 		switch {
 		case err != nil && step > least && ctx.Err() == nil:
 			most = max(least, step/4)
@@ -139,6 +139,12 @@ func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int
 		step = min(2*step, most)
 	}
 	return 0, nil
+}
+
+func (s *Store) restoredIn(ctx context.Context, above, upTo int64, offset *int64) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	return s.db.QueryRowContext(ctx, s.sql.restored, above, upTo).Scan(offset)
 }
 
 // surveyed is the result of the latest survey.
@@ -202,6 +208,8 @@ func probeSQL(prefix string) string {
 
 // look runs a probe's statement, whose further columns go to rest.
 func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
 	p := &probe{}
 	f := s.fence.Load()
 	var text, started string

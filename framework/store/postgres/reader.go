@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -17,6 +18,10 @@ import (
 // pageBytes is where a page ends even if it has not reached its limit, so
 // that large payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
+
+// statementTime bounds one statement of the reader, which would wait for ever for
+// an answer that does not come. The next one looks through less.
+const statementTime = time.Minute
 
 // maxWindow bounds what one query looks through, and so how long it runs.
 const maxWindow = 1 << 20
@@ -185,6 +190,8 @@ func (r *reader) page(start position, d *delta, envelopes []notification.Envelop
 
 // query reads the delta's rows with position.offset < "offset" <= upTo.
 func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ []notification.Envelope, cut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
 	q := r.statement(d, upTo, limit)
 	rows, err := r.store.db.QueryContext(ctx, q.String(), q.args...)
 	if err != nil {
