@@ -27,14 +27,11 @@ const (
 
 // behindProxy is a migrated outbox whose store's connections go through a proxy;
 // direct is a pool beside it.
-func behindProxy(t *testing.T) (p *proxy, db *sql.DB, s *postgres.Store, direct *sql.DB) {
+func behindProxy(t *testing.T) (p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, direct *sql.DB) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
-	address, err := url.Parse(dsn)
-	require.NoError(t, err)
-	p = startProxy(t, address.Host)
-	address.Host = p.address()
-	db, direct = openDB(t, address.String()), openDB(t, dsn)
+	p = postgrestest.StartProxy(t, dsn)
+	db, direct = openDB(t, p.DSN()), openDB(t, dsn)
 	return p, db, openStore(t, db, postgres.Config{}), direct
 }
 
@@ -67,80 +64,80 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 		// prepare leaves the pool with or without a connection.
 		prepare func(t *testing.T, db *sql.DB)
 		// do has the network go dark at some moment and works on.
-		do func(ctx context.Context, p *proxy, db *sql.DB, s *postgres.Store, lease store.Lease) error
+		do func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, lease store.Lease) error
 	}{
 		"sign-on": {
 			prepare: func(_ *testing.T, db *sql.DB) { db.SetMaxIdleConns(0) },
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, _ store.Lease) error {
-				p.swallow()
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, _ store.Lease) error {
+				p.Swallow()
 				_, err := s.Probe(ctx)
 				return err
 			},
 		},
 		"probe": {
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, _ store.Lease) error {
-				p.swallow()
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, _ store.Lease) error {
+				p.Swallow()
 				_, err := s.Probe(ctx)
 				return err
 			},
 		},
 		"checkpoint of one statement": {
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
-				p.swallow()
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				p.Swallow()
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1})
 			},
 		},
 		"BEGIN": {
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
-				p.swallow()
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				p.Swallow()
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)})
 			},
 		},
 		"statement of a transaction": {
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(ctx context.Context, tx *sql.Tx) error {
-					p.swallow()
+					p.Swallow()
 					return hookOf(`SELECT`)(ctx, tx)
 				}})
 			},
 		},
 		"COMMIT": {
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(context.Context, *sql.Tx) error {
-					p.swallow()
+					p.Swallow()
 					return nil
 				}})
 			},
 		},
 		"ROLLBACK": {
-			do: func(ctx context.Context, p *proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(context.Context, *sql.Tx) error {
-					p.swallow()
+					p.Swallow()
 					return errors.New("the hook has an error of its own")
 				}})
 			},
 		},
 		"rows": {
-			do: func(ctx context.Context, p *proxy, db *sql.DB, _ *postgres.Store, _ store.Lease) error {
+			do: func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, _ *postgres.Store, _ store.Lease) error {
 				rows, err := db.QueryContext(ctx, `SELECT repeat('x', 1000000) FROM generate_series(1, 100)`)
 				if err != nil {
 					return err
 				}
 				defer rows.Close()
-				p.swallow()
+				p.Swallow()
 				for rows.Next() {
 				}
 				return rows.Err()
 			},
 		},
 		"prepared statement": {
-			do: func(ctx context.Context, p *proxy, db *sql.DB, _ *postgres.Store, _ store.Lease) error {
+			do: func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, _ *postgres.Store, _ store.Lease) error {
 				prepared, err := db.PrepareContext(ctx, `SELECT 1`)
 				if err != nil {
 					return err
 				}
 				defer prepared.Close()
-				p.swallow()
+				p.Swallow()
 				_, err = prepared.ExecContext(ctx)
 				return err
 			},
@@ -163,12 +160,12 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 				require.Error(t, err)
 				t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
 			case <-time.After(soon):
-				_ = p.close() // or the test would not end
+				_ = p.Close() // or the test would not end
 				<-ended
 				t.Fatal("it outlived its context")
 			}
 
-			p.forward()
+			p.Forward()
 			// What was under way on the server may hold the cursor's row for a moment: the
 			// server does not know that its client is gone.
 			_, err := direct.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -189,12 +186,12 @@ func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
 	db.SetMaxIdleConns(2)
 	_, err := s.Probe(t.Context())
 	require.NoError(t, err)
-	p.swallow()
+	p.Swallow()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	_, err = s.Probe(ctx)
 	require.Error(t, err)
-	require.NoError(t, p.close())
+	require.NoError(t, p.Close())
 	require.NoError(t, db.Close())
 	goleak.VerifyNone(t, before)
 }
@@ -221,11 +218,116 @@ func TestACancelledStatementSaysWhatTheServerSays(t *testing.T) {
 func TestSigningOnToASilentServerEndsByItself(t *testing.T) {
 	t.Parallel()
 	p, _, _, _ := behindProxy(t)
-	p.swallow()
-	db := openDB(t, "postgres://postgres@"+p.address()+"/postgres?sslmode=disable&connect_timeout=1")
+	p.Swallow()
+	db := openDB(t, "postgres://postgres@"+p.Address()+"/postgres?sslmode=disable&connect_timeout=1")
 	began := time.Now()
 	err := db.PingContext(t.Context())
 	require.Error(t, err)
 	require.Less(t, time.Since(began), soon)
 	t.Log(err)
+}
+
+// standby is a migrated outbox on a primary, and its standby.
+func standby(t *testing.T) (primary, standby *postgrestest.Server) {
+	t.Helper()
+	primary, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, primary.Stop()) })
+	openStore(t, openDB(t, primary.DSN()), postgres.Config{})
+	standby, err = primary.Standby(t.Context())
+	if errors.Is(err, postgrestest.ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	return primary, standby
+}
+
+func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	primary, standby := standby(t)
+	p := postgrestest.StartProxy(t, standby.DSN())
+	const idle = 5
+	for name, write := range map[string]func(*postgres.Store, string) error{
+		"a statement": func(s *postgres.Store, owner string) error {
+			_, err := s.Acquire(t.Context(), store.Lanes(owner, 1)[0], owner, time.Hour)
+			return err
+		},
+		"a transaction": func(s *postgres.Store, owner string) error {
+			err := s.Checkpoint(t.Context(), store.Checkpoint{Lease: store.Lease{Lane: store.Lanes(owner, 1)[0], Owner: owner},
+				TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)})
+			if errors.Is(err, store.ErrLeaseLost) {
+				return nil // it could have written
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, p.Retarget(standby.DSN()))
+			db := openDB(t, p.DSN())
+			db.SetMaxIdleConns(idle)
+			s, err := postgres.Open(t.Context(), db, postgres.Config{})
+			require.NoError(t, err)
+			held := make([]*sql.Conn, idle)
+			for i := range held {
+				held[i], err = db.Conn(t.Context())
+				require.NoError(t, err)
+			}
+			for _, c := range held {
+				require.NoError(t, c.Close())
+			}
+			require.Equal(t, idle, db.Stats().Idle)
+
+			// The address moves to the primary; the pool's connections do not.
+			require.NoError(t, p.Retarget(primary.DSN()))
+			err = write(s, name)
+			var advised *store.AdvisedError
+			require.ErrorAs(t, err, &advised)
+			require.Contains(t, advised.Hint, "target_session_attrs=read-write")
+			require.NoError(t, write(s, name), "the next attempt dials anew")
+		})
+	}
+}
+
+func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	db.SetMaxOpenConns(1)
+	pid := func() (pid int) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
+		return pid
+	}
+	before := pid()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `CREATE TABLE nothing ()`)
+	require.NotNil(t, pq.As(err, "25006"), "%v", err)
+	require.NoError(t, tx.Rollback())
+	require.Equal(t, before, pid())
+}
+
+func TestOfManyHostsTheOneThatTakesWritesIsFound(t *testing.T) {
+	t.Parallel()
+	primary, standby := standby(t)
+	a, err := url.Parse(standby.DSN())
+	require.NoError(t, err)
+	b, err := url.Parse(primary.DSN())
+	require.NoError(t, err)
+	db := openDB(t, "postgres://postgres@/postgres?host=127.0.0.1,127.0.0.1&port="+a.Port()+","+b.Port()+
+		"&sslmode=disable&target_session_attrs=read-write")
+	var recovering bool
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_is_in_recovery()`).Scan(&recovering))
+	require.False(t, recovering)
+}
+
+func TestAnAddressIsRefusedWithoutRepeatingItsPassword(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{"postgres://me:hunter2@[/db", "host=db password='x hunter2"} {
+		_, err := postgres.OpenDB(dsn)
+		require.ErrorContains(t, err, "cannot be parsed")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	_, err := postgres.OpenDB("postgres://me:hunter2@db/shop?sslmode=often")
+	require.ErrorContains(t, err, "sslmode")
+	require.NotContains(t, err.Error(), "hunter2")
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -33,7 +35,7 @@ func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 		WHERE c.owner IS NULL OR c.lease_until <= clock_timestamp()
 		RETURNING epoch, position::text, settled`,
 		lane.Sink, lane.Number, lane.Of, owner, ttl.Microseconds()).Scan(&lease.Epoch, &position, &settled)
-	if errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) || pq.As(err, "40001") != nil { // the latter where transactions are repeatable reads by default
 		return store.Lease{}, fmt.Errorf("%w: %s/%d", store.ErrLeaseHeld, lane.Sink, lane.Number)
 	}
 	if err != nil {
