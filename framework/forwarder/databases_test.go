@@ -194,7 +194,14 @@ func (w *ward) said(text string) (most int) {
 	return most
 }
 
-// marks counts the marks that were made more than once.
+// marks counts how often a delivery was marked.
+func (w *ward) marks(id string) (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRowContext(w.t.Context(), `SELECT count(*) FROM sent WHERE id = $1`, id).Scan(&n))
+	return n
+}
+
+// repeatedMarks counts the deliveries that were marked more than once.
 func (w *ward) repeatedMarks() (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRowContext(w.t.Context(),
@@ -375,6 +382,70 @@ func TestANetworkThatGoesDarkCostsNothingButTime(t *testing.T) {
 	require.Zero(t, w.repeatedMarks())
 	for _, said := range []string{"does not answer", "works again"} {
 		require.Contains(t, w.log(), said)
+	}
+}
+
+func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		committed bool // before the connection is lost
+		dark      bool // without a word, for longer than the lease
+	}{
+		"it is committed":                           {committed: true},
+		"it is not":                                 {},
+		"it is committed, and the network is dark":  {committed: true, dark: true},
+		"it is not committed, and the network dark": {dark: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, startPrivate(t))
+			p := postgrestest.StartProxy(t, w.server.DSN())
+			var armed atomic.Bool
+			stop := w.forward(p.DSN(), func(c *forwarder.Config) {
+				if !test.dark {
+					c.Lease = time.Minute
+				}
+				sink := c.Sinks["sink"]
+				mark := sink.OnDelivered
+				sink.OnDelivered = func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
+					err := mark(ctx, tx, all)
+					if armed.CompareAndSwap(true, false) { // what comes next is COMMIT
+						if test.committed {
+							p.SwallowAnswers()
+						} else {
+							p.Swallow()
+						}
+					}
+					return err
+				}
+				c.Sinks["sink"] = sink
+			})
+			w.publish("before", 1)
+			w.settle()
+			armed.Store(true)
+			w.publish("cut", 1)
+			switch {
+			case test.dark:
+				w.awaitFailures()
+			case test.committed:
+				w.settle()
+			default:
+				<-p.Swallowed()
+			}
+			p.Forward()
+			if !test.dark {
+				p.Sever()
+			}
+			w.publish("after", 1)
+			w.settle()
+			stop()
+			if !test.dark {
+				require.Equal(t, map[string]int{"before0000": 1, "cut0000": 1, "after0000": 1}, w.times())
+			}
+			for id, n := range w.times() {
+				require.LessOrEqual(t, w.marks(id), n, id) // one that is delivered again is marked again
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/lib/pq"
 
@@ -73,7 +74,9 @@ type querier interface {
 
 // moveCursor writes the cursor and renews the lease if the epoch still holds, and
 // returns the id of the transaction that it runs in; 0 if the checkpoint is
-// written already.
+// written already. It also has the server end the transaction if nobody goes on with
+// it for the time of the lease: one whose client is gone without a word would hold
+// the cursor's row for hours, and no forwarder could have the lane.
 func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (xid, error) {
 	var position []byte
 	if c.Position != nil {
@@ -89,10 +92,11 @@ func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (
 			settled = CASE WHEN $5::jsonb IS NULL THEN settled ELSE $6 END, updated_at = clock_timestamp(),
 			lease_until = clock_timestamp() + $7 * interval '1 microsecond', checkpoint = greatest(checkpoint, $8)
 		WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4 AND (checkpoint < $8 OR $8 = 0)
-		RETURNING pg_current_xact_id()::text`,
+		RETURNING pg_current_xact_id()::text || left(set_config('idle_in_transaction_session_timeout', $9, true), 0)`,
 		c.Lease.Lane.Sink, c.Lease.Lane.Number, c.Lease.Owner, c.Lease.Epoch,
 		sql.NullString{String: string(position), Valid: position != nil},
-		store.EncodeOffsets(c.Settled), c.TTL.Microseconds(), c.Number).Scan(&text)
+		store.EncodeOffsets(c.Settled), c.TTL.Microseconds(), c.Number,
+		strconv.FormatInt(c.TTL.Milliseconds(), 10)).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, s.whyUnmoved(ctx, q, c)
 	}

@@ -11,7 +11,8 @@ import (
 
 // Proxy stands between a client and a server, and is the network that fails. It
 // forwards, until it is told to swallow: then it takes all that is said on its
-// connections and says nothing, as a network does that lost one side.
+// connections and says nothing, as a network does that lost one side. Neither side
+// then hears that the other has closed.
 type Proxy struct {
 	listener  net.Listener
 	dsn       *url.URL
@@ -19,10 +20,19 @@ type Proxy struct {
 
 	mu         sync.Mutex
 	target     string
-	swallowing bool
+	swallowing swallowing
 	ends       []net.Conn
 	pumps      sync.WaitGroup
 }
+
+// swallowing is what a proxy swallows.
+type swallowing int
+
+const (
+	nothing swallowing = iota
+	answers
+	everything
+)
 
 // StartProxy starts a proxy before the server of a URL. It ends with the test.
 func StartProxy(t testing.TB, dsn string) *Proxy {
@@ -50,16 +60,19 @@ func (p *Proxy) DSN() string { return p.dsn.String() }
 func (p *Proxy) Address() string { return p.dsn.Host }
 
 // Swallow has the network go dark, on all connections and on new ones.
-func (p *Proxy) Swallow() { p.setSwallowing(true) }
+func (p *Proxy) Swallow() { p.set(everything) }
+
+// SwallowAnswers lets through what clients say, and nothing that servers do.
+func (p *Proxy) SwallowAnswers() { p.set(answers) }
 
 // Forward has it work again. What was swallowed is gone, so the connections of that
 // time are of no use any more.
-func (p *Proxy) Forward() { p.setSwallowing(false) }
+func (p *Proxy) Forward() { p.set(nothing) }
 
-func (p *Proxy) setSwallowing(on bool) {
+func (p *Proxy) set(what swallowing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.swallowing = on
+	p.swallowing = what
 }
 
 // Swallowed gets a value when something was swallowed; it keeps one.
@@ -78,14 +91,20 @@ func (p *Proxy) Retarget(dsn string) error {
 	return nil
 }
 
-// Close ends all connections, refuses new ones and waits for its goroutines.
-func (p *Proxy) Close() error {
-	err := p.listener.Close()
+// Sever ends the connections that there are; both sides hear of it.
+func (p *Proxy) Sever() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, end := range p.ends {
 		_ = end.Close()
 	}
-	p.mu.Unlock()
+	p.ends = nil
+}
+
+// Close ends all connections, refuses new ones and waits for its goroutines.
+func (p *Proxy) Close() error {
+	err := p.listener.Close()
+	p.Sever()
 	p.pumps.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -110,32 +129,44 @@ func (p *Proxy) run() {
 		p.mu.Lock()
 		p.ends = append(p.ends, near, far)
 		p.mu.Unlock()
-		p.pumps.Go(func() { p.pump(near, far) })
-		p.pumps.Go(func() { p.pump(far, near) })
+		p.pumps.Go(func() { p.pump(valve{p, far, everything}, near) })
+		p.pumps.Go(func() { p.pump(valve{p, near, answers}, far) })
 	}
 }
 
-func (p *Proxy) pump(to, from net.Conn) {
-	defer to.Close()
+func (p *Proxy) pump(to valve, from net.Conn) {
 	defer from.Close()
-	_, _ = io.Copy(valve{p, to}, from)
+	_, _ = io.Copy(to, from)
+	if !to.shut() {
+		_ = to.Conn.Close()
+	}
 }
 
 // valve is the end of a pipe that may be shut.
 type valve struct {
-	*Proxy
-	to net.Conn
+	proxy *Proxy
+	net.Conn
+	shuts swallowing // from what on
+}
+
+func (v valve) shut() bool {
+	v.proxy.mu.Lock()
+	defer v.proxy.mu.Unlock()
+	return v.proxy.swallowing >= v.shuts
 }
 
 func (v valve) Write(b []byte) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.swallowing {
-		return v.to.Write(b)
+	if !v.shut() {
+		return v.Conn.Write(b)
 	}
 	select {
-	case v.swallowed <- struct{}{}:
+	case v.proxy.swallowed <- struct{}{}:
 	default:
 	}
 	return len(b), nil
+}
+
+// ReadFrom keeps io.Copy from going around Write.
+func (v valve) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{v}, r)
 }
