@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -391,8 +392,8 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 		committed bool // before the connection is lost
 		dark      bool // without a word, for longer than the lease
 	}{
-		"it is committed":                           {committed: true},
-		"it is not":                                 {},
+		"it is committed": {committed: true},
+		"it is not":       {},
 		"it is committed, and the network is dark":  {committed: true, dark: true},
 		"it is not committed, and the network dark": {dark: true},
 	} {
@@ -447,6 +448,43 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hanging does not answer when it is asked for what is due.
+type hanging struct{ *hooked }
+
+func (h hanging) Due(ctx context.Context, _ store.DueQuery) ([]store.Parked, time.Time, error) {
+	<-ctx.Done()
+	return nil, time.Time{}, ctx.Err()
+}
+
+func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		lanes := make(map[int64]bool) // by the lease's epoch
+		h := &hooked{appendable: o.store, db: o.db}
+		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			lanes[c.Lease.Epoch] = true
+			return next()
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) {
+			c.Lease = 15 * time.Second
+			c.Store = hanging{h}
+		})
+		var want []string
+		for _, id := range numbered("", 20) {
+			o.append("t", "", id)
+			want = append(want, id)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		given := s.given()
+		f.end()
+		require.Equal(t, want, given)
+		require.Len(t, lanes, 1, "leases")
+	})
 }
 
 func TestAFailoverToAStandbyLosesNothing(t *testing.T) {

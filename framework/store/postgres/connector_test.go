@@ -161,8 +161,7 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 				t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
 			case <-time.After(soon):
 				_ = p.Close() // or the test would not end
-				<-ended
-				t.Fatal("it outlived its context")
+				t.Fatalf("it outlived its context: %v", <-ended)
 			}
 
 			p.Forward()

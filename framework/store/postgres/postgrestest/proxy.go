@@ -138,7 +138,7 @@ func (p *Proxy) pump(to valve, from net.Conn) {
 	defer from.Close()
 	_, _ = io.Copy(to, from)
 	if !to.shut() {
-		_ = to.Conn.Close()
+		_ = to.Close()
 	}
 }
 
