@@ -378,7 +378,9 @@ func TestANetworkThatGoesDarkCostsNothingButTime(t *testing.T) {
 	w.publish("dark", 20)
 	w.awaitFailures()
 	p.Forward()
+	light := time.Now()
 	w.settle()
+	require.Less(t, time.Since(light), 20*time.Second, "what waited in the dark gives up by itself")
 	stop()
 	require.Zero(t, w.repeatedMarks())
 	for _, said := range []string{"does not answer", "works again"} {
