@@ -139,6 +139,26 @@ type run struct {
 	fail context.CancelCauseFunc
 }
 
+// inLease bounds a use of the database by the time of a lease: an answer that has
+// not come by then is worth nothing.
+func (r *run) inLease(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.config.Lease)
+}
+
+// acquire does not heed stop, which would leave a lease behind that nobody knows
+// of.
+func (r *run) acquire(lane store.Lane) (store.Lease, error) {
+	ctx, cancel := r.inLease(r.db)
+	defer cancel()
+	return r.config.Store.Acquire(ctx, lane, r.owner, r.config.Lease)
+}
+
+func (r *run) release(lease store.Lease) error {
+	ctx, cancel := r.inLease(r.db)
+	defer cancel()
+	return r.config.Store.Release(ctx, lease)
+}
+
 // types selects what goes to a sink.
 func (r *run) types(sink string) store.TypeFilter {
 	if sink == store.SinkUnrouted {

@@ -92,27 +92,31 @@ func (k *keeper) keep() {
 		end := <-k.ended
 		end()
 	}
-	if err := k.config.Store.Leave(k.db, k.owner); err != nil {
+	ctx, cancel := k.inLease(k.db)
+	defer cancel()
+	if err := k.config.Store.Leave(ctx, k.owner); err != nil {
 		k.config.Logger.Warn("the others will notice later that this forwarder has stopped", "error", err)
 	}
 }
 
 // look takes up and lets go of lanes.
 func (k *keeper) look() error {
+	ctx, cancel := k.inLease(k.stop)
+	defer cancel()
 	for sink := range k.uncut {
-		if err := k.config.Store.Cut(k.stop, sink, k.config.Lanes); err != nil {
+		if err := k.config.Store.Cut(ctx, sink, k.config.Lanes); err != nil {
 			return err
 		}
 		delete(k.uncut, sink)
 	}
 	me := store.Member{Owner: k.owner, Sinks: slices.Sorted(maps.Keys(k.couriers))}
 	if began := time.Now(); began.Sub(k.joined) >= k.config.Lease/3 {
-		if err := k.config.Store.Join(k.stop, me, k.config.Lease); err != nil {
+		if err := k.config.Store.Join(ctx, me, k.config.Lease); err != nil {
 			return err
 		}
 		k.joined = began
 	}
-	roster, err := k.config.Store.Roster(k.stop)
+	roster, err := k.config.Store.Roster(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +166,7 @@ func (k *keeper) take(lane store.Lane) error {
 	}
 	s := &shift{run: k.run, courier: c, to: k.poller, leased: time.Now()}
 	var err error
-	s.lease, err = k.config.Store.Acquire(k.db, lane, k.owner, k.config.Lease)
+	s.lease, err = k.acquire(lane)
 	if errors.Is(err, store.ErrLeaseHeld) || errors.Is(err, store.ErrLanes) {
 		return nil
 	}
@@ -180,7 +184,7 @@ func (k *keeper) take(lane store.Lane) error {
 		defer cancel()
 		err := s.work(stop, failing.over)
 		if !lost(err) {
-			err = errors.Join(err, k.config.Store.Release(k.db, s.lease))
+			err = errors.Join(err, k.release(s.lease))
 		}
 		k.ended <- func() {
 			delete(k.held, id)
@@ -192,7 +196,7 @@ func (k *keeper) take(lane store.Lane) error {
 
 // lost says whether a lane went, or may have gone, to somebody else.
 func lost(err error) bool {
-	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, errLeaseExpired)
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrServerChanged) || errors.Is(err, errLeaseExpired)
 }
 
 // workedOn says what is to be said of the end of a shift.
@@ -247,18 +251,20 @@ func (k *keeper) recut(c *courier, lanes []store.LaneState) (err error) {
 			return
 		}
 		for _, lease := range leases {
-			err = errors.Join(err, k.config.Store.Release(k.db, lease))
+			err = errors.Join(err, k.release(lease))
 		}
 	}()
 	leased := time.Now()
 	for _, l := range lanes {
-		lease, err := k.config.Store.Acquire(k.db, l.Lane, k.owner, k.config.Lease)
+		lease, err := k.acquire(l.Lane)
 		if err != nil {
 			return err
 		}
 		leases = append(leases, lease)
 	}
-	target, err := k.config.Store.Probe(k.stop)
+	ctx, cancel := k.inLease(k.stop)
+	defer cancel()
+	target, err := k.config.Store.Probe(ctx)
 	if err != nil {
 		return err
 	}
@@ -273,5 +279,7 @@ func (k *keeper) recut(c *courier, lanes []store.LaneState) (err error) {
 	if err := k.stop.Err(); err != nil {
 		return err
 	}
-	return k.config.Store.Recut(k.db, c.name, leases)
+	ctx, cancel = k.inLease(k.db)
+	defer cancel()
+	return k.config.Store.Recut(ctx, c.name, leases)
 }

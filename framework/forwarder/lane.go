@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -26,6 +27,7 @@ type lane struct {
 
 	closing   bool      // no further delivery begins
 	over      bool      // nothing of this lane counts any more
+	why       error     // it was given up
 	expires   time.Time // when the lease ends unless it is renewed
 	inFlight  int
 	abandoned bool // deliveries in flight are waited for no longer
@@ -58,8 +60,13 @@ func newLane(c *courier, s store.Store, lease store.Lease, leased time.Time, ttl
 	return l
 }
 
+// restoreTime bounds the one statement that may look through all that is parked.
+const restoreTime = time.Minute
+
 // restore loads which keys have parked deliveries, before anything is read.
 func (l *lane) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreTime)
+	defer cancel()
 	blocked, err := l.store.BlockedKeys(ctx, l.lease.Lane, l.halt)
 	if err != nil {
 		return err
@@ -102,6 +109,12 @@ func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failin
 			}
 			page, err := reader.Next(ctx, target, limit)
 			if ctx.Err() != nil {
+				return false
+			}
+			if errors.Is(err, store.ErrServerChanged) {
+				l.courier.mu.Lock()
+				defer l.courier.mu.Unlock()
+				l.giveUp(err)
 				return false
 			}
 			if err != nil {
@@ -235,11 +248,19 @@ func (l *lane) take(parked []store.Parked) (taken int) {
 // ends says that no delivery may begin: the lane is being closed, or its lease has
 // run out, so that another forwarder may have it already. The mutex is held.
 func (l *lane) ends(now time.Time) bool {
-	if !l.over && now.After(l.expires) {
-		l.over = true
-		l.mark() // the settler ends the work on it
+	if now.After(l.expires) {
+		l.giveUp(errLeaseExpired)
 	}
 	return l.over || l.closing
+}
+
+// giveUp has the settler end the work on the lane, with nothing written. The mutex
+// is held.
+func (l *lane) giveUp(why error) {
+	if !l.over {
+		l.over, l.why = true, why
+		l.mark()
+	}
 }
 
 // leave ends an item's turn: its outcome is in l.out.

@@ -8,6 +8,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// lookTime bounds one look at the log.
+const lookTime = 10 * time.Second
+
 // poller looks how far the log reaches, for all sinks and lanes of the process:
 // at once when woken, else at a pace that follows the traffic.
 type poller struct {
@@ -61,7 +64,7 @@ func (p *poller) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		began := time.Now()
-		target, err := p.store.Probe(ctx)
+		target, err := p.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -84,6 +87,13 @@ func (p *poller) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// look gives up where no answer comes: it is a tiny statement.
+func (p *poller) look(ctx context.Context) (store.Target, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	return p.store.Probe(ctx)
 }
 
 func (p *poller) publish(target store.Target) {

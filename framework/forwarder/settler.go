@@ -3,7 +3,6 @@ package forwarder
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -113,7 +112,7 @@ func (s *settler) checkpoint(ctx context.Context) (released []string, err error)
 	l.window.advance()
 	if l.over {
 		l.courier.mu.Unlock()
-		return nil, errLeaseExpired
+		return nil, l.why
 	}
 	asking := l.hasReleased() && !time.Now().Before(s.askAt)
 	if !l.unsaved && !asking && time.Since(s.renewed) < l.ttl/3 {
@@ -161,14 +160,14 @@ func (s *settler) write(ctx context.Context, c store.Checkpoint) error {
 			s.failing.over()
 			return nil
 		}
-		if !errors.Is(err, store.ErrLeaseLost) && ctx.Err() == nil {
+		if !lost(err) && ctx.Err() == nil {
 			// The lease is not to be lost to what this checkpoint carries.
-			if renewErr := s.renew(ctx); errors.Is(renewErr, store.ErrLeaseLost) {
+			if renewErr := s.renew(ctx); lost(renewErr) {
 				return renewErr
 			}
 		}
 		switch {
-		case errors.Is(err, store.ErrLeaseLost):
+		case lost(err):
 			return err
 		case ctx.Err() != nil:
 			return fmt.Errorf("last checkpoint: %w", err)
@@ -235,6 +234,9 @@ func (s *settler) bringBack(ctx context.Context, released []string) {
 		s.release(released)
 		return
 	}
+	// An answer that does not come is not to cost the lease.
+	ctx, cancel := context.WithTimeout(ctx, s.lane.ttl/2)
+	defer cancel()
 	err := s.compare(ctx)
 	if err == nil {
 		err = s.due(ctx)

@@ -1,34 +1,47 @@
 package forwarder
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
-// trouble reports what goes wrong again and again: once when it begins or
-// changes, once when it is over. It is for one goroutine.
+// trouble reports what goes wrong again and again: once when it begins, once for
+// each new way in which it goes wrong, once when it is over. It is for one
+// goroutine.
 type trouble struct {
 	log   *slog.Logger
 	what  string
 	pace  *backoff.ExponentialBackOff
 	since time.Time
-	text  string
+	said  map[string]bool // the hints and texts since then
 }
 
 func newTrouble(log *slog.Logger, what string) *trouble {
 	return &trouble{log: log, what: what, pace: reconnect()}
 }
 
+// maxSaid bounds what is remembered of texts that differ each time.
+const maxSaid = 20
+
 // met takes note of an error and returns how long to wait before the next try.
+// Errors with the same hint are the same: their texts name files and processes.
 func (t *trouble) met(err error) time.Duration {
 	if t.since.IsZero() {
-		t.since = time.Now()
+		t.since, t.said = time.Now(), make(map[string]bool)
 	}
-	if text := err.Error(); text != t.text {
-		t.text = text
-		t.log.Error(t.what+" failed, trying again", "error", err)
+	text, attributes := err.Error(), []any{"error", err}
+	var advised *store.AdvisedError
+	if errors.As(err, &advised) {
+		text, attributes = advised.Hint, append(attributes, "hint", advised.Hint)
+	}
+	if !t.said[text] && len(t.said) < maxSaid {
+		t.said[text] = true
+		t.log.Error(t.what+" failed, trying again", attributes...)
 	}
 	return t.pace.NextBackOff()
 }
@@ -39,6 +52,6 @@ func (t *trouble) over() {
 		return
 	}
 	t.log.Info(t.what+" works again", "after", time.Since(t.since).Round(time.Millisecond))
-	t.since, t.text = time.Time{}, ""
+	t.since, t.said = time.Time{}, nil
 	t.pace.Reset()
 }

@@ -24,6 +24,18 @@ var (
 	ErrLanes = errors.New("no such lane")
 	// ErrNotLevel: the lanes of a sink do not stand at one place.
 	ErrNotLevel = errors.New("the lanes do not stand at one place")
+	// ErrServerChanged: the database was restarted, or another server took over.
+	ErrServerChanged = errors.New("another database server answers, or the same after a restart")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )
+
+// AdvisedError is an error of the database with the way out, for people, where its
+// own text does not tell it. Error leaves the hint away.
+type AdvisedError struct {
+	Err  error
+	Hint string
+}
+
+func (e *AdvisedError) Error() string { return e.Err.Error() }
+func (e *AdvisedError) Unwrap() error { return e.Err }

@@ -66,7 +66,8 @@ type Store interface {
 
 	// Checkpoint writes everything that was settled since the last one, in one
 	// short transaction, and renews the lease. If the lease went to somebody
-	// else it changes nothing and gives ErrLeaseLost. A numbered checkpoint that
+	// else it changes nothing and gives ErrLeaseLost; ErrServerChanged if the
+	// server is not the one that gave it. A numbered checkpoint that
 	// is written already changes nothing more, so one whose outcome is unknown
 	// (the connection died in its commit) is simply repeated.
 	Checkpoint(ctx context.Context, c Checkpoint) error
@@ -123,7 +124,8 @@ type Reader interface {
 	// nothing: what those reached may still come.
 	// A page that came short because of the payloads' size is followed by
 	// another. After an error Next can be called again and repeats nothing that
-	// a page carried.
+	// a page carried, save after ErrServerChanged: then a new reader must begin at
+	// the stored position.
 	Next(ctx context.Context, target Target, limit int) (Page, error)
 }
 
@@ -214,6 +216,11 @@ type Lease struct {
 	Lane  Lane
 	Owner string
 	Epoch int64
+	// Server is the life of the database server that gave the lease, and "" where
+	// there is no such thing. What this process knows and no checkpoint holds is
+	// worth nothing in another life: a crash or a failover takes back transactions,
+	// and hands out their ids again.
+	Server string
 	// Position is where the cursor stands; nil for a new one.
 	Position json.RawMessage
 	// Settled are offsets behind the position that are settled already.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/lib/pq"
 
@@ -16,13 +17,16 @@ import (
 // moves, which is the usual case, it is one statement and one round trip.
 func (s *Store) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	if err := s.checkpoint(ctx, c); err != nil {
-		return fmt.Errorf("checkpoint %s/%d: %w", c.Lease.Lane.Sink, c.Lease.Lane.Number, err)
+		return fmt.Errorf("checkpoint %s/%d: %w", c.Lease.Lane.Sink, c.Lease.Lane.Number, advise(err))
 	}
 	return nil
 }
 
 func (s *Store) checkpoint(ctx context.Context, c store.Checkpoint) error {
 	seen := s.lastSeen.Load() // read before the transaction has its id: see fence
+	if seen != nil && seen.server != c.Lease.Server {
+		seen = nil
+	}
 	receipts := c.Receipts
 	if !s.receipts {
 		receipts = nil
@@ -73,7 +77,9 @@ type querier interface {
 
 // moveCursor writes the cursor and renews the lease if the epoch still holds, and
 // returns the id of the transaction that it runs in; 0 if the checkpoint is
-// written already.
+// written already. It also has the server end the transaction if nobody goes on with
+// it for the time of the lease: one whose client is gone without a word would hold
+// the cursor's row for hours, and no forwarder could have the lane.
 func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (xid, error) {
 	var position []byte
 	if c.Position != nil {
@@ -88,11 +94,12 @@ func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (
 			position = coalesce($5::jsonb, position),
 			settled = CASE WHEN $5::jsonb IS NULL THEN settled ELSE $6 END, updated_at = clock_timestamp(),
 			lease_until = clock_timestamp() + $7 * interval '1 microsecond', checkpoint = greatest(checkpoint, $8)
-		WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4 AND (checkpoint < $8 OR $8 = 0)
-		RETURNING pg_current_xact_id()::text`,
+		WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4 AND (checkpoint < $8 OR $8 = 0) AND `+s.sql.server+` = $10
+		RETURNING pg_current_xact_id()::text || left(set_config('idle_in_transaction_session_timeout', $9, true), 0)`,
 		c.Lease.Lane.Sink, c.Lease.Lane.Number, c.Lease.Owner, c.Lease.Epoch,
 		sql.NullString{String: string(position), Valid: position != nil},
-		store.EncodeOffsets(c.Settled), c.TTL.Microseconds(), c.Number).Scan(&text)
+		store.EncodeOffsets(c.Settled), c.TTL.Microseconds(), c.Number,
+		strconv.FormatInt(c.TTL.Milliseconds(), 10), c.Lease.Server).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, s.whyUnmoved(ctx, q, c)
 	}
@@ -103,14 +110,17 @@ func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (
 }
 
 // whyUnmoved tells a checkpoint that is written already, which is no error, from a
-// lease that is lost.
+// lease that is lost, or whose server has gone.
 func (s *Store) whyUnmoved(ctx context.Context, q querier, c store.Checkpoint) error {
-	var written bool
+	var same, written bool
 	err := q.QueryRowContext(ctx,
-		`SELECT checkpoint >= $5 FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4`,
-		c.Lease.Lane.Sink, c.Lease.Lane.Number, c.Lease.Owner, c.Lease.Epoch, c.Number).Scan(&written)
-	if errors.Is(err, sql.ErrNoRows) {
+		`SELECT `+s.sql.server+` = $6, checkpoint >= $5 FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4`,
+		c.Lease.Lane.Sink, c.Lease.Lane.Number, c.Lease.Owner, c.Lease.Epoch, c.Number, c.Lease.Server).Scan(&same, &written)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return store.ErrLeaseLost
+	case err == nil && !same:
+		return store.ErrServerChanged
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -15,8 +16,35 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	storetest.Run(t, dialect(newDB))
+}
+
+// A database's default may be a stricter isolation than PostgreSQL's own; the
+// strictest does all that repeatable read does, and more.
+func TestConformanceUnderSerializableIsolation(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the whole suite once more")
+	}
+	storetest.Run(t, dialect(func(t testing.TB) *sql.DB {
+		db := newDB(t)
+		setDefault(t, db, "default_transaction_isolation", "serializable")
+		return db
+	}))
+}
+
+// setDefault changes a setting of the test's database, for sessions to come.
+func setDefault(t testing.TB, db *sql.DB, setting, value string) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+setting+` = %L', current_database(), '`+value+`'); END $$`)
+	require.NoError(t, err)
+	db.SetMaxIdleConns(0)
+	db.SetMaxIdleConns(60)
+}
+
+func dialect(newDB func(testing.TB) *sql.DB) storetest.Dialect {
 	config := postgres.Config{Receipts: true}
-	storetest.Run(t, storetest.Dialect{
+	return storetest.Dialect{
 		NewDB: func(t *testing.T) *sql.DB { return newDB(t) },
 		Migrate: func(ctx context.Context, db *sql.DB) error {
 			_, err := postgres.Migrate(ctx, db, config)
@@ -37,5 +65,5 @@ func TestConformance(t *testing.T) {
 		},
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Slots:   true,
-	})
+	}
 }

@@ -13,7 +13,7 @@ import (
 // store.Store.
 func (s *Store) Cut(ctx context.Context, sink string, lanes int) error {
 	if err := s.cut(ctx, sink, lanes); err != nil {
-		return fmt.Errorf("cut the lanes of sink %s: %w", sink, err)
+		return fmt.Errorf("cut the lanes of sink %s: %w", sink, advise(err))
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (s *Store) create(ctx context.Context, sink string, lanes int) error {
 // Recut cuts the lanes of a sink anew; see store.Store.
 func (s *Store) Recut(ctx context.Context, sink string, leases []store.Lease) error {
 	if err := s.recut(ctx, sink, leases); err != nil {
-		return fmt.Errorf("cut the lanes of sink %s anew: %w", sink, err)
+		return fmt.Errorf("cut the lanes of sink %s anew: %w", sink, advise(err))
 	}
 	return nil
 }

@@ -1,8 +1,18 @@
 package postgres
 
-import "time"
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
 
 // SetListening has the store notice a silent listening connection sooner.
 func (s *Store) SetListening(heartbeat, silence time.Duration) {
 	s.listening.heartbeat, s.listening.silence = heartbeat, silence
+}
+
+// SetServer has a target, and a reader that has met it, be of another server.
+func SetServer(r store.Reader, t store.Target, server string) {
+	r.(*reader).server = server
+	t.(*probe).server = server
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // history names what gives transaction ids and offsets their meaning: ids are
@@ -49,36 +51,33 @@ func (h history) merge(now history) history {
 	return h
 }
 
-// system is the identity of the cluster behind the server that was started then.
+// system is the identity of the cluster behind a server.
 type system struct {
-	started string
+	server string
 	id      string
 }
 
 // systemID is the identity of the cluster that a probe has met. It is read again
 // only where another server answers: a pool may connect to a restored database,
 // or to a standby, without anybody noticing.
-func (s *Store) systemID(ctx context.Context, started string) (string, error) {
-	if known := s.system.Load(); known != nil && known.started == started {
+func (s *Store) systemID(ctx context.Context, server string) (string, error) {
+	if known := s.system.Load(); known != nil && known.server == server {
 		return known.id, nil
 	}
 	found := &system{}
 	err := s.db.QueryRowContext(ctx,
-		`SELECT system_identifier::text, pg_postmaster_start_time()::text FROM pg_control_system()`).Scan(&found.id, &found.started)
+		`SELECT system_identifier::text, `+s.sql.server+` FROM pg_control_system()`).Scan(&found.id, &found.server)
 	switch {
 	case hidden(err):
-		found.started, found.id = started, ""
+		found.server, found.id = server, ""
 	case err != nil:
 		return "", fmt.Errorf("identify the cluster: %w", err)
-	case found.started != started:
-		return "", errServerChanged
+	case found.server != server:
+		return "", fmt.Errorf("identify the cluster: %w", store.ErrServerChanged) // the next look is right
 	}
 	s.system.Store(found)
 	return found.id, nil
 }
-
-// errServerChanged happens once at most for each change; the next look is right.
-var errServerChanged = errors.New("identify the cluster: another server answers")
 
 // hidden says whether the server refuses to tell its identity: no permission, or
 // no such function in what only speaks PostgreSQL's protocol.
@@ -108,12 +107,12 @@ func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
 	if err != nil {
-		return nil, e, fmt.Errorf("look through the log: %w", err)
+		return nil, e, fmt.Errorf("look through the log: %w", advise(err))
 	}
 	if e.highest <= p.last {
 		e.highest = 0
 	}
-	s.surveyed.Store(&surveyed{sight: sight{last: p.last, history: p.history}, extent: e})
+	s.surveyed.Store(&surveyed{sight: sight{last: p.last, history: p.history, server: p.server}, extent: e})
 	return p, e, nil
 }
 
@@ -126,7 +125,7 @@ func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int
 	step, most := int64(least), int64(maxWindow)
 	for upTo > above {
 		from := max(above, upTo-step)
-		err := s.db.QueryRowContext(ctx, s.sql.restored, from, upTo).Scan(&offset)
+		err := s.restoredIn(ctx, from, upTo, &offset)
 		switch {
 		case err != nil && step > least && ctx.Err() == nil:
 			most = max(least, step/4)
@@ -139,6 +138,12 @@ func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int
 		step = min(2*step, most)
 	}
 	return 0, nil
+}
+
+func (s *Store) restoredIn(ctx context.Context, above, upTo int64, offset *int64) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	return s.db.QueryRowContext(ctx, s.sql.restored, above, upTo).Scan(offset)
 }
 
 // surveyed is the result of the latest survey.
@@ -156,7 +161,10 @@ func (s *Store) everything(ctx context.Context, t *probe) (delta, error) {
 	if known := s.surveyed.Load(); known != nil && known.history == t.history && known.last <= t.last {
 		return rebase(t, known.extent, 0), nil
 	}
-	_, e, err := s.survey(ctx)
+	found, e, err := s.survey(ctx)
+	if err == nil && found.server != t.server {
+		err = store.ErrServerChanged
+	}
 	return rebase(t, e, 0), err
 }
 
@@ -179,8 +187,8 @@ func rebase(t *probe, e extent, known int64) delta {
 
 // surveySQL is a probe with the lowest and the highest offset of a row. That it is
 // one statement makes it exact: a row above the sequence is none that came later.
-func surveySQL(prefix string) string {
-	return strings.Replace(probeSQL(prefix), ` FROM `, `,
+func surveySQL(prefix, server string) string {
+	return strings.Replace(probeSQL(prefix, server), ` FROM `, `,
 		coalesce((SELECT min("offset") FROM `+prefix+`), 1), coalesce((SELECT max("offset") FROM `+prefix+`), 0) FROM `, 1)
 }
 
@@ -192,21 +200,33 @@ func restoredSQL(prefix string) string {
 		ORDER BY "offset" DESC LIMIT 1), 0)`
 }
 
+// serverSQL tells one life of a server from every other. A postmaster that goes on
+// after one of its processes crashed keeps its start time, but not its statistics;
+// before PostgreSQL 15 those are too slow to ask, and that crash is not noticed.
+func serverSQL(version int) string {
+	if version < 150000 {
+		return `pg_postmaster_start_time()::text`
+	}
+	return `(pg_postmaster_start_time()::text || coalesce(pg_stat_get_bgwriter_stat_reset_time()::text, ''))`
+}
+
 // probeSQL reads the snapshot, the sequence and what tells that either is
 // another one. A sequence that has handed out nothing stands before its
 // last_value.
-func probeSQL(prefix string) string {
+func probeSQL(prefix, server string) string {
 	return `SELECT pg_current_snapshot()::text, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
-		pg_relation_filenode(tableoid), pg_postmaster_start_time()::text FROM ` + prefix + `_offset_seq`
+		pg_relation_filenode(tableoid), ` + server + ` FROM ` + prefix + `_offset_seq`
 }
 
 // look runs a probe's statement, whose further columns go to rest.
 func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
 	p := &probe{}
 	f := s.fence.Load()
-	var text, started string
+	var text string
 	var sequence sql.NullInt64
-	to := append([]any{&text, &p.last, &sequence, &started}, rest...)
+	to := append([]any{&text, &p.last, &sequence, &p.server}, rest...)
 	if err := s.db.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}
@@ -215,7 +235,7 @@ func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, er
 		return nil, err
 	}
 	p.history.Sequence = sequence.Int64
-	if p.history.System, err = s.systemID(ctx, started); err != nil {
+	if p.history.System, err = s.systemID(ctx, p.server); err != nil {
 		return nil, err
 	}
 	if f != nil {

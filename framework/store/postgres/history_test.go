@@ -49,7 +49,7 @@ func TestATruncatedLogIsReadAnew(t *testing.T) {
 	insert("a")
 	insert("b")
 	_, at, _ := drain(t, s, nil)
-	lease, err := acquire(t, s, store.Lanes("s", 1)[0])
+	lease, err := lease(t, s, store.Lanes("s", 1)[0])
 	require.NoError(t, err)
 	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a fence: the bound is 2 from here on
 	_, at, _ = drain(t, s, at)
@@ -99,7 +99,7 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAnew(t *testing.T) {
 			require.Len(t, page.Envelopes, 2)
 			at, err := page.End.MarshalJSON()
 			require.NoError(t, err)
-			lease, err := acquire(t, s, store.Lanes("s", 1)[0])
+			lease, err := lease(t, s, store.Lanes("s", 1)[0])
 			require.NoError(t, err)
 			require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9}))
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -14,7 +16,7 @@ import (
 func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	lease, err := s.acquire(ctx, lane, owner, ttl)
 	if err != nil {
-		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, err)
+		return store.Lease{}, fmt.Errorf("lease %s/%d: %w", lane.Sink, lane.Number, advise(err))
 	}
 	return lease, nil
 }
@@ -26,12 +28,14 @@ func (s *Store) acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 		`UPDATE `+s.sql.prefix+`_cursors SET owner = $4, epoch = epoch + 1, checkpoint = 0,
 			lease_until = clock_timestamp() + $5 * interval '1 microsecond', updated_at = clock_timestamp()
 		WHERE sink = $1 AND lane = $2 AND lanes = $3 AND (owner IS NULL OR owner = $4 OR lease_until <= clock_timestamp())
-		RETURNING epoch, position::text, settled`,
-		lane.Sink, lane.Number, lane.Of, owner, ttl.Microseconds()).Scan(&lease.Epoch, &position, &settled)
-	if errors.Is(err, sql.ErrNoRows) {
+		RETURNING epoch, position::text, settled, `+s.sql.server,
+		lane.Sink, lane.Number, lane.Of, owner, ttl.Microseconds()).Scan(&lease.Epoch, &position, &settled, &lease.Server)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return lease, s.whyNoLease(ctx, lane)
-	}
-	if err != nil {
+	case pq.As(err, "40001") != nil: // where transactions are repeatable reads by default
+		return lease, store.ErrLeaseHeld
+	case err != nil:
 		return lease, err
 	}
 	if position.Valid {
@@ -63,7 +67,7 @@ func (s *Store) Release(ctx context.Context, lease store.Lease) error {
 		WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4`,
 		lease.Lane.Sink, lease.Lane.Number, lease.Owner, lease.Epoch)
 	if err != nil {
-		return fmt.Errorf("release %s/%d: %w", lease.Lane.Sink, lease.Lane.Number, err)
+		return fmt.Errorf("release %s/%d: %w", lease.Lane.Sink, lease.Lane.Number, advise(err))
 	}
 	return nil
 }

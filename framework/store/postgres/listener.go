@@ -22,10 +22,6 @@ const (
 	silence = heartbeat + 5*time.Second
 )
 
-// errSilent ends a connection whose other side is gone without a word. It stands
-// in for the network's error, which names a port that changes at each try.
-var errSilent = errors.New("the server does not answer")
-
 var (
 	_ store.Listener  = (*Store)(nil)
 	_ store.Announcer = (*Store)(nil)

@@ -3,11 +3,8 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"io"
 	"net"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,16 +170,16 @@ func TestListeningEndsWithTheReasonWhenNobodyAnswersAtTheAddress(t *testing.T) {
 
 func TestASilentConnectionIsGivenUpAndWhatWasMissedIsFound(t *testing.T) {
 	t.Parallel()
-	var p *proxy
+	var p *postgrestest.Proxy
 	db, s := listen(t, func(u *url.URL) {
-		p = startProxy(t, u.Host)
-		u.Host = p.address()
+		p = postgrestest.StartProxy(t, u.String())
+		u.Host = p.Address()
 	})
 	s.SetListening(20*time.Millisecond, 3*time.Second)
 	e := startListening(t, s)
 	e.awaitWake(t)
 
-	p.swallow()
+	p.Swallow()
 	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('t', '{}')`)
 	require.NoError(t, err)
 	require.NoError(t, s.Announce(t.Context()))
@@ -192,7 +189,7 @@ func TestASilentConnectionIsGivenUpAndWhatWasMissedIsFound(t *testing.T) {
 	e = startListening(t, s) // connections are taken, but nothing is said
 	require.ErrorContains(t, e.awaitEnd(t), "the server does not answer")
 
-	p.forward()
+	p.Forward()
 	e = startListening(t, s)
 	e.awaitWake(t)
 	ids, _, _ := drain(t, s, nil)
@@ -203,31 +200,31 @@ func TestASilentConnectionIsGivenUpAndWhatWasMissedIsFound(t *testing.T) {
 
 func TestListeningStopsAtOnceThoughTheConnectionIsSilent(t *testing.T) {
 	t.Parallel()
-	var p *proxy
+	var p *postgrestest.Proxy
 	_, s := listen(t, func(u *url.URL) {
-		p = startProxy(t, u.Host)
-		u.Host = p.address()
+		p = postgrestest.StartProxy(t, u.String())
+		u.Host = p.Address()
 	})
 	s.SetListening(time.Millisecond, time.Hour)
 	e := startListening(t, s)
 	e.awaitWake(t)
-	p.swallow()
-	p.awaitSwallowed(t) // a ping waits for its answer
+	p.Swallow()
+	awaitSwallowed(t, p) // a ping waits for its answer
 	e.stop()
 	require.NoError(t, e.awaitEnd(t))
 
 	e = startListening(t, s)
-	p.awaitSwallowed(t) // connecting waits for its answer
+	awaitSwallowed(t, p) // connecting waits for its answer
 	e.stop()
 	require.NoError(t, e.awaitEnd(t))
 }
 
 // Not parallel: it looks at all goroutines of the process.
 func TestListeningLeavesNoGoroutines(t *testing.T) {
-	var p *proxy
+	var p *postgrestest.Proxy
 	_, s := listen(t, func(u *url.URL) {
-		p = startProxy(t, u.Host)
-		u.Host = p.address()
+		p = postgrestest.StartProxy(t, u.String())
+		u.Host = p.Address()
 	})
 	s.SetListening(50*time.Millisecond, 3*time.Second)
 	before := goleak.IgnoreCurrent()
@@ -237,111 +234,18 @@ func TestListeningLeavesNoGoroutines(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 	e = startListening(t, s)
 	e.awaitWake(t)
-	p.swallow()
+	p.Swallow()
 	require.Error(t, e.awaitEnd(t))
-	require.NoError(t, p.close())
+	require.NoError(t, p.Close())
 	require.Error(t, startListening(t, s).awaitEnd(t))
 	goleak.VerifyNone(t, before)
 }
 
-// proxy forwards TCP connections to a server, or takes all that is said on them
-// and says nothing, as a network does that lost one side.
-type proxy struct {
-	listener  net.Listener
-	target    string
-	swallowed chan struct{} // gets one when something was swallowed
-
-	mu         sync.Mutex
-	swallowing bool
-	ends       []net.Conn
-	pumps      sync.WaitGroup
-}
-
-func startProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{listener: listener, target: target, swallowed: make(chan struct{}, 1)}
-	p.pumps.Go(p.run)
-	t.Cleanup(func() { _ = p.close() })
-	return p
-}
-
-func (p *proxy) address() string { return p.listener.Addr().String() }
-
-func (p *proxy) swallow() { p.setSwallowing(true) }
-func (p *proxy) forward() { p.setSwallowing(false) }
-
-func (p *proxy) setSwallowing(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.swallowing = on
-}
-
-func (p *proxy) awaitSwallowed(t *testing.T) {
+func awaitSwallowed(t *testing.T, p *postgrestest.Proxy) {
 	t.Helper()
 	select {
-	case <-p.swallowed:
+	case <-p.Swallowed():
 	case <-time.After(patience):
 		t.Fatal("nothing was said")
 	}
-}
-
-// close ends everything and waits for it.
-func (p *proxy) close() error {
-	err := p.listener.Close()
-	p.mu.Lock()
-	for _, end := range p.ends {
-		_ = end.Close()
-	}
-	p.mu.Unlock()
-	p.pumps.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-func (p *proxy) run() {
-	for {
-		near, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = near.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.ends = append(p.ends, near, far)
-		p.mu.Unlock()
-		p.pumps.Go(func() { p.pump(near, far) })
-		p.pumps.Go(func() { p.pump(far, near) })
-	}
-}
-
-func (p *proxy) pump(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	_, _ = io.Copy(valve{p, to}, from)
-}
-
-// valve is the end of a pipe that may be shut.
-type valve struct {
-	*proxy
-	to net.Conn
-}
-
-func (v valve) Write(b []byte) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.swallowing {
-		return v.to.Write(b)
-	}
-	select {
-	case v.swallowed <- struct{}{}:
-	default:
-	}
-	return len(b), nil
 }

@@ -25,7 +25,7 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := checkServer(ctx, db); err != nil {
+	if _, err := checkServer(ctx, db); err != nil {
 		return nil, err
 	}
 	m := migrations(c)

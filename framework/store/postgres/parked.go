@@ -37,7 +37,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 			q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now).Scan(&next)
 	}
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("parked deliveries of %s/%d: %w", q.Lane.Sink, q.Lane.Number, err)
+		return nil, time.Time{}, fmt.Errorf("parked deliveries of %s/%d: %w", q.Lane.Sink, q.Lane.Number, advise(err))
 	}
 	return due, next.Time, nil
 }
@@ -48,7 +48,7 @@ func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, limit 
 	err := s.parked(ctx, &blocked,
 		`WHERE sink = $1 AND key = $2 AND key <> '' AND state = 'blocked' ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
 	if err != nil {
-		return nil, fmt.Errorf("blocked deliveries of %s: %w", lane.Sink, err)
+		return nil, fmt.Errorf("blocked deliveries of %s: %w", lane.Sink, advise(err))
 	}
 	return blocked, nil
 }
@@ -85,7 +85,7 @@ func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 		GROUP BY key`,
 		lane.Sink, lane.Slots.First, lane.Slots.Last, halt)
 	if err != nil {
-		return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, err)
+		return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, advise(err))
 	}
 	defer func() { err = closeRows(rows, err) }()
 	keys := make(map[string]store.BlockedKey)

@@ -13,7 +13,8 @@ type probe struct {
 	snapshot snapshot
 	last     int64
 	history  history
-	fence    fence // the newest that had ended before the probe
+	server   string // which life of which server has answered
+	fence    fence  // the newest that had ended before the probe
 }
 
 // Last is the highest offset handed out when the probe was made.
@@ -29,18 +30,21 @@ type fence struct {
 	id      xid
 	bound   int64
 	history history // in which bound was read
+	server  string  // that has confirmed the commit
 }
 
 // holds says whether the fence is of the log that p has met: not of one that was
-// truncated since, or of another cluster.
+// truncated since, or of another cluster, or from before a crash, which takes ids
+// back.
 func (f *fence) holds(p *probe) bool {
-	return f.history == p.history && f.id < p.snapshot.xmax && f.bound <= p.last
+	return f.server == p.server && f.history == p.history && f.id < p.snapshot.xmax && f.bound <= p.last
 }
 
 // sight is where a probe saw the sequence.
 type sight struct {
 	last    int64
 	history history
+	server  string
 }
 
 // Probe takes a snapshot and reads the sequence, in one statement: the snapshot
@@ -48,9 +52,9 @@ type sight struct {
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	p, err := s.look(ctx, s.sql.probe)
 	if err != nil {
-		return nil, fmt.Errorf("probe the log: %w", err)
+		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}
-	s.lastSeen.Store(&sight{last: p.last, history: p.history})
+	s.lastSeen.Store(&sight{last: p.last, history: p.history, server: p.server})
 	return p, nil
 }
 
@@ -60,10 +64,10 @@ func (s *Store) raiseFence(id xid, seen *sight) {
 	if seen == nil {
 		return
 	}
-	f := &fence{id: id, bound: seen.last, history: seen.history}
+	f := &fence{id: id, bound: seen.last, history: seen.history, server: seen.server}
 	for {
 		current := s.fence.Load()
-		if current != nil && current.history == f.history && current.id >= id {
+		if current != nil && current.server == f.server && current.history == f.history && current.id >= id {
 			return
 		}
 		if s.fence.CompareAndSwap(current, f) {

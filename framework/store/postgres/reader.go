@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -17,6 +18,13 @@ import (
 // pageBytes is where a page ends even if it has not reached its limit, so
 // that large payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
+
+// statementTime bounds one statement of the reader, which would wait for ever for
+// an answer that does not come. The next one looks through less.
+const statementTime = time.Minute
+
+// divisionByZero is how a page's statement fails on another server: see statement.
+const divisionByZero = "22012"
 
 // maxWindow bounds what one query looks through, and so how long it runs.
 const maxWindow = 1 << 20
@@ -31,6 +39,10 @@ type reader struct {
 	// made with. Later ones do not count: what a crash of the server takes back
 	// can include numbers that nobody's commit has seen.
 	durable int64
+	// server is whose targets led to the position. In another life of it, or on
+	// another one, transactions that it has ended may never have been, and their
+	// ids be handed out again.
+	server string
 	// window is how many offsets the next query looks through; 0: one page's
 	// worth. It follows the density of the rows, and bounds what a query costs
 	// under any plan: without statistics PostgreSQL sorts the whole range for
@@ -53,6 +65,12 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 	t, ours := target.(*probe)
 	if !ours {
 		return store.Page{}, fmt.Errorf("target %T is not of this store", target)
+	}
+	if r.server == "" {
+		r.server = t.server
+	}
+	if t.server != r.server {
+		return store.Page{}, store.ErrServerChanged
 	}
 	newer, err := r.precedes(ctx, t)
 	if err != nil {
@@ -78,9 +96,12 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 		}
 		upTo := min(d.Last, r.pos.offset+r.window)
 		envelopes, cut, err := r.query(ctx, d, upTo, limit)
+		if pq.As(err, divisionByZero) != nil {
+			return store.Page{}, store.ErrServerChanged
+		}
 		if err != nil {
 			r.window = max(int64(limit), r.window/2)
-			return store.Page{}, fmt.Errorf("read the log: %w", err)
+			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
 		}
 		if cut || len(envelopes) == limit {
 			read := envelopes[len(envelopes)-1].Offset - r.pos.offset
@@ -138,6 +159,9 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if now.(*probe).server != r.server {
+		return false, store.ErrServerChanged
+	}
 	reason := r.conflict(now.(*probe))
 	if reason == "" {
 		return false, nil
@@ -145,6 +169,9 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	found, extent, err := r.store.survey(ctx)
 	if err != nil {
 		return false, err
+	}
+	if found.server != r.server {
+		return false, store.ErrServerChanged
 	}
 	d := rebase(found, extent, r.pos.goal().Last)
 	r.pos, r.window, r.durable = position{history: found.history, delta: &d}, 0, 0
@@ -185,6 +212,8 @@ func (r *reader) page(start position, d *delta, envelopes []notification.Envelop
 
 // query reads the delta's rows with position.offset < "offset" <= upTo.
 func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ []notification.Envelope, cut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
 	q := r.statement(d, upTo, limit)
 	rows, err := r.store.db.QueryContext(ctx, q.String(), q.args...)
 	if err != nil {
@@ -209,6 +238,9 @@ func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ 
 func (r *reader) statement(d *delta, upTo int64, limit int) *statement {
 	q := &statement{args: []any{r.pos.offset, upTo}}
 	q.WriteString(r.store.sql.page)
+	// A server that lags behind, or went another way, would answer with fewer rows:
+	// one that is not the target's is to fail instead.
+	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(r.server) + `)::int = 1`)
 	r.where(q, d)
 	q.WriteString(` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit))
 	return q

@@ -167,7 +167,7 @@ type follower struct {
 
 func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 	ctx := t.Context()
-	lease, err := acquire(t, f.store, f.lane)
+	lease, err := lease(t, f.store, f.lane)
 	if err != nil {
 		t.Error(err)
 		return

@@ -23,7 +23,7 @@ func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration
 		ON CONFLICT (owner) DO UPDATE SET sinks = EXCLUDED.sinks, live_until = EXCLUDED.live_until`,
 		member.Owner, string(sinks), ttl.Microseconds())
 	if err != nil {
-		return fmt.Errorf("join the forwarders: %w", err)
+		return fmt.Errorf("join the forwarders: %w", advise(err))
 	}
 	return nil
 }
@@ -31,7 +31,7 @@ func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration
 // Leave ends what Join began; see store.Store.
 func (s *Store) Leave(ctx context.Context, owner string) error {
 	if _, err := s.db.ExecContext(ctx, `DELETE FROM `+s.sql.prefix+`_forwarders WHERE owner = $1`, owner); err != nil {
-		return fmt.Errorf("leave the forwarders: %w", err)
+		return fmt.Errorf("leave the forwarders: %w", advise(err))
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
 		r.Lanes, err = s.lanes(ctx)
 	}
 	if err != nil {
-		return store.Roster{}, fmt.Errorf("list the forwarders and lanes: %w", err)
+		return store.Roster{}, fmt.Errorf("list the forwarders and lanes: %w", advise(err))
 	}
 	return r, nil
 }

@@ -4,7 +4,7 @@
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
 // once and no long transaction delays anybody else's rows. The files, in the
 // order in which to read them: snapshot.go, probe.go, position.go, reader.go,
-// history.go, checkpoint.go, parked.go, listener.go.
+// history.go, checkpoint.go, parked.go, listener.go, connector.go.
 package postgres
 
 import (
@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	_ "github.com/lib/pq" // the driver of OpenDB
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -85,26 +83,39 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. It sets
-// binary_parameters=yes unless dsn says otherwise, which saves a round trip for
-// each statement with arguments. Nothing is connected yet.
+// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing
+// is connected yet. What it adds to lib/pq:
+//
+//   - binary_parameters=yes unless dsn says otherwise, which saves a round trip for
+//     each statement with arguments;
+//   - connect_timeout=10 unless dsn has another that is more than 0: for one host,
+//     sign-on included;
+//   - a statement ends about a second after its context at the latest, also where
+//     the server does not answer. Without a deadline it may wait for ever, save that
+//     the system gives up a machine that is silent for 30 s;
+//   - a connection to a server that takes no writes is not used again, nor are those
+//     made before it.
+//
+// For a failover name all hosts, and let only the primary do:
+//
+//	postgres://app@/shop?host=db1,db2&port=5432,5432&target_session_attrs=read-write
 func OpenDB(dsn string) (*sql.DB, error) {
-	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
-		u, err := url.Parse(dsn)
-		if err != nil {
-			return nil, errors.New("the database URL cannot be parsed") // without the URL: it may hold a password
-		}
-		q := u.Query()
-		if !q.Has("binary_parameters") {
-			q.Set("binary_parameters", "yes")
-			u.RawQuery = q.Encode()
-		}
-		return sql.Open("postgres", u.String())
+	c, err := newConnector(dsn)
+	var unparsed *url.Error
+	switch {
+	case err != nil && (!isURL(dsn) || errors.As(err, &unparsed)):
+		return nil, errors.New("the database's address cannot be parsed") // without it: it may hold a password
+	case err != nil:
+		return nil, fmt.Errorf("the database's address: %w", err)
 	}
 	if !strings.Contains(dsn, "binary_parameters") {
-		dsn += " binary_parameters=yes"
+		c.config.BinaryParameters = true
 	}
-	return sql.Open("postgres", dsn)
+	return sql.OpenDB(c), nil
+}
+
+func isURL(dsn string) bool {
+	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
 // Open checks that the database is recent enough and migrated for this version
@@ -115,13 +126,14 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkServer(ctx, db); err != nil {
+	version, err := checkServer(ctx, db)
+	if err != nil {
 		return nil, err
 	}
 	if err := migrations(c).Check(ctx, db); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, sql: newStatements(c.Prefix), receipts: c.Receipts}
+	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version)), receipts: c.Receipts}
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}
@@ -131,15 +143,15 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	return s, nil
 }
 
-func checkServer(ctx context.Context, db *sql.DB) error {
-	var version int
+// checkServer returns the server's version.
+func checkServer(ctx context.Context, db *sql.DB) (version int, err error) {
 	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version); err != nil {
-		return fmt.Errorf("connect to PostgreSQL: %w", err)
+		return 0, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	if version < minVersion {
-		return fmt.Errorf("%w: PostgreSQL %d.%d lacks pg_snapshot; 13 or later is needed", store.ErrUnsupported, version/10000, version%10000)
+		return 0, fmt.Errorf("%w: PostgreSQL %d.%d lacks pg_snapshot; 13 or later is needed", store.ErrUnsupported, version/10000, version%10000)
 	}
-	return nil
+	return version, nil
 }
 
 func binaryPayload(ctx context.Context, db *sql.DB, prefix string) (bool, error) {
@@ -161,6 +173,7 @@ func (s *Store) KeepsReceipts() bool { return s.receipts }
 // statements are the SQL texts with the table names filled in.
 type statements struct {
 	prefix   string // the log's table; the others' names begin with it
+	server   string // an expression: see serverSQL
 	probe    string
 	page     string
 	survey   string // a probe with the ends of the log
@@ -168,12 +181,13 @@ type statements struct {
 	between  string // the range of a page's rows
 }
 
-func newStatements(prefix string) statements {
+func newStatements(prefix, server string) statements {
 	const between = ` WHERE "offset" > $1 AND "offset" <= $2`
 	return statements{
 		prefix:   prefix,
-		probe:    probeSQL(prefix),
-		survey:   surveySQL(prefix),
+		server:   server,
+		probe:    probeSQL(prefix, server),
+		survey:   surveySQL(prefix, server),
 		restored: restoredSQL(prefix),
 		page:     `SELECT ` + columns + ` FROM ` + prefix + between,
 		between:  between,

@@ -25,7 +25,7 @@ import (
 // Config is the whole file. What the user left out is zero here; whoever the
 // value is for has the default.
 type Config struct {
-	Database  Database            `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. Required"`
+	Database  Database            `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
 	Outbox    Outbox              `yaml:"outbox" doc:"the tables"`
 	Forwarder Forwarder           `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
 	Sinks     map[string]Sink     `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`

@@ -21,7 +21,7 @@ import (
 // superuser is the only role of a throwaway cluster.
 const superuser = "postgres"
 
-// restartTimeout bounds a Restart, recovery included.
+// restartTimeout bounds a Restart and its parts, recovery included.
 const restartTimeout = 2 * time.Minute
 
 // logTail is how much of the server's log an error shows.
@@ -49,14 +49,30 @@ type cluster struct {
 	guard    *guard
 }
 
-// startCluster makes the folder, puts a guard on it before there is anything to
-// be left behind, and starts the server.
+// startCluster makes a cluster and starts its server.
 func startCluster(ctx context.Context, binaries string, options Options) (*cluster, error) {
+	return launch(ctx, binaries, options.Dir, func(c *cluster) error { return c.initialize(ctx, options) })
+}
+
+// basebackup is the program that copies a running cluster.
+const basebackup = "pg_basebackup"
+
+// standby makes a copy of a running cluster that follows it, and starts its server.
+func (c *cluster) standby(ctx context.Context) (*cluster, error) {
+	return launch(ctx, c.binaries, filepath.Dir(c.folder), func(copied *cluster) error {
+		return copied.run(ctx, basebackup, "--pgdata", copied.data(), "--dbname", c.address().String(),
+			"--checkpoint", "fast", "--write-recovery-conf", "--no-sync")
+	})
+}
+
+// launch makes a folder in dir, puts a guard on it before there is anything to be
+// left behind, has it filled, and starts the server.
+func launch(ctx context.Context, binaries, dir string, fill func(*cluster) error) (*cluster, error) {
 	account, err := serverAccount()
 	if err != nil {
 		return nil, err
 	}
-	folder, err := account.makeFolder(options.Dir)
+	folder, err := account.makeFolder(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +80,7 @@ func startCluster(ctx context.Context, binaries string, options Options) (*clust
 	if c.guard, err = newGuard(c); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	if err := c.initialize(ctx, options); err != nil {
+	if err := fill(c); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
 	if err := c.start(ctx); err != nil {
@@ -127,7 +143,7 @@ func (c *cluster) start(ctx context.Context) (err error) {
 		if c.port, err = freePort(); err != nil {
 			return err
 		}
-		err = c.control(ctx, "start", "--options", "-p "+strconv.Itoa(c.port))
+		err = c.control(ctx, "start", c.portOption()...)
 		if err == nil || portIsFree(c.port) {
 			return err
 		}
@@ -135,11 +151,8 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	return err
 }
 
-// restart keeps the options of the first start, the port among them.
-func (c *cluster) restart(mode Mode) error {
-	ctx, cancel := context.WithTimeout(context.Background(), restartTimeout)
-	defer cancel()
-	return c.control(ctx, "restart", "--mode", string(mode))
+func (c *cluster) portOption() []string {
+	return []string{"--options", "-p " + strconv.Itoa(c.port)}
 }
 
 // stop ends the server, if it runs, and removes the folder.

@@ -11,7 +11,7 @@ var (
 	ErrTooOld = errors.New("PostgreSQL is too old")
 )
 
-// Errors of Restart and Command.
+// Errors of Restart, Down, Up, Standby, Promote and Command.
 var (
 	// ErrNotOurs is returned for a server that Start only found.
 	ErrNotOurs = errors.New("the server of " + Variable + " is not ours to restart; ask for one with Options.Private")

@@ -61,7 +61,7 @@ type Options struct {
 	Settings map[string]string
 }
 
-// Mode says how Restart stops the server.
+// Mode says how Restart and Down stop the server.
 type Mode string
 
 const (
@@ -73,7 +73,13 @@ const (
 )
 
 // Server is a running PostgreSQL. It is safe for concurrent use, save that
-// nothing may run beside Restart and Stop.
+// nothing may run beside Restart, Down, Up and Stop.
+//
+// A failover is told in three lines:
+//
+//	standby, err := primary.Standby(ctx)
+//	err = primary.Down(postgrestest.Fast) // Immediate loses what the standby does not have yet
+//	err = standby.Promote()
 type Server struct {
 	address *url.URL
 	cluster *cluster // nil for a server that Start only found
@@ -114,7 +120,8 @@ func start(ctx context.Context, options Options) (*Server, error) {
 }
 
 // DSN is the URL of the server's maintenance database, for lib/pq and for
-// Waybill's configuration. It stays the same over a Restart.
+// Waybill's configuration. It stays the same over a Restart, a Down
+// and an Up.
 func (s *Server) DSN() string { return s.address.String() }
 
 // Stop ends a throwaway cluster, its sessions included, and removes its folder.
@@ -126,10 +133,56 @@ func (s *Server) Stop() error { return s.stop() }
 // same address and returns once it takes connections. Sessions are lost;
 // committed transactions are not. ErrNotOurs for a server that Start only found.
 func (s *Server) Restart(mode Mode) error {
+	return s.control("restart", "--mode", string(mode)) // with the options of the first start, the port among them
+}
+
+// Down stops a throwaway cluster in the given mode and keeps its files, so that
+// connecting is refused until Up. ErrNotOurs for a server that Start only found.
+func (s *Server) Down(mode Mode) error {
+	return s.control("stop", "--mode", string(mode))
+}
+
+// Up starts a cluster again that is Down, at the same address, and returns once it
+// takes connections.
+func (s *Server) Up() error {
 	if s.cluster == nil {
 		return fmt.Errorf("postgrestest: %w", ErrNotOurs)
 	}
-	return s.cluster.restart(mode)
+	return s.control("start", s.cluster.portOption()...)
+}
+
+// Standby copies a running throwaway cluster and starts the copy as its streaming
+// standby, on a port of its own, and returns once that takes connections for
+// reading. It follows a moment behind: Promote takes the place of a primary that is
+// Down. It has the primary's settings, databases and system identifier, is to be
+// stopped like any Server, and may be stopped before or after its primary.
+// ErrNotOurs for a server that Start only found; ErrNoProgram without
+// pg_basebackup.
+func (s *Server) Standby(ctx context.Context) (*Server, error) {
+	if _, err := s.Command(ctx, basebackup); err != nil {
+		return nil, err
+	}
+	cluster, err := s.cluster.standby(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("postgrestest: standby: %w", err)
+	}
+	return &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}, nil
+}
+
+// Promote turns a Standby into a primary and returns once it takes writes. What it
+// had received until then stays.
+func (s *Server) Promote() error { return s.control("promote") }
+
+func (s *Server) control(action string, args ...string) error {
+	if s.cluster == nil {
+		return fmt.Errorf("postgrestest: %w", ErrNotOurs)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), restartTimeout)
+	defer cancel()
+	if err := s.cluster.control(ctx, action, args...); err != nil {
+		return fmt.Errorf("postgrestest: %w", err)
+	}
+	return nil
 }
 
 // Command is a client program of the server's version, such as pg_dump, to be

@@ -3,6 +3,7 @@ package postgrestest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -91,6 +92,41 @@ func TestRestartKeepsAddressAndCommittedRows(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsDownRefusesConnectionsUntilItIsUp(t *testing.T) {
+	t.Parallel()
+	server := startPrivate(t, Options{})
+	for _, mode := range []Mode{Fast, Immediate} {
+		require.NoError(t, server.Down(mode))
+		require.ErrorContains(t, open(t, server.DSN()).Ping(), "connection refused")
+		require.NoError(t, server.Up())
+		require.NoError(t, open(t, server.DSN()).Ping())
+	}
+}
+
+func TestAPromotedStandbyTakesItsPrimarysPlace(t *testing.T) {
+	t.Parallel()
+	primary := startPrivate(t, Options{})
+	db := open(t, primary.DSN())
+	execute(t, db, "CREATE TABLE parcels (id int)")
+	identifier := query[string](t, db, "SELECT system_identifier FROM pg_control_system()")
+	standby, err := primary.Standby(t.Context())
+	if errors.Is(err, ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	require.NotEqual(t, primary.DSN(), standby.DSN())
+	require.True(t, query[bool](t, open(t, standby.DSN()), "SELECT pg_is_in_recovery()"))
+
+	execute(t, db, "INSERT INTO parcels VALUES (1)")
+	require.NoError(t, primary.Down(Fast)) // sends all there is to its standbys first
+	require.NoError(t, standby.Promote())
+	after := open(t, standby.DSN())
+	require.Equal(t, 1, query[int](t, after, "SELECT count(*) FROM parcels"))
+	require.Equal(t, identifier, query[string](t, after, "SELECT system_identifier FROM pg_control_system()"))
+	execute(t, after, "INSERT INTO parcels VALUES (2)")
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -162,6 +198,11 @@ func TestServerOfTheEnvironmentIsUsedAndLeftAlone(t *testing.T) {
 			require.NoError(t, open(t, inside).Ping())
 
 			require.ErrorIs(t, server.Restart(Immediate), ErrNotOurs)
+			require.ErrorIs(t, server.Down(Immediate), ErrNotOurs)
+			require.ErrorIs(t, server.Up(), ErrNotOurs)
+			require.ErrorIs(t, server.Promote(), ErrNotOurs)
+			_, err = server.Standby(t.Context())
+			require.ErrorIs(t, err, ErrNotOurs)
 			require.NoError(t, server.Stop())
 			require.NoError(t, open(t, given.DSN()).Ping())
 		})

@@ -1,0 +1,575 @@
+package forwarder_test
+
+// The tests of this file break the database itself, in real time: what happens to a
+// PostgreSQL happens to its forwarder, which waits, says it once, and goes on
+// without loss.
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// ward is an outbox in a cluster of its own, with a forwarder that marks what it
+// has sent, and a pool of the test's that the fault does not concern.
+type ward struct {
+	*tally
+	t        *testing.T
+	server   *postgrestest.Server
+	db       *sql.DB // the test's
+	failures atomic.Int64
+	expected []string
+}
+
+// tries is how often the forwarder fails in a fault before the fault is mended.
+const tries = 4
+
+func newWard(t *testing.T, server *postgrestest.Server) *ward {
+	t.Helper()
+	w := &ward{tally: newTally(), t: t, server: server, db: openPlain(t, server.DSN())}
+	_, err := postgres.Migrate(t.Context(), w.db, postgres.Config{})
+	require.NoError(t, err)
+	w.exec(`CREATE TABLE sent (id text)`)
+	return w
+}
+
+// exec runs a statement in a transaction that says by itself that it writes.
+func (w *ward) exec(query string, args ...any) {
+	w.t.Helper()
+	tx, err := w.db.BeginTx(w.t.Context(), nil)
+	require.NoError(w.t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(w.t.Context(), query, args...)
+	require.NoError(w.t, err)
+	require.NoError(w.t, tx.Commit())
+}
+
+// always changes a setting of the cluster, also for the sessions that there are.
+func (w *ward) always(setting, value string) {
+	w.t.Helper()
+	_, err := w.db.ExecContext(w.t.Context(), `ALTER SYSTEM SET `+setting+` = `+value)
+	require.NoError(w.t, err)
+	_, err = w.db.ExecContext(w.t.Context(), `SELECT pg_reload_conf()`)
+	require.NoError(w.t, err)
+}
+
+// endSessions ends those of the forwarder.
+func (w *ward) endSessions() {
+	w.t.Helper()
+	_, err := w.db.ExecContext(w.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'forwarder'`)
+	require.NoError(w.t, err)
+}
+
+func (w *ward) publish(prefix string, n int) {
+	w.t.Helper()
+	for _, id := range numbered(prefix, n) {
+		w.exec(`INSERT INTO outbox (id, type, key, payload) VALUES ($1, 't', $2, '{}')`, id, id[len(id)-1:])
+		w.expected = append(w.expected, id)
+	}
+}
+
+// forward starts a forwarder at an address.
+func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func()) {
+	w.t.Helper()
+	address, err := url.Parse(dsn)
+	require.NoError(w.t, err)
+	q := address.Query()
+	q.Set("application_name", "forwarder")
+	address.RawQuery = q.Encode()
+	db := openPlain(w.t, address.String())
+	s, err := postgres.Open(w.t.Context(), db, postgres.Config{Receipts: true})
+	require.NoError(w.t, err)
+	c := forwarder.Config{
+		Store: failing{s, &w.failures}, Name: "test", Lease: 2 * time.Second,
+		Routes: map[string][]string{"*": {"sink"}},
+		Sinks: map[string]forwarder.Sink{"sink": {Sink: w.tally, OnDelivered: func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
+			for _, d := range all {
+				if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES ($1)`, d.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}},
+		Logger: slog.New(slog.NewTextHandler(w.tally, nil)),
+	}
+	for _, a := range adjust {
+		a(&c)
+	}
+	f, err := forwarder.New(c)
+	require.NoError(w.t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	w.t.Cleanup(cancel)
+	return func() {
+		w.t.Helper()
+		cancel()
+		require.NoError(w.t, <-ended)
+	}
+}
+
+// failing counts the calls that failed because of the database.
+type failing struct {
+	*postgres.Store
+	failures *atomic.Int64
+}
+
+func (f failing) count(err error) {
+	if err != nil && !errors.Is(err, store.ErrLeaseHeld) && !errors.Is(err, store.ErrLeaseLost) && !errors.Is(err, store.ErrServerChanged) {
+		f.failures.Add(1)
+	}
+}
+
+func (f failing) Probe(ctx context.Context) (store.Target, error) {
+	target, err := f.Store.Probe(ctx)
+	f.count(err)
+	return target, err
+}
+
+func (f failing) Cut(ctx context.Context, sink string, lanes int) error {
+	err := f.Store.Cut(ctx, sink, lanes)
+	f.count(err)
+	return err
+}
+
+func (f failing) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
+	lease, err := f.Store.Acquire(ctx, lane, owner, ttl)
+	f.count(err)
+	return lease, err
+}
+
+func (f failing) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	err := f.Store.Checkpoint(ctx, c)
+	f.count(err)
+	return err
+}
+
+// awaitFailures waits until the forwarder has met the fault a few times.
+func (w *ward) awaitFailures() {
+	w.t.Helper()
+	from := w.failures.Load()
+	require.Eventually(w.t, func() bool { return w.failures.Load() >= from+tries }, time.Minute, 5*time.Millisecond,
+		"the fault does not reach the forwarder")
+}
+
+// settle waits until all that was published is delivered and marked, and checks
+// that each was marked once.
+func (w *ward) settle() {
+	w.t.Helper()
+	w.waitFor(w.t, w.expected...)
+	require.Eventually(w.t, func() bool {
+		var marked int
+		return w.db.QueryRowContext(w.t.Context(), `SELECT count(DISTINCT id) FROM sent`).Scan(&marked) == nil && marked == len(w.expected)
+	}, time.Minute, 20*time.Millisecond, "the hook's effects are missing")
+}
+
+// log is what the forwarder has written.
+func (w *ward) log() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines.String()
+}
+
+// said counts the lines with a text, for each part of the forwarder that may say
+// it, and returns the highest count.
+func (w *ward) said(text string) (most int) {
+	counts := make(map[string]int)
+	for line := range strings.Lines(w.log()) {
+		if strings.Contains(line, text) {
+			_, message, _ := strings.Cut(line, "msg=")
+			what, _, _ := strings.Cut(message, " failed, trying again")
+			counts[what]++
+			most = max(most, counts[what])
+		}
+	}
+	return most
+}
+
+// marks counts how often a delivery was marked.
+func (w *ward) marks(id string) (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRowContext(w.t.Context(), `SELECT count(*) FROM sent WHERE id = $1`, id).Scan(&n))
+	return n
+}
+
+// repeatedMarks counts the deliveries that were marked more than once.
+func (w *ward) repeatedMarks() (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRowContext(w.t.Context(),
+		`SELECT count(*) FROM (SELECT FROM sent GROUP BY id HAVING count(*) > 1) AS repeated`).Scan(&n))
+	return n
+}
+
+func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]struct {
+		begin func(t *testing.T, w *ward) (end func())
+		hint  string // what the log tells, once
+	}{
+		"default_transaction_read_only": {
+			begin: func(_ *testing.T, w *ward) func() {
+				w.always("default_transaction_read_only", "on")
+				return func() { w.always("default_transaction_read_only", "off") }
+			},
+			hint: "default_transaction_read_only",
+		},
+		"a lock on the cursors, with lock_timeout": {
+			begin: func(t *testing.T, w *ward) func() {
+				w.always("lock_timeout", "'50ms'")
+				return lock(t, w)
+			},
+			hint: "lock_timeout",
+		},
+		"a lock on the cursors, with statement_timeout": {
+			begin: func(t *testing.T, w *ward) func() {
+				w.always("statement_timeout", "'50ms'")
+				return lock(t, w)
+			},
+			hint: "statement_timeout",
+		},
+		"no connection left": {
+			begin: func(t *testing.T, w *ward) func() {
+				w.exec(`ALTER ROLE forwarder CONNECTION LIMIT 0`)
+				w.endSessions()
+				return func() { w.exec(`ALTER ROLE forwarder CONNECTION LIMIT -1`) }
+			},
+			hint: "no connection left",
+		},
+		"a full disk that refuses the parked table, by a trigger that says so": {
+			begin: func(t *testing.T, w *ward) func() { return refuse(w, "53100") },
+			hint:  "disk is full",
+		},
+		"serialization failures, by a trigger that says so": {
+			begin: func(t *testing.T, w *ward) func() { return refuse(w, "40001") },
+			hint:  "written again",
+		},
+		"a server that is down": {
+			begin: func(t *testing.T, w *ward) func() {
+				require.NoError(t, w.server.Down(postgrestest.Fast))
+				return func() { require.NoError(t, w.server.Up()) }
+			},
+			hint: "connection refused",
+		},
+		"a crash": {
+			begin: func(t *testing.T, w *ward) func() {
+				require.NoError(t, w.server.Down(postgrestest.Immediate))
+				return func() { require.NoError(t, w.server.Up()) }
+			},
+			hint: "connection refused",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, startPrivate(t))
+			w.exec(`CREATE ROLE forwarder LOGIN`)
+			w.exec(`GRANT ALL ON ALL TABLES IN SCHEMA public TO forwarder`)
+			w.exec(`GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO forwarder`)
+			stop := w.forward(strings.Replace(w.server.DSN(), "postgres@", "forwarder@", 1))
+			w.publish("before", 20)
+			w.settle()
+
+			end := fault.begin(t, w)
+			w.awaitFailures()
+			end()
+			w.publish("after", 20)
+			w.settle()
+			stop()
+			require.Equal(t, 1, w.said(fault.hint), "it is said once:\n%s", w.log())
+			require.Contains(t, w.log(), "works again")
+			require.Zero(t, w.repeatedMarks())
+		})
+	}
+}
+
+// lock holds a lock on the cursors' rows until it is ended.
+func lock(t *testing.T, w *ward) (end func()) {
+	t.Helper()
+	tx, err := w.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT FROM outbox_cursors FOR UPDATE`)
+	require.NoError(t, err)
+	return func() {
+		require.NoError(t, tx.Commit())
+		w.always("lock_timeout", "0")
+		w.always("statement_timeout", "0")
+	}
+}
+
+// refuse has all writes of cursors fail with a code.
+func refuse(w *ward, code string) (end func()) {
+	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '` + code + `'; END $$`)
+	w.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON outbox_cursors FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	return func() { w.exec(`DROP TRIGGER refuse ON outbox_cursors`) }
+}
+
+func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, startPrivate(t))
+	w.always("deadlock_timeout", "'2s'")
+	var begun atomic.Bool
+	release := make(chan struct{})
+	stop := w.forward(w.server.DSN(), func(c *forwarder.Config) {
+		c.Lease = 30 * time.Second
+		sink := c.Sinks["sink"]
+		sink.Sink = sinkFunc(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			if d.Attempt == 1 {
+				return "", errors.New("not yet")
+			}
+			begun.Store(true)
+			<-release
+			return w.Deliver(ctx, d)
+		})
+		sink.Retry = forwarder.Retry{Initial: time.Millisecond}
+		c.Sinks["sink"] = sink
+	})
+	w.publish("parked", 1)
+	require.Eventually(t, begun.Load, time.Minute, time.Millisecond)
+
+	// The other one locks the parked row, then the cursor; the checkpoint the cursor, then
+	// the parked row. The other one looks for a deadlock later than the checkpoint does.
+	other, err := w.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = other.Rollback() }()
+	_, err = other.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '1h'; SELECT FROM outbox_parked FOR UPDATE`)
+	require.NoError(t, err)
+	close(release)
+	require.Eventually(t, func() bool {
+		var waiting bool
+		err := w.db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE application_name = 'forwarder' AND wait_event_type = 'Lock')`).Scan(&waiting)
+		return err == nil && waiting
+	}, time.Minute, time.Millisecond)
+	_, err = other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
+	require.NoError(t, err, "the checkpoint was to be the victim")
+	require.NoError(t, other.Commit())
+
+	w.settle()
+	stop()
+	require.Equal(t, 1, w.said("40P01"), w.log())
+	require.Zero(t, w.repeatedMarks())
+	require.Equal(t, 1, w.times()["parked0000"])
+}
+
+type sinkFunc func(context.Context, *notification.Delivery) (notification.Receipt, error)
+
+func (f sinkFunc) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return f(ctx, d)
+}
+
+func TestANetworkThatGoesDarkCostsNothingButTime(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, startPrivate(t))
+	p := postgrestest.StartProxy(t, w.server.DSN())
+	stop := w.forward(p.DSN())
+	w.publish("before", 20)
+	w.settle()
+	p.Swallow()
+	w.publish("dark", 20)
+	w.awaitFailures()
+	p.Forward()
+	light := time.Now()
+	w.settle()
+	require.Less(t, time.Since(light), 20*time.Second, "what waited in the dark gives up by itself")
+	stop()
+	require.Zero(t, w.repeatedMarks())
+	for _, said := range []string{"does not answer", "works again"} {
+		require.Contains(t, w.log(), said)
+	}
+}
+
+func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		committed bool // before the connection is lost
+		dark      bool // without a word, for longer than the lease
+	}{
+		"it is committed": {committed: true},
+		"it is not":       {},
+		"it is committed, and the network is dark":  {committed: true, dark: true},
+		"it is not committed, and the network dark": {dark: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, startPrivate(t))
+			p := postgrestest.StartProxy(t, w.server.DSN())
+			var armed atomic.Bool
+			stop := w.forward(p.DSN(), func(c *forwarder.Config) {
+				if !test.dark {
+					c.Lease = time.Minute
+				}
+				sink := c.Sinks["sink"]
+				mark := sink.OnDelivered
+				sink.OnDelivered = func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
+					err := mark(ctx, tx, all)
+					if armed.CompareAndSwap(true, false) { // what comes next is COMMIT
+						if test.committed {
+							p.SwallowAnswers()
+						} else {
+							p.Swallow()
+						}
+					}
+					return err
+				}
+				c.Sinks["sink"] = sink
+			})
+			w.publish("before", 1)
+			w.settle()
+			armed.Store(true)
+			w.publish("cut", 1)
+			switch {
+			case test.dark:
+				w.awaitFailures()
+			case test.committed:
+				w.settle()
+			default:
+				<-p.Swallowed()
+			}
+			p.Forward()
+			if !test.dark {
+				p.Sever()
+			}
+			w.publish("after", 1)
+			w.settle()
+			stop()
+			if !test.dark {
+				require.Equal(t, map[string]int{"before0000": 1, "cut0000": 1, "after0000": 1}, w.times())
+			}
+			for id, n := range w.times() {
+				require.LessOrEqual(t, w.marks(id), n, id) // one that is delivered again is marked again
+			}
+		})
+	}
+}
+
+// hanging does not answer when it is asked for what is due.
+type hanging struct{ *hooked }
+
+func (h hanging) Due(ctx context.Context, _ store.DueQuery) ([]store.Parked, time.Time, error) {
+	<-ctx.Done()
+	return nil, time.Time{}, ctx.Err()
+}
+
+func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		lanes := make(map[int64]bool) // by the lease's epoch
+		h := &hooked{appendable: o.store, db: o.db}
+		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			lanes[c.Lease.Epoch] = true
+			return next()
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) {
+			c.Lease = 15 * time.Second
+			c.Store = hanging{h}
+		})
+		var want []string
+		for _, id := range numbered("", 20) {
+			o.append("t", "", id)
+			want = append(want, id)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		given := s.given()
+		f.end()
+		require.Equal(t, want, given)
+		require.Len(t, lanes, 1, "leases")
+	})
+}
+
+func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, startPrivate(t))
+	standby, err := w.server.Standby(t.Context())
+	if errors.Is(err, postgrestest.ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	ports := make([]string, 2)
+	for i, s := range []*postgrestest.Server{w.server, standby} {
+		u, err := url.Parse(s.DSN())
+		require.NoError(t, err)
+		ports[i] = u.Port()
+	}
+	hosts := "&host=127.0.0.1,127.0.0.1&port=" + strings.Join(ports, ",")
+
+	// One names both hosts and wants the one that takes writes. The other was led
+	// to the standby and waits there.
+	stop := w.forward("postgres://postgres@/postgres?sslmode=disable&target_session_attrs=read-write" + hosts)
+	w.publish("before", 100)
+	w.settle()
+	stray := newTally()
+	second := &ward{tally: stray, t: t, server: standby, db: w.db}
+	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
+		c.Sinks = map[string]forwarder.Sink{"other": {Sink: stray}}
+		c.Routes = map[string][]string{"*": {"other"}}
+	})
+	second.awaitFailures()
+
+	w.publish("pending", 100) // some of it is settled when the primary goes, some is not
+	require.NoError(t, w.server.Down(postgrestest.Fast))
+	require.NoError(t, standby.Promote())
+	w.db = openPlain(t, standby.DSN())
+	w.publish("after", 100)
+	w.settle()
+	stray.waitFor(t, w.expected...)
+	stop()
+	stopSecond()
+	require.Zero(t, w.repeatedMarks())
+	require.Equal(t, 1, second.said("target_session_attrs=read-write"), second.log())
+	require.Contains(t, second.log(), "works again")
+}
+
+func TestStricterIsolationLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, startPrivate(t))
+			w.always("default_transaction_isolation", "'"+level+"'")
+			var first atomic.Int64
+			flaky := func(c *forwarder.Config) { // every third is parked once
+				sink := c.Sinks["sink"]
+				sink.Sink = sinkFunc(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+					if d.Attempt == 1 && first.Add(1)%3 == 0 {
+						return "", errors.New("not yet")
+					}
+					return w.Deliver(ctx, d)
+				})
+				sink.Retry = forwarder.Retry{Initial: time.Millisecond}
+				c.Sinks["sink"], c.Lanes = sink, 4
+			}
+			stops := []func(){w.forward(w.server.DSN(), flaky), w.forward(w.server.DSN(), flaky)}
+			for i := range 10 {
+				w.publish(fmt.Sprintf("%d-", i), 30)
+			}
+			w.settle()
+			for _, stop := range stops {
+				stop()
+			}
+			require.Zero(t, w.repeatedMarks())
+			for id, n := range w.times() {
+				require.Equal(t, 1, n, id)
+			}
+		})
+	}
+}

@@ -1,0 +1,334 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+const (
+	// deadline is what a test's contexts have.
+	deadline = 300 * time.Millisecond
+	// soon is how long what heeds its context may take: deadline, a second for the
+	// cancelling, and some for a busy machine. lib/pq alone takes 10 s and more.
+	soon = 6 * time.Second
+)
+
+// behindProxy is a migrated outbox whose store's connections go through a proxy;
+// direct is a pool beside it.
+func behindProxy(t *testing.T) (p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, direct *sql.DB) {
+	t.Helper()
+	dsn := postgrestest.DSN(t)
+	p = postgrestest.StartProxy(t, dsn)
+	db, direct = openDB(t, p.DSN()), openDB(t, dsn)
+	return p, db, openStore(t, db, postgres.Config{}), direct
+}
+
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := postgres.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func acquire(t *testing.T, s *postgres.Store, owner string) store.Lease {
+	t.Helper()
+	require.NoError(t, s.Cut(t.Context(), "sink", 1))
+	lease, err := s.Acquire(t.Context(), store.Lanes("sink", 1)[0], owner, time.Hour)
+	require.NoError(t, err)
+	return lease
+}
+
+// hookOf makes a checkpoint run a transaction of several statements.
+func hookOf(statement string) func(context.Context, *sql.Tx) error {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, statement)
+		return err
+	}
+}
+
+func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// prepare leaves the pool with or without a connection.
+		prepare func(t *testing.T, db *sql.DB)
+		// do has the network go dark at some moment and works on.
+		do func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, lease store.Lease) error
+	}{
+		"sign-on": {
+			prepare: func(_ *testing.T, db *sql.DB) { db.SetMaxIdleConns(0) },
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, _ store.Lease) error {
+				p.Swallow()
+				_, err := s.Probe(ctx)
+				return err
+			},
+		},
+		"probe": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, _ store.Lease) error {
+				p.Swallow()
+				_, err := s.Probe(ctx)
+				return err
+			},
+		},
+		"checkpoint of one statement": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				p.Swallow()
+				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1})
+			},
+		},
+		"BEGIN": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				p.Swallow()
+				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)})
+			},
+		},
+		"statement of a transaction": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(ctx context.Context, tx *sql.Tx) error {
+					p.Swallow()
+					return hookOf(`SELECT`)(ctx, tx)
+				}})
+			},
+		},
+		"COMMIT": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(context.Context, *sql.Tx) error {
+					p.Swallow()
+					return nil
+				}})
+			},
+		},
+		"ROLLBACK": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
+				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(context.Context, *sql.Tx) error {
+					p.Swallow()
+					return errors.New("the hook has an error of its own")
+				}})
+			},
+		},
+		"rows": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, _ *postgres.Store, _ store.Lease) error {
+				rows, err := db.QueryContext(ctx, `SELECT repeat('x', 1000000) FROM generate_series(1, 100)`)
+				if err != nil {
+					return err
+				}
+				defer rows.Close()
+				p.Swallow()
+				for rows.Next() {
+				}
+				return rows.Err()
+			},
+		},
+		"prepared statement": {
+			do: func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, _ *postgres.Store, _ store.Lease) error {
+				prepared, err := db.PrepareContext(ctx, `SELECT 1`)
+				if err != nil {
+					return err
+				}
+				defer prepared.Close()
+				p.Swallow()
+				_, err = prepared.ExecContext(ctx)
+				return err
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, db, s, direct := behindProxy(t)
+			lease := acquire(t, s, "one")
+			if test.prepare != nil {
+				test.prepare(t, db)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			ended := make(chan error, 1)
+			began := time.Now()
+			go func() { ended <- test.do(ctx, p, db, s, lease) }()
+			select {
+			case err := <-ended:
+				require.Error(t, err)
+				t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
+			case <-time.After(soon):
+				_ = p.Close() // or the test would not end
+				t.Fatalf("it outlived its context: %v", <-ended)
+			}
+
+			p.Forward()
+			// What was under way on the server may hold the cursor's row for a moment: the
+			// server does not know that its client is gone.
+			_, err := direct.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'`)
+			require.NoError(t, err)
+			require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)}),
+				"the pool recovers")
+		})
+	}
+}
+
+// Not parallel: it looks at all goroutines of the process.
+func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
+	p, db, s, _ := behindProxy(t)
+	db.SetMaxIdleConns(0)
+	require.NoError(t, db.PingContext(t.Context()))
+	before := goleak.IgnoreCurrent()
+	db.SetMaxIdleConns(2)
+	_, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	p.Swallow()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	_, err = s.Probe(ctx)
+	require.Error(t, err)
+	require.NoError(t, p.Close())
+	require.NoError(t, db.Close())
+	goleak.VerifyNone(t, before)
+}
+
+func TestALongStatementIsNotTakenForADeadConnection(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := db.ExecContext(ctx, `SELECT pg_sleep(2.5)`) // more than all the bounds of an interruption
+	require.NoError(t, err)
+}
+
+func TestACancelledStatementSaysWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	_, err := db.ExecContext(ctx, `SELECT pg_sleep(30)`)
+	require.NotNil(t, pq.As(err, "57014"), "%v", err)
+	require.NoError(t, db.PingContext(t.Context()))
+}
+
+func TestSigningOnToASilentServerEndsByItself(t *testing.T) {
+	t.Parallel()
+	p, _, _, _ := behindProxy(t)
+	p.Swallow()
+	db := openDB(t, "postgres://postgres@"+p.Address()+"/postgres?sslmode=disable&connect_timeout=1")
+	began := time.Now()
+	err := db.PingContext(t.Context())
+	require.Error(t, err)
+	require.Less(t, time.Since(began), soon)
+	t.Log(err)
+}
+
+// standby is a migrated outbox on a primary, and its standby.
+func standby(t *testing.T) (primary, standby *postgrestest.Server) {
+	t.Helper()
+	primary, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, primary.Stop()) })
+	s := openStore(t, openDB(t, primary.DSN()), postgres.Config{})
+	require.NoError(t, s.Cut(t.Context(), "a statement", 1))
+	standby, err = primary.Standby(t.Context())
+	if errors.Is(err, postgrestest.ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	return primary, standby
+}
+
+func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	primary, standby := standby(t)
+	p := postgrestest.StartProxy(t, standby.DSN())
+	const idle = 5
+	for name, write := range map[string]func(*postgres.Store, string) error{
+		"a statement": func(s *postgres.Store, owner string) error {
+			_, err := s.Acquire(t.Context(), store.Lanes(owner, 1)[0], owner, time.Hour)
+			return err
+		},
+		"a transaction": func(s *postgres.Store, owner string) error {
+			err := s.Checkpoint(t.Context(), store.Checkpoint{Lease: store.Lease{Lane: store.Lanes(owner, 1)[0], Owner: owner},
+				TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)})
+			if errors.Is(err, store.ErrLeaseLost) {
+				return nil // it could have written
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, p.Retarget(standby.DSN()))
+			db := openDB(t, p.DSN())
+			db.SetMaxIdleConns(idle)
+			s, err := postgres.Open(t.Context(), db, postgres.Config{})
+			require.NoError(t, err)
+			held := make([]*sql.Conn, idle)
+			for i := range held {
+				held[i], err = db.Conn(t.Context())
+				require.NoError(t, err)
+			}
+			for _, c := range held {
+				require.NoError(t, c.Close())
+			}
+			require.Equal(t, idle, db.Stats().Idle)
+
+			// The address moves to the primary; the pool's connections do not.
+			require.NoError(t, p.Retarget(primary.DSN()))
+			err = write(s, name)
+			var advised *store.AdvisedError
+			require.ErrorAs(t, err, &advised)
+			require.Contains(t, advised.Hint, "target_session_attrs=read-write")
+			require.NoError(t, write(s, name), "the next attempt dials anew")
+		})
+	}
+}
+
+func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	db.SetMaxOpenConns(1)
+	pid := func() (pid int) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
+		return pid
+	}
+	before := pid()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `CREATE TABLE nothing ()`)
+	require.NotNil(t, pq.As(err, "25006"), "%v", err)
+	require.NoError(t, tx.Rollback())
+	require.Equal(t, before, pid())
+}
+
+func TestOfManyHostsTheOneThatTakesWritesIsFound(t *testing.T) {
+	t.Parallel()
+	primary, standby := standby(t)
+	a, err := url.Parse(standby.DSN())
+	require.NoError(t, err)
+	b, err := url.Parse(primary.DSN())
+	require.NoError(t, err)
+	db := openDB(t, "postgres://postgres@/postgres?host=127.0.0.1,127.0.0.1&port="+a.Port()+","+b.Port()+
+		"&sslmode=disable&target_session_attrs=read-write")
+	var recovering bool
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_is_in_recovery()`).Scan(&recovering))
+	require.False(t, recovering)
+}
+
+func TestAnAddressIsRefusedWithoutRepeatingItsPassword(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{"postgres://me:hunter2@[/db", "host=db password='x hunter2"} {
+		_, err := postgres.OpenDB(dsn)
+		require.ErrorContains(t, err, "cannot be parsed")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	_, err := postgres.OpenDB("postgres://me:hunter2@db/shop?sslmode=often")
+	require.ErrorContains(t, err, "sslmode")
+	require.NotContains(t, err.Error(), "hunter2")
+}

@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"database/sql/driver"
+	"errors"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Errors of a connection.
+var (
+	// errSilent ends a connection whose other side is gone without a word. It stands
+	// in for the network's error, which names a port that changes at each try.
+	errSilent = errors.New("the server does not answer")
+	// errReadOnly is wrapped where the server says so by another code than 25006.
+	errReadOnly = errors.New("the server takes no writes")
+)
+
+// isReadOnly says whether a server refused to write, as a standby does, and a
+// primary with default_transaction_read_only.
+func isReadOnly(err error) bool {
+	return errors.Is(err, errReadOnly) || pq.As(err, "25006") != nil
+}
+
+// advise adds the way out to an error whose text does not tell it, by the codes of
+// PostgreSQL's manual, appendix A.
+func advise(err error) error {
+	hint := hintFor(err)
+	if hint == "" {
+		return err
+	}
+	return &store.AdvisedError{Err: err, Hint: hint}
+}
+
+func hintFor(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case isReadOnly(err):
+		return "this is a standby, or default_transaction_read_only is on; behind a failover name all hosts and " +
+			"target_session_attrs=read-write in the database's address: connections are made anew until one takes writes"
+	case errors.Is(err, errSilent):
+		return "the server is stopped or overloaded, or the network on the way swallows what is sent"
+	case errors.Is(err, driver.ErrBadConn):
+		return "the server ended the connection; its log tells why"
+	}
+	e := pq.As(err)
+	if e == nil {
+		return ""
+	}
+	switch e.Code {
+	case "40001", "40P01":
+		return "another transaction was in the way; what was to be written is written again"
+	case "42501":
+		return "the role lacks a privilege on the outbox's tables: GRANT it"
+	case "53100":
+		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"
+	case "53200":
+		return "the database server is out of memory"
+	case "53300":
+		return "the server, the database or the role has no connection left: raise its limit, or put a pooler in front"
+	case "55P03":
+		return "somebody holds a lock for longer than lock_timeout, as ALTER TABLE and VACUUM FULL do"
+	case "57014":
+		return "statement_timeout of the role or the database is too short, or somebody cancelled the statement"
+	case "57P01", "57P02", "57P03":
+		return "the server is being stopped or started"
+	case "58030":
+		return "the database server cannot read or write its files; its log tells why"
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// A crash takes back what was not flushed, such as the ends of transactions that
+// were rolled back, and hands their ids out again. A reader that lives through it
+// has seen them end, and would pass over what is committed under them now.
+func TestACrashTakesTransactionIdsBackFromWhoeverKnewThem(t *testing.T) {
+	t.Parallel()
+	crashes := map[string]func(t *testing.T, server *postgrestest.Server, db *sql.DB){
+		"of the server": func(t *testing.T, server *postgrestest.Server, _ *sql.DB) {
+			require.NoError(t, server.Restart(postgrestest.Immediate))
+		},
+		"of one of its processes": func(t *testing.T, server *postgrestest.Server, db *sql.DB) {
+			var version int
+			require.NoError(t, db.QueryRow(`SELECT current_setting('server_version_num')::int`).Scan(&version))
+			if version < 150000 {
+				t.Skip("not noticed before PostgreSQL 15")
+			}
+			kill(t, db)
+		},
+	}
+	for name, crash := range crashes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"wal_writer_delay": "10s"}})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, server.Stop()) })
+			db, err := postgres.OpenDB(server.DSN())
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			s := openStore(t, db, postgres.Config{})
+			insert := inserter(t, db)
+			insert("a")
+			lease, err := lease(t, s, store.Lanes("s", 1)[0])
+			require.NoError(t, err)
+			reader, err := s.NewReader(nil, everything)
+			require.NoError(t, err)
+			read := func() (ids []string, page store.Page, err error) {
+				target, err := s.Probe(t.Context())
+				require.NoError(t, err)
+				for {
+					page, err = reader.Next(t.Context(), target, 100)
+					require.Empty(t, page.Rebased)
+					for _, e := range page.Envelopes {
+						ids = append(ids, e.ID)
+					}
+					if err != nil || page.CaughtUp {
+						return ids, page, err
+					}
+				}
+			}
+			ids, page, err := read()
+			require.NoError(t, err)
+			require.Equal(t, []string{"a"}, ids)
+			c := store.Checkpoint{Lease: lease, TTL: 1e9, Position: page.End, Number: 1}
+			require.NoError(t, s.Checkpoint(t.Context(), c))
+
+			var end int64
+			for range 3 {
+				tx, err := db.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				require.NoError(t, tx.QueryRow(`INSERT INTO outbox (type, payload) VALUES ('t', '{}') RETURNING transaction_id`).Scan(&end))
+				require.NoError(t, tx.Rollback())
+			}
+			ids, page, err = read()
+			require.NoError(t, err)
+			require.Empty(t, ids)
+
+			crash(t, server, db)
+			require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil }, 20e9, 1e7)
+			var taken int64
+			require.NoError(t, db.QueryRow(`SELECT pg_current_xact_id()`).Scan(&taken))
+			require.LessOrEqual(t, taken, end, "or the test shows nothing: the id was not handed out again")
+			want := []string{"b", "c", "d", "e", "f"}
+			for _, id := range want {
+				insert(id)
+			}
+
+			_, _, err = read()
+			require.ErrorIs(t, err, store.ErrServerChanged)
+			c.Number, c.Position = 2, page.End
+			require.ErrorIs(t, s.Checkpoint(t.Context(), c), store.ErrServerChanged)
+			c.Number = 1
+			require.ErrorIs(t, s.Checkpoint(t.Context(), c), store.ErrServerChanged, "written, but no reason to go on")
+
+			var stored string
+			require.NoError(t, db.QueryRow(`SELECT position FROM outbox_cursors`).Scan(&stored))
+			reader, err = s.NewReader(json.RawMessage(stored), everything)
+			require.NoError(t, err)
+			ids, _, err = read()
+			require.NoError(t, err)
+			require.Equal(t, want, ids)
+		})
+	}
+}
+
+// kill ends one of the server's processes without a word. The server then ends all
+// the others and recovers.
+func kill(t *testing.T, db *sql.DB) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	var pid int
+	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
+	process, err := os.FindProcess(pid)
+	require.NoError(t, err)
+	require.NoError(t, process.Kill())
+	require.Eventually(t, func() bool { return conn.PingContext(t.Context()) != nil }, 10e9, 1e7)
+}
+
+// A page of a server that lags behind would look like the end of the log.
+func TestAPageIsOfTheServerThatWasProbed(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	inserter(t, db)("a")
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	reader, err := s.NewReader(nil, everything)
+	require.NoError(t, err)
+	postgres.SetServer(reader, target, "another")
+	_, err = reader.Next(t.Context(), target, 100)
+	require.ErrorIs(t, err, store.ErrServerChanged)
+}
