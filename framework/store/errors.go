@@ -25,3 +25,9 @@ var (
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )
+
+// Errors of what people ask for.
+var (
+	// ErrUnknownSink: the outbox has nothing of a sink of that name.
+	ErrUnknownSink = errors.New("unknown sink")
+)

@@ -58,12 +58,12 @@ type system struct {
 // systemID is the identity of the cluster that a probe has met. It is read again
 // only where another server answers: a pool may connect to a restored database,
 // or to a standby, without anybody noticing.
-func (s *Store) systemID(ctx context.Context, started string) (string, error) {
+func (s *Store) systemID(ctx context.Context, q querier, started string) (string, error) {
 	if known := s.system.Load(); known != nil && known.started == started {
 		return known.id, nil
 	}
 	found := &system{}
-	err := s.db.QueryRowContext(ctx,
+	err := q.QueryRowContext(ctx,
 		`SELECT system_identifier::text, pg_postmaster_start_time()::text FROM pg_control_system()`).Scan(&found.id, &found.started)
 	switch {
 	case hidden(err):
@@ -103,7 +103,7 @@ type extent struct {
 func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
 	var e extent
 	var lowest int64
-	p, err := s.look(ctx, s.sql.survey, &lowest, &e.highest)
+	p, err := s.look(ctx, s.db, s.sql.survey, &lowest, &e.highest)
 	if err == nil {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
@@ -201,13 +201,13 @@ func probeSQL(prefix string) string {
 }
 
 // look runs a probe's statement, whose further columns go to rest.
-func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, error) {
+func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	p := &probe{}
 	f := s.fence.Load()
 	var text, started string
 	var sequence sql.NullInt64
 	to := append([]any{&text, &p.last, &sequence, &started}, rest...)
-	if err := s.db.QueryRowContext(ctx, query).Scan(to...); err != nil {
+	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}
 	var err error
@@ -215,7 +215,7 @@ func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, er
 		return nil, err
 	}
 	p.history.Sequence = sequence.Int64
-	if p.history.System, err = s.systemID(ctx, started); err != nil {
+	if p.history.System, err = s.systemID(ctx, q, started); err != nil {
 		return nil, err
 	}
 	if f != nil {
