@@ -8,7 +8,8 @@
 // now is parked in that checkpoint and brought back by the settler.
 //
 // The files in the order in which to read them: config.go, forwarder.go,
-// poller.go, lane.go, window.go, keys.go, courier.go, gate.go, settler.go.
+// poller.go, lane.go, window.go, keys.go, courier.go, gate.go, settler.go,
+// janitor.go.
 package forwarder
 
 import (
@@ -115,6 +116,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	if l, ok := f.config.Store.(store.Listener); ok {
 		work.Go(func() { f.poller.listen(ctx, l, newTrouble(f.config.Logger, "listening")) })
 	}
+	work.Go(func() { newJanitor(f).run(ctx, r.db) })
 	for _, c := range f.couriers {
 		for _, lane := range store.Lanes(c.name, f.config.Lanes) {
 			work.Go(func() { r.keep(c, lane) })
