@@ -81,10 +81,7 @@ func (j *janitor) run(stop, db context.Context) {
 		switch {
 		case err == nil:
 			j.lease, j.renewed = lease, began
-			err = j.work(stop)
-			if releaseErr := j.store.Release(db, lease); err == nil {
-				err = releaseErr
-			}
+			err = errors.Join(j.work(stop), j.store.Release(db, lease))
 		case errors.Is(err, store.ErrLeaseHeld):
 			j.failing.over()
 			sleep(stop, j.ttl/3)
@@ -96,7 +93,7 @@ func (j *janitor) run(stop, db context.Context) {
 	}
 }
 
-// work makes passes until stop is done or something fails.
+// work makes passes until stop is done or something fails, and tells which.
 func (j *janitor) work(stop context.Context) error {
 	for {
 		if err := j.pass(stop); err != nil {
