@@ -34,14 +34,16 @@ const (
 // farther on as well, the patrol, which goes round through the whole log and stays
 // as long as it finds something.
 type janitor struct {
-	store     store.Store
-	retainer  store.Retainer
-	retention time.Duration
-	sinks     []string // of this forwarder
-	owner     string
-	ttl       time.Duration
-	log       *slog.Logger
-	failing   *trouble
+	store    store.Store
+	retainer store.Retainer
+	// partitioner is nil where the log is not partitioned.
+	partitioner store.Partitioner
+	retention   time.Duration
+	sinks       []string // of this forwarder
+	owner       string
+	ttl         time.Duration
+	log         *slog.Logger
+	failing     *trouble
 
 	lease   store.Lease
 	renewed time.Time
@@ -50,15 +52,19 @@ type janitor struct {
 	warned  map[string]string // the same, as was logged
 }
 
-// newJanitor returns nil where everything is kept for ever, and where the store
-// removes nothing.
+// newJanitor returns nil where the store removes nothing, and where everything is
+// kept for ever, unless partitions are to be made.
 func newJanitor(f *Forwarder) *janitor {
 	retainer, ok := f.config.Store.(store.Retainer)
-	if !ok || f.config.Retention == KeepForever {
+	partitioner, _ := f.config.Store.(store.Partitioner)
+	if partitioner != nil && !partitioner.Partitioned() {
+		partitioner = nil
+	}
+	if !ok || f.config.Retention == KeepForever && partitioner == nil {
 		return nil
 	}
 	j := &janitor{
-		store: f.config.Store, retainer: retainer, retention: f.config.Retention,
+		store: f.config.Store, retainer: retainer, partitioner: partitioner, retention: f.config.Retention,
 		owner: f.owner, ttl: f.config.Lease, log: f.config.Logger,
 		failing: newTrouble(f.config.Logger, "removing old rows"),
 		warned:  make(map[string]string),
@@ -112,8 +118,25 @@ func (j *janitor) interval() time.Duration {
 	return min(max(j.retention/100, time.Second), time.Minute)
 }
 
-// pass removes all that may go now.
+// pass makes partitions, and removes all that may go now.
 func (j *janitor) pass(stop context.Context) error {
+	if j.partitioner != nil {
+		if _, err := j.partitioner.ExtendPartitions(stop); err != nil {
+			return err
+		}
+	}
+	if j.retention == KeepForever {
+		return nil
+	}
+	if j.partitioner != nil {
+		dropped, err := j.partitioner.ExpirePartitions(stop, store.Expiry{Age: j.retention, Sinks: j.sinks})
+		if err != nil {
+			return err
+		}
+		if dropped > 0 {
+			j.log.Debug("dropped old partitions", "partitions", dropped)
+		}
+	}
 	removed, end, err := j.sweep(stop, 0)
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ var (
 	ErrUnsupported = errors.New("unsupported database")
 	// ErrLanes: the sink's cursors were cut into another number of lanes.
 	ErrLanes = errors.New("number of lanes differs from the cursors'")
+	// ErrPartitions: the log that is there is not partitioned, and is not to be changed.
+	ErrPartitions = errors.New("the log is not partitioned")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
 )

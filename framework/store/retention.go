@@ -29,6 +29,22 @@ type Retainer interface {
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 }
 
+// Partitioner is a Retainer whose log may be cut into partitions by ranges of
+// offsets. There, Expire removes only what lies in none of the ranges.
+type Partitioner interface {
+	// Partitioned says whether the log is cut. Where not, the other methods do
+	// nothing.
+	Partitioned() bool
+
+	// ExtendPartitions makes partitions ahead of the log, and returns how many.
+	ExtendPartitions(ctx context.Context) (int, error)
+
+	// ExpirePartitions drops the partitions of which Expire would remove each row,
+	// and returns how many. One that somebody is using stays for the next time, or is
+	// emptied only; publishers never wait for it longer than about 100 ms.
+	ExpirePartitions(ctx context.Context, e Expiry) (int, error)
+}
+
 // Expiry asks for the removal of old rows.
 type Expiry struct {
 	// Age is how long ago a row must have occurred, by the database's clock. What

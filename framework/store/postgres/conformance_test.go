@@ -15,7 +15,18 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	config := postgres.Config{Receipts: true}
+	conform(t, postgres.Config{Receipts: true})
+}
+
+// TestConformanceOfAPartitionedLog has partitions so small that every fact crosses
+// their borders, and reaches the default one.
+func TestConformanceOfAPartitionedLog(t *testing.T) {
+	t.Parallel()
+	conform(t, postgres.Config{Receipts: true, PartitionRows: 2})
+}
+
+func conform(t *testing.T, config postgres.Config) {
+	t.Helper()
 	storetest.Run(t, storetest.Dialect{
 		NewDB: func(t *testing.T) *sql.DB { return newDB(t) },
 		Migrate: func(ctx context.Context, db *sql.DB) error {

@@ -37,7 +37,7 @@ const (
 // truncating the log or making it anew in between.
 func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, error) {
 	expired := store.Expired{Through: e.After}
-	err := s.retain(ctx, func(tx *sql.Tx) error {
+	err := s.retain(ctx, ``, func(tx *sql.Tx) error {
 		kept, err := s.kept(ctx, tx, e.Sinks)
 		if err != nil || kept.everything() {
 			return err
@@ -45,7 +45,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, erro
 		look := statement{args: []any{e.After}}
 		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, e.Age))
 		kept.settledSQL(&look)
-		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.sql.prefix +
+		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.expirable() +
 			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(e.Limit) + `) looked`)
 		removable := 0
 		if err := tx.QueryRowContext(ctx, look.String(), look.args...).Scan(&expired.Looked, &expired.Through, &removable); err != nil {
@@ -55,7 +55,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, erro
 			return nil
 		}
 		remove := statement{args: []any{e.After, expired.Through}}
-		remove.WriteString(`DELETE FROM ` + s.sql.prefix + s.sql.between + ` AND ` + old(&remove, e.Age))
+		remove.WriteString(`DELETE FROM ` + s.expirable() + s.sql.between + ` AND ` + old(&remove, e.Age))
 		kept.settledSQL(&remove)
 		result, err := tx.ExecContext(ctx, remove.String(), remove.args...)
 		if err != nil {
@@ -74,10 +74,18 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, erro
 	return expired, nil
 }
 
+// expirable is the table whose rows go one by one.
+func (s *Store) expirable() string {
+	if s.parts {
+		return s.sql.prefix + defaultPartition
+	}
+	return s.sql.prefix
+}
+
 // retain runs a function in a transaction with one snapshot, and with a lock on
 // the log that is as weak as a reader's. The lock comes before the snapshot, or
-// what waits for it would work with an old one.
-func (s *Store) retain(ctx context.Context, do func(tx *sql.Tx) error) error {
+// what waits for it would work with an old one; so do further locks.
+func (s *Store) retain(ctx context.Context, locks string, do func(tx *sql.Tx) error) error {
 	if s.system.Load() == nil { // or asking for it in vain would end the transaction
 		if _, err := s.Probe(ctx); err != nil {
 			return err
@@ -89,7 +97,7 @@ func (s *Store) retain(ctx context.Context, do func(tx *sql.Tx) error) error {
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = `+strconv.FormatInt(retentionPatience.Milliseconds(), 10)+
-		`; LOCK TABLE `+s.sql.prefix+` IN ACCESS SHARE MODE`); err != nil {
+		`; LOCK TABLE ONLY `+s.sql.prefix+` IN ACCESS SHARE MODE; `+locks); err != nil {
 		return err
 	}
 	if err := do(tx); err != nil {
@@ -249,7 +257,7 @@ func visibleSQL(q *statement, s *snapshot) string {
 
 // Holders tells who keeps rows in the log; see store.Retainer.
 func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
-	err = s.retain(ctx, func(tx *sql.Tx) error {
+	err = s.retain(ctx, ``, func(tx *sql.Tx) error {
 		kept, err := s.kept(ctx, tx, sinks)
 		if err != nil {
 			return err
