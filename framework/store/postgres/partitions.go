@@ -119,7 +119,8 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 }
 
 // attach makes a partition. A table that is made first and attached then takes no
-// lock on the log that a publisher or reader would meet.
+// lock on the log that a publisher or reader would meet. The one that it takes comes
+// first, so that those who make partitions take turns.
 func (s *Store) attach(ctx context.Context, p partition) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -127,8 +128,9 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
-		`SET LOCAL lock_timeout = %d; CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		retentionPatience.Milliseconds(), p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); err != nil {
+		`SET LOCAL lock_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
+		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
+		retentionPatience.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -232,7 +234,6 @@ func isDoneAlready(err error) bool {
 	switch e.Code {
 	case "42P01", // undefined_table
 		"42P07", // duplicate_table
-		"23505", // unique_violation, of the catalog: made at the same moment
 		"42P17": // invalid_object_definition: it would overlap another
 		return true
 	}
