@@ -20,14 +20,21 @@ func newMigrate(p *program) *cobra.Command {
 		Long: `Make the outbox's tables in the database, or bring them up to what this version
 needs, and say which migrations were applied. A second run changes nothing.
 
+On PostgreSQL --partition-rows cuts a new log into partitions of that many
+offsets. Old rows then go by dropping a partition, which leaves nothing to be
+vacuumed; forwarders make the next ones. A log that is there already stays as it
+is.
+
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
 		Example: `  waybill migrate --database postgres://app@localhost/app
+  waybill migrate --partition-rows 1000000
   waybill migrate -c waybill.yaml --print | psql --single-transaction app`,
 		Args: noArguments,
 		RunE: m.run,
 	}
 	m.flags.add(cmd)
+	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database and change nothing")
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
 	return cmd
@@ -37,11 +44,15 @@ type migrate struct {
 	*program
 	flags       sourceFlags
 	print, json bool
+
+	partitionRows int64
 }
 
 func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 	source := m.source(m.flags)
 	switch {
+	case m.partitionRows < 0:
+		return wrongUsage(cmd, fmt.Errorf("--partition-rows is %d: use at least 1", m.partitionRows))
 	case m.print && m.json:
 		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
 	case m.print:
@@ -52,7 +63,7 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer cleanup()
-	applied, err := d.Migrate(cmd.Context())
+	applied, err := d.Migrate(cmd.Context(), m.partitionRows)
 	if printErr := m.printApplied(applied, err == nil); err == nil {
 		err = printErr
 	}
@@ -64,7 +75,7 @@ func (m *migrate) printSQL(source config.Source) error {
 	if err != nil {
 		return err
 	}
-	text, err := database.MigrationSQL(tables)
+	text, err := database.MigrationSQL(tables, m.partitionRows)
 	if err != nil {
 		return err
 	}

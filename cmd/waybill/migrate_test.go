@@ -92,3 +92,25 @@ func TestPrintNeedsNoDatabaseToBeThere(t *testing.T) {
 		require.Contains(t, r.stdout, "CREATE TABLE outbox_cursors ")
 	}
 }
+
+func TestMigratePartitionsANewLogOnPostgreSQLOnly(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := waybill(t, "migrate", "--partition-rows", "1000", "--database", o.address)
+		if strings.HasPrefix(o.address, "sqlite:") {
+			require.Equal(t, result{code: exitFailed, stderr: "waybill: SQLite has no partitions: leave out --partition-rows\n"}, r)
+			return
+		}
+		require.Zero(t, r.code, r.stderr)
+		o.publish(t, 1, 3)
+		destination := newReceiver(t)
+		f := startForward(t, "-c", o.config(t, "60s", destination.URL))
+		destination.await(t, 3)
+		require.Zero(t, f.end(t).code)
+
+		r = waybill(t, "migrate", "--partition-rows", "1000", "--database", o.address)
+		require.Equal(t, result{stdout: "the outbox is up to date\n"}, r)
+		r = waybill(t, "migrate", "--partition-rows", "1000", "--print", "--database", o.address)
+		require.Contains(t, r.stdout, "PARTITION BY RANGE")
+	})
+}

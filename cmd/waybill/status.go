@@ -21,6 +21,10 @@ func newStatus(p *program) *cobra.Command {
 many deliveries are parked. PENDING counts rows of all types that a cursor has
 before it, also those that do not go to its sink.
 
+KEEPS FROM tells which sinks have not settled all of the log, and so keep their
+rows in it whatever outbox.retention says. One that was taken out of the
+configuration would do so for ever: see waybill forget.
+
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
 		Args: noArguments,
@@ -50,6 +54,7 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	if s.json {
 		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
 		look.Parked = append([]store.ParkedCount{}, look.Parked...)
+		look.Holders = append([]store.Holder{}, look.Holders...)
 		return printJSON(s.stdout, look)
 	}
 	printStatus(s.stdout, look, time.Now())
@@ -57,7 +62,11 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 }
 
 func printStatus(w io.Writer, look store.Status, now time.Time) {
-	fmt.Fprintf(w, "last offset: %d\n\n", look.LastOffset)
+	fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
+	if look.Oldest != nil {
+		fmt.Fprintf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
+	}
+	fmt.Fprintln(w)
 
 	cursors := newTable(w, "sink", "lane", "pending", "owner", "lease left")
 	for _, c := range look.Cursors {
@@ -79,6 +88,25 @@ func printStatus(w io.Writer, look store.Status, now time.Time) {
 	} else {
 		parked.Render()
 	}
+
+	if len(look.Holders) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	holders := newTable(w, "sink", "keeps from", "of", "why")
+	for _, h := range look.Holders {
+		holders.AppendRow(table.Row{h.Sink, h.Offset, timeText(h.OccurredOn), whyText(h.Reason)})
+	}
+	holders.Render()
+}
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+func whyText(reason string) string {
+	if reason == "" {
+		return "not settled"
+	}
+	return reason
 }
 
 // newTable is a table without lines, which other programs can cut as well.

@@ -39,7 +39,7 @@ func TestStatusOfAFreshOutbox(t *testing.T) {
 
 		r = waybill(t, "status", "--json", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		require.JSONEq(t, `{"last_offset": 0, "cursors": [], "parked": []}`, r.stdout)
+		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": []}`, r.stdout)
 	})
 }
 
@@ -62,6 +62,7 @@ func TestStatusAfterForwarding(t *testing.T) {
 
 		r := waybill(t, "status", "--database", o.address)
 		require.Regexp(t, `^last offset: 4
+oldest row:  1, of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ
 
  SINK +LANE +PENDING +OWNER +LEASE LEFT
  _unrouted +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
@@ -80,6 +81,7 @@ $`, r.stdout)
 func TestStatusStopsCounting(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	var b bytes.Buffer
 	printStatus(&b, store.Status{
 		LastOffset: 7,
@@ -88,8 +90,14 @@ func TestStatusStopsCounting(t *testing.T) {
 			{Sink: "mail", Lane: 2, Pending: store.PendingLimit - 1},
 		},
 		Parked: []store.ParkedCount{{Sink: "mail", State: store.StateBlocked, Count: 12}},
+		Oldest: &store.Row{Offset: 3, OccurredOn: noon},
+		Holders: []store.Holder{
+			{Sink: "mail", Row: store.Row{Offset: 5, OccurredOn: noon.Add(time.Hour)}},
+			{Sink: "old", Row: store.Row{Offset: 3, OccurredOn: noon}, Reason: "1 of its 2 lanes have a cursor"},
+		},
 	}, now)
 	require.Equal(t, `last offset: 7
+oldest row:  3, of 2026-01-02 12:00:00Z
 
  SINK  LANE  PENDING  OWNER  LEASE LEFT
  mail     1  100000+  a/1/x  expired
@@ -97,5 +105,9 @@ func TestStatusStopsCounting(t *testing.T) {
 
  SINK  PARKED   COUNT
  mail  blocked     12
+
+ SINK  KEEPS FROM  OF                    WHY
+ mail           5  2026-01-02 13:00:00Z  not settled
+ old            3  2026-01-02 12:00:00Z  1 of its 2 lanes have a cursor
 `, b.String())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -49,6 +50,10 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// Unrouted says what becomes of notifications that no route matches.
 	Unrouted Unrouted
+	// Retention is how long after they occurred rows stay in the log, and receipts
+	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
+	// has not settled stay longer. A store that is no store.Retainer keeps all.
+	Retention time.Duration
 	// Logger gets one line an event; default: slog's.
 	Logger *slog.Logger
 }
@@ -142,7 +147,12 @@ const (
 	DefaultPollMax         = 50 * time.Millisecond
 	DefaultThreshold       = 16
 	DefaultTimeout         = 30 * time.Second
+	DefaultRetention       = 72 * time.Hour
 )
+
+// KeepForever as a Config's Retention removes nothing: it is longer than
+// anything has been stored.
+const KeepForever time.Duration = math.MaxInt64
 
 const maxThreshold = 1 << 16
 
@@ -162,6 +172,7 @@ func (c Config) withDefaults() (Config, *route.Table, error) {
 	setDefault(&c.Lease, DefaultLease)
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&c.Unrouted, UnroutedPark)
+	setDefault(&c.Retention, DefaultRetention)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -169,6 +180,7 @@ func (c Config) withDefaults() (Config, *route.Table, error) {
 	p.require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
 	p.require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
 	p.require(c.ShutdownTimeout > 0, "forwarder.shutdown_timeout is %s: use more than 0", c.ShutdownTimeout)
+	p.require(c.Retention > 0, "outbox.retention is %s: use more than 0, or 0 in a file to keep all", c.Retention)
 	p.require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
 		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
 

@@ -8,7 +8,8 @@
 // now is parked in that checkpoint and brought back by the settler.
 //
 // The files in the order in which to read them: config.go, forwarder.go,
-// keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go, courier.go, gate.go, settler.go.
+// keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
+// courier.go, gate.go, settler.go, janitor.go.
 package forwarder
 
 import (
@@ -111,6 +112,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 		work.Go(func() { f.poller.listen(ctx, l, newTrouble(f.config.Logger, "listening")) })
 	}
 	work.Go(newKeeper(&r).keep)
+	work.Go(func() { newJanitor(f).run(ctx, r.db) })
 	work.Wait()
 	for _, c := range f.couriers {
 		c.stop()

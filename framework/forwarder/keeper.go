@@ -164,7 +164,7 @@ func (k *keeper) take(lane store.Lane) error {
 	if k.held[id] != nil {
 		return nil
 	}
-	s := &shift{run: k.run, courier: c, to: k.poller, leased: time.Now()}
+	s := &shift{run: k.run, courier: c, leased: time.Now()}
 	var err error
 	s.lease, err = k.acquire(lane)
 	if errors.Is(err, store.ErrLeaseHeld) || errors.Is(err, store.ErrLanes) {
@@ -173,6 +173,7 @@ func (k *keeper) take(lane store.Lane) error {
 	if err != nil {
 		return err
 	}
+	s.to = k.poller.since(s.leased)
 	failing := k.trouble[id]
 	if failing == nil {
 		failing = newTrouble(c.log.With("lane", lane.Number), "beginning to work on a lane")

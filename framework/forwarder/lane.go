@@ -90,8 +90,6 @@ type horizon interface {
 	latest() (store.Target, <-chan struct{})
 }
 
-var _ horizon = (*poller)(nil)
-
 // level is the horizon of lanes that are to end at one place.
 type level struct{ store.Target }
 

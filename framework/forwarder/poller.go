@@ -21,6 +21,7 @@ type poller struct {
 
 	mu     sync.Mutex
 	target store.Target
+	probed time.Time     // before target was asked for
 	newer  chan struct{} // closed when target is replaced
 }
 
@@ -73,7 +74,7 @@ func (p *poller) run(ctx context.Context) {
 			continue
 		}
 		p.trouble.over()
-		p.publish(target)
+		p.publish(target, began)
 		if target.Last() == last {
 			pause = min(2*pause, p.pace.Max)
 		} else {
@@ -96,20 +97,33 @@ func (p *poller) look(ctx context.Context) (store.Target, error) {
 	return p.store.Probe(ctx)
 }
 
-func (p *poller) publish(target store.Target) {
+func (p *poller) publish(target store.Target, probed time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.target = target
+	p.target, p.probed = target, probed
 	close(p.newer)
 	p.newer = make(chan struct{})
 }
 
-// latest returns the newest target, nil before the first, and a channel that is
-// closed when there is a newer one.
-func (p *poller) latest() (store.Target, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.target, p.newer
+// since is the horizon of a lane whose lease was asked for then: what was seen
+// before may be of a server that is gone. It has the poller look.
+func (p *poller) since(leased time.Time) horizon {
+	p.wake()
+	return horizonSince{p, leased}
+}
+
+type horizonSince struct {
+	*poller
+	leased time.Time
+}
+
+func (h horizonSince) latest() (store.Target, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.probed.Before(h.leased) {
+		return nil, h.newer
+	}
+	return h.target, h.newer
 }
 
 // sleep waits and returns true, or false once ctx is done.

@@ -29,12 +29,13 @@ func newTrouble(log *slog.Logger, what string) *trouble {
 const maxSaid = 20
 
 // met takes note of an error and returns how long to wait before the next try.
-// Errors with the same hint are the same: their texts name files and processes.
+// Errors with the same hint are the same, whose texts name files and processes, and
+// errors with the same cause.
 func (t *trouble) met(err error) time.Duration {
 	if t.since.IsZero() {
 		t.since, t.said = time.Now(), make(map[string]bool)
 	}
-	text, attributes := err.Error(), []any{"error", err}
+	text, attributes := cause(err), []any{"error", err}
 	var advised *store.AdvisedError
 	if errors.As(err, &advised) {
 		text, attributes = advised.Hint, append(attributes, "hint", advised.Hint)
@@ -44,6 +45,14 @@ func (t *trouble) met(err error) time.Duration {
 		t.log.Error(t.what+" failed, trying again", attributes...)
 	}
 	return t.pace.NextBackOff()
+}
+
+// cause is the text of an error without what was being tried.
+func cause(err error) string {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err.Error()
 }
 
 // over takes note that it works.

@@ -12,6 +12,8 @@ var (
 	ErrPrefix = errors.New("invalid table prefix")
 	// ErrUnsupported: the database server lacks what the store needs.
 	ErrUnsupported = errors.New("unsupported database")
+	// ErrPartitions: the log that is there is not partitioned, and is not to be changed.
+	ErrPartitions = errors.New("the log is not partitioned")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
 )
@@ -28,6 +30,12 @@ var (
 	ErrServerChanged = errors.New("another database server answers, or the same after a restart")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
+)
+
+// Errors of what people ask for.
+var (
+	// ErrUnknownSink: the outbox has nothing of a sink of that name.
+	ErrUnknownSink = errors.New("unknown sink")
 )
 
 // AdvisedError is an error of the database with the way out, for people, where its

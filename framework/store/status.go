@@ -8,9 +8,14 @@ const PendingLimit = 100_000
 // Status is one look at an outbox, for people.
 type Status struct {
 	// LastOffset is the highest offset handed out.
-	LastOffset int64          `json:"last_offset"`
-	Cursors    []CursorStatus `json:"cursors"`
-	Parked     []ParkedCount  `json:"parked"`
+	LastOffset int64 `json:"last_offset"`
+	// Oldest is the first row that is still in the log; nil if there is none.
+	Oldest  *Row           `json:"oldest"`
+	Cursors []CursorStatus `json:"cursors"`
+	Parked  []ParkedCount  `json:"parked"`
+	// Holders are the sinks that have not settled all of the log, and so keep
+	// rows in it.
+	Holders []Holder `json:"holders"`
 }
 
 // CursorStatus is how one sink stands with one lane.

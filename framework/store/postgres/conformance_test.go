@@ -16,7 +16,14 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, dialect(newDB))
+	storetest.Run(t, dialect(postgres.Config{Receipts: true}, newDB))
+}
+
+// TestConformanceOfAPartitionedLog has partitions so small that every fact crosses
+// their borders, and reaches the default one.
+func TestConformanceOfAPartitionedLog(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, dialect(postgres.Config{Receipts: true, PartitionRows: 2}, newDB))
 }
 
 // A database's default may be a stricter isolation than PostgreSQL's own; the
@@ -26,7 +33,7 @@ func TestConformanceUnderSerializableIsolation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite once more")
 	}
-	storetest.Run(t, dialect(func(t testing.TB) *sql.DB {
+	storetest.Run(t, dialect(postgres.Config{Receipts: true}, func(t testing.TB) *sql.DB {
 		db := newDB(t)
 		setDefault(t, db, "default_transaction_isolation", "serializable")
 		return db
@@ -42,8 +49,7 @@ func setDefault(t testing.TB, db *sql.DB, setting, value string) {
 	db.SetMaxIdleConns(60)
 }
 
-func dialect(newDB func(testing.TB) *sql.DB) storetest.Dialect {
-	config := postgres.Config{Receipts: true}
+func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.Dialect {
 	return storetest.Dialect{
 		NewDB: func(t *testing.T) *sql.DB { return newDB(t) },
 		Migrate: func(ctx context.Context, db *sql.DB) error {

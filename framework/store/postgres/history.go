@@ -54,18 +54,18 @@ func (h history) merge(now history) history {
 // system is the identity of the cluster behind a server.
 type system struct {
 	server string
-	id      string
+	id     string
 }
 
 // systemID is the identity of the cluster that a probe has met. It is read again
 // only where another server answers: a pool may connect to a restored database,
 // or to a standby, without anybody noticing.
-func (s *Store) systemID(ctx context.Context, server string) (string, error) {
+func (s *Store) systemID(ctx context.Context, q querier, server string) (string, error) {
 	if known := s.system.Load(); known != nil && known.server == server {
 		return known.id, nil
 	}
 	found := &system{}
-	err := s.db.QueryRowContext(ctx,
+	err := q.QueryRowContext(ctx,
 		`SELECT system_identifier::text, `+s.sql.server+` FROM pg_control_system()`).Scan(&found.id, &found.server)
 	switch {
 	case hidden(err):
@@ -102,7 +102,7 @@ type extent struct {
 func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
 	var e extent
 	var lowest int64
-	p, err := s.look(ctx, s.sql.survey, &lowest, &e.highest)
+	p, err := s.look(ctx, s.db, s.sql.survey, &lowest, &e.highest)
 	if err == nil {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
@@ -219,7 +219,7 @@ func probeSQL(prefix, server string) string {
 }
 
 // look runs a probe's statement, whose further columns go to rest.
-func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, error) {
+func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}
@@ -227,7 +227,7 @@ func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, er
 	var text string
 	var sequence sql.NullInt64
 	to := append([]any{&text, &p.last, &sequence, &p.server}, rest...)
-	if err := s.db.QueryRowContext(ctx, query).Scan(to...); err != nil {
+	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}
 	var err error
@@ -235,7 +235,7 @@ func (s *Store) look(ctx context.Context, query string, rest ...any) (*probe, er
 		return nil, err
 	}
 	p.history.Sequence = sequence.Int64
-	if p.history.System, err = s.systemID(ctx, p.server); err != nil {
+	if p.history.System, err = s.systemID(ctx, q, p.server); err != nil {
 		return nil, err
 	}
 	if f != nil {

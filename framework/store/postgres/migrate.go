@@ -32,7 +32,10 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	if m.Locker, err = lock.NewPostgresSessionLocker(); err != nil {
 		return nil, err
 	}
-	return m.Up(ctx, db)
+	if applied, err = m.Up(ctx, db); err != nil {
+		return applied, err
+	}
+	return applied, extendPartitions(ctx, db, c)
 }
 
 // MigrationSQL returns the SQL that Migrate would run on an empty database, for
@@ -53,7 +56,10 @@ func migrations(c Config) migration.Set {
 	return migration.Set{
 		Dialect: database.DialectPostgres,
 		Files:   files,
-		Data:    c,
-		Table:   c.Prefix + "_migrations",
+		Data: struct {
+			Config
+			Partitions []partition
+		}{c, partitionsAhead(c.Prefix, partition{To: 1}, c.PartitionRows, 0)},
+		Table: c.Prefix + "_migrations",
 	}
 }

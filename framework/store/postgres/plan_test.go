@@ -32,15 +32,25 @@ func (p plan) scanned() float64 {
 
 func TestAPageTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
 	t.Parallel()
+	pagesTouchFewRows(t, Config{}, `ALTER TABLE outbox SET (autovacuum_enabled = off)`)
+}
+
+func TestAPageOfAPartitionedLogTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
+	t.Parallel()
+	pagesTouchFewRows(t, Config{PartitionRows: 20_000}, `ALTER TABLE outbox_from_1 SET (autovacuum_enabled = off)`)
+}
+
+func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
+	t.Helper()
 	db, err := OpenDB(postgrestest.DSN(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	ctx := t.Context()
-	_, err = Migrate(ctx, db, Config{})
+	_, err = Migrate(ctx, db, c)
 	require.NoError(t, err)
-	s, err := Open(ctx, db, Config{})
+	s, err := Open(ctx, db, c)
 	require.NoError(t, err)
-	_, err = db.ExecContext(ctx, `ALTER TABLE outbox SET (autovacuum_enabled = off)`)
+	_, err = db.ExecContext(ctx, prepare)
 	require.NoError(t, err)
 
 	long, err := db.BeginTx(ctx, nil) // its row will be late

@@ -70,6 +70,16 @@ func (b *base) next(t *probe) base {
 	return n
 }
 
+// settled is an offset up to which every row is settled, whatever its transaction
+// id, and below which no transaction that is still running has taken one.
+func (b *base) settled() int64 {
+	through := b.Bound
+	for _, x := range b.Snapshot.running {
+		through = min(through, b.Floors[x])
+	}
+	return through
+}
+
 // delta is the set of rows between a base and a target: those whose transaction
 // ended after From's snapshot was taken and before Until's. They are read in
 // the order of their offsets.
@@ -96,6 +106,30 @@ func (p *position) goal() *base {
 		return &p.delta.Until
 	}
 	return p.base
+}
+
+// settled is an offset up to which every row is settled: [base.settled], of which
+// a delta's rows behind the position are an exception.
+func (p *position) settled() int64 {
+	if p.delta == nil {
+		return p.base.settled()
+	}
+	return min(p.offset, p.delta.Until.settled())
+}
+
+// settles says whether a committed row is settled: in a log that is the
+// position's, see reader.conflict, its transaction had ended in the snapshot of
+// the base, or it was passed in the delta. The bounds add those whose transaction
+// ids mean nothing here. settledSQL says the same.
+func (p *position) settles(offset int64, id xid) bool {
+	switch {
+	case offset <= p.settled():
+		return true
+	case p.delta == nil:
+		return p.base.Snapshot.ended(id)
+	}
+	d := p.delta
+	return d.From.Snapshot.ended(id) || offset <= p.offset && (offset <= d.Restored || d.Until.Snapshot.ended(id))
 }
 
 // isNew says whether the position is before the oldest row.

@@ -73,7 +73,8 @@ func (c *cluster) end(id xid, commit bool) {
 
 // TestDeltasCoverEachCommittedRowOnce drives the arithmetic of bases, bounds and
 // floors through random histories, with restores into other clusters, after which
-// each row comes once more and no oftener.
+// each row comes once more and no oftener. Retention's rule is held against it at
+// each step.
 func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,7 +85,27 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		var lastSeen sight
 		found := make(map[int64]int)
 
-		read := func() {
+		// kept is what retention goes by: where the position does not conflict with
+		// the log, nothing that is still to be found counts as settled.
+		kept := func(t *rapid.T) {
+			now := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
+			if (&reader{pos: at, durable: at.goal().Last}).conflict(now) != "" {
+				return
+			}
+			for offset, id := range c.rows {
+				if found[offset] == 0 {
+					require.Greater(t, offset, at.settled(), "offset %d of %d is still to be found, and %+v", offset, id, at)
+					require.False(t, at.settles(offset, id), "offset %d of %d is still to be found, and %+v", offset, id, at)
+				}
+			}
+			for id, offsets := range c.running {
+				for _, offset := range offsets {
+					require.Greater(t, offset, at.settled(), "offset %d of %d, which is running, and %+v", offset, id, at)
+				}
+			}
+		}
+		// read finds the rows of a delta, all of them or up to some offset.
+		read := func(upTo func(d *delta, from int64) int64) {
 			p := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
 			if newest.holds(p) {
 				p.fence = newest
@@ -104,20 +125,25 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 			r.pos.history = c.history
 			if r.pos.delta != nil || r.begin(p) {
 				d := r.pos.delta
+				last := upTo(d, r.pos.offset)
 				late := d.ended()
 				for offset, id := range c.rows {
 					fresh := id >= d.From.Snapshot.xmax && (len(late) == 0 || offset > d.From.Bound)
 					isLate := slices.Contains(late, id.String())
 					visible := offset <= d.Restored || d.Until.Snapshot.ended(id)
-					if offset > r.pos.offset && offset <= d.Last && (fresh || isLate) && visible {
+					if offset > r.pos.offset && offset <= last && (fresh || isLate) && visible {
 						found[offset]++
 					}
 				}
 				at = position{history: c.history, base: &d.Until}
+				if last < d.Last {
+					at = position{history: c.history, delta: d, offset: last}
+				}
 			} else {
 				at = r.pos
 			}
 		}
+		all := func(d *delta, _ int64) int64 { return d.Last }
 		anyRunning := func(t *rapid.T) xid {
 			ids := make([]xid, 0, len(c.running))
 			for id := range c.running {
@@ -134,7 +160,10 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 			"insert": func(t *rapid.T) { id := anyRunning(t); c.sequence++; c.running[id] = append(c.running[id], c.sequence) },
 			"commit": func(t *rapid.T) { c.end(anyRunning(t), true) },
 			"abort":  func(t *rapid.T) { c.end(anyRunning(t), false) },
-			"read":   func(*rapid.T) { read() },
+			"read":   func(*rapid.T) { read(all) },
+			"read a part": func(t *rapid.T) {
+				read(func(d *delta, from int64) int64 { return rapid.Int64Range(min(from, d.Last), d.Last).Draw(t, "up to") })
+			},
 			"checkpoint": func(*rapid.T) {
 				id := c.nextID
 				c.nextID++
@@ -156,12 +185,14 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 				for offset, times := range found {
 					require.Equal(t, 1, times, "times that offset %d was found", offset)
 				}
+				kept(t)
 			},
 		})
 		for id := range c.running {
 			c.end(id, true)
 		}
-		read()
+		read(all) // what is left of a delta
+		read(all)
 		for offset, id := range c.rows {
 			require.Equal(t, 1, found[offset], "times that offset %d of transaction %d was found", offset, id)
 		}

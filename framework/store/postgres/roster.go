@@ -72,7 +72,7 @@ func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error)
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > clock_timestamp() THEN coalesce(owner, '') ELSE '' END,
 			(extract(epoch FROM clock_timestamp() - coalesce(lease_until, updated_at)) * 1000000)::bigint
-		FROM `+s.sql.prefix+`_cursors ORDER BY sink, lane`)
+		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return nil, err
 	}

@@ -23,13 +23,19 @@ func (s *Store) Status(ctx context.Context) (store.Status, error) {
 	if err := s.parkedCounts(ctx, &status); err != nil {
 		return status, fmt.Errorf("status of what is parked: %w", err)
 	}
+	if status.Oldest, err = s.oldest(ctx, s.db); err != nil {
+		return status, fmt.Errorf("status of the log: %w", err)
+	}
+	if status.Holders, err = s.Holders(ctx, nil); err != nil {
+		return status, err
+	}
 	return status, nil
 }
 
 func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status) (err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, position::text, settled, CASE WHEN lease_until > clock_timestamp() THEN owner ELSE '' END, epoch, lease_until, updated_at
-		FROM `+s.sql.prefix+`_cursors ORDER BY sink, lane`)
+		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return err
 	}

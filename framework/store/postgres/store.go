@@ -41,6 +41,11 @@ type Config struct {
 	// Payload is the type of the payload column that Migrate makes; default
 	// PayloadJSON. Open takes what the database has.
 	Payload Payload
+	// PartitionRows has Migrate partition a new log by ranges of that many offsets,
+	// so that old rows go by dropping a partition; 0 makes no partitions. In a log
+	// that is partitioned another number is that of the next ones. Open takes what the
+	// database has.
+	PartitionRows int64
 	// Receipts archives each delivery in the table <prefix>_receipts.
 	Receipts bool
 	// Listen is the address, as OpenDB takes it, at which a forwarder's store
@@ -60,6 +65,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Payload != PayloadJSON && c.Payload != PayloadBytes {
 		return c, fmt.Errorf("payload column %q: use %q or %q", c.Payload, PayloadJSON, PayloadBytes)
 	}
+	if c.PartitionRows < 0 {
+		return c, fmt.Errorf("partitions of %d rows: use at least 1", c.PartitionRows)
+	}
 	return c, store.ValidatePrefix(c.Prefix)
 }
 
@@ -71,6 +79,7 @@ type Store struct {
 	sql       statements
 	binary    bool
 	receipts  bool
+	parts     bool // the log is partitioned
 	listening listening
 
 	lastSeen atomic.Pointer[sight]  // by the latest probe
@@ -138,6 +147,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, err
 	}
 	if s.binary, err = binaryPayload(ctx, db, c.Prefix); err != nil {
+		return nil, err
+	}
+	if s.parts, err = isPartitioned(ctx, db, c.Prefix); err != nil {
 		return nil, err
 	}
 	return s, nil

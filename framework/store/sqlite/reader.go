@@ -12,15 +12,20 @@ import (
 // Probe looks up the highest offset handed out. It is committed like every row
 // up to it: a rollback takes back its offsets as well.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
-	var last int64
-	// The second number matters where somebody emptied sqlite_sequence only.
-	err := s.db.QueryRowContext(ctx, `SELECT max(
-		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
-		coalesce((SELECT max("offset") FROM `+s.prefix+`), 0))`, s.prefix).Scan(&last)
+	last, err := s.last(ctx, s.db)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", err)
 	}
 	return target(last), nil
+}
+
+// last is the highest offset handed out.
+func (s *Store) last(ctx context.Context, q querier) (last int64, err error) {
+	// The second number matters where somebody emptied sqlite_sequence only.
+	err = q.QueryRowContext(ctx, `SELECT max(
+		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
+		coalesce((SELECT max("offset") FROM `+s.prefix+`), 0))`, s.prefix).Scan(&last)
+	return last, err
 }
 
 // NewReader continues at a cursor's position.

@@ -86,7 +86,7 @@ func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error)
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > `+now+` THEN coalesce(owner, '') ELSE '' END,
 			coalesce((julianday('now') - julianday(coalesce(lease_until, updated_at))) * 86400000, 0)
-		FROM `+s.prefix+`_cursors ORDER BY sink, lane`)
+		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,12 @@ func (s *Store) Status(ctx context.Context) (store.Status, error) {
 	if status.Parked, err = s.parkedCounts(ctx); err != nil {
 		return status, fmt.Errorf("status of what is parked: %w", err)
 	}
+	if status.Oldest, err = s.oldest(ctx, 0); err != nil {
+		return status, fmt.Errorf("status of the log: %w", err)
+	}
+	if status.Holders, err = s.Holders(ctx, nil); err != nil {
+		return status, err
+	}
 	return status, nil
 }
 
@@ -52,7 +58,7 @@ func (s *Store) cursorStatus(ctx context.Context) ([]store.CursorStatus, error) 
 func (s *Store) cursors(ctx context.Context) (cursors []cursor, err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, position, settled, CASE WHEN lease_until > `+now+` THEN owner ELSE '' END, epoch, lease_until, updated_at
-		FROM `+s.prefix+`_cursors ORDER BY sink, lane`)
+		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return nil, err
 	}

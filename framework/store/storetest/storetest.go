@@ -69,6 +69,8 @@ func Run(t *testing.T, d Dialect) {
 		{"Checkpoint", checkpointFacts},
 		{"Parked", parkedFacts},
 		{"Status", statusFacts},
+		{"Retention", retentionFacts},
+		{"Forget", forgetFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

@@ -38,6 +38,8 @@ type Outbox struct {
 	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Default 1"`
 	Payload  Payload `yaml:"payload" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
+	// Retention is a pointer since 0 is a wish of its own.
+	Retention *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
 }
 
 // Payload is the type of the payload column; SQLite's takes anything.
@@ -118,8 +120,19 @@ func (c *Config) ForwarderConfig(s store.Store, logger *slog.Logger) forwarder.C
 		Lease:           c.Forwarder.Lease,
 		ShutdownTimeout: c.Forwarder.ShutdownTimeout,
 		Unrouted:        c.Forwarder.Unrouted,
+		Retention:       c.Outbox.retention(),
 		Logger:          logger,
 	}
+}
+
+func (o Outbox) retention() time.Duration {
+	switch {
+	case o.Retention == nil:
+		return 0 // the default
+	case *o.Retention == 0:
+		return forwarder.KeepForever
+	}
+	return *o.Retention
 }
 
 func (r Retry) forwarder() forwarder.Retry {

@@ -85,7 +85,7 @@ func environOf(text string) (environ []string) {
 // whole gives every key.
 const whole = `
 database: postgres://app:${PASSWORD}@localhost:5432/app?sslmode=disable
-outbox: {prefix: mail_outbox, lanes: 4, payload: bytea, receipts: on}
+outbox: {prefix: mail_outbox, lanes: 4, payload: bytea, receipts: on, retention: 24h}
 forwarder:
   name: "${NAME:-left}-1"
   poll: {min: 2ms, max: 1s}
@@ -118,7 +118,8 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 
 	require.Equal(t, config.PostgreSQL, c.Database.Dialect())
 	require.Equal(t, "postgres://app:"+password+"@localhost:5432/app?sslmode=disable", c.Database.DSN())
-	require.Equal(t, config.Outbox{Prefix: "mail_outbox", Lanes: 4, Payload: config.PayloadBytes, Receipts: true}, c.Outbox)
+	aDay := 24 * time.Hour
+	require.Equal(t, config.Outbox{Prefix: "mail_outbox", Lanes: 4, Payload: config.PayloadBytes, Receipts: true, Retention: &aDay}, c.Outbox)
 	require.False(t, c.Tables().Listen)
 	require.Equal(t, []string{"partner", "other"}, engine.Routes["customer.*"])
 	partner := engine.Sinks["partner"]
@@ -141,8 +142,21 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Lease:           time.Minute,
 		ShutdownTimeout: 5 * time.Second,
 		Unrouted:        forwarder.UnroutedIgnore,
+		Retention:       aDay,
 		Logger:          logger,
 	}, engine)
+}
+
+func TestARetentionOfZeroKeepsAll(t *testing.T) {
+	t.Parallel()
+	source := config.Source{File: write(t, whole), Environ: []string{"PASSWORD=x", "N=7", "WAYBILL_OUTBOX_RETENTION=0"}}
+	c, err := load(t, source)
+	require.NoError(t, err)
+	require.Equal(t, forwarder.KeepForever, c.ForwarderConfig(nil, nil).Retention)
+
+	source.Environ[2] = "WAYBILL_OUTBOX_RETENTION=-1h"
+	_, err = load(t, source)
+	require.ErrorContains(t, err, "outbox.retention is -1h0m0s: use more than 0")
 }
 
 func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {

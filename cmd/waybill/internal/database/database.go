@@ -23,8 +23,9 @@ type Database struct {
 type dialect interface {
 	// connect returns a handle. A database in a file is made only if create says so.
 	connect(address string, create bool) (*sql.DB, error)
-	migrate(context.Context, *sql.DB) (applied []string, err error)
-	migrationSQL() (string, error)
+	// migrate and migrationSQL cut a new log into partitions; 0 rows: into none.
+	migrate(ctx context.Context, db *sql.DB, partitionRows int64) (applied []string, err error)
+	migrationSQL(partitionRows int64) (string, error)
 	open(context.Context, *sql.DB) (store.Store, error)
 	// passes says whether an error of open may be over in a while, because nobody
 	// listens or the server is not ready.
@@ -62,12 +63,15 @@ func open(c config.Tables, create bool) (*Database, func(), error) {
 }
 
 // MigrationSQL is the SQL that makes the tables in an empty database.
-func MigrationSQL(c config.Tables) (string, error) { return dialectOf(c).migrationSQL() }
+func MigrationSQL(c config.Tables, partitionRows int64) (string, error) {
+	return dialectOf(c).migrationSQL(partitionRows)
+}
 
 // Migrate makes and upgrades the tables and returns the names of the migrations
-// that it applied.
-func (d *Database) Migrate(ctx context.Context) (applied []string, err error) {
-	return d.dialect.migrate(ctx, d.db)
+// that it applied. A new log is cut into partitions of that many offsets, 0 for
+// none.
+func (d *Database) Migrate(ctx context.Context, partitionRows int64) (applied []string, err error) {
+	return d.dialect.migrate(ctx, d.db, partitionRows)
 }
 
 // Store opens the outbox. It has to be migrated: store.ErrNotMigrated.

@@ -51,11 +51,17 @@ func (o postgresDialect) connect(dsn string, _ bool) (*sql.DB, error) {
 	return db, nil
 }
 
-func (o postgresDialect) migrate(ctx context.Context, db *sql.DB) ([]string, error) {
-	return postgres.Migrate(ctx, db, o.config())
+func (o postgresDialect) migrate(ctx context.Context, db *sql.DB, partitionRows int64) ([]string, error) {
+	c := o.config()
+	c.PartitionRows = partitionRows
+	return postgres.Migrate(ctx, db, c)
 }
 
-func (o postgresDialect) migrationSQL() (string, error) { return postgres.MigrationSQL(o.config()) }
+func (o postgresDialect) migrationSQL(partitionRows int64) (string, error) {
+	c := o.config()
+	c.PartitionRows = partitionRows
+	return postgres.MigrationSQL(c)
+}
 
 func (o postgresDialect) open(ctx context.Context, db *sql.DB) (store.Store, error) {
 	return postgres.Open(ctx, db, o.config())

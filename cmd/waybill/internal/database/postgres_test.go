@@ -28,7 +28,7 @@ func TestAStoreListensAtItsOwnAddressWhereItIsTo(t *testing.T) {
 		d, cleanup, err := Open(config.Tables{Database: address, Listen: listen})
 		require.NoError(t, err)
 		defer cleanup()
-		_, err = d.Migrate(t.Context())
+		_, err = d.Migrate(t.Context(), 0)
 		require.NoError(t, err)
 		s, err := d.Store(t.Context())
 		require.NoError(t, err)

@@ -28,11 +28,21 @@ func (o sqliteDialect) connect(path string, create bool) (*sql.DB, error) {
 	return sqlite.OpenDB(path)
 }
 
-func (o sqliteDialect) migrate(ctx context.Context, db *sql.DB) ([]string, error) {
+func (o sqliteDialect) migrate(ctx context.Context, db *sql.DB, partitionRows int64) ([]string, error) {
+	if partitionRows > 0 {
+		return nil, errNoPartitions
+	}
 	return sqlite.Migrate(ctx, db, o.config())
 }
 
-func (o sqliteDialect) migrationSQL() (string, error) { return sqlite.MigrationSQL(o.config()) }
+func (o sqliteDialect) migrationSQL(partitionRows int64) (string, error) {
+	if partitionRows > 0 {
+		return "", errNoPartitions
+	}
+	return sqlite.MigrationSQL(o.config())
+}
+
+var errNoPartitions = errors.New("SQLite has no partitions: leave out --partition-rows")
 
 func (o sqliteDialect) open(ctx context.Context, db *sql.DB) (store.Store, error) {
 	return sqlite.Open(ctx, db, o.config())

@@ -163,7 +163,7 @@ func TestReceiptsAreCountedOfAMailServerOfOnesOwn(t *testing.T) {
 
 	text, err := server.Messages()[0].Text()
 	require.NoError(t, err)
-	require.Equal(t, "Hello Customer 1,\n\ngood to have you here.\n", text)
+	require.Regexp(t, `^Hello Customer \d+,\n\ngood to have you here\.\n$`, text, "whichever came first")
 }
 
 func TestWhatCannotBeReachedIsMissing(t *testing.T) {

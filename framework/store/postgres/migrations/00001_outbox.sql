@@ -22,8 +22,13 @@ CREATE TABLE {{.Prefix}} (
     -- What a reader could not deliver, or a parked delivery not index.
     CHECK (type <> '' AND id <> '' AND octet_length(type) <= 255 AND octet_length(id) <= 255 AND octet_length(key) <= 1024),
     CHECK (isfinite(occurred_on) AND (deliver_at IS NULL OR isfinite(deliver_at)))
-);
+){{if .Partitions}} PARTITION BY RANGE ("offset");
 
+-- What no range takes, since nobody made one in time: no insert fails.
+CREATE TABLE {{.Prefix}}_default PARTITION OF {{.Prefix}} DEFAULT;
+{{range .Partitions}}CREATE TABLE {{.Name}} PARTITION OF {{$.Prefix}} FOR VALUES FROM ({{.From}}) TO ({{.To}});
+{{end}}{{else}};
+{{end}}
 ALTER SEQUENCE {{.Prefix}}_offset_seq OWNED BY {{.Prefix}}."offset";
 
 -- How far each sink has settled each lane, and who works on it. Rows are
@@ -89,6 +94,7 @@ CREATE TABLE {{.Prefix}}_receipts (
 );
 
 CREATE INDEX {{.Prefix}}_receipts_id ON {{.Prefix}}_receipts (id);
+CREATE INDEX {{.Prefix}}_receipts_delivered_at ON {{.Prefix}}_receipts (delivered_at);
 
 -- Ids that a consumer has handled already.
 CREATE TABLE {{.Prefix}}_inbox (

@@ -97,6 +97,7 @@ CREATE TABLE {{.Prefix}}_receipts (
 );
 
 CREATE INDEX {{.Prefix}}_receipts_id ON {{.Prefix}}_receipts (id);
+CREATE INDEX {{.Prefix}}_receipts_delivered_at ON {{.Prefix}}_receipts (delivered_at);
 
 -- Ids that a consumer has handled already.
 CREATE TABLE {{.Prefix}}_inbox (

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newForget(p *program) *cobra.Command {
+	f := &forget{program: p}
+	cmd := &cobra.Command{
+		Use:   "forget SINK",
+		Short: "Delete what the outbox has of a sink that is gone",
+		Long: `Delete the cursors, the parked deliveries and the receipts of a sink that was
+taken out of the configuration. Until then the log keeps for it all that it has
+not settled. What is parked for it will never be delivered.
+
+It shows how much there is and asks first; --yes answers for scripts. A sink that
+a forwarder is working on is not forgotten. If a sink of that name comes
+back, it begins at the oldest row.
+
+It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`,
+		Example: `  waybill forget partner
+  waybill forget partner --yes --json --database postgres://app@localhost/app`,
+		Args: oneSink,
+		RunE: f.run,
+	}
+	f.flags.add(cmd)
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON; needs --yes")
+	return cmd
+}
+
+// oneSink is for commands about a sink.
+func oneSink(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return wrongUsage(cmd, errors.New("name a sink"))
+	case 1:
+		return nil
+	}
+	return noArguments(cmd, args[1:])
+}
+
+type forget struct {
+	*program
+	flags     sourceFlags
+	yes, json bool
+}
+
+func (f *forget) run(cmd *cobra.Command, args []string) error {
+	if !f.yes && (f.json || !isTerminal(cmd.InOrStdin())) {
+		return wrongUsage(cmd, errors.New("nobody can be asked here: look with waybill status and say --yes"))
+	}
+	outbox, cleanup, err := newStore(cmd.Context(), f.source(f.flags))
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	forgetter, ok := outbox.(store.Forgetter)
+	if !ok {
+		return fmt.Errorf("%T cannot forget sinks", outbox)
+	}
+	if !f.yes {
+		traces, err := forgetter.Traces(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
+		if !saysYes(cmd.InOrStdin()) {
+			fmt.Fprintln(f.stdout, "nothing is deleted")
+			return nil
+		}
+	}
+	traces, err := forgetter.Forget(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(f.stdout, traces)
+	}
+	fmt.Fprintf(f.stdout, "deleted %s of %s\n", tracesText(traces), args[0])
+	return nil
+}
+
+func tracesText(t store.Traces) string {
+	return fmt.Sprintf("%s, %s and %s", countText(t.Cursors, "cursor", "cursors"),
+		countText(t.Parked, "parked delivery", "parked deliveries"), countText(t.Receipts, "receipt", "receipts"))
+}
+
+func countText(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// saysYes reads one line; only yes in so many words counts.
+func saysYes(r io.Reader) bool {
+	answer, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		return false
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+// isTerminal says whether a person may answer. A reader that is no file was put
+// there to answer.
+func isTerminal(r io.Reader) bool {
+	file, isFile := r.(*os.File)
+	return !isFile || cwriter.IsTerminal(int(file.Fd()))
+}

@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var _ store.Partitioner = (*Store)(nil)
+
+const (
+	// defaultPartition ends the name of the partition for what no range takes.
+	defaultPartition = "_default"
+	// partitionsKept is how many partitions' worth of offsets are ready ahead of
+	// the sequence.
+	partitionsKept = 4
+)
+
+// partition is a part of the log with the offsets From <= "offset" < To.
+type partition struct {
+	Name     string
+	From, To int64
+}
+
+// partitionsAhead are the partitions that are missing behind the highest one, for
+// a sequence that stands at last.
+//
+// A range must not begin where rows may be on their way into the default
+// partition: they would be refused. So one that would begin less than a
+// partition's rows ahead of the sequence, because nobody made it in time, begins
+// that much farther on, and the default partition has what lies between.
+func partitionsAhead(prefix string, highest partition, rows, last int64) []partition {
+	if rows == 0 {
+		return nil
+	}
+	from := highest.To
+	if last > 0 && from < last+rows {
+		from = last + rows
+	}
+	var missing []partition
+	for from <= last+partitionsKept*rows {
+		missing = append(missing, partition{prefix + "_from_" + strconv.FormatInt(from, 10), from, from + rows})
+		from += rows
+	}
+	return missing
+}
+
+// isPartitioned says whether the log is partitioned.
+func isPartitioned(ctx context.Context, q querier, prefix string) (partitioned bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)), false)`, prefix).Scan(&partitioned)
+	if err != nil {
+		return false, fmt.Errorf("look at the log %s: %w", prefix, err)
+	}
+	return partitioned, nil
+}
+
+// extendPartitions is for Migrate: it refuses to partition a log that is not.
+func extendPartitions(ctx context.Context, db *sql.DB, c Config) error {
+	partitioned, err := isPartitioned(ctx, db, c.Prefix)
+	switch {
+	case err != nil:
+		return err
+	case !partitioned && c.PartitionRows > 0:
+		return fmt.Errorf("%w: %s was made without partitions and is not converted: use another outbox.prefix, "+
+			"or, once all sinks have settled everything and nobody publishes, drop its tables and migrate again", store.ErrPartitions, c.Prefix)
+	case !partitioned:
+		return nil
+	}
+	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(minVersion)), parts: true}
+	_, err = s.extend(ctx, c.PartitionRows)
+	return err
+}
+
+// Partitioned says whether the log is cut into partitions.
+func (s *Store) Partitioned() bool { return s.parts }
+
+// ExtendPartitions makes partitions ahead; see store.Partitioner. They are as large as
+// the highest one.
+func (s *Store) ExtendPartitions(ctx context.Context) (int, error) {
+	if !s.parts {
+		return 0, nil
+	}
+	return s.extend(ctx, 0)
+}
+
+func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
+	ranges, err := s.partitions(ctx, s.db)
+	if err != nil {
+		return 0, fmt.Errorf("list the partitions: %w", err)
+	}
+	highest := partition{To: 1}
+	if len(ranges) > 0 {
+		highest = ranges[len(ranges)-1]
+	}
+	if rows == 0 {
+		rows = highest.To - highest.From
+	}
+	now, err := s.look(ctx, s.db, s.sql.probe)
+	if err != nil {
+		return 0, fmt.Errorf("make partitions: %w", err)
+	}
+	for _, p := range partitionsAhead(s.sql.prefix, highest, rows, now.last) {
+		if err := s.attach(ctx, p); err != nil {
+			if isInTheWay(err) || isDoneAlready(err) {
+				return made, nil
+			}
+			return made, fmt.Errorf("make partition %s: %w", p.Name, err)
+		}
+		made++
+	}
+	return made, nil
+}
+
+// attach makes a partition. A table that is made first and attached then takes no
+// lock on the log that a publisher or reader would meet. The one that it takes comes
+// first, so that those who make partitions take turns.
+func (s *Store) attach(ctx context.Context, p partition) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
+		`SET LOCAL lock_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
+		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
+		retentionPatience.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// partitions lists the ranges in the order of their offsets, without the default
+// partition.
+func (s *Store) partitions(ctx context.Context, q interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}) (ranges []partition, err error) {
+	const bound = `pg_get_expr(c.relpartbound, c.oid)`
+	rows, err := q.QueryContext(ctx, `SELECT oid::regclass::text, range[1]::bigint, range[2]::bigint FROM (
+			SELECT c.oid, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
+			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1)) parts
+		WHERE range IS NOT NULL ORDER BY 2`, s.sql.prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var p partition
+		if err := rows.Scan(&p.Name, &p.From, &p.To); err != nil {
+			return nil, err
+		}
+		ranges = append(ranges, p)
+	}
+	return ranges, rows.Err()
+}
+
+// ExpirePartitions drops old partitions; see store.Partitioner. The highest one stays,
+// which says how large the next ones are.
+func (s *Store) ExpirePartitions(ctx context.Context, e store.Expiry) (dropped int, err error) {
+	if !s.parts {
+		return 0, nil
+	}
+	ranges, err := s.partitions(ctx, s.db)
+	if err != nil {
+		return 0, fmt.Errorf("list the partitions: %w", err)
+	}
+	for _, p := range slices.Delete(ranges, max(0, len(ranges)-1), len(ranges)) {
+		gone, err := s.expirePartition(ctx, p, e)
+		switch {
+		case isInTheWay(err), isDoneAlready(err):
+			continue
+		case err != nil:
+			return dropped, fmt.Errorf("drop partition %s: %w", p.Name, err)
+		case gone:
+			dropped++
+		}
+	}
+	return dropped, nil
+}
+
+// expirePartition drops a partition if each of its rows may go. The lock on it waits
+// for the transactions that have written to it, so none is overlooked, and
+// keeps nobody from reading. What took an offset of its range and inserts only
+// later finds the default partition.
+func (s *Store) expirePartition(ctx context.Context, p partition, e store.Expiry) (gone bool, err error) {
+	if worth, err := s.worthALock(ctx, p, e); err != nil || !worth {
+		return false, err
+	}
+	err = s.retain(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
+		kept, err := s.kept(ctx, tx, e.Sinks)
+		if err != nil || kept.everything() {
+			return err
+		}
+		q := statement{}
+		q.WriteString(`SELECT NOT EXISTS (SELECT FROM ` + p.Name + ` WHERE NOT (` + old(&q, e.Age))
+		kept.settledSQL(&q)
+		q.WriteString(`))`)
+		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&gone); err != nil || !gone {
+			return err
+		}
+		return s.drop(ctx, tx, p)
+	})
+	return gone && err == nil, err
+}
+
+// worthALock says whether the sequence has passed the partition by another one's
+// length, and its last row is old.
+func (s *Store) worthALock(ctx context.Context, p partition, e store.Expiry) (bool, error) {
+	now, err := s.look(ctx, s.db, s.sql.probe)
+	if err != nil || now.last < p.To+(p.To-p.From) {
+		return false, err
+	}
+	q := statement{}
+	q.WriteString(`SELECT ` + old(&q, e.Age) + ` FROM ` + p.Name + ` ORDER BY "offset" DESC LIMIT 1`)
+	isOld := true // if it is empty
+	if err := s.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&isOld); !errors.Is(err, sql.ErrNoRows) {
+		return isOld, err
+	}
+	return true, nil
+}
+
+// isDoneAlready says whether another janitor has dropped or made the partition.
+func isDoneAlready(err error) bool {
+	var e *pq.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "42P01", // undefined_table
+		"42P07", // duplicate_table
+		"42P17": // invalid_object_definition: it would overlap another
+		return true
+	}
+	return false
+}
+
+// drop takes a partition away. That needs a moment in which nobody has used the log
+// in an open transaction; where it does not come soon the partition is emptied,
+// which needs nothing but the partition, and its table goes at a later time.
+func (s *Store) drop(ctx context.Context, tx *sql.Tx, p partition) error {
+	if _, err := tx.ExecContext(ctx, `SAVEPOINT drop_partition`); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `DROP TABLE `+p.Name)
+	if !isInTheWay(err) {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `ROLLBACK TO SAVEPOINT drop_partition; TRUNCATE `+p.Name)
+	return err
+}

@@ -1,0 +1,107 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+func expirePartitions(t *testing.T, s *postgres.Store) int {
+	t.Helper()
+	dropped, err := s.ExpirePartitions(t.Context(), store.Expiry{Age: time.Microsecond, Sinks: []string{"mail"}})
+	require.NoError(t, err)
+	return dropped
+}
+
+func TestOldPartitionsAreDroppedAndNewOnesMade(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{PartitionRows: 10})
+	ctx := t.Context()
+	tables := func() (names []string) {
+		rows, err := db.QueryContext(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox'::regclass ORDER BY inhrelid`)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, rows.Close()) }()
+		for rows.Next() {
+			var name string
+			require.NoError(t, rows.Scan(&name))
+			names = append(names, name)
+		}
+		require.NoError(t, rows.Err())
+		return names
+	}
+	require.True(t, s.Partitioned())
+	require.Equal(t, []string{"outbox_default", "outbox_from_1", "outbox_from_11", "outbox_from_21", "outbox_from_31"}, tables())
+	for range 35 {
+		_, err := db.ExecContext(ctx, insertOne)
+		require.NoError(t, err)
+	}
+	require.Zero(t, expirePartitions(t, s), "nothing is settled")
+	made, err := s.ExtendPartitions(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 4, made)
+	require.Equal(t, []string{"outbox_from_45", "outbox_from_55", "outbox_from_65", "outbox_from_75"}, tables()[5:],
+		"away from rows that may be on their way into the default partition")
+	for range 13 { // 36 to 48
+		_, err := db.ExecContext(ctx, insertOne)
+		require.NoError(t, err)
+	}
+	settleAll(t, s, "mail")
+	require.Equal(t, 3, expirePartitions(t, s), "those that the sequence is far beyond")
+	require.NotContains(t, tables(), "outbox_from_21")
+	require.Equal(t, int64(31), offsetsOf(t, db)[0])
+	require.Equal(t, 4, expireAll(t, s, "mail"), "41 to 44 are in the default partition")
+
+	_, err = db.ExecContext(ctx, insertOne)
+	require.NoError(t, err)
+	settleAll(t, s, "mail")
+	made, err = s.ExtendPartitions(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, made)
+}
+
+func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{PartitionRows: 5})
+	ctx := t.Context()
+	early, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	defer early.Rollback()
+	_, err = early.ExecContext(ctx, insertOne)
+	require.NoError(t, err)
+	for range 18 {
+		_, err := db.ExecContext(ctx, insertOne)
+		require.NoError(t, err)
+	}
+	settleAll(t, s, "mail")
+	require.Equal(t, 1, expirePartitions(t, s), "the second is emptied at least, the first has the open transaction's row")
+	require.NotContains(t, offsetsOf(t, db), int64(7))
+	require.Contains(t, offsetsOf(t, db), int64(2))
+	require.NoError(t, early.Commit())
+	expirePartitions(t, s)
+	require.Contains(t, offsetsOf(t, db), int64(1), "committed since, and not settled")
+	settleAll(t, s, "mail")
+	expirePartitions(t, s)
+	require.Equal(t, int64(11), offsetsOf(t, db)[0])
+}
+
+func TestALogWithoutPartitionsIsNotConverted(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	openStore(t, db, postgres.Config{})
+	_, err := postgres.Migrate(context.Background(), db, postgres.Config{PartitionRows: 10})
+	require.ErrorIs(t, err, store.ErrPartitions)
+	require.ErrorContains(t, err, "outbox.prefix")
+}
+
+// TestReadersMissNothingWhilePartitionsAreDropped is the same for partitions.
+func TestReadersMissNothingWhilePartitionsAreDropped(t *testing.T) {
+	t.Parallel()
+	janitorsAmongReaders(t, postgres.Config{PartitionRows: 100})
+}

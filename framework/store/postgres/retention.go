@@ -1,0 +1,329 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var _ store.Retainer = (*Store)(nil)
+
+const (
+	// retentionPatience bounds waiting for a lock: far below deadlock_timeout, so
+	// that whoever else is in the way, it is the janitor that gives way, and so
+	// short that publishers who queue behind it hardly notice.
+	retentionPatience = 100 * time.Millisecond
+	// holderRows is how many rows behind a sink's bound are looked at for the
+	// first one that it has not settled.
+	holderRows = 5000
+	// maxPlaces bounds the conditions that are tried on each row.
+	maxPlaces = 64
+)
+
+// Expire removes old rows; see store.Retainer.
+//
+// Which rows are settled is judged by their transaction ids and offsets, which
+// mean something in one history only. So the cursors, the log's history and its
+// rows are read in one snapshot, and with a lock that keeps everybody from
+// truncating the log or making it anew in between.
+func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, error) {
+	expired := store.Expired{Through: e.After}
+	err := s.retain(ctx, ``, func(tx *sql.Tx) error {
+		kept, err := s.kept(ctx, tx, e.Sinks)
+		if err != nil || kept.everything() {
+			return err
+		}
+		look := statement{args: []any{e.After}}
+		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, e.Age))
+		kept.settledSQL(&look)
+		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.expirable() +
+			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(e.Limit) + `) looked`)
+		removable := 0
+		if err := tx.QueryRowContext(ctx, look.String(), look.args...).Scan(&expired.Looked, &expired.Through, &removable); err != nil {
+			return err
+		}
+		if removable == 0 {
+			return nil
+		}
+		remove := statement{args: []any{e.After, expired.Through}}
+		remove.WriteString(`DELETE FROM ` + s.expirable() + s.sql.between + ` AND ` + old(&remove, e.Age))
+		kept.settledSQL(&remove)
+		result, err := tx.ExecContext(ctx, remove.String(), remove.args...)
+		if err != nil {
+			return err
+		}
+		removed, err := result.RowsAffected()
+		expired.Removed = int(removed)
+		return err
+	})
+	switch {
+	case isInTheWay(err):
+		return store.Expired{Through: e.After}, nil
+	case err != nil:
+		return store.Expired{}, fmt.Errorf("remove old rows of the log: %w", err)
+	}
+	return expired, nil
+}
+
+// expirable is the table whose rows go one by one.
+func (s *Store) expirable() string {
+	if s.parts {
+		return s.sql.prefix + defaultPartition
+	}
+	return s.sql.prefix
+}
+
+// retain runs a function in a transaction with one snapshot, and with a lock on
+// the log that is as weak as a reader's. The lock comes before the snapshot, or
+// what waits for it would work with an old one; so do further locks.
+func (s *Store) retain(ctx context.Context, locks string, do func(tx *sql.Tx) error) error {
+	if s.system.Load() == nil { // or asking for it in vain would end the transaction
+		if _, err := s.Probe(ctx); err != nil {
+			return err
+		}
+	}
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = `+strconv.FormatInt(retentionPatience.Milliseconds(), 10)+
+		`; LOCK TABLE ONLY `+s.sql.prefix+` IN ACCESS SHARE MODE; `+locks); err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// isInTheWay says whether somebody else is at the same rows or the table. The next
+// pass takes them.
+func isInTheWay(err error) bool {
+	var e *pq.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "55P03", // lock_not_available
+		"40001", // serialization_failure
+		"40P01": // deadlock_detected
+		return true
+	}
+	return false
+}
+
+// old is the condition that a row has occurred long enough ago.
+func old(q *statement, age time.Duration) string {
+	return `occurred_on < now() - ` + q.arg(age.Microseconds()) + ` * interval '1 microsecond'`
+}
+
+// keeper is what one sink has settled.
+type keeper struct {
+	sink   string
+	places []position // where its cursors stand
+	reason string     // why it keeps everything; "" if it does not
+}
+
+// keepers are all sinks.
+type keepers []keeper
+
+// everything says whether some sink keeps everything. Without any sink nobody can
+// tell what is settled.
+func (ks keepers) everything() bool {
+	return len(ks) == 0 || slices.ContainsFunc(ks, func(k keeper) bool { return k.reason != "" })
+}
+
+// kept reads the cursors and holds them against the log as the transaction sees
+// it. Sinks that have none are among them if they are named.
+func (s *Store) kept(ctx context.Context, tx *sql.Tx, sinks []string) (_ keepers, err error) {
+	now, err := s.look(ctx, tx, s.sql.probe)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT sink, lanes, position::text FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`,
+		store.SinkJanitor)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	var all keepers
+	lanes := 0 // of the sink before
+	complete := func() {
+		if n := len(all); n > 0 && all[n-1].reason == "" && len(all[n-1].places) != lanes {
+			all[n-1].reason = fmt.Sprintf("%d of its %d lanes have a cursor", len(all[n-1].places), lanes)
+		}
+	}
+	for rows.Next() {
+		var sink string
+		var of int
+		var raw sql.NullString
+		if err := rows.Scan(&sink, &of, &raw); err != nil {
+			return nil, err
+		}
+		if n := len(all); n == 0 || all[n-1].sink != sink {
+			complete()
+			all, lanes = append(all, keeper{sink: sink}), of
+		}
+		all[len(all)-1].add([]byte(raw.String), now, of == lanes)
+	}
+	complete()
+	for _, sink := range sinks {
+		if !slices.ContainsFunc(all, func(k keeper) bool { return k.sink == sink }) {
+			all = append(all, keeper{sink: sink, reason: "it has no cursor yet"})
+		}
+	}
+	return all, rows.Err()
+}
+
+// add takes a cursor's position, unless it is of another log than the one that now
+// was looked at: there it says nothing.
+func (k *keeper) add(raw []byte, now *probe, sameCut bool) {
+	pos, err := parsePosition(raw)
+	reason := ""
+	switch {
+	case err != nil:
+		reason = err.Error()
+	case !sameCut:
+		reason = "its cursors are cut into different numbers of lanes"
+	default:
+		reason = (&reader{pos: pos, durable: pos.goal().Last}).conflict(now)
+	}
+	if k.reason == "" {
+		k.reason = reason
+	}
+	k.places = append(k.places, pos)
+}
+
+// settledSQL adds the condition that all sinks have settled a row. Nearly all rows
+// that are old are below the common bound; the snapshots tell of the others,
+// which are the last ones of a log that has gone quiet, and those around a
+// transaction that stays open.
+func (ks keepers) settledSQL(q *statement) {
+	through := int64(math.MaxInt64)
+	var distinct []string
+	places := make(map[string]*position)
+	for _, k := range ks {
+		for i := range k.places {
+			p := &k.places[i]
+			through = min(through, p.settled())
+			if name := p.name(); places[name] == nil {
+				places[name] = p
+				distinct = append(distinct, name)
+			}
+		}
+	}
+	q.WriteString(` AND ("offset" <= ` + q.arg(through))
+	if len(distinct) <= maxPlaces {
+		q.WriteString(` OR true`)
+		for _, name := range distinct {
+			q.WriteString(` AND ` + places[name].settledSQL(q))
+		}
+	}
+	q.WriteString(`)`)
+}
+
+// name tells positions apart as far as settledSQL does.
+func (p *position) name() string {
+	if p.delta == nil {
+		return p.base.Snapshot.text
+	}
+	return fmt.Sprint(p.delta.From.Snapshot.text, p.delta.Until.Snapshot.text, p.offset, p.delta.Restored)
+}
+
+// settledSQL is what settles says of a row without the bounds, as a condition.
+func (p *position) settledSQL(q *statement) string {
+	if p.delta == nil {
+		return visibleSQL(q, &p.base.Snapshot)
+	}
+	d := p.delta
+	return `(` + visibleSQL(q, &d.From.Snapshot) + ` OR "offset" <= ` + q.arg(p.offset) +
+		` AND ("offset" <= ` + q.arg(d.Restored) + ` OR ` + visibleSQL(q, &d.Until.Snapshot) + `))`
+}
+
+// visibleSQL is the condition that a row's transaction had ended in a snapshot.
+func visibleSQL(q *statement, s *snapshot) string {
+	return `pg_visible_in_snapshot(transaction_id, ` + q.arg(s.text) + `::pg_snapshot)`
+}
+
+// Holders tells who keeps rows in the log; see store.Retainer.
+func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
+	err = s.retain(ctx, ``, func(tx *sql.Tx) error {
+		kept, err := s.kept(ctx, tx, sinks)
+		if err != nil {
+			return err
+		}
+		for _, k := range kept {
+			row, err := s.oldestKept(ctx, tx, k)
+			if err != nil {
+				return err
+			}
+			if row != nil {
+				holders = append(holders, store.Holder{Sink: k.sink, Row: *row, Reason: k.reason})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for who keeps the log: %w", err)
+	}
+	return holders, nil
+}
+
+// oldestKept is the first row that a sink keeps; nil if there is none.
+func (s *Store) oldestKept(ctx context.Context, q querier, k keeper) (*store.Row, error) {
+	if k.reason != "" {
+		return s.oldest(ctx, q)
+	}
+	through := k.places[0].settled()
+	for i := range k.places {
+		through = min(through, k.places[i].settled())
+	}
+	look := statement{args: []any{through}}
+	look.WriteString(`SELECT "offset", occurred_on FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.sql.prefix +
+		` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(holderRows) + `) looked WHERE NOT (true`)
+	keepers{k}.settledSQL(&look)
+	look.WriteString(`) ORDER BY "offset" LIMIT 1`)
+	return scanRow(q.QueryRowContext(ctx, look.String(), look.args...))
+}
+
+// oldest is the first row of the log; nil if there is none.
+func (s *Store) oldest(ctx context.Context, q querier) (*store.Row, error) {
+	return scanRow(q.QueryRowContext(ctx, `SELECT "offset", occurred_on FROM `+s.sql.prefix+` ORDER BY "offset" LIMIT 1`))
+}
+
+func scanRow(row *sql.Row) (*store.Row, error) {
+	var r store.Row
+	switch err := row.Scan(&r.Offset, &r.OccurredOn); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	r.OccurredOn = r.OccurredOn.UTC()
+	return &r, nil
+}
+
+// ExpireReceipts removes old receipts; see store.Retainer.
+func (s *Store) ExpireReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
+	q := statement{}
+	table := s.sql.prefix + `_receipts`
+	q.WriteString(`DELETE FROM ` + table + ` WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM ` + table +
+		` WHERE delivered_at < now() - ` + q.arg(age.Microseconds()) + ` * interval '1 microsecond'
+		ORDER BY delivered_at LIMIT ` + strconv.Itoa(limit) + `)`)
+	result, err := s.db.ExecContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return 0, fmt.Errorf("remove old receipts: %w", err)
+	}
+	removed, err := result.RowsAffected()
+	return int(removed), err
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Retainer is a Store that can remove what nobody needs any more.
+//
+// A row of the log may go when every sink that has a cursor, and every sink that
+// the caller names, has settled it, and when it is old enough. Parked deliveries
+// hold nothing back: they have their envelopes with them. Calls may be made in
+// parallel, also by several processes; one of them then removes nothing.
+type Retainer interface {
+	// Expire removes rows of the log, in one short transaction. Where it would
+	// have to wait for somebody, such as an operator who alters the table, it
+	// removes nothing and looks at nothing, which is no error.
+	Expire(ctx context.Context, e Expiry) (Expired, error)
+
+	// ExpireReceipts removes archived receipts of deliveries that were made longer
+	// than age ago, by the database's clock, at most limit of them. It returns how
+	// many it removed.
+	ExpireReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
+
+	// Holders tells which sinks keep rows in the log, and why: those that have
+	// cursors, and the given ones, which may have none yet.
+	Holders(ctx context.Context, sinks []string) ([]Holder, error)
+}
+
+// Partitioner is a Retainer whose log may be cut into partitions by ranges of
+// offsets. There, Expire removes only what lies in none of the ranges.
+type Partitioner interface {
+	// Partitioned says whether the log is cut. Where not, the other methods do
+	// nothing.
+	Partitioned() bool
+
+	// ExtendPartitions makes partitions ahead of the log, and returns how many.
+	ExtendPartitions(ctx context.Context) (int, error)
+
+	// ExpirePartitions drops the partitions of which Expire would remove each row,
+	// and returns how many. One that somebody is using stays for the next time, or is
+	// emptied only; publishers never wait for it longer than about 100 ms.
+	ExpirePartitions(ctx context.Context, e Expiry) (int, error)
+}
+
+// Expiry asks for the removal of old rows.
+type Expiry struct {
+	// Age is how long ago a row must have occurred, by the database's clock. What
+	// counts is the row's own occurred_on, which the application has set: one that
+	// lies in the future stays until its time has come, and holds up no other.
+	Age time.Duration
+	// After is where the look begins: behind this offset.
+	After int64
+	// Limit is how many rows are looked at. It bounds how long the transaction
+	// runs, whatever may be removed.
+	Limit int
+	// Sinks are those that the caller delivers to. One of them that has no cursors
+	// yet will begin at the oldest row, and so keeps everything.
+	Sinks []string
+}
+
+// Expired is what became of the rows that were looked at.
+type Expired struct {
+	// Looked is how many rows there were, up to Expiry.Limit. Fewer means that the
+	// end of the log was reached.
+	Looked int
+	// Removed is how many of them are gone.
+	Removed int
+	// Through is the offset of the last one; Expiry.After if there was none.
+	Through int64
+}
+
+// Row is a row of the log in a status.
+type Row struct {
+	Offset     int64     `json:"offset"`
+	OccurredOn time.Time `json:"occurred_on"`
+}
+
+// Holder is a sink that keeps rows in the log.
+type Holder struct {
+	Sink string `json:"sink"`
+	// Row is the oldest one that it keeps.
+	Row
+	// Reason says why the sink keeps all rows, whatever it has settled, such as a
+	// lane without a cursor. "" is the usual case: the row is not settled yet.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Forgetter is a Store that can forget a sink: one that was taken out of the
+// configuration would keep its rows in the log for ever.
+type Forgetter interface {
+	// Traces counts what the outbox has of a sink; ErrUnknownSink, naming those
+	// that there are, if it has nothing.
+	Traces(ctx context.Context, sink string) (Traces, error)
+
+	// Forget deletes the sink's cursors, parked deliveries and receipts, in one
+	// transaction, and returns how many there were. A forwarder that holds a lease
+	// of the sink gives ErrLeaseHeld. The sink may come back: then it begins
+	// at the oldest row, like any new one.
+	Forget(ctx context.Context, sink string) (Traces, error)
+}
+
+// Traces is how much the outbox has of a sink.
+type Traces struct {
+	Sink     string `json:"sink"`
+	Cursors  int64  `json:"cursors"`
+	Parked   int64  `json:"parked"`
+	Receipts int64  `json:"receipts"`
+}
+
+// None says whether there is nothing at all.
+func (t Traces) None() bool { return t.Cursors == 0 && t.Parked == 0 && t.Receipts == 0 }
+
+// UnknownSink is the error for a sink of which the outbox has nothing.
+func UnknownSink(sink string, known []string) error {
+	if len(known) == 0 {
+		return fmt.Errorf("%w %q: the outbox knows none yet", ErrUnknownSink, sink)
+	}
+	return fmt.Errorf("%w %q: the outbox knows %s", ErrUnknownSink, sink, strings.Join(known, ", "))
+}

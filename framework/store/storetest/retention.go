@@ -1,0 +1,429 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// retentionFacts are for stores that are a store.Retainer, forgetFacts for those
+// that are a store.Forgetter.
+var (
+	retentionFacts = []fact{
+		{"a row that all sinks have settled goes once it is old", oldRowsGo},
+		{"a row that one sink has not settled stays for all", unsettledStays},
+		{"a settled row that is young stays and holds up no other", youngStays},
+		{"what a row says of the far future holds up no other", farFuture},
+		{"times that plain SQL wrote count", plainTimes},
+		{"a look is bounded and goes on behind the one before it", boundedLook},
+		{"what is parked keeps its envelope", parkedKeeps},
+		{"offsets settled out of order stay until the cursor is behind them", settledOutOfOrder},
+		{"a sink without cursors keeps everything", newSinkKeeps},
+		{"a sink with fewer cursors than lanes keeps everything", missingLaneKeeps},
+		{"without any sink everything is kept", nobodyKeeps},
+		{"the janitor's cursor is no sink's", janitorIsNoSink},
+		{"in a log that began anew everything is kept", begunAnewKeeps},
+		{"readers go on behind what was removed, also new ones", readOn},
+		{"two who remove at once remove each row once", twoAtOnce},
+		{"old receipts go, at most as many as were asked for", oldReceiptsGo},
+		{"status tells who keeps which row", statusHolders},
+	}
+	forgetFacts = []fact{
+		{"a forgotten sink leaves nothing and keeps nothing", forgotten},
+		{"a sink that is being worked on is not forgotten", forgetLeased},
+		{"an unknown sink is named with those that there are", forgetUnknown},
+		{"the janitor is no sink to forget", forgetJanitor},
+	}
+)
+
+// retainer skips the fact for a store that removes nothing, or whole partitions.
+func (o *outbox) retainer(t *testing.T) store.Retainer {
+	t.Helper()
+	r, ok := o.Store.(store.Retainer)
+	if !ok {
+		t.Skip("the store is no store.Retainer")
+	}
+	if p, ok := o.Store.(store.Partitioner); ok && p.Partitioned() {
+		t.Skip("rows of a partitioned log go by their partitions")
+	}
+	return r
+}
+
+func (o *outbox) forgetter(t *testing.T) store.Forgetter {
+	t.Helper()
+	f, ok := o.Store.(store.Forgetter)
+	if !ok {
+		t.Skip("the store is no store.Forgetter")
+	}
+	return f
+}
+
+// longAgo is when an old row has occurred, by any database's clock.
+var longAgo = time.Date(2001, 2, 3, 4, 5, 6, 789000, time.UTC)
+
+// day is the age at which rows go.
+const day = 24 * time.Hour
+
+// occurring are envelopes of the given times.
+func occurring(times ...time.Time) []notification.Envelope {
+	envelopes := several(len(times))
+	for i := range envelopes {
+		envelopes[i].OccurredOn = times[i]
+	}
+	return envelopes
+}
+
+// publishOld appends n old rows and returns them as a page.
+func (o *outbox) publishOld(t *testing.T, n int) store.Page {
+	t.Helper()
+	_, end := o.read(t, nil, all, 1000)
+	times := make([]time.Time, n)
+	for i := range times {
+		times[i] = longAgo
+	}
+	o.publish(t, occurring(times...)...)
+	page, err := o.reader(t, end, all).Next(t.Context(), o.probe(t), n)
+	require.NoError(t, err)
+	require.Len(t, page.Envelopes, n)
+	return page
+}
+
+// settle moves the only cursor of a sink.
+func (o *outbox) settle(t *testing.T, sink string, at store.Position) {
+	t.Helper()
+	lease := o.acquire(t, sink)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = at })
+	require.NoError(t, o.Release(t.Context(), lease))
+}
+
+// settleAll moves a sink's cursor behind everything.
+func (o *outbox) settleAll(t *testing.T, sink string) {
+	t.Helper()
+	r := o.reader(t, nil, all)
+	target := o.probe(t)
+	for {
+		page, err := r.Next(t.Context(), target, 1000)
+		require.NoError(t, err)
+		if page.CaughtUp {
+			o.settle(t, sink, page.End)
+			return
+		}
+	}
+}
+
+// expire removes what is older than a day.
+func (o *outbox) expire(t *testing.T, sinks ...string) store.Expired {
+	t.Helper()
+	return o.expireFrom(t, store.Expiry{Limit: 100, Sinks: sinks})
+}
+
+func (o *outbox) expireFrom(t *testing.T, e store.Expiry) store.Expired {
+	t.Helper()
+	e.Age = day
+	expired, err := o.retainer(t).Expire(t.Context(), e)
+	require.NoError(t, err)
+	return expired
+}
+
+// log lists the ids of what is in the log.
+func (o *outbox) log(t *testing.T) []string {
+	t.Helper()
+	envelopes, _ := o.read(t, nil, all, 1000)
+	return ids(envelopes)
+}
+
+func oldRowsGo(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 5)
+	o.settle(t, "mail", page.End)
+	o.settle(t, "events", page.End)
+	require.Equal(t, store.Expired{Looked: 5, Removed: 5, Through: page.Envelopes[4].Offset}, o.expire(t, "mail"))
+	require.Empty(t, o.log(t))
+	again := o.expire(t, "mail")
+	require.Zero(t, again.Looked)
+	require.Zero(t, again.Removed)
+}
+
+func unsettledStays(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 5)
+	o.settle(t, "mail", page.End)
+	o.settle(t, "events", page.After(1))
+	require.Equal(t, 2, o.expire(t, "mail", "events").Removed)
+	require.Equal(t, ids(page.Envelopes[2:]), o.log(t))
+	require.Zero(t, o.expire(t, "mail").Removed, "whether events is named or not")
+
+	o.settle(t, "events", page.End)
+	require.Equal(t, 3, o.expire(t, "mail").Removed)
+}
+
+func youngStays(t *testing.T, o *outbox) {
+	young := time.Now().Add(-day / 2)
+	envelopes := occurring(longAgo, young, longAgo, time.Now().Add(-day-time.Hour))
+	o.publish(t, envelopes...)
+	o.settleAll(t, "mail")
+	expired := o.expire(t, "mail")
+	require.Equal(t, 4, expired.Looked)
+	require.Equal(t, 3, expired.Removed)
+	require.Equal(t, ids(envelopes[1:2]), o.log(t))
+}
+
+func farFuture(t *testing.T, o *outbox) {
+	envelopes := occurring(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC), longAgo, longAgo)
+	o.publish(t, envelopes...)
+	o.settleAll(t, "mail")
+	require.Equal(t, 2, o.expire(t, "mail").Removed)
+	require.Equal(t, ids(envelopes[:1]), o.log(t))
+}
+
+func plainTimes(t *testing.T, o *outbox) {
+	o.exec(t, `INSERT INTO outbox (id, type, payload, occurred_on) VALUES
+		('old', 't', '{}', '2001-02-03 04:05:06'), ('old with zone', 't', '{}', '2001-02-03T04:05:06+02:00')`,
+		`INSERT INTO outbox (id, type, payload, occurred_on) VALUES ('young', 't', '{}', CURRENT_TIMESTAMP)`)
+	o.settleAll(t, "mail")
+	require.Equal(t, 2, o.expire(t, "mail").Removed)
+	require.Equal(t, []string{"young"}, o.log(t))
+}
+
+func boundedLook(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 7)
+	o.settle(t, "mail", page.End)
+	e := store.Expiry{Limit: 3, Sinks: []string{"mail"}}
+	for _, left := range []int{4, 1, 0} {
+		expired := o.expireFrom(t, e)
+		require.Equal(t, min(3, expired.Looked), expired.Removed)
+		require.Len(t, o.log(t), left)
+		e.After = expired.Through
+	}
+	require.Equal(t, page.Envelopes[6].Offset, e.After)
+	require.Equal(t, e.After, o.expireFrom(t, e).Through, "where there is nothing it stays")
+}
+
+func parkedKeeps(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 2)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Position = page.End
+		c.Park = []store.Parked{{Envelope: page.Envelopes[0], State: store.StateRetrying, DueAt: moment, FirstParkedAt: moment}}
+	})
+	require.Equal(t, 2, o.expire(t, "mail").Removed)
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	requireSame(t, page.Envelopes[0], due[0].Envelope)
+}
+
+func settledOutOfOrder(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 5)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.After(0), []int64{page.Envelopes[3].Offset}
+	})
+	require.Equal(t, 1, o.expire(t, "mail").Removed)
+	require.Equal(t, ids(page.Envelopes[1:]), o.log(t))
+}
+
+func newSinkKeeps(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 3)
+	o.settle(t, "mail", page.End)
+	require.Zero(t, o.expire(t, "mail", "web").Removed, "named and not there yet")
+	o.acquire(t, "web")
+	require.Zero(t, o.expire(t, "mail").Removed, "there and at the beginning")
+	require.Len(t, o.log(t), 3)
+}
+
+func missingLaneKeeps(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 3)
+	for _, l := range store.Lanes("mail", 3) {
+		require.Zero(t, o.expire(t, "mail").Removed, "before lane %d", l.Number)
+		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
+		require.NoError(t, err)
+		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
+	}
+	o.exec(t, `UPDATE outbox_cursors SET lanes = 4`)
+	require.Zero(t, o.expire(t, "mail").Removed, "the fourth is missing")
+	o.exec(t, `UPDATE outbox_cursors SET lanes = 3`)
+	require.Equal(t, 3, o.expire(t, "mail").Removed)
+}
+
+func nobodyKeeps(t *testing.T, o *outbox) {
+	o.publishOld(t, 3)
+	require.Zero(t, o.expire(t).Removed)
+}
+
+func janitorIsNoSink(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 3)
+	o.settle(t, "mail", page.End)
+	lease := o.acquire(t, store.SinkJanitor)
+	o.checkpoint(t, lease, func(*store.Checkpoint) {})
+	require.Equal(t, 3, o.expire(t, "mail").Removed)
+	status := o.status(t)
+	require.Len(t, status.Cursors, 1)
+	require.Empty(t, status.Holders)
+}
+
+func begunAnewKeeps(t *testing.T, o *outbox) {
+	o.publishOld(t, 5)
+	o.settleAll(t, "mail")
+	o.exec(t, o.Restart...)
+	o.publish(t, occurring(longAgo, longAgo)...)
+	require.Zero(t, o.expire(t, "mail").Removed)
+	envelopes, _ := o.read(t, nil, all, 10)
+	require.Len(t, envelopes, 2)
+	holders := o.status(t).Holders
+	require.Len(t, holders, 1)
+	require.NotEmpty(t, holders[0].Reason)
+}
+
+func readOn(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 5)
+	o.settle(t, "mail", page.End)
+	require.Equal(t, 5, o.expire(t, "mail").Removed)
+	want := several(3)
+	o.publish(t, want...)
+	for name, at := range map[string]json.RawMessage{
+		"at the end": marshal(t, page.End), "in the midst of what was removed": marshal(t, page.After(1)), "new": nil,
+	} {
+		got, _ := o.read(t, at, all, 2)
+		require.Equal(t, ids(want), ids(got), name)
+	}
+}
+
+func twoAtOnce(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 200)
+	o.settle(t, "mail", page.End)
+	retainer := o.retainer(t)
+	var janitors sync.WaitGroup
+	var mu sync.Mutex
+	removed := 0
+	for range 2 {
+		janitors.Go(func() {
+			for range 10 {
+				expired, err := retainer.Expire(t.Context(), store.Expiry{Age: day, Limit: 50, Sinks: []string{"mail"}})
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				removed += expired.Removed
+				mu.Unlock()
+			}
+		})
+	}
+	janitors.Wait()
+	for more := 1; more > 0; removed += more { // of looks that gave way
+		more = o.expire(t, "mail").Removed
+	}
+	require.Empty(t, o.log(t))
+	require.Equal(t, 200, removed)
+}
+
+func oldReceiptsGo(t *testing.T, o *outbox) {
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		for i, at := range []time.Time{longAgo, time.Now().Add(-time.Hour), longAgo, longAgo} {
+			c.Receipts = append(c.Receipts, store.Receipt{Offset: int64(i + 1), ID: fmt.Sprint(i + 1), Receipt: "r", Attempt: 1, DeliveredAt: at})
+		}
+	})
+	retainer := o.retainer(t)
+	for _, want := range []int{2, 1, 0} {
+		removed, err := retainer.ExpireReceipts(t.Context(), day, 2)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+	}
+	require.Equal(t, "id=2 \n", o.dump(t, `SELECT id FROM outbox_receipts`))
+}
+
+func statusHolders(t *testing.T, o *outbox) {
+	require.Nil(t, o.status(t).Oldest)
+	page := o.publishOld(t, 5)
+	o.settle(t, "mail", page.After(1))
+	o.settle(t, "events", page.End)
+	_, err := o.Acquire(t.Context(), store.Lanes("web", 2)[1], "w1", time.Hour)
+	require.NoError(t, err)
+	o.exec(t, `DELETE FROM outbox_cursors WHERE sink = 'web' AND lane = 0`) // where all are made at once
+
+	status := o.status(t)
+	require.Equal(t, &store.Row{Offset: page.Envelopes[0].Offset, OccurredOn: longAgo}, status.Oldest)
+	require.Len(t, status.Holders, 2)
+	require.Equal(t, store.Holder{Sink: "mail", Row: store.Row{Offset: page.Envelopes[2].Offset, OccurredOn: longAgo}}, status.Holders[0])
+	require.Equal(t, "web", status.Holders[1].Sink)
+	require.Equal(t, page.Envelopes[0].Offset, status.Holders[1].Offset)
+	require.Contains(t, status.Holders[1].Reason, "1 of its 2 lanes")
+
+	holders, err := o.retainer(t).Holders(t.Context(), []string{"mail", "sms"})
+	require.NoError(t, err)
+	require.Len(t, holders, 3)
+	require.Equal(t, "sms", holders[2].Sink)
+	require.Contains(t, holders[2].Reason, "no cursor yet")
+}
+
+func forgotten(t *testing.T, o *outbox) {
+	page := o.publishOld(t, 3)
+	o.settle(t, "events", page.End)
+	lease := o.acquire(t, "mail")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Park = []store.Parked{dead(1, ""), blocked(2, "k")}
+		c.Receipts = []store.Receipt{{Offset: 3, ID: "3", Receipt: "r", Attempt: 1, DeliveredAt: moment}}
+	})
+	require.NoError(t, o.Release(t.Context(), lease))
+	require.Zero(t, o.expire(t, "events").Removed)
+
+	want := store.Traces{Sink: "mail", Cursors: 1, Parked: 2, Receipts: 1}
+	forgetter := o.forgetter(t)
+	traces, err := forgetter.Traces(t.Context(), "mail")
+	require.NoError(t, err)
+	require.Equal(t, want, traces)
+	traces, err = forgetter.Forget(t.Context(), "mail")
+	require.NoError(t, err)
+	require.Equal(t, want, traces)
+
+	require.NotContains(t, o.dumpAll(t), "mail")
+	require.Contains(t, o.dumpAll(t), "events")
+	require.Equal(t, 3, o.expire(t, "events").Removed)
+	_, err = forgetter.Forget(t.Context(), "mail")
+	require.ErrorIs(t, err, store.ErrUnknownSink, "twice")
+}
+
+func forgetLeased(t *testing.T, o *outbox) {
+	o.park(t, dead(1, ""))
+	before := o.dumpAll(t)
+	_, err := o.forgetter(t).Forget(t.Context(), "mail")
+	require.ErrorIs(t, err, store.ErrLeaseHeld)
+	require.ErrorContains(t, err, "w1")
+	require.Equal(t, before, o.dumpAll(t))
+
+	o.expireLeases(t)
+	_, err = o.forgetter(t).Forget(t.Context(), "mail")
+	require.NoError(t, err)
+}
+
+func forgetUnknown(t *testing.T, o *outbox) {
+	forgetter := o.forgetter(t)
+	_, err := forgetter.Traces(t.Context(), "mial")
+	require.ErrorIs(t, err, store.ErrUnknownSink)
+	o.acquire(t, "mail")
+	o.acquire(t, "events")
+	o.acquire(t, store.SinkJanitor)
+	for _, ask := range []func() error{
+		func() error { _, err := forgetter.Traces(t.Context(), "mial"); return err },
+		func() error { _, err := forgetter.Forget(t.Context(), "mial"); return err },
+	} {
+		err := ask()
+		require.ErrorIs(t, err, store.ErrUnknownSink)
+		require.ErrorContains(t, err, "events, mail")
+		require.NotContains(t, err.Error(), store.SinkJanitor)
+	}
+}
+
+func forgetJanitor(t *testing.T, o *outbox) {
+	o.acquire(t, store.SinkJanitor)
+	before := o.dumpAll(t)
+	_, err := o.forgetter(t).Forget(t.Context(), store.SinkJanitor)
+	require.ErrorIs(t, err, store.ErrUnknownSink)
+	require.Equal(t, before, o.dumpAll(t))
+}
