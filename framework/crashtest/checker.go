@@ -33,7 +33,8 @@ const (
 	Disordered Broken = "disordered"
 	// Repeated: delivered again, and no fault explains it.
 	Repeated Broken = "repeated"
-	// Excessive: a fault has more repeats than it may.
+	// Excessive: a forwarder delivered more behind those who took its lanes than it
+	// can have had in flight.
 	Excessive Broken = "excessive repeats"
 	// Stalled: something was still pending when Config.Calm was over.
 	Stalled Broken = "stalled"
@@ -108,76 +109,95 @@ func (h *history) judgeOrder() (found []Violation) {
 	return found
 }
 
-// judgeRepeats finds for each repeat the fault that explains it: one within
-// whose reach the delivery before it was made. A fault may not have more repeats
-// than its bound: what was in flight, and what was delivered within its reach.
+// judgeRepeats finds for each repeat the fault that explains it. A fault may have
+// as many repeats as its victim had in flight (Config.Threshold) and delivered
+// within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {
-	for i := range h.faults {
-		f := &h.faults[i]
-		from, to := f.reach(c)
-		f.Bound = 0
-		if !to.IsZero() {
-			f.Bound = c.Threshold*c.Forwarders + h.deliveredBetween(from, to)
-		}
-	}
-	previous := make(map[string]time.Time, len(h.log))
+	previous := make(map[string]delivery, len(h.log))
 	for _, d := range h.deliveries {
 		before, repeated := previous[d.id]
-		previous[d.id] = d.at
-		if !repeated {
-			continue
-		}
-		if f := h.explains(before, c); f != nil {
-			f.Repeats++
-		} else {
+		previous[d.id] = d
+		if repeated && !h.explain(before, d, c) {
 			found = append(found, h.violation(Repeated, d.id))
 		}
 	}
-	for _, f := range h.faults {
-		if f.Repeats > f.Bound {
+	for i := range h.faults {
+		f := &h.faults[i]
+		f.Bound = h.deliveredWithin(f, c)
+		if f.late > c.Threshold {
 			found = append(found, Violation{Broken: Excessive, Detail: f.String()})
 		}
 	}
 	return found
 }
 
-// reach is when deliveries are made that a fault may have repeated; zero for
-// none. It begins one checkpoint before the fault, since that much may be
-// unwritten, or one delivery, since its answer may be lost.
+// explain counts a repeat in the last fault that explains it: one whose victim
+// made the delivery before it within the fault's reach; or else one whose victim
+// made the repeat, of what was in flight when others took its lanes.
+func (h *history) explain(before, repeat delivery, c Config) bool {
+	for i := len(h.faults) - 1; i >= 0; i-- {
+		f := &h.faults[i]
+		if f.reaches(before.at, c) && f.harms(before.by) {
+			f.Repeats++
+			return true
+		}
+	}
+	for i := len(h.faults) - 1; i >= 0; i-- {
+		f := &h.faults[i]
+		if f.reaches(before.at, c) && f.harms(repeat.by) {
+			f.Repeats++
+			f.late++
+			return true
+		}
+	}
+	return false
+}
+
+// harms says whether a forwarder is a fault's victim.
+func (f *Fault) harms(forwarder int) bool {
+	return f.Kind == RestartDatabase || f.Victim == forwarder
+}
+
+func (f *Fault) reaches(at time.Time, c Config) bool {
+	from, to := f.reach(c)
+	return !at.Before(from) && at.Before(to)
+}
+
+// reach is when deliveries are made that a fault may repeat; zero for none. It
+// begins one checkpoint before the fault, since that much may be unwritten, or one
+// delivery, since its answer may be lost.
 func (f *Fault) reach(c Config) (from, to time.Time) {
-	written := f.began.Add(-c.Checkpoint)
+	unwritten := f.began.Add(-c.Checkpoint)
 	switch f.Kind {
 	case KillForwarder:
-		return written, f.ended // what it has in flight is taken yet
+		return unwritten, f.began.Add(slowest) // what the sink had in its hands
 	case PauseForwarder:
-		// Its lanes go to others, and what it has in flight comes behind theirs.
-		return written, f.ended.Add(c.Checkpoint)
+		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
-		return f.began.Add(-slowest - c.Checkpoint), f.ended.Add(c.Checkpoint)
+		return unwritten.Add(-slowest), f.ended.Add(c.Checkpoint)
 	case CutDatabase, SlowDatabase, SilenceDatabase, RestartDatabase:
 		// It delivers until its lease is over, and cannot write that down.
-		return written, f.ended.Add(c.Lease + c.Checkpoint)
+		return unwritten, f.ended.Add(c.Lease + c.Checkpoint)
 	}
 	return time.Time{}, time.Time{} // a graceful stop and a publisher's end repeat nothing
 }
 
-// explains finds the last fault that reaches a time.
-func (h *history) explains(at time.Time, c Config) *Fault {
-	for i := len(h.faults) - 1; i >= 0; i-- {
-		from, to := h.faults[i].reach(c)
-		if !at.Before(from) && at.Before(to) {
-			return &h.faults[i]
+// deliveredWithin is a fault's bound.
+func (h *history) deliveredWithin(f *Fault, c Config) (bound int) {
+	from, to := f.reach(c)
+	if to.IsZero() {
+		return 0
+	}
+	at, _ := slices.BinarySearchFunc(h.deliveries, from, func(d delivery, at time.Time) int { return d.at.Compare(at) })
+	for _, d := range h.deliveries[at:] {
+		if !d.at.Before(to) {
+			break
+		}
+		if f.harms(d.by) {
+			bound++
 		}
 	}
-	return nil
-}
-
-func (h *history) deliveredBetween(from, to time.Time) int {
-	index := func(at time.Time) int {
-		i, _ := slices.BinarySearchFunc(h.deliveries, at, func(d delivery, at time.Time) int { return d.at.Compare(at) })
-		return i
-	}
-	return index(to) - index(from)
+	return bound + c.Threshold
 }
 
 // violation tells all that is known of a notification.
@@ -194,7 +214,7 @@ func (h *history) violation(broken Broken, id string) Violation {
 	}
 	for i, d := range h.deliveries {
 		if d.id == id {
-			detail += fmt.Sprintf(", delivered as number %d after %s", i+1, d.at.Sub(h.deliveries[0].at).Round(time.Millisecond))
+			detail += fmt.Sprintf(", delivered by forwarder %d as number %d after %s", d.by, i+1, d.at.Sub(h.deliveries[0].at).Round(time.Millisecond))
 		}
 	}
 	return Violation{broken, id, detail}

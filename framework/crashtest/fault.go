@@ -20,6 +20,7 @@ type Fault struct {
 	Repeats, Bound int
 
 	began, ended time.Time
+	late         int // repeats that the victim made, behind those who took its lanes
 }
 
 // forwarder is a forwarder's process and its ways out.
@@ -56,7 +57,7 @@ func (h *harness) startForwarder(f *forwarder) error {
 		return err
 	}
 	address.Host = f.toDatabase.address()
-	command := h.config.Forwarder(address.String(), "http://"+f.toSink.address()+"/")
+	command := h.config.Forwarder(address.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address(), f.number))
 	if err := h.starter.start(command); err != nil {
 		return err
 	}

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,7 @@ const headerID = "Waybill-Id"
 type delivery struct {
 	id, key string
 	n       int64
+	by      int // number of the forwarder
 	at      time.Time
 }
 
@@ -64,9 +67,10 @@ func newSink(seed uint64) (*sink, error) {
 
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body payload
-	id, err := url.PathUnescape(r.Header.Get(headerID))
-	if err := errors.Join(err, json.NewDecoder(r.Body).Decode(&body)); err != nil || id == "" {
-		http.Error(w, "no id, or no payload of a publisher", http.StatusBadRequest)
+	by, err := strconv.Atoi(path.Base(r.URL.Path))
+	id, idErr := url.PathUnescape(r.Header.Get(headerID))
+	if err := errors.Join(err, idErr, json.NewDecoder(r.Body).Decode(&body)); err != nil || id == "" {
+		http.Error(w, "not the endpoint as it was given, no id, or no payload of a publisher", http.StatusBadRequest)
 		return
 	}
 	status, delay := s.whim(id)
@@ -78,7 +82,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if status == http.StatusAccepted {
 		s.mu.Lock()
-		s.deliveries = append(s.deliveries, delivery{id, body.Key, body.N, time.Now()})
+		s.deliveries = append(s.deliveries, delivery{id, body.Key, body.N, by, time.Now()})
 		s.mu.Unlock()
 	}
 	w.WriteHeader(status)
