@@ -10,7 +10,7 @@ import (
 
 // limits are those of the hand-made histories: a lease of 2 s and a checkpoint of
 // 1 s, so that a kill reaches back 1 s.
-var limits = Config{Forwarders: 2, Threshold: 1, Lease: 2 * time.Second, Checkpoint: time.Second, Timeout: time.Second}
+var limits = Config{Forwarders: 2, Threshold: 1, Lease: 2 * time.Second, Checkpoint: time.Second}
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 

@@ -25,13 +25,12 @@ type Config struct {
 
 	// Forwarders run at once; default 2, which is the least.
 	Forwarders int
-	// Lease, Threshold and Timeout are what the forwarders are configured with:
-	// how long a lane stays with one that is not heard of (default 15 s), most
-	// deliveries in flight (default 16), and how long a delivery may take (default
-	// 10 s). Faults last as long as they need to matter, repeats are judged by them.
+	// Lease and Threshold are what the forwarders are configured with: how long a
+	// lane stays with one that is not heard of (default 15 s), and most deliveries
+	// in flight (default 16). Faults last as long as it takes to matter, and repeats
+	// are judged, by them.
 	Lease     time.Duration
 	Threshold int
-	Timeout   time.Duration
 	// Checkpoint is how long a delivery that was made may stay unwritten while
 	// nothing is wrong: default 1 s, which is a hundred times what it takes on an
 	// idle machine.
@@ -70,7 +69,6 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Forwarders, 2)
 	setDefault(&c.Lease, 15*time.Second)
 	setDefault(&c.Threshold, 16)
-	setDefault(&c.Timeout, 10*time.Second)
 	setDefault(&c.Checkpoint, time.Second)
 	setDefault(&c.Publishers, 3)
 	setDefault(&c.Keys, 8)
@@ -97,7 +95,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: Forwarders is %d: use at least 2", ErrConfig, c.Forwarders)
 	case min(c.Threshold, c.Publishers, c.Keys, c.Rate) < 1:
 		return c, fmt.Errorf("%w: Threshold, Publishers, Keys and Rate are %d, %d, %d and %d: use at least 1", ErrConfig, c.Threshold, c.Publishers, c.Keys, c.Rate)
-	case min(c.Lease, c.Timeout, c.Checkpoint, c.Duration, c.Gap, c.Calm) <= 0:
+	case min(c.Lease, c.Checkpoint, c.Duration, c.Gap, c.Calm) <= 0:
 		return c, fmt.Errorf("%w: a duration is negative", ErrConfig)
 	}
 	return c, nil

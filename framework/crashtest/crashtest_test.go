@@ -38,7 +38,6 @@ func TestForwardersKeepTheirPromisesThroughCrashes(t *testing.T) {
 		Forwarder: waybillForward(t),
 		Lease:     lease,
 		Threshold: threshold,
-		Timeout:   timeout,
 		Duration:  duration(t),
 		Gap:       500 * time.Millisecond,
 		Faults:    faults(),
