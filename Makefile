@@ -3,6 +3,8 @@
 
 # Time that each fuzz target gets.
 FUZZTIME ?= 10s
+# How long `make crash` does harm; the backlog that is left comes on top.
+CRASH ?= 30m
 # Seconds that one example may take.
 EXAMPLE_LIMIT ?= 120
 # Time that each benchmark gets.
@@ -15,7 +17,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka lint bench examples generate verify fuzz clean
+.PHONY: help demo test race test-kafka crash lint bench examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +33,9 @@ race: ## Run the tests under the race detector, the long ones shortened (needs a
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
+
+crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
+	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
 lint: $(LINT) ## Run the linters, which are built at the first time
 	$(LINT) run ./...

@@ -44,6 +44,7 @@ var layers = []layer{
 	{"sinks/*", []string{"sinks", "framework/notification", "registry"}},
 	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store"}},
 	{"framework/forwarder", []string{"framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
+	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/forwarder"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},

@@ -1,0 +1,195 @@
+package crashtest
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// limits are those of the hand-made histories: a lease of 2 s and a checkpoint of
+// 1 s, so that a kill reaches back 1 s.
+var limits = Config{Forwarders: 2, Threshold: 1, Lease: 2 * time.Second, Checkpoint: time.Second}
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+// sound is a history in which all went well: two notifications of one key, one
+// of another, one without a key, one rolled back, one whose publisher was killed
+// behind its commit.
+func sound() history {
+	said := func(key string, o outcome) publication { return publication{key, &o} }
+	return history{
+		published: map[string]publication{
+			"a1": said("a", committed), "a2": said("a", committed), "b1": said("b", committed), "free": said("", committed),
+			"never": said("a", rolledBack), "maybe": said("b", begun), "lost answer": said("b", unknown),
+		},
+		log: []row{{"a1", "a", 1}, {"b1", "b", 1}, {"a2", "a", 2}, {"free", "", 0}, {"maybe", "b", 2}},
+		deliveries: []delivery{
+			{"a1", "a", 1, 0, at(10)}, {"a2", "a", 2, 0, at(11)}, {"b1", "b", 1, 0, at(12)}, {"maybe", "b", 2, 0, at(13)}, {"free", "", 0, 0, at(14)},
+		},
+	}
+}
+
+func kill(began, ended float64) Fault {
+	return Fault{Kind: KillForwarder, began: at(began), ended: at(ended)}
+}
+
+func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(h *history)
+		broken Broken // "" where nothing is
+		id     string
+	}{
+		"all is well": {change: func(*history) {}},
+		"a committed notification is not delivered": {
+			func(h *history) { h.deliveries = h.deliveries[:4] }, Lost, "free"},
+		"one whose publisher was killed was committed and is not delivered": {
+			func(h *history) { h.deliveries = append(h.deliveries[:3:3], h.deliveries[4]) }, Lost, "maybe"},
+		"one whose commit had no answer was rolled back and is delivered": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"lost answer", "b", 3, 0, at(20)})
+			}, Phantom, "lost answer"},
+		"one that was rolled back is delivered": {
+			func(h *history) { h.deliveries = append(h.deliveries, delivery{"never", "a", 3, 0, at(20)}) }, Phantom, "never"},
+		"one that nobody published is delivered": {
+			func(h *history) { h.deliveries = append(h.deliveries, delivery{"who", "a", 3, 0, at(20)}) }, Phantom, "who"},
+		"a key's second is delivered before its first": {
+			func(h *history) {
+				d := h.deliveries
+				d[0], d[1] = delivery{"a2", "a", 2, 0, at(10)}, delivery{"a1", "a", 1, 0, at(11)}
+			}, Disordered, "a1"},
+		"a repeat behind a later one of its key is in order": {
+			change: func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)})
+				h.faults = []Fault{kill(10.5, 10.6)}
+			}},
+		"without a key there is no order": {
+			change: func(h *history) {
+				h.log = append(h.log, row{"free too", "", 0})
+				h.deliveries = append(h.deliveries, delivery{"free too", "", 0, 0, at(20)})
+			}},
+		"a repeat without a fault": {
+			func(h *history) { h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)}) }, Repeated, "a1"},
+		"a repeat of what was delivered long before the fault": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)})
+				h.faults = []Fault{kill(11.5, 12)}
+			}, Repeated, "a1"},
+		"a repeat of what was delivered after the fault": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
+				h.faults = []Fault{kill(13.5, 13.9)}
+			}, Repeated, "free"},
+		"a repeat of what a forwarder delivered that was cut off from the database": {
+			change: func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
+				h.faults = []Fault{{Kind: CutDatabase, began: at(10), ended: at(11.5)}}
+			}},
+		"a repeat after a graceful stop": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
+				h.faults = []Fault{{Kind: TerminateForwarder, began: at(13.9), ended: at(14.1)}}
+			}, Repeated, "free"},
+		"a repeat of what another forwarder delivered than the one that was killed": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
+				h.faults = []Fault{{Kind: KillForwarder, Victim: 1, began: at(14.1), ended: at(14.2)}}
+			}, Repeated, "free"},
+		"a paused forwarder delivers what it had in flight behind another": {
+			change: func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 1, at(15.1)})
+				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
+			}},
+		"a paused forwarder goes on as if nothing had happened": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
+				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
+			}, Excessive, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := sound()
+			c.change(&h)
+			found := h.judge(limits)
+			if c.broken == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.Len(t, found, 1)
+			require.Equal(t, c.broken, found[0].Broken)
+			require.Equal(t, c.id, found[0].ID)
+		})
+	}
+}
+
+func TestACommitThatTheDatabaseForgotIsNotTheForwardersLoss(t *testing.T) {
+	t.Parallel()
+	h := sound()
+	h.log, h.deliveries = h.log[1:], h.deliveries[1:] // without a1
+	found := h.judge(limits)
+	require.Len(t, found, 1)
+	require.Equal(t, Forgotten, found[0].Broken)
+	require.Equal(t, "a1", found[0].ID)
+}
+
+func TestAViolationTellsTheHistoryOfItsNotification(t *testing.T) {
+	t.Parallel()
+	h := sound()
+	h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 1, at(20)})
+	found := h.judge(limits)
+	require.Len(t, found, 1)
+	require.Equal(t, `repeated: a1: key "a", its publisher says committed, number 1 of its key, row 1 of 5`+
+		`, delivered by forwarder 0 as number 1 after 0s, delivered by forwarder 1 as number 6 after 10s`, found[0].String())
+}
+
+func TestRepeatsAreCountedForTheirFaults(t *testing.T) {
+	t.Parallel()
+	h := sound()
+	h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 1, at(20)}, delivery{"b1", "b", 1, 1, at(20)}, delivery{"free", "", 0, 1, at(20)})
+	h.faults = []Fault{kill(10.5, 10.6), kill(14.1, 14.2)}
+	require.Len(t, h.judge(limits), 1, "nothing explains b1's")
+	require.Equal(t, 1, h.faults[0].Repeats)
+	require.Equal(t, 1+1, h.faults[0].Bound, "a1 and what was in flight")
+	require.Equal(t, 1, h.faults[1].Repeats)
+}
+
+func TestASeedGivesTheSameFaults(t *testing.T) {
+	t.Parallel()
+	c := Config{Seed: 17, Faults: kinds, Forwarders: 2, Publishers: 3, Lease: time.Second, Gap: time.Second}
+	one, other := newPlan(c), newPlan(c)
+	seen := make(map[Kind]bool)
+	for range kinds {
+		s := one.next()
+		require.Equal(t, s, other.next())
+		seen[s.kind] = true
+	}
+	require.Len(t, seen, len(kinds), "each kind comes once in a round")
+	c.Seed++
+	require.NotEqual(t, newPlan(c).next(), one.next())
+}
+
+func TestAnUnusableConfigIsRefused(t *testing.T) {
+	t.Parallel()
+	forward := func(string, string) *exec.Cmd { return nil }
+	for name, c := range map[string]Config{
+		"no forwarder":   {},
+		"one forwarder":  {Forwarder: forward, Forwarders: 1},
+		"no keys":        {Forwarder: forward, Keys: -1},
+		"negative lease": {Forwarder: forward, Lease: -1},
+		"unknown fault":  {Forwarder: forward, Faults: []Kind{"meteor"}},
+	} {
+		_, err := Run(t.Context(), c)
+		require.ErrorIs(t, err, ErrConfig, name)
+	}
+}
+
+func TestAForwarderThatEndsByItselfEndsTheRun(t *testing.T) {
+	t.Parallel()
+	_, err := Run(t.Context(), Config{Forwarder: func(string, string) *exec.Cmd { return exec.Command("false") }})
+	require.ErrorIs(t, err, ErrEnded)
+	require.ErrorContains(t, err, "exit status 1")
+}

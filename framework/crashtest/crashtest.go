@@ -1,0 +1,270 @@
+// Package crashtest kills, stops and cuts off real forwarders while real
+// publishers write to a real PostgreSQL, and then compares what a sink got with
+// what was committed.
+//
+//	func TestMain(m *testing.M) {
+//		crashtest.RunPublisher() // a publisher is this binary, started once more
+//		os.Exit(m.Run())
+//	}
+//
+//	func TestCrashes(t *testing.T) {
+//		report, err := crashtest.Run(t.Context(), crashtest.Config{Forwarder: func(dsn, endpoint string) *exec.Cmd {
+//			return exec.Command("./my-forwarder", "--database", dsn, "--post-to", endpoint)
+//		}})
+//		t.Log(report)
+//		if err != nil {
+//			t.Fatal(err)
+//		}
+//	}
+//
+// Everything listens on the loopback interface only and ends with Run. On Linux
+// the processes end also when the one that called Run is killed; elsewhere the
+// publishers and PostgreSQL do.
+//
+// The files, in the order in which to read them: config.go, crashtest.go,
+// plan.go, fault.go, publisher.go, ledger.go, sink.go, network.go, process.go,
+// checker.go, report.go.
+package crashtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// endTimeout is how long a process may take to end in good order.
+const endTimeout = 30 * time.Second
+
+// lookEvery is the pause between two looks at what is pending.
+const lookEvery = 50 * time.Millisecond
+
+// Run starts a PostgreSQL, publishers and forwarders, does harm to them for
+// Config.Duration, waits until nothing is pending, and checks what the sink got.
+// The report is filled as far as the run came, also with an error. The error
+// wraps ErrBroken where a guarantee was broken: the report then names the first
+// offending notifications with their histories; ErrEnded where a process ended
+// that nobody ended; ErrNoPublisher where RunPublisher was not called. It returns
+// when all that it started has ended. May be called in parallel, on a machine
+// that is large enough.
+func Run(ctx context.Context, c Config) (report Report, err error) {
+	c, err = c.withDefaults()
+	if err != nil {
+		return Report{Seed: c.Seed}, fmt.Errorf("crashtest: %w", err)
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	h := &harness{
+		config: c,
+		fail:   fail,
+		ledger: newLedger(),
+		random: rand.New(rand.NewPCG(c.Seed, 2)),
+		report: Report{Seed: c.Seed},
+	}
+	err = errors.Join(h.run(ctx), h.end())
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
+	}
+	if err != nil {
+		err = fmt.Errorf("crashtest: seed %d: %w", c.Seed, err)
+	}
+	return h.report, err
+}
+
+// harness is one Run.
+type harness struct {
+	config Config
+	fail   context.CancelCauseFunc // ends the run early
+	random *rand.Rand              // of this goroutine
+	report Report
+
+	server     *postgrestest.Server
+	dsn        string
+	db         *sql.DB
+	store      *postgres.Store
+	ledger     *ledger
+	sink       *sink
+	network    network
+	starter    *starter
+	forwarders []*forwarder
+	publishers []*publisher
+	started    int // publishers, for their seeds
+	reading    sync.WaitGroup
+}
+
+func (h *harness) run(ctx context.Context) error {
+	if err := h.begin(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := h.harm(ctx); err != nil {
+		return err
+	}
+	if err := h.stopPublishers(ctx); err != nil {
+		return err
+	}
+	h.sink.calm.Store(true)
+	calm := time.Now()
+	pending := h.awaitIdle(ctx)
+	h.report.Duration, h.report.Settling = time.Since(began), time.Since(calm)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := h.stopForwarders(); err != nil {
+		return err
+	}
+	log, err := h.readLog(ctx)
+	if err != nil {
+		return err
+	}
+	h.count()
+	past := history{published: h.ledger.publications(), log: log, deliveries: h.sink.taken(), faults: h.report.Faults}
+	h.report.check(past, h.config, pending)
+	if len(h.report.Violations) > 0 {
+		return fmt.Errorf("%w\n%s", ErrBroken, h.report)
+	}
+	return nil
+}
+
+// begin starts everything.
+func (h *harness) begin(ctx context.Context) (err error) {
+	if h.server, err = postgrestest.Start(ctx, postgrestest.Options{Private: true}); err != nil {
+		return err
+	}
+	if h.dsn, _, err = h.server.CreateDatabase(ctx); err != nil {
+		return err
+	}
+	if h.db, err = postgres.OpenDB(h.dsn); err != nil {
+		return err
+	}
+	if _, err := postgres.Migrate(ctx, h.db, postgres.Config{}); err != nil {
+		return err
+	}
+	if _, err := h.db.ExecContext(ctx, createKeys); err != nil {
+		return err
+	}
+	if h.store, err = postgres.Open(ctx, h.db, postgres.Config{}); err != nil {
+		return err
+	}
+	if h.sink, err = newSink(h.config.Seed); err != nil {
+		return err
+	}
+	h.network = newNetwork()
+	h.starter = newStarter()
+	for number := range h.config.Forwarders {
+		f := &forwarder{number: number}
+		h.forwarders = append(h.forwarders, f)
+		if err := h.connect(f); err != nil {
+			return err
+		}
+		if err := h.startForwarder(f); err != nil {
+			return err
+		}
+	}
+	for number := range h.config.Publishers {
+		p, err := h.startPublisher(number)
+		if err != nil {
+			return err
+		}
+		h.publishers = append(h.publishers, p)
+	}
+	return nil
+}
+
+// awaitIdle waits until every cursor is at the end of the log and nothing is
+// parked, and says what was left when Config.Calm was over.
+func (h *harness) awaitIdle(ctx context.Context) (pending string) {
+	ctx, cancel := context.WithTimeout(ctx, h.config.Calm)
+	defer cancel()
+	for {
+		status, err := h.store.Status(ctx)
+		if err == nil && idle(status) {
+			return ""
+		}
+		if err == nil {
+			pending = fmt.Sprintf("%+v", status)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Sprintf("%s; %v", pending, err)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+func idle(status store.Status) bool {
+	for _, c := range status.Cursors {
+		if c.Pending > 0 {
+			return false
+		}
+	}
+	return len(status.Cursors) > 0 && len(status.Parked) == 0
+}
+
+// readLog returns what was committed, in the order of the log.
+func (h *harness) readLog(ctx context.Context) (log []row, err error) {
+	rows, err := h.db.QueryContext(ctx, `SELECT id, key, (payload->>'n')::bigint FROM outbox ORDER BY "offset"`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(&r.id, &r.key, &r.n); err != nil {
+			return nil, err
+		}
+		log = append(log, r)
+	}
+	return log, rows.Err()
+}
+
+// count reports what publishers and the sink counted.
+func (h *harness) count() {
+	r := &h.report
+	for outcome, transactions := range h.ledger.count() {
+		r.Transactions += transactions
+		switch outcome {
+		case rolledBack:
+			r.RolledBack += transactions
+		case begun, unknown:
+			r.Unknown += transactions
+		}
+	}
+	h.sink.mu.Lock()
+	defer h.sink.mu.Unlock()
+	r.Failures = h.sink.failures
+}
+
+// end ends whatever begin has started.
+func (h *harness) end() (err error) {
+	for _, p := range h.publishers {
+		p.kill()
+	}
+	for _, f := range h.forwarders {
+		f.kill()
+	}
+	h.reading.Wait()
+	if h.starter != nil {
+		h.starter.stop()
+	}
+	for _, f := range h.forwarders {
+		f.disconnect()
+	}
+	if h.sink != nil {
+		err = errors.Join(err, h.sink.close())
+	}
+	if h.db != nil {
+		err = errors.Join(err, h.db.Close())
+	}
+	if h.server != nil {
+		err = errors.Join(err, h.server.Stop())
+	}
+	return err
+}

@@ -1,0 +1,28 @@
+package crashtest_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os/exec"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/crashtest"
+)
+
+// A program with a forwarder of its own has it crash for ten minutes.
+func ExampleRun() {
+	crashtest.RunPublisher() // first of all, in main or TestMain
+
+	report, err := crashtest.Run(context.Background(), crashtest.Config{
+		Forwarder: func(dsn, endpoint string) *exec.Cmd {
+			return exec.Command("./my-forwarder", "--database", dsn, "--post-to", endpoint)
+		},
+		Lease:    2 * time.Second, // as my-forwarder has it
+		Duration: 10 * time.Minute,
+	})
+	fmt.Println(report)
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,178 @@
+package crashtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// Fault is a fault that happened.
+type Fault struct {
+	Kind   Kind
+	Victim int // number of the forwarder or publisher; of no meaning for RestartDatabase
+	// Began and Ended are since the first fault could have begun.
+	Began, Ended time.Duration
+	// Repeats are deliveries that were made again for it; Bound is how many there
+	// may be.
+	Repeats, Bound int
+
+	began, ended time.Time
+	late         int // repeats that the victim made, behind those who took its lanes
+}
+
+// forwarder is a forwarder's process and its ways out.
+type forwarder struct {
+	*process
+	number             int
+	toDatabase, toSink *link
+}
+
+func (h *harness) connect(f *forwarder) (err error) {
+	address, err := url.Parse(h.dsn)
+	if err != nil {
+		return err
+	}
+	if f.toDatabase, err = h.network.open(fmt.Sprintf("database-%d", f.number), address.Host); err != nil {
+		return err
+	}
+	f.toSink, err = h.network.open(fmt.Sprintf("sink-%d", f.number), h.sink.host)
+	return err
+}
+
+func (f *forwarder) disconnect() {
+	for _, l := range []*link{f.toDatabase, f.toSink} {
+		if l != nil {
+			_ = l.cut() // it is the end
+		}
+	}
+}
+
+// startForwarder starts a forwarder on its ways, which stay the same.
+func (h *harness) startForwarder(f *forwarder) error {
+	address, err := url.Parse(h.dsn)
+	if err != nil {
+		return err
+	}
+	address.Host = f.toDatabase.address()
+	command := h.config.Forwarder(address.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address(), f.number))
+	if err := h.starter.start(command); err != nil {
+		return err
+	}
+	f.process = watch(command, fmt.Sprintf("forwarder %d", f.number), func() {}, h.fail)
+	return nil
+}
+
+func (h *harness) stopForwarders() error {
+	for _, f := range h.forwarders {
+		if err := f.terminate(); err != nil {
+			return fmt.Errorf("forwarder %d: %w", f.number, err)
+		}
+	}
+	return nil
+}
+
+// harm follows the plan until its time is over.
+func (h *harness) harm(ctx context.Context) error {
+	began := time.Now()
+	harming, cancel := context.WithTimeout(ctx, h.config.Duration)
+	defer cancel()
+	for p := newPlan(h.config); ; {
+		s := p.next()
+		if !sleep(harming, s.after) {
+			return context.Cause(ctx)
+		}
+		f := Fault{Kind: s.kind, Victim: s.victim, began: time.Now()}
+		f.Began = f.began.Sub(began)
+		fmt.Fprintf(h.config.Log, "%8.3fs %s %d for %s\n", f.Began.Seconds(), s.kind, s.victim, s.length.Round(time.Millisecond))
+		err := h.inflict(ctx, s)
+		f.ended = time.Now()
+		f.Ended = f.ended.Sub(began)
+		h.report.Faults = append(h.report.Faults, f)
+		if err != nil {
+			return fmt.Errorf("%s %d: %w", s.kind, s.victim, err)
+		}
+	}
+}
+
+// inflict returns once the fault is over.
+func (h *harness) inflict(ctx context.Context, s step) error {
+	switch s.kind {
+	case RestartDatabase:
+		return h.server.Restart(postgrestest.Immediate)
+	case KillPublisher:
+		return h.killPublisher(ctx, s)
+	}
+	f := h.forwarders[s.victim]
+	switch s.kind {
+	case KillForwarder:
+		f.kill()
+		sleep(ctx, s.length)
+		return h.startForwarder(f)
+	case TerminateForwarder:
+		if err := f.terminate(); err != nil {
+			return err
+		}
+		sleep(ctx, s.length)
+		return h.startForwarder(f)
+	case PauseForwarder:
+		return during(ctx, s.length, func() error { return pause(f.process) }, func() error { return resume(f.process) })
+	case CutDatabase:
+		return during(ctx, s.length, f.toDatabase.cut, f.toDatabase.mend)
+	case CutSink:
+		return during(ctx, s.length, f.toSink.cut, f.toSink.mend)
+	case SlowDatabase:
+		return during(ctx, s.length, func() error { return f.toDatabase.poison(slow) }, f.toDatabase.heal)
+	case SilenceDatabase:
+		return during(ctx, s.length, func() error { return f.toDatabase.poison(deaf, silence) }, f.toDatabase.heal)
+	}
+	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
+}
+
+// during undoes after a while what it does.
+func during(ctx context.Context, length time.Duration, do, undo func() error) error {
+	if err := do(); err != nil {
+		return err
+	}
+	sleep(ctx, length)
+	return undo()
+}
+
+// killPublisher waits for a transaction to begin, and a moment.
+func (h *harness) killPublisher(ctx context.Context, s step) error {
+	p := h.publishers[s.victim]
+	select {
+	case <-p.began: // maybe one that has ended since
+	default:
+	}
+	select {
+	case <-p.began:
+		sleep(ctx, s.length/100)
+	case <-time.After(endTimeout):
+		return fmt.Errorf("%w: no transaction within %s", ErrEnded, endTimeout)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	p.kill()
+	_ = p.input.Close() // the other end is gone
+	sleep(ctx, s.length)
+	next, err := h.startPublisher(s.victim)
+	if err == nil {
+		h.publishers[s.victim] = next
+	}
+	return err
+}
+
+// sleep returns false if ctx was done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,46 @@
+package crashtest_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/crashtest"
+)
+
+// binary is the real program, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	crashtest.RunPublisher()
+	if folder := os.Getenv(variableDoomed); folder != "" {
+		doomed(folder)
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) (code int) {
+	folder, err := os.MkdirTemp("", "waybill-crash")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(folder)
+	binary = filepath.Join(folder, "waybill")
+	if output, err := exec.Command("go", "build", "-o", binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput(); err != nil {
+		return complain(fmt.Errorf("build the program: %w: %s", err, output))
+	}
+	code = m.Run()
+	if err := goleak.Find(); err != nil {
+		return complain(err)
+	}
+	return code
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}

@@ -1,0 +1,104 @@
+package crashtest
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// starter starts processes from one thread that lives as long as they do: the
+// kernel's signal of a parent's death is sent when the thread dies that forked.
+type starter struct {
+	tasks chan func()
+	done  chan struct{}
+}
+
+func newStarter() *starter {
+	s := &starter{tasks: make(chan func()), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for task := range s.tasks {
+			task()
+		}
+	}()
+	return s
+}
+
+// start starts a command that dies with this process.
+func (s *starter) start(command *exec.Cmd) (err error) {
+	done := make(chan struct{})
+	s.tasks <- func() {
+		defer close(done)
+		dieWithParent(command)
+		err = command.Start()
+	}
+	<-done
+	return err
+}
+
+func (s *starter) stop() {
+	close(s.tasks)
+	<-s.done
+}
+
+// process is a process that was started; it is ended by its id only.
+type process struct {
+	*exec.Cmd
+	wanted atomic.Bool   // its end is
+	ended  chan struct{} // closed once it was waited for
+	err    error         // of Wait, to be read after that
+}
+
+// watch waits for the end of a started command, and tells of one that nobody wanted.
+func watch(command *exec.Cmd, name string, before func(), fail context.CancelCauseFunc) *process {
+	p := &process{Cmd: command, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		before()
+		p.err = command.Wait()
+		if !p.wanted.Load() {
+			fail(fmt.Errorf("%w: %s: %s", ErrEnded, name, command.ProcessState))
+		}
+	}()
+	return p
+}
+
+// kill ends the process at once, also a stopped one, and waits for it. It may be
+// called again, and for none.
+func (p *process) kill() {
+	if p == nil {
+		return
+	}
+	p.wanted.Store(true)
+	_ = p.Process.Kill() // an error says that it has ended
+	<-p.ended
+}
+
+// terminate asks the process to end in good order.
+func (p *process) terminate() error {
+	p.wanted.Store(true)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("%w: %w", ErrEnded, err)
+	}
+	return p.await("SIGTERM")
+}
+
+// await waits for an end in good order that was asked for.
+func (p *process) await(how string) error {
+	select {
+	case <-p.ended:
+		if p.err != nil {
+			return fmt.Errorf("%w: asked by %s: %w", ErrEnded, how, p.err)
+		}
+		return nil
+	case <-time.After(endTimeout):
+		p.kill()
+		return fmt.Errorf("%w: not within %s, as it was asked by %s", ErrEnded, endTimeout, how)
+	}
+}

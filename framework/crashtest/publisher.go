@@ -1,0 +1,313 @@
+package crashtest
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+// publisherVariable carries a publisher's orders to the process.
+const publisherVariable = "WAYBILL_CRASH_PUBLISHER"
+
+// background is for what only the end of the run or of the process ends.
+var background = context.Background()
+
+// canPublish is whether this program calls RunPublisher.
+var canPublish atomic.Bool
+
+// createKeys makes the business table. A transaction of a key locks its row, so
+// n counts a key's notifications in the order of their commits.
+const createKeys = `CREATE TABLE crash_keys (key text PRIMARY KEY, n bigint NOT NULL)`
+
+// What publishers do, as shares of their transactions.
+const (
+	connections   = 4 // of one publisher
+	rollbackShare = 0.15
+	keylessShare  = 0.2
+	twoKeysShare  = 0.2
+	earlyShare    = 0.3  // take their transaction id before they wait for a lock
+	longShare     = 0.01 // stay open long, under a key of their own
+	longest       = 4 * time.Second
+	mostItems     = 3 // of one key in one transaction
+)
+
+// payload is what travels.
+type payload struct {
+	Key string `json:"key"`
+	N   int64  `json:"n"` // the place among the key's notifications; 0 without a key
+}
+
+// orders are what a publisher is told.
+type orders struct {
+	DSN   string        `json:"dsn"`
+	Name  string        `json:"name"`
+	Keys  int           `json:"keys"`
+	Pause time.Duration `json:"pause"` // of each connection between transactions, about
+	Seed  uint64        `json:"seed"`
+}
+
+// RunPublisher does nothing in a process that Run has not started. In one that it
+// has, it publishes until its input ends, then ends the process. A program that
+// calls Run calls it before anything else, a test in TestMain.
+func RunPublisher() {
+	canPublish.Store(true)
+	text, ordered := os.LookupEnv(publisherVariable)
+	if !ordered {
+		return
+	}
+	if err := followOrders(text, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "crashtest: publisher:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// followOrders publishes until in ends, and tells out of each transaction.
+func followOrders(text string, in io.Reader, out io.Writer) error {
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	db, err := postgres.OpenDB(o.DSN)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, stop := context.WithCancel(background)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		stop()
+	}()
+	var (
+		writers sync.WaitGroup
+		telling sync.Mutex
+		failed  error
+	)
+	for number := range connections {
+		w := &writer{
+			orders: o, db: db, number: number,
+			random: rand.New(rand.NewPCG(o.Seed, uint64(number))),
+			tell: func(t transaction) {
+				line, err := json.Marshal(t)
+				telling.Lock()
+				defer telling.Unlock()
+				if err == nil {
+					_, err = out.Write(append(line, '\n'))
+				}
+				if err != nil {
+					failed = err
+					stop()
+				}
+			},
+		}
+		writers.Go(func() { w.run(ctx) })
+	}
+	writers.Wait()
+	return failed
+}
+
+// writer is one connection of a publisher.
+type writer struct {
+	orders
+	db     *sql.DB
+	number int
+	random *rand.Rand
+	tell   func(transaction)
+}
+
+func (w *writer) run(ctx context.Context) {
+	for count := 0; ; count++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(w.random.Int64N(int64(2*w.Pause) + 1))):
+		}
+		t := transaction{ID: fmt.Sprintf("%s/%d/%d", w.Name, w.number, count), Outcome: begun}
+		long := w.random.Float64() < longShare
+		for _, key := range w.keys(long) {
+			for range 1 + w.random.IntN(mostItems) {
+				t.Items = append(t.Items, item{uuid.NewString(), key})
+			}
+		}
+		w.tell(t)
+		w.tell(transaction{ID: t.ID, Outcome: w.write(t.Items, long)})
+	}
+}
+
+// keys chooses the keys of a transaction, in the order in which to lock them.
+func (w *writer) keys(long bool) []string {
+	if long {
+		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // nobody waits for it
+	}
+	chance := w.random.Float64()
+	if chance < keylessShare {
+		return []string{""}
+	}
+	keys := []string{"key-" + strconv.Itoa(w.random.IntN(w.Keys))}
+	if chance > 1-twoKeysShare {
+		keys = append(keys, "key-"+strconv.Itoa(w.random.IntN(w.Keys)))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// write is one business transaction. It is not bounded by the stop: what has
+// begun is ended.
+func (w *writer) write(items []item, long bool) outcome {
+	tx, err := w.db.BeginTx(background, nil)
+	if err != nil {
+		return rolledBack
+	}
+	defer tx.Rollback()
+	if w.random.Float64() < earlyShare {
+		if _, err := tx.ExecContext(background, `SELECT pg_current_xact_id()`); err != nil {
+			return rolledBack
+		}
+	}
+	w.linger(5 * time.Millisecond)
+	var n int64
+	for i, item := range items {
+		switch {
+		case item.Key == "":
+			n = 0
+		case i > 0 && item.Key == items[i-1].Key:
+			n++
+		default:
+			if n, err = lockKey(tx, item.Key, items); err != nil {
+				return rolledBack
+			}
+		}
+		body, err := json.Marshal(payload{item.Key, n})
+		if err != nil {
+			return rolledBack
+		}
+		if _, err := tx.ExecContext(background, `INSERT INTO outbox (id, type, key, payload) VALUES ($1, 'crash.happened', $2, $3)`,
+			item.ID, item.Key, string(body)); err != nil {
+			return rolledBack
+		}
+	}
+	if long {
+		w.linger(longest)
+	} else {
+		w.linger(10 * time.Millisecond)
+	}
+	if w.random.Float64() < rollbackShare {
+		return rolledBack
+	}
+	if err := tx.Commit(); err != nil {
+		return unknown
+	}
+	return committed
+}
+
+// lockKey counts a key's items in its row, which holds up the key's other
+// writers, and returns the place of the first of them.
+func lockKey(tx *sql.Tx, key string, items []item) (first int64, err error) {
+	var own int64
+	for _, item := range items {
+		if item.Key == key {
+			own++
+		}
+	}
+	var last int64
+	err = tx.QueryRowContext(background,
+		`INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, own).Scan(&last)
+	return last - own + 1, err
+}
+
+// linger is the business that a transaction does.
+func (w *writer) linger(most time.Duration) {
+	time.Sleep(time.Duration(w.random.Int64N(int64(most))))
+}
+
+// publisher is a publisher's process, seen from the harness.
+type publisher struct {
+	*process
+	number int
+	input  io.Closer
+	began  chan struct{} // capacity 1: a transaction did
+}
+
+func (h *harness) startPublisher(number int) (*publisher, error) {
+	h.started++
+	o := orders{
+		DSN: h.dsn, Name: fmt.Sprintf("p%d.%d", number, h.started), Keys: h.config.Keys,
+		Pause: time.Second * time.Duration(h.config.Publishers*connections) / time.Duration(h.config.Rate),
+		Seed:  h.config.Seed + uint64(h.started)<<32,
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	command := exec.Command(program)
+	command.Env = append(os.Environ(), publisherVariable+"="+string(text))
+	command.Stderr = os.Stderr
+	p := &publisher{number: number, began: make(chan struct{}, 1)}
+	if p.input, err = command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.starter.start(command); err != nil {
+		return nil, err
+	}
+	h.reading.Add(1)
+	p.process = watch(command, "publisher "+o.Name, func() { h.listen(p, output) }, h.fail)
+	return p, nil
+}
+
+// listen notes what a publisher says until it has ended.
+func (h *harness) listen(p *publisher, output io.Reader) {
+	defer h.reading.Done()
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		var t transaction
+		if err := json.Unmarshal(lines.Bytes(), &t); err != nil {
+			h.fail(fmt.Errorf("%w: publisher %d says %q: %w", ErrEnded, p.number, lines.Text(), err))
+			continue
+		}
+		h.ledger.note(t)
+		if t.Outcome == begun {
+			select {
+			case p.began <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// stopPublishers lets what has begun end.
+func (h *harness) stopPublishers(ctx context.Context) error {
+	for _, p := range h.publishers {
+		p.wanted.Store(true)
+		_ = p.input.Close() // the process may have ended, which await tells
+	}
+	for _, p := range h.publishers {
+		if err := p.await("the end of its input"); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

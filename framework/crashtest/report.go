@@ -1,0 +1,93 @@
+package crashtest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// shown is how many violations a report prints.
+const shown = 20
+
+// Report is what a Run did and saw.
+type Report struct {
+	Seed     uint64        // replays the faults
+	Duration time.Duration // from the first publisher to the end of the backlog
+	Settling time.Duration // from the last publisher to the end of the backlog
+
+	Transactions int // begun by publishers
+	RolledBack   int // of these, on purpose or with their connection
+	Unknown      int // of these, whose outcome no publisher knows; the log does
+
+	Committed  int           // notifications in the log
+	Deliveries int           // that the sink took
+	Repeats    int           // of these, not the first of their notification
+	Failures   int           // requests that the sink failed
+	LongestGap time.Duration // between two deliveries
+
+	Faults     []Fault
+	Violations []Violation
+}
+
+// check fills the report from what happened.
+func (r *Report) check(past history, c Config, pending string) {
+	r.Committed, r.Deliveries = len(past.log), len(past.deliveries)
+	seen := make(map[string]bool, len(past.log))
+	for i, d := range past.deliveries {
+		if seen[d.id] {
+			r.Repeats++
+		}
+		seen[d.id] = true
+		if i > 0 {
+			r.LongestGap = max(r.LongestGap, d.at.Sub(past.deliveries[i-1].at))
+		}
+	}
+	if pending != "" {
+		r.Violations = append(r.Violations, Violation{Broken: Stalled, Detail: fmt.Sprintf("after %s: %s", c.Calm, pending)})
+	}
+	r.Violations = append(r.Violations, past.judge(c)...)
+}
+
+// String is a summary for people: counts, repeats of each kind of fault, and the
+// first violations.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s, the last %s of it in calm\n", r.Seed, r.Duration.Round(time.Millisecond), r.Settling.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%d transactions, %d rolled back, %d of unknown outcome; %d notifications committed\n",
+		r.Transactions, r.RolledBack, r.Unknown, r.Committed)
+	fmt.Fprintf(&b, "%d deliveries, %d of them repeats; %d requests failed by the sink; longest gap %s\n",
+		r.Deliveries, r.Repeats, r.Failures, r.LongestGap.Round(time.Millisecond))
+	for _, kind := range kinds {
+		var count, repeats, most, bound int
+		for _, f := range r.Faults {
+			if f.Kind == kind {
+				count, repeats, most, bound = count+1, repeats+f.Repeats, max(most, f.Repeats), bound+f.Bound
+			}
+		}
+		if count > 0 {
+			fmt.Fprintf(&b, "  %3d x %-20s %6d repeats, %5d at most for one; bound %d in all\n", count, kind, repeats, most, bound)
+		}
+	}
+	for i, v := range r.Violations {
+		if i == shown {
+			fmt.Fprintf(&b, "… and %d more\n", len(r.Violations)-shown)
+			break
+		}
+		fmt.Fprintln(&b, v)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// String is one line.
+func (v Violation) String() string {
+	if v.ID == "" {
+		return fmt.Sprintf("%s: %s", v.Broken, v.Detail)
+	}
+	return fmt.Sprintf("%s: %s: %s", v.Broken, v.ID, v.Detail)
+}
+
+// String is one line.
+func (f Fault) String() string {
+	return fmt.Sprintf("%s %d from %s to %s: %d repeats of at most %d",
+		f.Kind, f.Victim, f.Began.Round(time.Millisecond), f.Ended.Round(time.Millisecond), f.Repeats, f.Bound)
+}

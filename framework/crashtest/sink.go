@@ -1,0 +1,122 @@
+package crashtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What the sink does to requests before the calm, as shares of them.
+const (
+	failShare = 0.02 // answered with 500 or 503, at most failTimes for one id
+	slowShare = 0.1  // taken late
+	failTimes = 3
+	slowest   = 200 * time.Millisecond
+)
+
+// headerID carries the id of a notification.
+const headerID = "Waybill-Id"
+
+// delivery is a request that the sink has taken.
+type delivery struct {
+	id, key string
+	n       int64
+	by      int // number of the forwarder
+	at      time.Time
+}
+
+// sink is a destination that writes down what it takes. A request that it fails
+// is not taken.
+type sink struct {
+	server http.Server
+	host   string
+	calm   atomic.Bool
+	stop   context.CancelFunc
+	served sync.WaitGroup
+
+	mu         sync.Mutex
+	random     *rand.Rand
+	failed     map[string]int
+	failures   int
+	deliveries []delivery
+}
+
+func newSink(seed uint64) (*sink, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &sink{host: listener.Addr().String(), failed: make(map[string]int), random: rand.New(rand.NewPCG(seed, 3))}
+	ctx, stop := context.WithCancel(background)
+	s.stop = stop
+	s.server.Handler = s
+	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
+	s.served.Go(func() { _ = s.server.Serve(listener) })
+	return s, nil
+}
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body payload
+	by, err := strconv.Atoi(path.Base(r.URL.Path))
+	id, idErr := url.PathUnescape(r.Header.Get(headerID))
+	if err := errors.Join(err, idErr, json.NewDecoder(r.Body).Decode(&body)); err != nil || id == "" {
+		http.Error(w, "not the endpoint as it was given, no id, or no payload of a publisher", http.StatusBadRequest)
+		return
+	}
+	status, delay := s.whim(id)
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-r.Context().Done(): // the forwarder is gone; it may have got through all the same
+		}
+	}
+	if status == http.StatusAccepted {
+		s.mu.Lock()
+		s.deliveries = append(s.deliveries, delivery{id, body.Key, body.N, by, time.Now()})
+		s.mu.Unlock()
+	}
+	w.WriteHeader(status)
+}
+
+// whim decides how a request fares.
+func (s *sink) whim(id string) (status int, delay time.Duration) {
+	if s.calm.Load() {
+		return http.StatusAccepted, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	chance := s.random.Float64()
+	switch {
+	case chance < failShare && s.failed[id] < failTimes:
+		s.failed[id]++
+		s.failures++
+		return []int{http.StatusInternalServerError, http.StatusServiceUnavailable}[s.random.IntN(2)], 0
+	case chance > 1-slowShare:
+		return http.StatusAccepted, time.Duration(s.random.Int64N(int64(slowest)))
+	}
+	return http.StatusAccepted, 0
+}
+
+// taken returns the deliveries in their order.
+func (s *sink) taken() []delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.deliveries)
+}
+
+func (s *sink) close() error {
+	s.stop()
+	err := s.server.Close()
+	s.served.Wait()
+	return err
+}
