@@ -19,7 +19,7 @@ type assignment struct {
 // of. All who look at the same roster come to the same conclusion: a lane that
 // nobody has goes to whoever has the fewest, and who has two more than another
 // lets one go. One that nobody took for longer than patience is for everybody.
-// Lanes of a sink that is to be cut anew are left out.
+// Lanes of a sink that is paused, or to be cut anew, are left out.
 //
 // leaving are lanes that the forwarder has and is about to give back.
 func assign(roster store.Roster, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
@@ -32,7 +32,7 @@ func assign(roster store.Roster, me store.Member, leaving func(store.Lane) bool,
 	var mine []store.Lane
 	for _, l := range roster.Lanes {
 		switch {
-		case l.Wanted != 0:
+		case l.Wanted != 0 || l.Paused:
 		case l.Owner == "" || l.Owner == me.Owner && leaving(l.Lane):
 			free = append(free, l)
 		default:

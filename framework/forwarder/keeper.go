@@ -26,6 +26,7 @@ type keeper struct {
 	uncut   map[string]bool // sinks whose lanes are not known to be cut
 	joined  time.Time
 	held    map[laneID]*held
+	paused  map[string]bool // sinks that a person has paused, as of the last look
 	cutting map[string]bool // sinks whose lanes this forwarder cuts anew
 	trouble map[laneID]*trouble
 	ended   chan func() // what the keeper does when something that it started has ended
@@ -42,6 +43,21 @@ func idOf(l store.Lane) laneID { return laneID{l.Sink, l.Number} }
 type held struct {
 	stop    context.CancelFunc
 	leaving bool
+	// revision is that of what is parked, as far as the settler was told by revised.
+	revision int64
+	revised  chan struct{}
+}
+
+// revise tells the settler that a person has changed what is parked.
+func (h *held) revise(revision int64) {
+	if h.revision == revision {
+		return
+	}
+	h.revision = revision
+	select {
+	case h.revised <- struct{}{}:
+	default: // it is told already
+	}
 }
 
 func (h *held) leave() {
@@ -57,6 +73,7 @@ func newKeeper(r *run) *keeper {
 		couriers: make(map[string]*courier),
 		uncut:    make(map[string]bool),
 		held:     make(map[laneID]*held),
+		paused:   make(map[string]bool),
 		cutting:  make(map[string]bool),
 		trouble:  make(map[laneID]*trouble),
 		ended:    make(chan func()),
@@ -126,8 +143,12 @@ func (k *keeper) look() error {
 	for _, lane := range leave {
 		k.held[idOf(lane)].leave()
 	}
+	revisions := make(map[laneID]int64)
+	for _, l := range roster.Lanes {
+		revisions[idOf(l.Lane)] = l.Revision
+	}
 	for _, lane := range take {
-		if err := k.take(lane); err != nil {
+		if err := k.take(lane, revisions[idOf(lane)]); err != nil {
 			return err
 		}
 	}
@@ -145,26 +166,45 @@ func (k *keeper) inspect(roster *store.Roster) {
 			l.Owner = k.owner // its lease ran out, and the work on it has not ended yet
 		case h == nil && l.Owner == k.owner:
 			l.Owner = "" // the answer to Acquire was lost
+		case h != nil && l.Paused && !h.leaving:
+			h.leave()
+		case h != nil:
+			h.revise(l.Revision)
 		}
 		lanes[l.Lane.Sink] = append(lanes[l.Lane.Sink], *l)
 	}
 	for sink, c := range k.couriers {
-		switch cursors := lanes[sink]; {
-		case len(cursors) == 0:
+		cursors := lanes[sink]
+		if len(cursors) == 0 {
 			k.uncut[sink] = true // somebody has forgotten the sink
-		case cursors[0].Wanted != 0:
+			continue
+		}
+		k.tellPaused(c, cursors[0].Paused)
+		if cursors[0].Wanted != 0 && !cursors[0].Paused {
 			k.cutAnew(c, cursors)
 		}
 	}
 }
 
+// tellPaused says when a sink is paused, and when it is not any more.
+func (k *keeper) tellPaused(c *courier, paused bool) {
+	switch {
+	case paused && !k.paused[c.name]:
+		c.log.Info("sink is paused: its lanes are given back until somebody resumes it")
+	case !paused && k.paused[c.name]:
+		c.log.Info("sink is resumed")
+	}
+	k.paused[c.name] = paused
+}
+
 // take leases a lane and begins the work on it, unless somebody else was quicker.
-func (k *keeper) take(lane store.Lane) error {
+// revision is that of what is parked, as of a moment before.
+func (k *keeper) take(lane store.Lane, revision int64) error {
 	c, id := k.couriers[lane.Sink], idOf(lane)
 	if k.held[id] != nil {
 		return nil
 	}
-	s := &shift{run: k.run, courier: c, leased: time.Now()}
+	s := &shift{run: k.run, courier: c, leased: time.Now(), revised: make(chan struct{}, 1)}
 	var err error
 	s.lease, err = k.acquire(lane)
 	if errors.Is(err, store.ErrLeaseHeld) || errors.Is(err, store.ErrLanes) {
@@ -180,7 +220,7 @@ func (k *keeper) take(lane store.Lane) error {
 		k.trouble[id] = failing
 	}
 	stop, cancel := context.WithCancel(k.stop)
-	k.held[id] = &held{stop: cancel}
+	k.held[id] = &held{stop: cancel, revision: revision, revised: s.revised}
 	go func() {
 		defer cancel()
 		err := s.work(stop, failing.over)

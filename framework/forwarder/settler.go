@@ -19,7 +19,8 @@ const (
 	parkedRows  = 2000 // parked deliveries in the engine's hands, beyond which no key is released
 
 	// compareEvery is how long it may take until the engine notices what a person
-	// has done to parked deliveries.
+	// has done to parked deliveries by SQL of their own. What store.Administrator did
+	// is noticed with the keeper's next look, by the lane's revision.
 	compareEvery = 30 * time.Second
 )
 
@@ -45,17 +46,20 @@ type settler struct {
 	compared time.Time // when the keys were compared with the parked table last
 	number   int64     // of the last checkpoint
 
+	revised <-chan struct{} // tells that it is to be compared now; nil: never
+
 	asking *trouble  // with reading the parked table
 	askAt  time.Time // not before that
 }
 
-func newSettler(l *lane, leased time.Time) *settler {
+func newSettler(l *lane, leased time.Time, revised <-chan struct{}) *settler {
 	return &settler{
 		lane:     l,
 		failing:  newTrouble(l.log, "settling"),
 		asking:   newTrouble(l.log, "reading parked deliveries"),
 		renewed:  leased,
 		compared: leased,
+		revised:  revised,
 	}
 }
 
@@ -71,6 +75,8 @@ func (s *settler) run(stop, db context.Context) error {
 			_, err := s.checkpoint(db)
 			return err
 		case <-s.lane.dirty:
+		case <-s.revised:
+			s.compared = time.Time{}
 		case <-timer.C:
 		}
 		released, err := s.checkpoint(db)

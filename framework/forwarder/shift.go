@@ -16,6 +16,8 @@ type shift struct {
 	lease   store.Lease
 	leased  time.Time // before the lease was asked for
 	to      horizon
+	// revised tells that a person has changed what is parked; nil: nobody tells.
+	revised chan struct{}
 }
 
 // work works on the lane until stop is done, or the horizon is reached and all up
@@ -32,7 +34,7 @@ func (s *shift) work(stop context.Context, begun func()) error {
 	defer cutOff()
 	l := newLane(s.courier, s.config.Store, s.lease, s.leased, s.config.Lease, deliveries)
 	defer l.void()
-	settler := newSettler(l, s.leased)
+	settler := newSettler(l, s.leased, s.revised)
 	if err := errors.Join(l.restore(stop), settler.renew(stop)); err != nil {
 		return err
 	}

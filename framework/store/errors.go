@@ -36,6 +36,8 @@ var (
 var (
 	// ErrUnknownSink: the outbox has nothing of a sink of that name.
 	ErrUnknownSink = errors.New("unknown sink")
+	// ErrUnknownAction: no action of that id was begun.
+	ErrUnknownAction = errors.New("unknown action")
 )
 
 // AdvisedError is an error of the database with the way out, for people, where its

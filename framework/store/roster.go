@@ -29,13 +29,27 @@ type LaneState struct {
 	Owner string
 	// Free is for how long nobody has had one.
 	Free time.Duration
+	// Paused says that nobody is to work on it until a person resumes the sink.
+	Paused bool
+	// Revision changes when a person has changed what is parked for the sink.
+	Revision int64
 }
 
-// NewLaneState is what a row of the cursors' table tells of its lane.
-func NewLaneState(sink string, number, of, wanted int, owner string, free time.Duration) LaneState {
-	s := LaneState{Lane: NewLane(sink, number, of), Wanted: wanted, Owner: owner}
-	if owner == "" {
-		s.Free = max(0, free)
+// LaneRow is a row of the cursors' table, as far as it tells of its lane.
+type LaneRow struct {
+	Sink               string
+	Number, Of, Wanted int
+	Owner              string // with an unexpired lease
+	Free               time.Duration
+	Paused             bool
+	Revision           int64
+}
+
+// NewLaneState is what a row tells.
+func NewLaneState(r LaneRow) LaneState {
+	s := LaneState{Lane: NewLane(r.Sink, r.Number, r.Of), Wanted: r.Wanted, Owner: r.Owner, Paused: r.Paused, Revision: r.Revision}
+	if r.Owner == "" {
+		s.Free = max(0, r.Free)
 	}
 	return s
 }

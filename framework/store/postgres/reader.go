@@ -265,7 +265,11 @@ func (r *reader) where(q *statement, d *delta) {
 	if !r.filter.Slots.All() {
 		q.WriteString(` AND slot BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
 	}
-	types := r.filter.Types
+	typesSQL(q, r.filter.Types)
+}
+
+// typesSQL adds the condition on types.
+func typesSQL(q *statement, types store.TypeFilter) {
 	if types.All() {
 		return
 	}

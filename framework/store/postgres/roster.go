@@ -71,20 +71,20 @@ func (s *Store) members(ctx context.Context) (members []store.Member, err error)
 func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > clock_timestamp() THEN coalesce(owner, '') ELSE '' END,
-			(extract(epoch FROM clock_timestamp() - coalesce(lease_until, updated_at)) * 1000000)::bigint
+			(extract(epoch FROM clock_timestamp() - coalesce(lease_until, updated_at)) * 1000000)::bigint, paused, revision
 		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = closeRows(rows, err) }()
 	for rows.Next() {
-		var sink, owner string
-		var number, of, wanted int
+		var r store.LaneRow
 		var free int64
-		if err := rows.Scan(&sink, &number, &of, &wanted, &owner, &free); err != nil {
+		if err := rows.Scan(&r.Sink, &r.Number, &r.Of, &r.Wanted, &r.Owner, &free, &r.Paused, &r.Revision); err != nil {
 			return nil, err
 		}
-		states = append(states, store.NewLaneState(sink, number, of, wanted, owner, time.Duration(free)*time.Microsecond))
+		r.Free = time.Duration(free) * time.Microsecond
+		states = append(states, store.NewLaneState(r))
 	}
 	return states, rows.Err()
 }

@@ -136,10 +136,11 @@ func (s *Store) parked(ctx context.Context, limit int, query string, args ...any
 	return found, nil, rows.Err()
 }
 
-func scanParked(envelopes *scanner, rows *sql.Rows) (p store.Parked, err error) {
+// scanParked reads one row, whose further columns go to extra.
+func scanParked(envelopes *scanner, rows *sql.Rows, extra ...any) (p store.Parked, err error) {
 	var dueAt sql.NullString
 	var firstParkedAt string
-	if p.Envelope, err = envelopes.scan(rows, &p.State, &p.Attempt, &dueAt, &p.LastError, &firstParkedAt); err != nil {
+	if p.Envelope, err = envelopes.scan(rows, append([]any{&p.State, &p.Attempt, &dueAt, &p.LastError, &firstParkedAt}, extra...)...); err != nil {
 		return p, err
 	}
 	if p.DueAt, err = parseNullTime(dueAt); err != nil {

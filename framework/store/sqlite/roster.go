@@ -85,20 +85,20 @@ func (s *Store) members(ctx context.Context) (members []store.Member, err error)
 func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > `+now+` THEN coalesce(owner, '') ELSE '' END,
-			coalesce((julianday('now') - julianday(coalesce(lease_until, updated_at))) * 86400000, 0)
+			coalesce((julianday('now') - julianday(coalesce(lease_until, updated_at))) * 86400000, 0), paused, revision
 		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = closeRows(rows, err) }()
 	for rows.Next() {
-		var sink, owner string
-		var number, of, wanted int
+		var r store.LaneRow
 		var free float64 // milliseconds
-		if err := rows.Scan(&sink, &number, &of, &wanted, &owner, &free); err != nil {
+		if err := rows.Scan(&r.Sink, &r.Number, &r.Of, &r.Wanted, &r.Owner, &free, &r.Paused, &r.Revision); err != nil {
 			return nil, err
 		}
-		states = append(states, store.NewLaneState(sink, number, of, wanted, owner, time.Duration(free*float64(time.Millisecond))))
+		r.Free = time.Duration(free * float64(time.Millisecond))
+		states = append(states, store.NewLaneState(r))
 	}
 	return states, rows.Err()
 }

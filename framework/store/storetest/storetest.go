@@ -71,6 +71,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Status", statusFacts},
 		{"Retention", retentionFacts},
 		{"Forget", forgetFacts},
+		{"Administrator", administratorFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

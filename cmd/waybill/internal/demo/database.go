@@ -21,7 +21,7 @@ const prefix = "waybill_demo"
 // refers to.
 var ownTables = []string{
 	prefix + "_orders", prefix + "_customers", prefix + "_stock", // the shop's
-	prefix + "_inbox", prefix + "_receipts", prefix + "_parked", prefix + "_cursors", prefix + "_forwarders", prefix, prefix + "_migrations",
+	prefix + "_actions", prefix + "_inbox", prefix + "_receipts", prefix + "_parked", prefix + "_cursors", prefix + "_forwarders", prefix, prefix + "_migrations",
 }
 
 // lockKey is the advisory lock that keeps two demos in one database apart.

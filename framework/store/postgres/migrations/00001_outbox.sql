@@ -45,6 +45,7 @@ CREATE TABLE {{.Prefix}}_cursors (
     checkpoint  bigint      NOT NULL DEFAULT 0,
     lease_until timestamptz,
     paused      boolean     NOT NULL DEFAULT false,
+    revision    bigint      NOT NULL DEFAULT 0, -- changes with what people do to what is parked
     updated_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (sink, lane)
 ) WITH (fillfactor = 20);
@@ -103,3 +104,17 @@ CREATE TABLE {{.Prefix}}_inbox (
     seen_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (consumer, id)
 );
+
+-- What people have done: to what is parked, to sinks, with the log.
+CREATE TABLE {{.Prefix}}_actions (
+    id       text        PRIMARY KEY,
+    at       timestamptz NOT NULL DEFAULT now(),
+    who      text        NOT NULL,
+    action   text        NOT NULL,
+    filter   jsonb       NOT NULL,
+    count    bigint      NOT NULL DEFAULT 0,
+    through  bigint      NOT NULL DEFAULT 0, -- offset up to which a replay has got
+    ended_at timestamptz -- null while it goes on, and for ever if it was interrupted
+);
+
+CREATE INDEX {{.Prefix}}_actions_at ON {{.Prefix}}_actions (at);

@@ -47,6 +47,7 @@ CREATE TABLE {{.Prefix}}_cursors (
     checkpoint  INTEGER NOT NULL DEFAULT 0,
     lease_until TEXT,
     paused      INTEGER NOT NULL DEFAULT 0,
+    revision    INTEGER NOT NULL DEFAULT 0, -- changes with what people do to what is parked
     updated_at  TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     PRIMARY KEY (sink, lane),
     CHECK (lane >= 0 AND lane < lanes)
@@ -106,3 +107,17 @@ CREATE TABLE {{.Prefix}}_inbox (
     seen_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     PRIMARY KEY (consumer, id)
 );
+
+-- What people have done: to what is parked, to sinks, with the log.
+CREATE TABLE {{.Prefix}}_actions (
+    id       TEXT    PRIMARY KEY,
+    at       TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    who      TEXT    NOT NULL,
+    action   TEXT    NOT NULL,
+    filter   TEXT    NOT NULL,
+    count    INTEGER NOT NULL DEFAULT 0,
+    through  INTEGER NOT NULL DEFAULT 0, -- offset up to which a replay has got
+    ended_at TEXT -- null while it goes on, and for ever if it was interrupted
+);
+
+CREATE INDEX {{.Prefix}}_actions_at ON {{.Prefix}}_actions (at);

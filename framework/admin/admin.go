@@ -1,0 +1,76 @@
+// Package admin is what operators do with an outbox: look at parked deliveries,
+// requeue, discard and skip them, pause sinks, replay the log, and ask where a
+// notification is. The command line and the dashboard are made of it.
+//
+// A bulk action is planned first, which counts what it is about and changes
+// nothing, and then run, in batches:
+//
+//	plan, err := a.Requeue(ctx, admin.Filter{Sink: "partner", Error: "timeout"})
+//	fmt.Println(plan.Total()) // ask somebody
+//	action, err := plan.Run(ctx, nil)
+//
+// What was done, by whom and to how many is kept in the table of actions.
+// Forwarders notice it within a twentieth of their lease's time.
+//
+// The files in the order in which to read them: admin.go, filter.go, plan.go.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Errors of what people ask for.
+var (
+	// ErrFilter: a filter makes no sense. What is wrong with it is joined to one
+	// error.
+	ErrFilter = errors.New("invalid filter")
+	// ErrUnsupported: the store offers nothing to administer.
+	ErrUnsupported = errors.New("the store cannot be administered")
+)
+
+// Admin acts on one outbox for one person. It is safe for concurrent use.
+type Admin struct {
+	outbox store.Store
+	store  store.Administrator
+	who    string
+}
+
+// New returns an Admin for an outbox. who is recorded with each action, such as
+// ada@laptop.
+func New(s store.Store, who string) (*Admin, error) {
+	administrator, ok := s.(store.Administrator)
+	if !ok {
+		return nil, fmt.Errorf("%w: %T", ErrUnsupported, s)
+	}
+	return &Admin{outbox: s, store: administrator, who: who}, nil
+}
+
+// Parked lists at most limit parked deliveries that match, by sink and in log
+// order, from behind a place on; the zero value is before all. The payloads of
+// one call add up to some megabytes at most: fewer than limit may come while there
+// are more, but never none.
+func (a *Admin) Parked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
+	filter, err := f.parse()
+	if err != nil {
+		return nil, err
+	}
+	return a.store.FindParked(ctx, filter, after, limit)
+}
+
+// Count counts the parked deliveries that match, by sink and state.
+func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error) {
+	filter, err := f.parse()
+	if err != nil {
+		return nil, err
+	}
+	return a.store.CountParked(ctx, filter)
+}
+
+// Actions lists the latest actions, newest first.
+func (a *Admin) Actions(ctx context.Context, limit int) ([]store.Action, error) {
+	return a.store.Actions(ctx, limit)
+}

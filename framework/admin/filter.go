@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Filter selects parked deliveries. Each field that is set leaves out some; the
+// zero value matches all.
+type Filter struct {
+	Sink string
+	// ID is the notification's.
+	ID string
+	// Type is a type (order.placed), the beginning of types (order.*), or *.
+	Type string
+	Key  string
+	// States are those to select. Actions have their own default, and do not take
+	// all.
+	States []store.State
+	// OlderThan and NewerThan bound how long ago a delivery was parked for the
+	// first time.
+	OlderThan, NewerThan time.Duration
+	// Error is a part of the text of the last error, in any case.
+	Error string
+}
+
+// Validate reports everything that is wrong with the filter, as ErrFilter.
+func (f Filter) Validate() error {
+	_, err := f.parse()
+	return err
+}
+
+// states are all that a parked delivery can have.
+var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}
+
+func (f Filter) parse() (store.ParkedFilter, error) {
+	var problems []error
+	problem := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%w: "+format, append([]any{ErrFilter}, args...)...))
+	}
+	types, err := parseType(f.Type)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	for _, s := range f.States {
+		if !slices.Contains(states, s) {
+			problem("unknown state %q: use retrying, scheduled, blocked or dead", s)
+		}
+	}
+	if f.OlderThan < 0 || f.NewerThan < 0 {
+		problem("an age is negative")
+	}
+	if f.OlderThan > 0 && f.NewerThan > 0 && f.OlderThan >= f.NewerThan {
+		problem("nothing is older than %s and newer than %s", f.OlderThan, f.NewerThan)
+	}
+	return store.ParkedFilter{
+		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States,
+		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error,
+	}, errors.Join(problems...)
+}
+
+// parseType reads a pattern as routes have them. "" is the zero value.
+func parseType(pattern string) (store.TypeFilter, error) {
+	prefix, isPrefix := strings.CutSuffix(pattern, ".*")
+	switch {
+	case pattern == "":
+		return store.TypeFilter{}, nil
+	case pattern == "*":
+		return store.AllTypes, nil
+	case notification.ValidateType(prefix) != nil:
+		return store.TypeFilter{}, fmt.Errorf("%w: type %q: use a type like order.placed, the beginning of types like order.*, or *", ErrFilter, pattern)
+	case isPrefix:
+		return store.TypeFilter{Prefixes: []string{prefix + "."}}, nil
+	}
+	return store.TypeFilter{Names: []string{pattern}}, nil
+}
+
+// MarshalJSON writes what is set, as the table of actions keeps it.
+func (f Filter) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Sink      string        `json:"sink,omitempty"`
+		ID        string        `json:"id,omitempty"`
+		Type      string        `json:"type,omitempty"`
+		Key       string        `json:"key,omitempty"`
+		States    []store.State `json:"states,omitempty"`
+		OlderThan string        `json:"older_than,omitempty"`
+		NewerThan string        `json:"newer_than,omitempty"`
+		Error     string        `json:"error,omitempty"`
+	}{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error})
+}
+
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// batchRows is how many deliveries one transaction of an action changes.
+const batchRows = 500
+
+// Plan is an action on parked deliveries that was counted and not run yet.
+type Plan struct {
+	// Counts is what it is about, by sink and state.
+	Counts []store.ParkedCount
+
+	admin  *Admin
+	name   string
+	filter Filter
+	parsed store.ParkedFilter
+	batch  func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error)
+}
+
+// Requeue plans to try deliveries again at once, with no attempt spent: dead ones,
+// or retrying ones too if the filter names that state or an id. The text of
+// their last error stays. Of several dead ones of one key the first is due, and the
+// others are blocked behind it, so that they go in their order. What has
+// overtaken them meanwhile stays delivered.
+//
+// Blocked and scheduled deliveries are not requeued: the former wait for the head
+// of their key, the latter for their time. Nor is what has no route: it would die
+// at once again; see Replay.
+func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
+	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
+	for _, s := range f.States {
+		if s == store.StateBlocked || s == store.StateScheduled {
+			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead and retrying ones; the head of a key takes those blocked behind it along",
+				ErrFilter, s)
+		}
+	}
+	if f.Sink == store.SinkUnrouted {
+		return nil, fmt.Errorf("%w: what is parked under %s has no sink to go to: add a route, replay its type to the sink, and discard it here",
+			ErrFilter, store.SinkUnrouted)
+	}
+	p := &Plan{admin: a, name: "requeue", filter: f}
+	dueAt := time.Now()
+	p.batch = func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
+		return a.store.Requeue(ctx, b, dueAt)
+	}
+	err := p.count(ctx)
+	p.Counts = slices.DeleteFunc(p.Counts, func(c store.ParkedCount) bool { return c.Sink == store.SinkUnrouted })
+	return p, err
+}
+
+// Discard plans to delete parked deliveries: dead ones, unless the filter names
+// states or an id. They will never be delivered. One that is being tried at that
+// moment may still reach its sink, and is parked anew if that fails.
+func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
+	f.States = defaultStates(f, []store.State{store.StateDead}, states)
+	p := &Plan{admin: a, name: "discard", filter: f, batch: a.store.Discard}
+	return p, p.count(ctx)
+}
+
+// Skip plans to delete the dead heads of halted keys (on_dead: halt), so that what
+// waits behind them goes on. The filter's states must be left out. Where dead
+// deliveries do not halt their key, it deletes the first dead one of each.
+func (a *Admin) Skip(ctx context.Context, f Filter) (*Plan, error) {
+	if len(f.States) > 0 {
+		return nil, fmt.Errorf("%w: skip is about dead heads of keys: leave the states out", ErrFilter)
+	}
+	p := &Plan{admin: a, name: "skip", filter: f, batch: a.store.Discard, parsed: store.ParkedFilter{Heads: true}}
+	return p, p.count(ctx)
+}
+
+// defaultStates are those of a filter that has none.
+func defaultStates(f Filter, usual, byID []store.State) []store.State {
+	switch {
+	case len(f.States) > 0:
+		return f.States
+	case f.ID != "":
+		return byID
+	}
+	return usual
+}
+
+func (p *Plan) count(ctx context.Context) error {
+	heads := p.parsed.Heads
+	var err error
+	if p.parsed, err = p.filter.parse(); err != nil {
+		return err
+	}
+	p.parsed.Heads = heads
+	p.Counts, err = p.admin.store.CountParked(ctx, p.parsed)
+	return err
+}
+
+// Total is how many deliveries the plan was about when it was made.
+func (p *Plan) Total() (total int64) {
+	for _, c := range p.Counts {
+		total += c.Count
+	}
+	return total
+}
+
+// Run does what was planned, in batches that each are one transaction, and records
+// it. What has come to match meanwhile is taken along. progress, if not
+// nil, is called behind each batch with the number so far. An error, or the end of
+// ctx, leaves what was done, which the returned action tells.
+func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
+	action, err := p.admin.begin(ctx, p.name, p.filter)
+	if err != nil {
+		return action, err
+	}
+	var sinks []string
+	for _, c := range p.Counts {
+		sinks = append(sinks, c.Sink)
+	}
+	for _, sink := range slices.Compact(sinks) {
+		if err := p.runSink(ctx, sink, &action, progress); err != nil {
+			return action, err
+		}
+	}
+	return action, p.admin.end(ctx, &action)
+}
+
+func (p *Plan) runSink(ctx context.Context, sink string, action *store.Action, progress func(done int64)) error {
+	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed, Limit: batchRows}
+	b.Filter.Sink = sink
+	for {
+		result, err := p.batch(ctx, b)
+		if err != nil {
+			return err
+		}
+		action.Count += int64(result.Changed)
+		if progress != nil {
+			progress(action.Count)
+		}
+		if result.Done {
+			return nil
+		}
+		b.After = result.Last
+	}
+}
+
+// begin records that an action begins.
+func (a *Admin) begin(ctx context.Context, name string, filter any) (store.Action, error) {
+	raw, err := json.Marshal(filter)
+	if err != nil {
+		return store.Action{}, err
+	}
+	action := store.Action{ID: notification.NewID(), At: time.Now().UTC(), Who: a.who, Name: name, Filter: raw}
+	return action, a.store.Begin(ctx, action)
+}
+
+// end records that an action is done.
+func (a *Admin) end(ctx context.Context, action *store.Action) error {
+	if err := a.store.End(ctx, action.ID); err != nil {
+		return err
+	}
+	action.EndedAt = time.Now().UTC()
+	return nil
+}

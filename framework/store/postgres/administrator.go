@@ -1,0 +1,285 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var _ store.Administrator = (*Store)(nil)
+
+// CountParked counts what matches; see store.Administrator.
+func (s *Store) CountParked(ctx context.Context, f store.ParkedFilter) ([]store.ParkedCount, error) {
+	counts, err := s.countParked(ctx, f)
+	if err == nil && len(counts) == 0 && f.Sink != "" {
+		err = s.knows(ctx, f.Sink)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count parked deliveries: %w", advise(err))
+	}
+	return counts, nil
+}
+
+func (s *Store) countParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, err error) {
+	q := statement{}
+	q.WriteString(`SELECT sink, state, count(*) FROM ` + s.sql.prefix + `_parked p WHERE true`)
+	s.parkedSQL(&q, f)
+	q.WriteString(` GROUP BY sink, state ORDER BY sink, state`)
+	rows, err := s.db.QueryContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var c store.ParkedCount
+		if err := rows.Scan(&c.Sink, &c.State, &c.Count); err != nil {
+			return nil, err
+		}
+		counts = append(counts, c)
+	}
+	return counts, rows.Err()
+}
+
+// knows gives store.ErrUnknownSink for a sink that has neither cursors nor
+// anything parked.
+func (s *Store) knows(ctx context.Context, sink string) error {
+	traces, err := s.traces(ctx, s.db, sink)
+	if err == nil && traces.Cursors == 0 && traces.Parked == 0 {
+		err = s.unknownSink(ctx, sink)
+	}
+	return err
+}
+
+// FindParked lists what matches; see store.Administrator.
+func (s *Store) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
+	found, err := s.findParked(ctx, f, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list parked deliveries: %w", advise(err))
+	}
+	return found, nil
+}
+
+func (s *Store) findParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) (found []store.ParkedDelivery, err error) {
+	q := statement{}
+	q.WriteString(`SELECT ` + columns + `, state, attempt, due_at, last_error, first_parked_at, sink, updated_at FROM ` + s.sql.prefix + `_parked p WHERE true`)
+	s.parkedSQL(&q, f)
+	q.WriteString(` AND (sink, "offset", id) > (` + q.arg(after.Sink) + `, ` + q.arg(after.Offset) + `, ` + q.arg(after.ID) + `)
+		ORDER BY sink, "offset", id LIMIT ` + q.arg(limit))
+	rows, err := s.db.QueryContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	envelopes := newScanner(limit)
+	for rows.Next() && envelopes.bytes < pageBytes {
+		var d store.ParkedDelivery
+		var due sql.NullTime
+		if err := envelopes.scan(rows, &d.State, &d.Attempt, &due, &d.LastError, &d.FirstParkedAt, &d.Sink, &d.UpdatedAt); err != nil {
+			return nil, err
+		}
+		d.Envelope, d.DueAt = envelopes.envelopes[len(found)], due.Time
+		found = append(found, d)
+	}
+	return found, rows.Err()
+}
+
+// parkedSQL adds the conditions of a filter on parked deliveries, called p.
+func (s *Store) parkedSQL(q *statement, f store.ParkedFilter) {
+	for column, want := range map[string]string{"sink": f.Sink, "id": f.ID, "key": f.Key} {
+		if want != "" {
+			q.WriteString(` AND p.` + column + ` = ` + q.arg(want))
+		}
+	}
+	if !f.Types.None() {
+		typesSQL(q, f.Types)
+	}
+	if len(f.States) > 0 {
+		q.WriteString(` AND state = ANY(` + q.arg(pq.Array(f.States)) + `::text[])`)
+	}
+	if f.Heads {
+		q.WriteString(` AND state = 'dead' AND p.key <> '' AND NOT EXISTS (SELECT FROM ` + s.sql.prefix + `_parked b
+			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.state <> 'scheduled')`)
+	}
+	if f.OlderThan > 0 {
+		q.WriteString(` AND first_parked_at < clock_timestamp() - ` + q.arg(f.OlderThan.Microseconds()) + ` * interval '1 microsecond'`)
+	}
+	if f.NewerThan > 0 {
+		q.WriteString(` AND first_parked_at >= clock_timestamp() - ` + q.arg(f.NewerThan.Microseconds()) + ` * interval '1 microsecond'`)
+	}
+	if f.Error != "" {
+		q.WriteString(` AND strpos(lower(last_error), lower(` + q.arg(f.Error) + `)) > 0`)
+	}
+}
+
+// Requeue makes deliveries due; see store.Administrator.
+func (s *Store) Requeue(ctx context.Context, b store.ParkedBatch, dueAt time.Time) (store.ParkedBatchResult, error) {
+	b.Filter.States = store.Requeueable(b.Filter.States)
+	result, err := s.parkedBatch(ctx, b, func(tx *sql.Tx, offsets []int64, ids []string) error {
+		// The statement sees the states as they were before it.
+		const waits = `state = 'dead' AND key <> '' AND EXISTS (SELECT FROM %[1]s_parked b
+			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b."offset" < p."offset"
+				AND (b.state IN ('retrying', 'blocked') OR b."offset" = ANY($2::bigint[])))`
+		_, err := tx.ExecContext(ctx, fmt.Sprintf(
+			`UPDATE %[1]s_parked p SET attempt = 0, updated_at = clock_timestamp(),
+				state = CASE WHEN `+waits+` THEN 'blocked' ELSE 'retrying' END,
+				due_at = CASE WHEN `+waits+` THEN NULL ELSE $4::timestamptz END
+			WHERE sink = $1 AND ("offset", id) IN (SELECT * FROM unnest($2::bigint[], $3::text[]))`, s.sql.prefix),
+			b.Filter.Sink, pq.Array(offsets), pq.Array(ids), dueAt)
+		return err
+	})
+	if err != nil {
+		return result, fmt.Errorf("requeue parked deliveries of %s: %w", b.Filter.Sink, advise(err))
+	}
+	return result, nil
+}
+
+// Discard deletes deliveries; see store.Administrator.
+func (s *Store) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
+	result, err := s.parkedBatch(ctx, b, func(tx *sql.Tx, offsets []int64, ids []string) error {
+		_, err := tx.ExecContext(ctx,
+			`DELETE FROM `+s.sql.prefix+`_parked WHERE sink = $1 AND ("offset", id) IN (SELECT * FROM unnest($2::bigint[], $3::text[]))`,
+			b.Filter.Sink, pq.Array(offsets), pq.Array(ids))
+		return err
+	})
+	if err != nil {
+		return result, fmt.Errorf("discard parked deliveries of %s: %w", b.Filter.Sink, advise(err))
+	}
+	return result, nil
+}
+
+// administer runs a batch of an action. Read committed is what lets it see, behind
+// the lock on the cursors, what the checkpoints before it have written, whatever
+// the database's default is.
+func (s *Store) administer(ctx context.Context, sink string, do func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	_, err = tx.ExecContext(ctx,
+		`WITH held AS (SELECT lane FROM `+s.sql.prefix+`_cursors WHERE sink = $1 ORDER BY lane FOR UPDATE)
+		UPDATE `+s.sql.prefix+`_cursors c SET revision = revision + 1 FROM held WHERE c.sink = $1 AND c.lane = held.lane`, sink)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// parkedBatch selects what a batch is about, has it changed, and counts that.
+func (s *Store) parkedBatch(ctx context.Context, b store.ParkedBatch, change func(tx *sql.Tx, offsets []int64, ids []string) error) (store.ParkedBatchResult, error) {
+	result := store.ParkedBatchResult{Last: b.After}
+	err := s.administer(ctx, b.Filter.Sink, func(tx *sql.Tx) error {
+		offsets, ids, err := s.selectParked(ctx, tx, b)
+		if err != nil {
+			return err
+		}
+		result.Changed, result.Done = len(ids), len(ids) < b.Limit
+		if len(ids) > 0 {
+			result.Last = store.Ref{Offset: offsets[len(ids)-1], ID: ids[len(ids)-1]}
+			if err := change(tx, offsets, ids); err != nil {
+				return err
+			}
+		}
+		return s.count(ctx, tx, b.Action, len(ids))
+	})
+	return result, err
+}
+
+func (s *Store) selectParked(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (offsets []int64, ids []string, err error) {
+	q := statement{}
+	q.WriteString(`SELECT "offset", id FROM ` + s.sql.prefix + `_parked p WHERE true`)
+	s.parkedSQL(&q, b.Filter)
+	q.WriteString(` AND ("offset", id) > (` + q.arg(b.After.Offset) + `, ` + q.arg(b.After.ID) + `) ORDER BY "offset", id LIMIT ` + q.arg(b.Limit))
+	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var ref store.Ref
+		if err := rows.Scan(&ref.Offset, &ref.ID); err != nil {
+			return nil, nil, err
+		}
+		offsets, ids = append(offsets, ref.Offset), append(ids, ref.ID)
+	}
+	return offsets, ids, rows.Err()
+}
+
+// Begin records an action; see store.Administrator.
+func (s *Store) Begin(ctx context.Context, a store.Action) error {
+	_, err := s.db.ExecContext(ctx, `INSERT INTO `+s.sql.prefix+`_actions (id, who, action, filter) VALUES ($1, $2, $3, $4)`,
+		a.ID, a.Who, a.Name, string(a.Filter))
+	if err != nil {
+		return fmt.Errorf("record the action: %w", advise(err))
+	}
+	return nil
+}
+
+// End records that an action is done; see store.Administrator.
+func (s *Store) End(ctx context.Context, id string) error {
+	result, err := s.db.ExecContext(ctx, `UPDATE `+s.sql.prefix+`_actions SET ended_at = clock_timestamp() WHERE id = $1`, id)
+	if err == nil {
+		err = oneAction(result)
+	}
+	if err != nil {
+		return fmt.Errorf("record the end of action %s: %w", id, advise(err))
+	}
+	return nil
+}
+
+// count adds to what an action has done.
+func (s *Store) count(ctx context.Context, tx *sql.Tx, action string, n int) error {
+	result, err := tx.ExecContext(ctx, `UPDATE `+s.sql.prefix+`_actions SET count = count + $2 WHERE id = $1`, action, n)
+	if err != nil {
+		return err
+	}
+	return oneAction(result)
+}
+
+func oneAction(result sql.Result) error {
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		err = store.ErrUnknownAction
+	}
+	return err
+}
+
+// Actions lists what people have done; see store.Administrator.
+func (s *Store) Actions(ctx context.Context, limit int) ([]store.Action, error) {
+	actions, err := s.actions(ctx, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list the actions: %w", advise(err))
+	}
+	return actions, nil
+}
+
+func (s *Store) actions(ctx context.Context, limit int) (actions []store.Action, err error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT id, at, who, action, filter::text, count, ended_at FROM `+s.sql.prefix+`_actions ORDER BY at DESC, id DESC LIMIT $1`, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var a store.Action
+		var filter string
+		var ended sql.NullTime
+		if err := rows.Scan(&a.ID, &a.At, &a.Who, &a.Name, &filter, &a.Count, &ended); err != nil {
+			return nil, err
+		}
+		a.At, a.Filter = a.At.UTC(), []byte(filter)
+		if ended.Valid {
+			a.EndedAt = ended.Time.UTC()
+		}
+		actions = append(actions, a)
+	}
+	return actions, rows.Err()
+}
