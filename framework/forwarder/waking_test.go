@@ -78,17 +78,21 @@ func (o *office) listening() string {
 
 // forward starts a forwarder with connections of its own. It listens at the
 // address, if there is one, and looks at the log after longest at the latest.
-func (o *office) forward(listen string, longest time.Duration) *clerk {
+func (o *office) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *clerk {
 	o.t.Helper()
 	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
 	require.NoError(o.t, err)
 	c := &clerk{t: o.t, looks: make(chan struct{}, 1)}
-	c.Forwarder, err = forwarder.New(forwarder.Config{
+	config := forwarder.Config{
 		Store: watchedStore{s, c.looks}, Routes: map[string][]string{"*": {"here"}},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
 		Poll:   forwarder.Poll{Max: longest},
 		Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, a := range adjust {
+		a(&config)
+	}
+	c.Forwarder, err = forwarder.New(config)
 	require.NoError(o.t, err)
 	ctx, stop := context.WithCancel(o.t.Context())
 	ended := make(chan error, 1)
@@ -248,15 +252,33 @@ type deafStore struct {
 	heard    chan struct{}
 }
 
-func (s *deafStore) Listen(ctx context.Context, wake func()) error {
+func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 	if s.failures > 0 {
 		s.failures--
 		return errors.New("nothing to hear")
 	}
-	wake()
+	hear(store.NewsUnknown)
 	close(s.heard)
 	<-ctx.Done()
 	return nil
+}
+
+// Each looks at the roster once in three minutes, and at once when it hears of a
+// lane.
+func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, outboxes.Config{})
+	slowly := func(c *forwarder.Config) { c.Lease = time.Hour }
+	first := o.forward(o.dsn, time.Hour, slowly)
+	o.publish("a")
+	o.await("a")
+	second := o.forward(o.dsn, time.Hour, slowly)
+	o.publish("b")
+	o.await("b")
+	first.end()
+	o.publish("c")
+	o.await("c")
+	second.end()
 }
 
 // Not parallel: it looks at all goroutines of the process.
