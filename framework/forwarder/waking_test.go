@@ -294,17 +294,26 @@ func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
 
 // BenchmarkLatency measures the time from before a commit until its delivery
 // begins, at 200 commits/s, with a publisher and a forwarder that share nothing
-// but the database.
+// but the database; also beside a transaction that stays open, with an earlier id
+// and offset than all others.
 func BenchmarkLatency(b *testing.B) {
-	for name, listens := range map[string]bool{"listen": true, "poll": false} {
+	for name, how := range map[string]struct{ listens, beside bool }{
+		"listen": {listens: true}, "poll": {}, "listen-beside-open": {true, true}, "poll-beside-open": {beside: true},
+	} {
 		b.Run(name, func(b *testing.B) {
 			c, listen := outboxes.Config{Announcer: outboxes.Silent}, ""
-			if listens {
+			if how.listens {
 				c.Announcer = nil
 			}
 			o := newOffice(b, c)
-			if listens {
+			if how.listens {
 				listen = o.dsn
+			}
+			if how.beside {
+				open, err := o.db.BeginTx(b.Context(), nil)
+				require.NoError(b, err)
+				defer func() { _ = open.Rollback() }()
+				require.NoError(b, o.publisher.Publish(b.Context(), open, parcel{ID: "open"}))
 			}
 			o.forward(listen, forwarder.DefaultPollMax)
 			o.publish("first")
