@@ -63,7 +63,7 @@ func newKeeper(r *run) *keeper {
 		nudged:   make(chan struct{}, 1),
 		ended:    make(chan func()),
 	}
-	for _, c := range r.Forwarder.couriers {
+	for _, c := range r.couriers {
 		k.couriers[c.name] = c
 		k.uncut[c.name] = true
 	}
