@@ -32,11 +32,21 @@ type Administrator interface {
 	// Discard deletes deliveries of one sink, whatever their state.
 	Discard(ctx context.Context, b ParkedBatch) (ParkedBatchResult, error)
 
+	// Pause has nobody work on a sink, or with paused false go on with it, as part of
+	// an action, and says whether that changes anything. Forwarders notice it with
+	// their next look at the roster. A sink without cursors gives ErrUnknownSink.
+	Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error)
+
 	// Begin records an action, with nothing done yet, and End that all of it is
-	// done. Actions lists the latest, newest first, at most limit.
+	// done. Action is one of them, ErrUnknownAction if there is none; Actions lists
+	// the latest, newest first, at most limit.
 	Begin(ctx context.Context, a Action) error
 	End(ctx context.Context, id string) error
+	Action(ctx context.Context, id string) (Action, error)
 	Actions(ctx context.Context, limit int) ([]Action, error)
+
+	Replayer
+	Tracer
 }
 
 // ParkedFilter selects parked deliveries. Each field that is set leaves out some;
@@ -107,6 +117,8 @@ type Action struct {
 	Filter json.RawMessage `json:"filter"`
 	// Count is to how much it was done, so far.
 	Count int64 `json:"count"`
+	// Through is the offset up to which a replay has got.
+	Through int64 `json:"through,omitempty"`
 	// EndedAt is zero while it is under way, and stays so if it was interrupted.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 }

@@ -10,6 +10,8 @@ type Member struct {
 	Owner string
 	// Sinks are those that it can deliver to.
 	Sinks []string
+	// States are those of its sinks that do not go well, as it sees them.
+	States map[string]SinkState
 }
 
 // Roster is who works on what, at one moment.
@@ -62,6 +64,7 @@ type Cursor struct {
 	Epoch    int64
 	Position []byte // empty: before the oldest row
 	Settled  string
+	Paused   bool
 }
 
 // CheckRecut says whether these, all the cursors of a sink, can be cut anew by who

@@ -28,6 +28,7 @@ type CursorStatus struct {
 	// Owner is the forwarder that holds the lease; "" if none does.
 	Owner      string    `json:"owner,omitempty"`
 	Epoch      int64     `json:"epoch"`
+	Paused     bool      `json:"paused,omitempty"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
 	UpdatedAt  time.Time `json:"updated_at"`
 }

@@ -170,6 +170,10 @@ func (s *Store) administer(ctx context.Context, sink string, do func(tx *sql.Tx)
 	if err := do(tx); err != nil {
 		return err
 	}
+	// Forwarders that listen look at the roster at once.
+	if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, s.listening.channel, lanesNews); err != nil {
+		return err
+	}
 	return tx.Commit()
 }
 
@@ -213,73 +217,27 @@ func (s *Store) selectParked(ctx context.Context, tx *sql.Tx, b store.ParkedBatc
 	return offsets, ids, rows.Err()
 }
 
-// Begin records an action; see store.Administrator.
-func (s *Store) Begin(ctx context.Context, a store.Action) error {
-	_, err := s.db.ExecContext(ctx, `INSERT INTO `+s.sql.prefix+`_actions (id, who, action, filter) VALUES ($1, $2, $3, $4)`,
-		a.ID, a.Who, a.Name, string(a.Filter))
-	if err != nil {
-		return fmt.Errorf("record the action: %w", advise(err))
-	}
-	return nil
-}
-
-// End records that an action is done; see store.Administrator.
-func (s *Store) End(ctx context.Context, id string) error {
-	result, err := s.db.ExecContext(ctx, `UPDATE `+s.sql.prefix+`_actions SET ended_at = clock_timestamp() WHERE id = $1`, id)
-	if err == nil {
-		err = oneAction(result)
-	}
-	if err != nil {
-		return fmt.Errorf("record the end of action %s: %w", id, advise(err))
-	}
-	return nil
-}
-
-// count adds to what an action has done.
-func (s *Store) count(ctx context.Context, tx *sql.Tx, action string, n int) error {
-	result, err := tx.ExecContext(ctx, `UPDATE `+s.sql.prefix+`_actions SET count = count + $2 WHERE id = $1`, action, n)
-	if err != nil {
-		return err
-	}
-	return oneAction(result)
-}
-
-func oneAction(result sql.Result) error {
-	n, err := result.RowsAffected()
-	if err == nil && n == 0 {
-		err = store.ErrUnknownAction
-	}
-	return err
-}
-
-// Actions lists what people have done; see store.Administrator.
-func (s *Store) Actions(ctx context.Context, limit int) ([]store.Action, error) {
-	actions, err := s.actions(ctx, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list the actions: %w", advise(err))
-	}
-	return actions, nil
-}
-
-func (s *Store) actions(ctx context.Context, limit int) (actions []store.Action, err error) {
-	rows, err := s.db.QueryContext(ctx,
-		`SELECT id, at, who, action, filter::text, count, ended_at FROM `+s.sql.prefix+`_actions ORDER BY at DESC, id DESC LIMIT $1`, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	for rows.Next() {
-		var a store.Action
-		var filter string
-		var ended sql.NullTime
-		if err := rows.Scan(&a.ID, &a.At, &a.Who, &a.Name, &filter, &a.Count, &ended); err != nil {
-			return nil, err
+// Pause has nobody work on a sink; see store.Administrator.
+func (s *Store) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
+	err = s.administer(ctx, sink, func(tx *sql.Tx) error {
+		var cursors, others int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE paused <> $2) FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND sink <> $3`,
+			sink, paused, store.SinkJanitor).Scan(&cursors, &others); err != nil {
+			return err
 		}
-		a.At, a.Filter = a.At.UTC(), []byte(filter)
-		if ended.Valid {
-			a.EndedAt = ended.Time.UTC()
+		if cursors == 0 {
+			return s.unknownSink(ctx, sink)
 		}
-		actions = append(actions, a)
+		if changed = others > 0; !changed {
+			return nil
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.sql.prefix+`_cursors SET paused = $2 WHERE sink = $1`, sink, paused); err != nil {
+			return err
+		}
+		return s.count(ctx, tx, action, 1)
+	})
+	if err != nil {
+		return false, fmt.Errorf("pause or resume sink %s: %w", sink, advise(err))
 	}
-	return actions, rows.Err()
+	return changed, nil
 }

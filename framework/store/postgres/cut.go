@@ -87,9 +87,9 @@ func (s *Store) recut(ctx context.Context, sink string, leases []store.Lease) er
 	}
 	// The epoch goes on, so that a lease from before is none of the new lanes.
 	_, err = tx.ExecContext(ctx,
-		`INSERT INTO `+s.sql.prefix+`_cursors (sink, lane, lanes, epoch, position)
-		SELECT $1, number, $2, $3, $4::jsonb FROM generate_series(0, $2 - 1) AS number`,
-		sink, cursors[0].Wanted, store.LastEpoch(cursors), string(position))
+		`INSERT INTO `+s.sql.prefix+`_cursors (sink, lane, lanes, epoch, position, paused)
+		SELECT $1, number, $2, $3, $4::jsonb, $5 FROM generate_series(0, $2 - 1) AS number`,
+		sink, cursors[0].Wanted, store.LastEpoch(cursors), string(position), cursors[0].Paused)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Store) recut(ctx context.Context, sink string, leases []store.Lease) er
 
 func (s *Store) lockCursors(ctx context.Context, tx *sql.Tx, sink string) (cursors []store.Cursor, err error) {
 	rows, err := tx.QueryContext(ctx,
-		`SELECT lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, position::text, settled
+		`SELECT lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, position::text, settled, paused
 		FROM `+s.sql.prefix+`_cursors WHERE sink = $1 ORDER BY lane FOR UPDATE`, sink)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Store) lockCursors(ctx context.Context, tx *sql.Tx, sink string) (curso
 	for rows.Next() {
 		var c store.Cursor
 		var position sql.NullString
-		if err := rows.Scan(&c.Lane, &c.Wanted, &c.Owner, &c.Epoch, &position, &c.Settled); err != nil {
+		if err := rows.Scan(&c.Lane, &c.Wanted, &c.Owner, &c.Epoch, &position, &c.Settled, &c.Paused); err != nil {
 			return nil, err
 		}
 		c.Position = []byte(position.String)

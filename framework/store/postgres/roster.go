@@ -16,12 +16,16 @@ func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration
 	if err != nil {
 		return err
 	}
+	state, err := store.EncodeStates(member.States)
+	if err != nil {
+		return err
+	}
 	_, err = s.db.ExecContext(ctx,
 		`WITH dead AS (DELETE FROM `+s.sql.prefix+`_forwarders WHERE owner <> $1 AND live_until < clock_timestamp() - interval '1 hour')
-		INSERT INTO `+s.sql.prefix+`_forwarders (owner, sinks, live_until)
-		VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond')
-		ON CONFLICT (owner) DO UPDATE SET sinks = EXCLUDED.sinks, live_until = EXCLUDED.live_until`,
-		member.Owner, string(sinks), ttl.Microseconds())
+		INSERT INTO `+s.sql.prefix+`_forwarders (owner, sinks, state, live_until)
+		VALUES ($1, $2, $4, clock_timestamp() + $3 * interval '1 microsecond')
+		ON CONFLICT (owner) DO UPDATE SET sinks = EXCLUDED.sinks, state = EXCLUDED.state, live_until = EXCLUDED.live_until`,
+		member.Owner, string(sinks), ttl.Microseconds(), state)
 	if err != nil {
 		return fmt.Errorf("join the forwarders: %w", advise(err))
 	}
@@ -49,19 +53,22 @@ func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
 
 func (s *Store) members(ctx context.Context) (members []store.Member, err error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT owner, sinks::text FROM `+s.sql.prefix+`_forwarders WHERE live_until > clock_timestamp() ORDER BY owner`)
+		`SELECT owner, sinks::text, state::text FROM `+s.sql.prefix+`_forwarders WHERE live_until > clock_timestamp() ORDER BY owner`)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = closeRows(rows, err) }()
 	for rows.Next() {
 		var m store.Member
-		var sinks string
-		if err := rows.Scan(&m.Owner, &sinks); err != nil {
+		var sinks, state string
+		if err := rows.Scan(&m.Owner, &sinks, &state); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
 			return nil, fmt.Errorf("sinks of %s: %w", m.Owner, err)
+		}
+		if m.States, err = store.DecodeStates(state); err != nil {
+			return nil, fmt.Errorf("state of %s: %w", m.Owner, err)
 		}
 		members = append(members, m)
 	}

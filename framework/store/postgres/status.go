@@ -34,7 +34,7 @@ func (s *Store) Status(ctx context.Context) (store.Status, error) {
 
 func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status) (err error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT sink, lane, lanes, position::text, settled, CASE WHEN lease_until > clock_timestamp() THEN owner ELSE '' END, epoch, lease_until, updated_at
+		`SELECT sink, lane, lanes, position::text, settled, CASE WHEN lease_until > clock_timestamp() THEN owner ELSE '' END, epoch, lease_until, paused, updated_at
 		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status
 	var cursors []cursor
 	for rows.Next() {
 		var c cursor
-		if err := rows.Scan(&c.Sink, &c.Lane, &c.lanes, &c.position, &c.settled, &c.Owner, &c.Epoch, &c.until, &c.UpdatedAt); err != nil {
+		if err := rows.Scan(&c.Sink, &c.Lane, &c.lanes, &c.position, &c.settled, &c.Owner, &c.Epoch, &c.until, &c.Paused, &c.UpdatedAt); err != nil {
 			return err
 		}
 		c.LeaseUntil = c.until.Time

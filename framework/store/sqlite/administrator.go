@@ -245,76 +245,27 @@ func (s *Store) selectParked(ctx context.Context, tx *sql.Tx, b store.ParkedBatc
 	return refs, rows.Err()
 }
 
-// Begin records an action; see store.Administrator.
-func (s *Store) Begin(ctx context.Context, a store.Action) error {
-	_, err := s.db.ExecContext(ctx, `INSERT INTO `+s.prefix+`_actions (id, who, action, filter) VALUES (?, ?, ?, ?)`,
-		a.ID, a.Who, a.Name, string(a.Filter))
-	if err != nil {
-		return fmt.Errorf("record the action: %w", err)
-	}
-	return nil
-}
-
-// End records that an action is done; see store.Administrator.
-func (s *Store) End(ctx context.Context, id string) error {
-	result, err := s.db.ExecContext(ctx, `UPDATE `+s.prefix+`_actions SET ended_at = `+now+` WHERE id = ?`, id)
-	if err == nil {
-		err = oneAction(result)
-	}
-	if err != nil {
-		return fmt.Errorf("record the end of action %s: %w", id, err)
-	}
-	return nil
-}
-
-// count adds to what an action has done.
-func (s *Store) count(ctx context.Context, tx *sql.Tx, action string, n int) error {
-	result, err := tx.ExecContext(ctx, `UPDATE `+s.prefix+`_actions SET count = count + ? WHERE id = ?`, n, action)
-	if err != nil {
-		return err
-	}
-	return oneAction(result)
-}
-
-func oneAction(result sql.Result) error {
-	n, err := result.RowsAffected()
-	if err == nil && n == 0 {
-		err = store.ErrUnknownAction
-	}
-	return err
-}
-
-// Actions lists what people have done; see store.Administrator.
-func (s *Store) Actions(ctx context.Context, limit int) ([]store.Action, error) {
-	actions, err := s.actions(ctx, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list the actions: %w", err)
-	}
-	return actions, nil
-}
-
-func (s *Store) actions(ctx context.Context, limit int) (actions []store.Action, err error) {
-	rows, err := s.db.QueryContext(ctx,
-		`SELECT id, at, who, action, filter, count, ended_at FROM `+s.prefix+`_actions ORDER BY at DESC, id DESC LIMIT ?`, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	for rows.Next() {
-		var a store.Action
-		var at, filter string
-		var ended sql.NullString
-		if err := rows.Scan(&a.ID, &at, &a.Who, &a.Name, &filter, &a.Count, &ended); err != nil {
-			return nil, err
+// Pause has nobody work on a sink; see store.Administrator.
+func (s *Store) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
+	err = s.administer(ctx, sink, func(tx *sql.Tx) error {
+		var cursors, others int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE paused <> ?2) FROM `+s.prefix+`_cursors WHERE sink = ?1 AND sink <> ?3`,
+			sink, paused, store.SinkJanitor).Scan(&cursors, &others); err != nil {
+			return err
 		}
-		a.Filter = []byte(filter)
-		if a.At, err = parseTime(at); err != nil {
-			return nil, err
+		if cursors == 0 {
+			return s.unknownSink(ctx, sink)
 		}
-		if a.EndedAt, err = parseNullTime(ended); err != nil {
-			return nil, err
+		if changed = others > 0; !changed {
+			return nil
 		}
-		actions = append(actions, a)
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.prefix+`_cursors SET paused = ? WHERE sink = ?`, paused, sink); err != nil {
+			return err
+		}
+		return s.count(ctx, tx, action, 1)
+	})
+	if err != nil {
+		return false, fmt.Errorf("pause or resume sink %s: %w", sink, err)
 	}
-	return actions, rows.Err()
+	return changed, nil
 }

@@ -36,17 +36,17 @@ func (s *Store) cut(ctx context.Context, sink string, lanes int) error {
 		return err
 	}
 	if !exists {
-		if err := s.create(ctx, tx, sink, lanes, 0, sql.NullString{}); err != nil {
+		if err := s.create(ctx, tx, sink, lanes, 0, sql.NullString{}, false); err != nil {
 			return err
 		}
 	}
 	return tx.Commit()
 }
 
-func (s *Store) create(ctx context.Context, tx *sql.Tx, sink string, lanes int, epoch int64, position sql.NullString) error {
+func (s *Store) create(ctx context.Context, tx *sql.Tx, sink string, lanes int, epoch int64, position sql.NullString, paused bool) error {
 	for number := range lanes {
-		_, err := tx.ExecContext(ctx, `INSERT INTO `+s.prefix+`_cursors (sink, lane, lanes, epoch, position) VALUES (?, ?, ?, ?, ?)`,
-			sink, number, lanes, epoch, position)
+		_, err := tx.ExecContext(ctx, `INSERT INTO `+s.prefix+`_cursors (sink, lane, lanes, epoch, position, paused) VALUES (?, ?, ?, ?, ?, ?)`,
+			sink, number, lanes, epoch, position, paused)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Store) recut(ctx context.Context, sink string, leases []store.Lease) er
 	}
 	position := sql.NullString{String: string(at), Valid: len(at) > 0}
 	// The epoch goes on, so that a lease from before is none of the new lanes.
-	if err := s.create(ctx, tx, sink, cursors[0].Wanted, store.LastEpoch(cursors), position); err != nil {
+	if err := s.create(ctx, tx, sink, cursors[0].Wanted, store.LastEpoch(cursors), position, cursors[0].Paused); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -93,7 +93,7 @@ func (s *Store) recut(ctx context.Context, sink string, leases []store.Lease) er
 func (s *Store) takeCursors(ctx context.Context, tx *sql.Tx, sink string) (cursors []store.Cursor, err error) {
 	rows, err := tx.QueryContext(ctx,
 		`DELETE FROM `+s.prefix+`_cursors WHERE sink = ?
-		RETURNING lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, coalesce(position, ''), settled`, sink)
+		RETURNING lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, coalesce(position, ''), settled, paused`, sink)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Store) takeCursors(ctx context.Context, tx *sql.Tx, sink string) (curso
 	for rows.Next() {
 		var c store.Cursor
 		var position string
-		if err := rows.Scan(&c.Lane, &c.Wanted, &c.Owner, &c.Epoch, &position, &c.Settled); err != nil {
+		if err := rows.Scan(&c.Lane, &c.Wanted, &c.Owner, &c.Epoch, &position, &c.Settled, &c.Paused); err != nil {
 			return nil, err
 		}
 		c.Position = []byte(position)

@@ -16,22 +16,26 @@ func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration
 	if err != nil {
 		return err
 	}
-	if err := s.join(ctx, member.Owner, string(sinks), ttl); err != nil {
+	state, err := store.EncodeStates(member.States)
+	if err != nil {
+		return err
+	}
+	if err := s.join(ctx, member.Owner, string(sinks), state, ttl); err != nil {
 		return fmt.Errorf("join the forwarders: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) join(ctx context.Context, owner, sinks string, ttl time.Duration) error {
+func (s *Store) join(ctx context.Context, owner, sinks, state string, ttl time.Duration) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	_, err = tx.ExecContext(ctx,
-		`INSERT INTO `+s.prefix+`_forwarders (owner, sinks, live_until) VALUES (?, ?, `+nowPlus+`)
-		ON CONFLICT (owner) DO UPDATE SET sinks = excluded.sinks, live_until = excluded.live_until`,
-		owner, sinks, milliseconds(ttl))
+		`INSERT INTO `+s.prefix+`_forwarders (owner, sinks, state, live_until) VALUES (?, ?, ?, `+nowPlus+`)
+		ON CONFLICT (owner) DO UPDATE SET sinks = excluded.sinks, state = excluded.state, live_until = excluded.live_until`,
+		owner, sinks, state, milliseconds(ttl))
 	if err != nil {
 		return err
 	}
@@ -63,19 +67,22 @@ func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
 }
 
 func (s *Store) members(ctx context.Context) (members []store.Member, err error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT owner, sinks FROM `+s.prefix+`_forwarders WHERE live_until > `+now+` ORDER BY owner`)
+	rows, err := s.db.QueryContext(ctx, `SELECT owner, sinks, state FROM `+s.prefix+`_forwarders WHERE live_until > `+now+` ORDER BY owner`)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = closeRows(rows, err) }()
 	for rows.Next() {
 		var m store.Member
-		var sinks string
-		if err := rows.Scan(&m.Owner, &sinks); err != nil {
+		var sinks, state string
+		if err := rows.Scan(&m.Owner, &sinks, &state); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
 			return nil, fmt.Errorf("sinks of %s: %w", m.Owner, err)
+		}
+		if m.States, err = store.DecodeStates(state); err != nil {
+			return nil, fmt.Errorf("state of %s: %w", m.Owner, err)
 		}
 		members = append(members, m)
 	}

@@ -57,7 +57,7 @@ func (s *Store) cursorStatus(ctx context.Context) ([]store.CursorStatus, error) 
 
 func (s *Store) cursors(ctx context.Context) (cursors []cursor, err error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT sink, lane, lanes, position, settled, CASE WHEN lease_until > `+now+` THEN owner ELSE '' END, epoch, lease_until, updated_at
+		`SELECT sink, lane, lanes, position, settled, CASE WHEN lease_until > `+now+` THEN owner ELSE '' END, epoch, lease_until, paused, updated_at
 		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func scanCursor(rows *sql.Rows) (c cursor, err error) {
 		settled, updatedAt string
 		leaseUntil         sql.NullString
 	)
-	if err := rows.Scan(&c.Sink, &c.Lane, &lanes, &position, &settled, &c.Owner, &c.Epoch, &leaseUntil, &updatedAt); err != nil {
+	if err := rows.Scan(&c.Sink, &c.Lane, &lanes, &position, &settled, &c.Owner, &c.Epoch, &leaseUntil, &c.Paused, &updatedAt); err != nil {
 		return c, err
 	}
 	c.slots = store.NewLane(c.Sink, c.Lane, lanes).Slots

@@ -72,6 +72,8 @@ func Run(t *testing.T, d Dialect) {
 		{"Retention", retentionFacts},
 		{"Forget", forgetFacts},
 		{"Administrator", administratorFacts},
+		{"Replay", replayFacts},
+		{"Trace", traceFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

@@ -54,6 +54,7 @@ CREATE TABLE {{.Prefix}}_cursors (
 CREATE TABLE {{.Prefix}}_forwarders (
     owner      text        PRIMARY KEY,
     sinks      jsonb       NOT NULL,
+    state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
     live_until timestamptz NOT NULL
 ) WITH (fillfactor = 20);
 

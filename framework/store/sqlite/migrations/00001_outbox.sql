@@ -57,6 +57,7 @@ CREATE TABLE {{.Prefix}}_cursors (
 CREATE TABLE {{.Prefix}}_forwarders (
     owner      TEXT PRIMARY KEY,
     sinks      TEXT NOT NULL,
+    state      TEXT NOT NULL DEFAULT '{}', -- of its sinks that do not go well
     live_until TEXT NOT NULL
 );
 

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// SinkState is what a forwarder knows of a sink that holds up its deliveries. The
+// zero value is a sink that goes well.
+type SinkState struct {
+	// BreakerOpen says that the sink cannot be reached, or fails so often that its
+	// deliveries wait; OpenSince is when that began.
+	BreakerOpen bool      `json:"breaker_open,omitempty"`
+	OpenSince   time.Time `json:"open_since,omitzero"`
+	// ThrottledUntil is until when the sink has asked to be left alone.
+	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
+}
+
+// Holds says whether it holds anything up.
+func (s SinkState) Holds() bool { return s.BreakerOpen || !s.ThrottledUntil.IsZero() }
+
+// Condition is why nothing, or less, goes to a sink at present.
+type Condition struct {
+	Sink string        `json:"sink"`
+	Kind ConditionKind `json:"condition"`
+	// Forwarder is whose view it is; "" for what holds for all.
+	Forwarder string `json:"forwarder,omitempty"`
+	// Since is when the breaker opened, Until when the throttling ends.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// ConditionKind says what a condition is.
+type ConditionKind string
+
+// The conditions that there are.
+const (
+	// ConditionPaused: a person has paused the sink.
+	ConditionPaused ConditionKind = "paused"
+	// ConditionBreakerOpen: its deliveries wait until it can be reached again.
+	ConditionBreakerOpen ConditionKind = "breaker open"
+	// ConditionThrottled: it has asked to be left alone until a time.
+	ConditionThrottled ConditionKind = "throttled"
+)
+
+// Conditions are those of all sinks, by sink. What forwarders tell is as old as
+// their last sign of life, a third of a lease at most. now leaves out what is over.
+func (r Roster) Conditions(now time.Time) []Condition {
+	conditions := []Condition{}
+	for _, l := range r.Lanes {
+		c := Condition{Sink: l.Lane.Sink, Kind: ConditionPaused}
+		if l.Paused && !slices.Contains(conditions, c) {
+			conditions = append(conditions, c)
+		}
+	}
+	for _, m := range r.Members {
+		for sink, s := range m.States {
+			if s.BreakerOpen {
+				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionBreakerOpen, Forwarder: m.Owner, Since: s.OpenSince})
+			}
+			if s.ThrottledUntil.After(now) {
+				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionThrottled, Forwarder: m.Owner, Until: s.ThrottledUntil})
+			}
+		}
+	}
+	slices.SortFunc(conditions, func(a, b Condition) int {
+		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Forwarder, b.Forwarder))
+	})
+	return conditions
+}
+
+// EncodeStates is the text of a member's states, as tables keep it; {} for none.
+func EncodeStates(states map[string]SinkState) (string, error) {
+	if len(states) == 0 {
+		return "{}", nil
+	}
+	raw, err := json.Marshal(states)
+	return string(raw), err
+}
+
+// DecodeStates is the inverse of EncodeStates; nil for none.
+func DecodeStates(text string) (states map[string]SinkState, err error) {
+	if text == "{}" {
+		return nil, nil
+	}
+	err = json.Unmarshal([]byte(text), &states)
+	return states, err
+}

@@ -1,0 +1,310 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// replayFacts are for stores that are a store.Administrator.
+var replayFacts = []fact{
+	{"a replay counts what the sink has settled, what is parked and what comes by itself", replayCount},
+	{"each bound of a replay leaves out its own", replayBounds},
+	{"a replay parks in log order, the first of each key due and the others behind it", replayOrder},
+	{"what is replayed goes behind what is parked of its key", replayBehindParked},
+	{"a replay goes on where the action stands, and a batch is written once", replayMoved},
+	{"what was settled ahead of the cursor is replayed, what was not is not", replayAhead},
+	{"a replay passes over a gap that is longer than a batch looks", replayGap},
+	{"a replay of a log that began anew is refused", replayOtherLog},
+	{"pausing is for all lanes of a sink, outlives a cut, and says what it changed", pausing},
+	{"what a forwarder tells of its sinks is in the roster until it says otherwise", sinkStates},
+}
+
+// settled publishes envelopes and moves the cursor of the sink "mail" behind them.
+func (o *outbox) settled(t *testing.T, envelopes ...notification.Envelope) store.Lease {
+	t.Helper()
+	o.publish(t, envelopes...)
+	return o.readToTheEnd(t)
+}
+
+func (o *outbox) readToTheEnd(t *testing.T) store.Lease {
+	t.Helper()
+	lease := o.acquire(t, "mail")
+	r := o.reader(t, lease.Position, all)
+	target := o.probe(t)
+	for {
+		page, err := r.Next(t.Context(), target, 1000)
+		require.NoError(t, err)
+		if page.CaughtUp {
+			o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
+			return lease
+		}
+	}
+}
+
+// replayed is a query for all that the sink "mail" has settled.
+func (o *outbox) replayed(t *testing.T) store.ReplayQuery {
+	t.Helper()
+	return store.ReplayQuery{Sink: "mail", UpTo: o.probe(t).Last()}
+}
+
+// replay runs batches to the end.
+func (o *outbox) replay(t *testing.T, q store.ReplayQuery, limit int) (changed int) {
+	t.Helper()
+	o.beginAction(t, "replay")
+	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: limit, DueAt: moment}
+	for b.After < q.UpTo {
+		result, err := o.administrator(t).Replay(t.Context(), b)
+		require.NoError(t, err)
+		require.LessOrEqual(t, result.Changed, limit)
+		require.Greater(t, result.Through, b.After)
+		changed += result.Changed
+		b.After = result.Through
+	}
+	return changed
+}
+
+func (o *outbox) countReplay(t *testing.T, q store.ReplayQuery) store.ReplayCount {
+	t.Helper()
+	count, err := o.administrator(t).CountReplay(t.Context(), q)
+	require.NoError(t, err)
+	count.Oldest = nil
+	return count
+}
+
+func replayCount(t *testing.T, o *outbox) {
+	o.administrator(t)
+	dead, done := envelope("order.placed", "k"), envelope("order.placed", "k")
+	lease := o.settled(t, dead, done)
+	dead.Offset = 1
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Park = []store.Parked{{Envelope: dead, State: store.StateDead, FirstParkedAt: moment}}
+	})
+	o.publish(t, envelope("order.placed", "k"), envelope("order.placed", "k"), envelope("order.placed", "k"))
+	q := o.replayed(t)
+	count, err := o.administrator(t).CountReplay(t.Context(), q)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, count.Oldest.Offset)
+	require.Equal(t, store.ReplayCount{Rows: 1, Parked: 1, Unsettled: 3}, o.countReplay(t, q))
+	require.Equal(t, 1, o.replay(t, q, 10))
+	require.Equal(t, []int64{1, 2}, o.find(t, store.ParkedFilter{}), "the dead one stays, and what is to come is left alone")
+	require.Equal(t, store.ReplayCount{Parked: 2, Unsettled: 3}, o.countReplay(t, q))
+
+	q.Sink = "mial"
+	_, err = o.administrator(t).CountReplay(t.Context(), q)
+	require.ErrorIs(t, err, store.ErrUnknownSink)
+	require.ErrorContains(t, err, "the outbox knows mail")
+}
+
+func replayBounds(t *testing.T, o *outbox) {
+	o.administrator(t)
+	var envelopes []notification.Envelope
+	for i, typ := range []string{"order.placed", "order.paid", "customer.moved", "order.placed"} {
+		e := envelope(typ, "")
+		e.OccurredOn = after(time.Duration(i) * time.Minute)
+		envelopes = append(envelopes, e)
+	}
+	o.settled(t, envelopes...)
+	for name, check := range map[string]struct {
+		change func(q *store.ReplayQuery)
+		want   int64
+	}{
+		"none": {func(*store.ReplayQuery) {}, 4},
+		"type": {func(q *store.ReplayQuery) { q.Types = []store.TypeFilter{{Names: []string{"order.placed"}}} }, 2},
+		"both types": {func(q *store.ReplayQuery) {
+			q.Types = []store.TypeFilter{{Prefixes: []string{"order."}}, {Names: []string{"order.paid", "customer.moved"}}}
+		}, 1},
+		"no type": {func(q *store.ReplayQuery) { q.Types = []store.TypeFilter{store.AllTypes, {}} }, 0},
+		"since":   {func(q *store.ReplayQuery) { q.Since = after(time.Minute) }, 3},
+		"until":   {func(q *store.ReplayQuery) { q.Until = after(time.Minute) }, 1},
+		"between": {func(q *store.ReplayQuery) { q.Since, q.Until = after(30*time.Second), after(3*time.Minute) }, 2},
+		"after":   {func(q *store.ReplayQuery) { q.After = 1 }, 3},
+		"up to":   {func(q *store.ReplayQuery) { q.UpTo = 1 }, 1},
+	} {
+		q := o.replayed(t)
+		check.change(&q)
+		require.Equal(t, check.want, o.countReplay(t, q).Rows, name)
+	}
+	q := o.replayed(t)
+	q.Types = []store.TypeFilter{{Names: []string{"order.placed"}}}
+	require.Equal(t, 2, o.replay(t, q, 10))
+	require.Equal(t, []int64{1, 4}, o.find(t, store.ParkedFilter{}))
+}
+
+func replayOrder(t *testing.T, o *outbox) {
+	o.administrator(t)
+	keyed := envelope("order.placed", "k")
+	keyed.Metadata, keyed.Payload, keyed.Version = notification.Metadata{"a": "b"}, []byte(`{"n":2}`), 3
+	o.settled(t, keyed, envelope("t", ""), envelope("t", "k"), envelope("t", "l"), envelope("t", ""), envelope("t", "k"))
+	require.Equal(t, 6, o.replay(t, o.replayed(t), 4))
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2, 4, 5}, offsets(due))
+	requireSame(t, keyed, due[0].Envelope)
+	require.Equal(t, store.StateRetrying, due[0].State)
+	require.Zero(t, due[0].Attempt)
+	require.Empty(t, due[0].LastError)
+	requireTime(t, moment, due[0].DueAt)
+	behind, err := o.Blocked(t.Context(), lane("mail"), "k", 10)
+	require.NoError(t, err)
+	require.Equal(t, []int64{3, 6}, offsets(behind), "also the one of a later batch")
+	require.True(t, behind[0].DueAt.IsZero())
+}
+
+func replayBehindParked(t *testing.T, o *outbox) {
+	o.administrator(t)
+	lease := o.settled(t, envelope("t", "k"), envelope("t", "k"), envelope("t", "l"), envelope("t", "l"))
+	waiting, given := retrying(1, "k", after(time.Hour)), dead(3, "l")
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{waiting, given} })
+	o.exec(t, `DELETE FROM outbox WHERE "offset" IN (1, 3)`) // the envelopes parked are others
+	require.Equal(t, 2, o.replay(t, o.replayed(t), 10))
+	got, _ := o.due(t, nil)
+	require.Equal(t, []int64{4}, got, "a dead one holds nothing back")
+	behind, err := o.Blocked(t.Context(), lane("mail"), "k", 10)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2}, offsets(behind))
+}
+
+func replayMoved(t *testing.T, o *outbox) {
+	a := o.administrator(t)
+	o.settled(t, several(5)...)
+	o.beginAction(t, "replay")
+	b := store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 2, DueAt: moment}
+	result, err := a.Replay(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, store.ReplayResult{Changed: 2, Through: 2}, result)
+	before := o.dumpAll(t)
+	_, err = a.Replay(t.Context(), b)
+	require.ErrorIs(t, err, store.ErrActionMoved)
+	require.Equal(t, before, o.dumpAll(t))
+
+	action, err := a.Action(t.Context(), "replay")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, action.Count)
+	require.EqualValues(t, 2, action.Through)
+	b.After = action.Through
+	b.Limit = 10
+	result, err = a.Replay(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, store.ReplayResult{Changed: 3, Through: 5}, result)
+	_, err = a.Action(t.Context(), "none")
+	require.ErrorIs(t, err, store.ErrUnknownAction)
+}
+
+func replayAhead(t *testing.T, o *outbox) {
+	o.administrator(t)
+	o.publish(t, several(5)...)
+	lease := o.acquire(t, "mail")
+	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 10)
+	require.NoError(t, err)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(1), []int64{4} })
+	q := o.replayed(t)
+	require.Equal(t, store.ReplayCount{Rows: 3, Unsettled: 2}, o.countReplay(t, q))
+	require.Equal(t, 3, o.replay(t, q, 10))
+	require.Equal(t, []int64{1, 2, 4}, o.find(t, store.ParkedFilter{}))
+}
+
+func replayGap(t *testing.T, o *outbox) {
+	o.administrator(t)
+	o.settled(t, several(2)...)
+	o.exec(t, `UPDATE outbox SET "offset" = 1000000 WHERE "offset" = 2`)
+	q := o.replayed(t)
+	q.UpTo = 1_000_000
+	o.beginAction(t, "replay")
+	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: 10, DueAt: moment}
+	result, err := o.administrator(t).Replay(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, store.ReplayResult{Changed: 1, Through: store.ReplaySpan}, result)
+	b.After = 1_000_000 - 1
+	o.exec(t, `UPDATE outbox_actions SET through = 999999`)
+	result, err = o.administrator(t).Replay(t.Context(), b)
+	require.NoError(t, err)
+	require.EqualValues(t, 1_000_000, result.Through)
+}
+
+func replayOtherLog(t *testing.T, o *outbox) {
+	a := o.administrator(t)
+	o.settled(t, several(3)...)
+	o.exec(t, o.Restart...)
+	o.publish(t, several(1)...)
+	_, err := a.CountReplay(t.Context(), o.replayed(t))
+	require.ErrorIs(t, err, store.ErrOtherLog)
+	o.beginAction(t, "replay")
+	_, err = a.Replay(t.Context(), store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 10, DueAt: moment})
+	require.ErrorIs(t, err, store.ErrOtherLog)
+	require.Empty(t, o.find(t, store.ParkedFilter{}))
+}
+
+func pausing(t *testing.T, o *outbox) {
+	a := o.administrator(t)
+	require.NoError(t, o.Cut(t.Context(), "mail", 2))
+	require.NoError(t, o.Cut(t.Context(), "web", 1))
+	paused := func() (paused []bool) {
+		roster, err := o.Roster(t.Context())
+		require.NoError(t, err)
+		for _, l := range roster.Lanes {
+			paused = append(paused, l.Paused)
+		}
+		return paused
+	}
+	o.beginAction(t, "a")
+	for _, want := range []bool{true, false} {
+		changed, err := a.Pause(t.Context(), "a", "mail", true)
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+		require.Equal(t, []bool{true, true, false}, paused())
+	}
+	status, err := o.Status(t.Context())
+	require.NoError(t, err)
+	require.True(t, status.Cursors[0].Paused)
+	require.False(t, status.Cursors[2].Paused)
+
+	require.NoError(t, o.Cut(t.Context(), "mail", 3))
+	var leases []store.Lease
+	for _, l := range store.Lanes("mail", 2) {
+		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
+		require.NoError(t, err)
+		leases = append(leases, lease)
+	}
+	require.NoError(t, o.Recut(t.Context(), "mail", leases))
+	require.Equal(t, []bool{true, true, true, false}, paused())
+
+	changed, err := a.Pause(t.Context(), "a", "mail", false)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, []bool{false, false, false, false}, paused())
+	action, err := a.Action(t.Context(), "a")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, action.Count, "what changed nothing is not counted")
+	for _, sink := range []string{"mial", store.SinkJanitor} {
+		_, err = a.Pause(t.Context(), "a", sink, true)
+		require.ErrorIs(t, err, store.ErrUnknownSink)
+	}
+}
+
+func sinkStates(t *testing.T, o *outbox) {
+	states := func() map[string]store.SinkState {
+		roster, err := o.Roster(t.Context())
+		require.NoError(t, err)
+		require.Len(t, roster.Members, 1)
+		return roster.Members[0].States
+	}
+	m := store.Member{Owner: "w1", Sinks: []string{"mail", "web"}, States: map[string]store.SinkState{
+		"mail": {BreakerOpen: true, OpenSince: moment}, "web": {ThrottledUntil: after(time.Hour)}}}
+	require.NoError(t, o.Join(t.Context(), m, time.Hour))
+	require.Equal(t, m.States, states())
+	roster, err := o.Roster(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []store.Condition{
+		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "w1", Since: moment},
+		{Sink: "web", Kind: store.ConditionThrottled, Forwarder: "w1", Until: after(time.Hour)},
+	}, roster.Conditions(moment))
+	require.Len(t, roster.Conditions(after(2*time.Hour)), 1, "what is over is left out")
+	m.States = nil
+	require.NoError(t, o.Join(t.Context(), m, time.Hour))
+	require.Empty(t, states())
+}

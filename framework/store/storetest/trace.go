@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// traceFacts are for stores that are a store.Administrator.
+var traceFacts = []fact{
+	{"a trace tells how each sink stands with a row", traceRow},
+	{"a trace finds what is parked and archived, also without its row", traceLeft},
+	{"a trace of what nobody has published is empty", traceNothing},
+	{"a cursor of another log says nothing of a row", traceOtherLog},
+}
+
+func (o *outbox) trace(t *testing.T, id string) store.Trace {
+	t.Helper()
+	trace, err := o.administrator(t).Trace(t.Context(), id)
+	require.NoError(t, err)
+	return trace
+}
+
+func traceRow(t *testing.T, o *outbox) {
+	o.administrator(t)
+	rows := several(4)
+	rows[2].Key = "k"
+	o.settled(t, rows[:3]...)
+	o.publish(t, rows[3])
+	web := o.acquire(t, "web")
+	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 10)
+	require.NoError(t, err)
+	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(0), []int64{3} })
+	require.NoError(t, o.Release(t.Context(), web))
+	o.beginAction(t, "a")
+	_, err = o.administrator(t).Pause(t.Context(), "a", "web", true)
+	require.NoError(t, err)
+	require.NoError(t, o.Cut(t.Context(), "new", 1))
+
+	trace := o.trace(t, rows[2].ID)
+	require.EqualValues(t, 1, trace.Oldest.Offset)
+	require.Len(t, trace.Rows, 1)
+	require.EqualValues(t, 3, trace.Rows[0].Envelope.Offset)
+	requireSame(t, rows[2], trace.Rows[0].Envelope)
+	require.Equal(t, []store.TracedLane{
+		{Lane: lane("mail"), Owner: "w1", Settled: true},
+		{Lane: lane("new"), Before: 2},
+		{Lane: lane("web"), Paused: true, Settled: true},
+	}, trace.Rows[0].Lanes)
+	require.Equal(t, []store.TracedLane{
+		{Lane: lane("mail"), Owner: "w1"},
+		{Lane: lane("new"), Before: 3},
+		{Lane: lane("web"), Paused: true, Before: 1},
+	}, o.trace(t, rows[3].ID).Rows[0].Lanes)
+}
+
+func traceLeft(t *testing.T, o *outbox) {
+	o.administrator(t)
+	p := dead(7, "k")
+	lease := o.park(t, p)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Receipts = []store.Receipt{{Offset: 7, ID: p.Envelope.ID, Receipt: "http 202", Attempt: 2, DeliveredAt: moment}}
+	})
+	trace := o.trace(t, p.Envelope.ID)
+	require.Empty(t, trace.Rows)
+	require.Nil(t, trace.Oldest)
+	require.Len(t, trace.Parked, 1)
+	require.Equal(t, "mail", trace.Parked[0].Sink)
+	require.Equal(t, []store.TracedReceipt{{Sink: "mail", Receipt: store.Receipt{
+		Offset: 7, ID: p.Envelope.ID, Receipt: "http 202", Attempt: 2, DeliveredAt: moment}}}, trace.Receipts)
+}
+
+func traceNothing(t *testing.T, o *outbox) {
+	o.administrator(t)
+	o.publish(t, several(3)...)
+	trace := o.trace(t, "none")
+	require.NotNil(t, trace.Oldest)
+	trace.Oldest = nil
+	require.Equal(t, store.Trace{}, trace)
+}
+
+func traceOtherLog(t *testing.T, o *outbox) {
+	o.administrator(t)
+	o.settled(t, several(3)...)
+	o.exec(t, o.Restart...)
+	row := envelope("t", "")
+	o.publish(t, row)
+	require.Equal(t, []store.TracedLane{{Lane: lane("mail"), Owner: "w1", OtherLog: true}}, o.trace(t, row.ID).Rows[0].Lanes)
+}
