@@ -25,6 +25,7 @@ type keeper struct {
 
 	uncut   map[string]bool // sinks whose lanes are not known to be cut
 	joined  time.Time
+	told    map[string]store.SinkState // with the last sign of life
 	held    map[laneID]*held
 	paused  map[string]bool // sinks that a person has paused, as of the last look
 	cutting map[string]bool // sinks whose lanes this forwarder cuts anew
@@ -143,12 +144,12 @@ func (k *keeper) look() error {
 		}
 		delete(k.uncut, sink)
 	}
-	me := store.Member{Owner: k.owner, Sinks: slices.Sorted(maps.Keys(k.couriers))}
-	if began := time.Now(); began.Sub(k.joined) >= k.config.Lease/3 {
+	me := store.Member{Owner: k.owner, Sinks: slices.Sorted(maps.Keys(k.couriers)), States: k.states()}
+	if began := time.Now(); began.Sub(k.joined) >= k.config.Lease/3 || k.isNews(me.States) {
 		if err := k.config.Store.Join(ctx, me, k.config.Lease); err != nil {
 			return err
 		}
-		k.joined = began
+		k.joined, k.told = began, me.States
 	}
 	roster, err := k.config.Store.Roster(ctx)
 	if err != nil {

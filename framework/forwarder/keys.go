@@ -18,6 +18,7 @@ type keyState struct {
 	parked      int   // deliveries in the parked table, or on the way there, that hold the key
 	taken       int   // of these, in the engine's hands
 	active      bool  // the head is ready or in flight
+	stale       bool  // a person may have parked more of it: compare when nothing is under way
 }
 
 func (k *keyState) push(it *item) {
@@ -115,6 +116,10 @@ func (l *lane) advanceKey(it *item) {
 	case k.parked > 0:
 		l.out.released = append(l.out.released, it.Key) // the rest is in the database
 	default:
+		if k.stale {
+			l.stale = true
+			l.mark()
+		}
 		l.forget(it.Key, it.holds)
 	}
 }

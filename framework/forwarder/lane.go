@@ -34,6 +34,7 @@ type lane struct {
 
 	window window
 	keys   map[string]*keyState
+	stale  bool               // what is believed of the keys is to be compared soon
 	out    outcome            // since the last checkpoint
 	busy   map[store.Ref]bool // parked deliveries in the engine's hands
 	// unsaved says that something was settled since the last checkpoint; dirty,
@@ -176,6 +177,7 @@ func (l *lane) delivered(it *item, receipt notification.Receipt) {
 	}
 	if it.page == nil {
 		l.out.unpark = append(l.out.unpark, store.RefOf(it.Envelope))
+		l.out.unparked = append(l.out.unparked, it.Key)
 	}
 	l.leave(it)
 	l.advanceKey(it)

@@ -22,12 +22,16 @@ const (
 	// has done to parked deliveries by SQL of their own. What store.Administrator did
 	// is noticed with the keeper's next look, by the lane's revision.
 	compareEvery = 30 * time.Second
+	// compareAgain is how soon keys are compared again that were under way when a
+	// person changed what is parked of them.
+	compareAgain = 100 * time.Millisecond
 )
 
 // outcome is what happened to a lane's deliveries since the last checkpoint.
 type outcome struct {
 	park      []store.Parked
 	unpark    []store.Ref
+	unparked  []string // their keys
 	delivered []Delivered
 	released  []string // keys whose blocked deliveries are free to go
 }
@@ -97,7 +101,7 @@ func (s *settler) untilNext() time.Duration {
 	if l.hasReleased() {
 		next = time.Now()
 	}
-	if compare := s.compared.Add(compareEvery); compare.Before(next) {
+	if compare := s.compared.Add(l.comparePause()); compare.Before(next) {
 		next = compare
 	}
 	if !l.nextDue.IsZero() && l.nextDue.Before(next) && len(l.busy) <= dueRows/2 {
@@ -285,30 +289,45 @@ func (l *lane) crowded() bool {
 // compare corrects now and then what the engine believes of its keys by what the
 // parked table says: a person may have put deliveries back, or taken some away.
 func (s *settler) compare(ctx context.Context) error {
-	if time.Since(s.compared) < compareEvery {
+	l := s.lane
+	l.courier.mu.Lock()
+	pause := l.comparePause()
+	l.courier.mu.Unlock()
+	if time.Since(s.compared) < pause {
 		return nil
 	}
-	l := s.lane
 	blocked, err := l.store.BlockedKeys(ctx, l.lease.Lane, l.halt)
 	if err != nil {
 		return err
 	}
 	l.courier.mu.Lock()
 	defer l.courier.mu.Unlock()
+	l.stale = false
 	unsettled := make(map[string]bool) // the table does not say the last word on these
 	for i := range l.out.park {
 		unsettled[l.out.park[i].Envelope.Key] = true
 	}
+	going := make(map[string]int) // what is still in the table of these
+	for _, key := range l.out.unparked {
+		unsettled[key] = true
+		going[key]++
+	}
 	for key, b := range blocked {
 		k := l.keys[key]
-		switch {
-		case unsettled[key] || k != nil && (k.active || k.taken > 0):
-			continue
-		case k == nil:
+		if k == nil {
 			k = &keyState{}
-			l.keys[key] = k
 		}
-		k.parked = b.Parked
+		more := b.Parked-going[key] > k.parked
+		switch {
+		case k.active || k.taken > 0:
+			k.stale = more // compared once nothing of it is under way
+			continue
+		case unsettled[key]:
+			l.stale = l.stale || more
+			continue
+		}
+		k.parked, k.stale = b.Parked, false
+		l.keys[key] = k
 		if !b.Head {
 			l.out.released = append(l.out.released, key)
 			l.mark()
@@ -322,6 +341,15 @@ func (s *settler) compare(ctx context.Context) error {
 	l.dueAt(time.Now())
 	s.compared = time.Now()
 	return nil
+}
+
+// comparePause is how long the settler waits between two comparisons. The mutex is
+// held.
+func (l *lane) comparePause() time.Duration {
+	if l.stale {
+		return compareAgain
+	}
+	return compareEvery
 }
 
 // followers brings back the first blocked deliveries of a key.
