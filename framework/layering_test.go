@@ -46,7 +46,7 @@ var layers = []layer{
 	{"framework/forwarder", []string{"framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store"}},
-	{"framework/admin", []string{"framework/notification", "framework/store", "framework/forwarder"}},
+	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
 	{"cmd/*", anything},
 	{"examples/*", anything},

@@ -10,9 +10,11 @@
 //	action, err := plan.Run(ctx, nil)
 //
 // What was done, by whom and to how many is kept in the table of actions.
-// Forwarders notice it within a twentieth of their lease's time.
+// Forwarders notice it within a twentieth of their lease's time, and those that
+// listen at once.
 //
-// The files in the order in which to read them: admin.go, filter.go, plan.go.
+// The files in the order in which to read them: admin.go, filter.go, plan.go,
+// replay.go, pause.go, why.go, verdict.go.
 package admin
 
 import (
@@ -30,6 +32,8 @@ var (
 	ErrFilter = errors.New("invalid filter")
 	// ErrUnsupported: the store offers nothing to administer.
 	ErrUnsupported = errors.New("the store cannot be administered")
+	// ErrEnded: an action is done, and there is nothing to continue.
+	ErrEnded = errors.New("the action has ended")
 )
 
 // Admin acts on one outbox for one person. It is safe for concurrent use.

@@ -122,7 +122,7 @@ func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action
 	}
 	for _, sink := range slices.Compact(sinks) {
 		if err := p.runSink(ctx, sink, &action, progress); err != nil {
-			return action, err
+			return p.admin.asRecorded(ctx, action), err
 		}
 	}
 	return action, p.admin.end(ctx, &action)
@@ -144,6 +144,9 @@ func (p *Plan) runSink(ctx context.Context, sink string, action *store.Action, p
 			return nil
 		}
 		b.After = result.Last
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
 }
 
@@ -164,4 +167,18 @@ func (a *Admin) end(ctx context.Context, action *store.Action) error {
 	}
 	action.EndedAt = time.Now().UTC()
 	return nil
+}
+
+// lastLook is how long it may take to learn what became of an interrupted batch.
+const lastLook = 5 * time.Second
+
+// asRecorded is an action that was interrupted as the table has it, also where
+// ctx is done: nobody knows what became of the last batch.
+func (a *Admin) asRecorded(ctx context.Context, action store.Action) store.Action {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	if recorded, err := a.store.Action(ctx, action.ID); err == nil {
+		return recorded
+	}
+	return action
 }

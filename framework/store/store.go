@@ -197,9 +197,9 @@ type Filter struct {
 // Prefixes matches. Except turns the selection round. The zero value
 // matches nothing; AllTypes everything.
 type TypeFilter struct {
-	Names    []string
-	Prefixes []string
-	Except   bool
+	Names    []string `json:"names,omitempty"`
+	Prefixes []string `json:"prefixes,omitempty"`
+	Except   bool     `json:"except,omitempty"`
 }
 
 // AllTypes is the filter that matches every type.

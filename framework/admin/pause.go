@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Pause has nobody deliver to some sinks until Resume: forwarders let what is in
+// flight end and give the sinks' lanes back with their next look, within a
+// twentieth of their lease. Nothing is lost: what is published meanwhile waits in
+// the log, which keeps it whatever its retention. It returns those that were not
+// paused already. An unknown sink gives store.ErrUnknownSink, with nothing done.
+func (a *Admin) Pause(ctx context.Context, sinks ...string) (changed []string, err error) {
+	return a.pause(ctx, "pause", true, sinks)
+}
+
+// Resume ends Pause: forwarders take the lanes up again within a fifth of their
+// lease, where the cursors stand. It returns those that were paused.
+func (a *Admin) Resume(ctx context.Context, sinks ...string) (changed []string, err error) {
+	return a.pause(ctx, "resume", false, sinks)
+}
+
+func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []string) (changed []string, err error) {
+	known, err := a.Sinks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(known))
+	for i, s := range known {
+		names[i] = s.Sink
+	}
+	for _, sink := range sinks {
+		if !slices.Contains(names, sink) {
+			return nil, fmt.Errorf("%s: %w", name, store.UnknownSink(sink, names))
+		}
+	}
+	action, err := a.begin(ctx, name, map[string][]string{"sinks": sinks})
+	if err != nil {
+		return nil, err
+	}
+	for _, sink := range sinks {
+		did, err := a.store.Pause(ctx, action.ID, sink, paused)
+		if err != nil {
+			return changed, err
+		}
+		if did {
+			changed = append(changed, sink)
+		}
+	}
+	return changed, a.end(ctx, &action)
+}
+
+// SinkStatus is a sink that has cursors.
+type SinkStatus struct {
+	Sink   string `json:"sink"`
+	Paused bool   `json:"paused"`
+}
+
+// Sinks lists those that have cursors, in alphabetical order.
+func (a *Admin) Sinks(ctx context.Context) ([]SinkStatus, error) {
+	roster, err := a.outbox.Roster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sinks []SinkStatus
+	for _, l := range roster.Lanes {
+		if n := len(sinks); n == 0 || sinks[n-1].Sink != l.Lane.Sink {
+			sinks = append(sinks, SinkStatus{Sink: l.Lane.Sink, Paused: l.Paused})
+		}
+	}
+	return sinks, nil
+}

@@ -1,0 +1,195 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// ReplayRequest asks for rows of the log to be delivered to one sink once more.
+type ReplayRequest struct {
+	// Sink is required.
+	Sink string `json:"sink"`
+	// Type is a type (order.placed), the beginning of types (order.*), or *; "" is *.
+	Type string `json:"type,omitempty"`
+	// Since and Until bound when it occurred: from Since on and before Until. The
+	// zero value is no bound.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Routed are the types that go to the sink by its routes: nothing else is
+	// delivered to it.
+	Routed store.TypeFilter `json:"routed"`
+	// Rate is how many deliveries per second are made due at most; 0 sets no limit.
+	Rate int `json:"rate,omitempty"`
+	// UpTo is the last offset of the log when it was planned, which Replay finds.
+	UpTo int64 `json:"up_to"`
+}
+
+func (r ReplayRequest) query() (store.ReplayQuery, error) {
+	var problems []error
+	problem := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%w: "+format, append([]any{ErrFilter}, args...)...))
+	}
+	types, err := parseType(r.Type)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	if types.None() {
+		types = store.AllTypes
+	}
+	if r.Sink == "" {
+		problem("name the sink to replay to")
+	}
+	if r.Sink == store.SinkUnrouted {
+		problem("nothing can be delivered to %s: add a route, and replay to its sink", store.SinkUnrouted)
+	}
+	if !r.Until.IsZero() && !r.Since.Before(r.Until) {
+		problem("nothing occurred since %s and before %s", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339))
+	}
+	if r.Rate < 0 {
+		problem("the rate is %d: use 0 for no limit, or more", r.Rate)
+	}
+	return store.ReplayQuery{
+		Sink: r.Sink, Types: []store.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, UpTo: r.UpTo,
+	}, errors.Join(problems...)
+}
+
+// ReplayPlan is a replay that was counted and not run, or not to its end, yet.
+type ReplayPlan struct {
+	ReplayRequest
+	// Count is what is still to be done.
+	Count store.ReplayCount
+
+	admin  *Admin
+	query  store.ReplayQuery
+	action store.Action // one to go on with; the zero value for a new one
+}
+
+// Replay plans to deliver to a sink once more what it has settled, in the order of
+// the log and of its keys. They become parked deliveries that are due, with the
+// sink's retries, so a destination that is down meanwhile costs none. The receiver
+// sees ids that it has seen before: one that deduplicates by them will leave them out.
+//
+// What is parked for the sink stays as it is, and what it has not settled yet
+// comes by itself. What retention has taken cannot come any more: see
+// ReplayPlan.Gone.
+func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error) {
+	target, err := a.outbox.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.UpTo = target.Last()
+	p := &ReplayPlan{ReplayRequest: r, admin: a}
+	return p, p.count(ctx)
+}
+
+// ContinueReplay plans to go on with a replay that was interrupted, from where it
+// has got, by the id of its action. ErrEnded if it has ended.
+func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, error) {
+	action, err := a.store.Action(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case action.Name != replayAction:
+		return nil, fmt.Errorf("%w: action %s is no replay: %s", ErrFilter, id, action.Name)
+	case !action.EndedAt.IsZero():
+		return nil, fmt.Errorf("%w: action %s", ErrEnded, id)
+	}
+	p := &ReplayPlan{admin: a, action: action}
+	if err := json.Unmarshal(action.Filter, &p.ReplayRequest); err != nil {
+		return nil, fmt.Errorf("filter of action %s: %w", id, err)
+	}
+	return p, p.count(ctx)
+}
+
+const replayAction = "replay"
+
+func (p *ReplayPlan) count(ctx context.Context) error {
+	var err error
+	if p.query, err = p.ReplayRequest.query(); err != nil {
+		return err
+	}
+	p.query.After = p.action.Through
+	p.Count, err = p.admin.store.CountReplay(ctx, p.query)
+	return err
+}
+
+// Total is how many rows the plan was about when it was made.
+func (p *ReplayPlan) Total() int64 { return p.Count.Rows }
+
+// Gone says whether retention may have taken rows that were asked for: those
+// before Count.Oldest, or all there were where that is nil.
+func (p *ReplayPlan) Gone() bool {
+	oldest := p.Count.Oldest
+	switch {
+	case oldest == nil:
+		return p.UpTo > 0
+	case oldest.Offset == 1:
+		return false
+	}
+	return p.Since.Before(oldest.OccurredOn)
+}
+
+const (
+	// replayRows is how many deliveries one transaction of a replay makes.
+	replayRows = 200
+	// replayTurns is into how many batches a second's worth is cut where there is a rate.
+	replayTurns = 10
+)
+
+// Run replays in batches that each are one transaction, at the rate, and records
+// it; see Plan.Run. An action that was interrupted can be continued, by anybody but
+// by one at a time: the others get store.ErrActionMoved.
+func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
+	action, before := p.action, p.action.Count
+	if action.ID == "" {
+		var err error
+		if action, err = p.admin.begin(ctx, replayAction, p.ReplayRequest); err != nil {
+			return action, err
+		}
+	}
+	began := time.Now()
+	b := store.ReplayBatch{ReplayQuery: p.query, Action: action.ID, Limit: p.batchRows()}
+	for b.After < b.UpTo {
+		b.DueAt = time.Now()
+		result, err := p.admin.store.Replay(ctx, b)
+		if err != nil {
+			return p.admin.asRecorded(ctx, action), err
+		}
+		action.Count += int64(result.Changed)
+		action.Through, b.After = result.Through, result.Through
+		if progress != nil {
+			progress(action.Count - before)
+		}
+		if err := p.pace(ctx, began, action.Count-before); err != nil {
+			return action, err
+		}
+	}
+	return action, p.admin.end(ctx, &action)
+}
+
+func (p *ReplayPlan) batchRows() int {
+	if p.Rate == 0 {
+		return replayRows
+	}
+	return max(1, min(replayRows, p.Rate/replayTurns))
+}
+
+// pace waits until the rate allows more than what is done.
+func (p *ReplayPlan) pace(ctx context.Context, began time.Time, done int64) error {
+	if p.Rate == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(time.Until(began.Add(time.Duration(float64(done) / float64(p.Rate) * float64(time.Second)))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

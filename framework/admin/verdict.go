@@ -1,0 +1,206 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Whereabouts is where a delivery is.
+type Whereabouts string
+
+// The places in which a delivery can be.
+const (
+	// Delivered: there is a receipt.
+	Delivered Whereabouts = "delivered"
+	// Settled: its turn is over, and there is no receipt to tell how.
+	Settled Whereabouts = "settled"
+	// Waiting: in flight, or in the memory of a forwarder, or about to be.
+	Waiting Whereabouts = "waiting"
+	// Unread: the sink has not got there yet.
+	Unread Whereabouts = "unread"
+	// Retrying, Scheduled, Blocked and Dead: it is parked.
+	Retrying  Whereabouts = "retrying"
+	Scheduled Whereabouts = "scheduled"
+	Blocked   Whereabouts = "blocked"
+	Dead      Whereabouts = "dead"
+	// Unrouted: no route matched its type.
+	Unrouted Whereabouts = "no route"
+)
+
+// Verdict is where the delivery of a notification to one sink is, and why. Fields
+// that make no sense there have their zero value.
+type Verdict struct {
+	Sink  string      `json:"sink"`
+	Where Whereabouts `json:"where"`
+	// Text says it in words.
+	Text string `json:"text"`
+
+	Receipt     notification.Receipt `json:"receipt,omitempty"`
+	DeliveredAt time.Time            `json:"delivered_at,omitzero"`
+	Attempt     int                  `json:"attempt,omitempty"`
+	MaxAttempts int                  `json:"max_attempts,omitempty"`
+	LastError   string               `json:"last_error,omitempty"`
+	DueAt       time.Time            `json:"due_at,omitzero"`
+	// Since is since when it is parked in this state.
+	Since time.Time `json:"since,omitzero"`
+	// BlockedBy is the id that holds its key.
+	BlockedBy string `json:"blocked_by,omitempty"`
+	// Forwarder has the lane; "" if nobody has.
+	Forwarder string `json:"forwarder,omitempty"`
+	// Before is how many rows are not settled before it, of any type.
+	Before int64 `json:"before,omitempty"`
+	// Conditions hold up the sink.
+	Conditions []store.Condition `json:"conditions,omitempty"`
+}
+
+// inMemory is about how many rows a forwarder has in memory of a lane.
+const inMemory = 16_000
+
+// verdict tells of one sink: what is parked comes before a receipt, which a replay
+// leaves standing.
+func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Envelope) (Verdict, error) {
+	v := Verdict{Sink: sink, MaxAttempts: w.routing.MaxAttempts[sink]}
+	for i := range w.trace.Parked {
+		if p := &w.trace.Parked[i]; p.Sink == sink && (e == nil || p.Envelope.Offset == e.Offset) {
+			return v, w.parked(ctx, &v, p)
+		}
+	}
+	for i := range w.trace.Receipts {
+		if r := &w.trace.Receipts[i]; r.Sink == sink && (e == nil || r.Offset == e.Offset) {
+			v.Where, v.Receipt, v.DeliveredAt, v.Attempt = Delivered, r.Receipt.Receipt, r.DeliveredAt, r.Attempt
+			v.Text = fmt.Sprintf("delivered at %s with attempt %d: %s", timeText(r.DeliveredAt), r.Attempt, r.Receipt.Receipt)
+			return v, nil
+		}
+	}
+	for _, l := range w.lanes() {
+		if l.Lane.Sink == sink {
+			w.inLane(&v, l, e)
+			return v, nil
+		}
+	}
+	v.Where, v.Text = Unread, "not read yet: no forwarder has begun with this sink"
+	return v, nil
+}
+
+// parked tells of a parked delivery.
+func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
+	v.Attempt, v.LastError, v.DueAt, v.Since = p.Attempt, p.LastError, p.DueAt, p.UpdatedAt
+	switch {
+	case p.Sink == store.SinkUnrouted:
+		v.Where = Unrouted
+		v.Text = fmt.Sprintf("no route matched %s when it was read; it is dead since %s", p.Envelope.Type, timeText(p.UpdatedAt))
+		return nil
+	case p.State == store.StateDead:
+		v.Where = Dead
+		v.Text = fmt.Sprintf("dead since %s after %s: %s", timeText(p.UpdatedAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+		return nil
+	case p.State == store.StateBlocked:
+		v.Where = Blocked
+		if err := w.blocked(ctx, v, p); err != nil {
+			return err
+		}
+	case p.State == store.StateScheduled && p.DueAt.After(w.now):
+		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)
+	case p.State == store.StateScheduled:
+		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)+", which has come: it takes its turn behind what its key has waiting"
+	case p.Attempt == 0:
+		v.Where, v.Text = Retrying, "requeued or replayed, due since "+timeText(p.DueAt)
+	case p.DueAt.After(w.now):
+		v.Where = Retrying
+		v.Text = fmt.Sprintf("retrying at %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+	default:
+		v.Where = Retrying
+		v.Text = fmt.Sprintf("retrying, due since %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+	}
+	w.addConditions(v)
+	return nil
+}
+
+// blocked tells what holds the key.
+func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
+	filter := store.ParkedFilter{Sink: p.Sink, Key: p.Envelope.Key, States: []store.State{store.StateRetrying, store.StateDead}}
+	const heads = 100
+	found, err := w.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, heads)
+	if err != nil {
+		return err
+	}
+	var head *store.ParkedDelivery // a retrying one, or else the first dead one
+	for i := range found {
+		if f := &found[i]; head == nil || head.State == store.StateDead && f.State == store.StateRetrying {
+			head = f
+		}
+	}
+	if head == nil {
+		v.Text = fmt.Sprintf("blocked until now behind an earlier one of its key %s, which is through: it is about to go", p.Envelope.Key)
+		return nil
+	}
+	v.BlockedBy = head.Envelope.ID
+	v.Text = fmt.Sprintf("blocked by %s of its key %s, which is %s: %s", head.Envelope.ID, p.Envelope.Key, head.State, head.LastError)
+	return nil
+}
+
+func attemptsText(n, of int) string {
+	if of > 0 {
+		return fmt.Sprintf("attempt %d of %d", n, of)
+	}
+	return fmt.Sprintf("attempt %d", n)
+}
+
+// inLane tells of a delivery that is neither parked nor archived.
+func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelope) {
+	v.Forwarder, v.Before = l.Owner, l.Before
+	switch {
+	case l.OtherLog:
+		v.Where, v.Text = Unread, "not read yet: the cursor is of another log, and this one will be read anew"
+	case l.Settled && v.Sink == store.SinkUnrouted:
+		v.Where, v.Text = Settled, "a route matched it when it was read, or it was discarded"
+	case l.Settled && w.routing.Routes == nil:
+		v.Where, v.Text = Settled, "settled: delivered, or not for this sink"
+	case l.Settled && w.admin.outbox.KeepsReceipts():
+		v.Where, v.Text = Settled, "settled, without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
+	case l.Settled:
+		v.Where, v.Text = Settled, "settled: delivered, unless somebody discarded it (receipts are not kept)"
+	case l.Owner == "":
+		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d, and %s before it", l.Lane.Number, rowsText(l.Before))
+	case l.Before < inMemory:
+		v.Where, v.Text = Waiting, fmt.Sprintf("in flight or waiting at %s, %s before it", l.Owner, rowsText(l.Before))
+	default:
+		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: %s works on %s before it", l.Owner, rowsText(l.Before))
+	}
+	if !l.Settled {
+		if e.DeliverAt.After(w.now) {
+			v.DueAt = e.DeliverAt
+			v.Text += "; scheduled for " + timeText(e.DeliverAt)
+		}
+		w.addConditions(v)
+	}
+}
+
+func rowsText(n int64) string {
+	switch {
+	case n == 1:
+		return "1 row"
+	case n >= store.PendingLimit:
+		return fmt.Sprintf("%d or more rows", n)
+	}
+	return fmt.Sprintf("%d rows", n)
+}
+
+// addConditions tells what holds up the sink.
+func (w *inquiry) addConditions(v *Verdict) {
+	v.Conditions = w.conditions[v.Sink]
+	for _, c := range v.Conditions {
+		switch c.Kind {
+		case store.ConditionPaused:
+			v.Text += "; the sink is paused"
+		case store.ConditionBreakerOpen:
+			v.Text += fmt.Sprintf("; breaker open since %s at %s", timeText(c.Since), c.Forwarder)
+		case store.ConditionThrottled:
+			v.Text += fmt.Sprintf("; throttled until %s at %s", timeText(c.Until), c.Forwarder)
+		}
+	}
+}

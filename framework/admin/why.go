@@ -1,0 +1,177 @@
+package admin
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Routing is what a configuration tells of where notifications go. The zero value is
+// what is known without one.
+type Routing struct {
+	// Routes say which sinks get which types; nil: nobody knows.
+	Routes *route.Table
+	// MaxAttempts is how many attempts a delivery has, by sink.
+	MaxAttempts map[string]int
+}
+
+// Answer is where one notification is.
+type Answer struct {
+	ID string `json:"id"`
+	// Known says that there is something of it: a row, a parked delivery, a receipt.
+	Known bool `json:"known"`
+	// Type, Key, Offset and OccurredOn are those of the notification, if it, or a
+	// parked delivery of it, is there.
+	Type       string    `json:"type,omitempty"`
+	Key        string    `json:"key,omitempty"`
+	Offset     int64     `json:"offset,omitempty"`
+	OccurredOn time.Time `json:"occurred_on,omitzero"`
+	// InLog says that its row is in the log. Where not, retention took it.
+	InLog bool `json:"in_log"`
+	// Verdicts tell of each sink, in alphabetical order.
+	Verdicts []Verdict `json:"sinks"`
+	// Text is what is to be said of the notification as a whole; "" if the verdicts
+	// say it all.
+	Text string `json:"text,omitempty"`
+}
+
+// Why tells where a notification is, and why. With routing.Routes it tells only of
+// sinks that it is for, or that have something of it; without, of all sinks.
+//
+// It is a look, not a snapshot: a delivery that moves meanwhile may be told of as it
+// was a moment ago.
+func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, error) {
+	trace, err := a.store.Trace(ctx, id)
+	if err != nil {
+		return Answer{}, err
+	}
+	roster, err := a.outbox.Roster(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	w := &inquiry{admin: a, routing: routing, trace: trace, now: time.Now(), conditions: make(map[string][]store.Condition)}
+	for _, c := range roster.Conditions(w.now) {
+		w.conditions[c.Sink] = append(w.conditions[c.Sink], c)
+	}
+	for _, l := range roster.Lanes {
+		w.cursors = append(w.cursors, l.Lane.Sink)
+	}
+	return w.answer(ctx, id)
+}
+
+// inquiry is one call of Why.
+type inquiry struct {
+	admin      *Admin
+	routing    Routing
+	trace      store.Trace
+	now        time.Time
+	conditions map[string][]store.Condition
+	cursors    []string // sinks that have one
+}
+
+func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
+	answer := Answer{ID: id, InLog: len(w.trace.Rows) > 0, Verdicts: []Verdict{}}
+	e := w.envelope()
+	if e != nil {
+		answer.Type, answer.Key, answer.Offset, answer.OccurredOn = e.Type, e.Key, e.Offset, e.OccurredOn
+	}
+	answer.Known = e != nil || len(w.trace.Receipts) > 0
+	if !answer.Known {
+		answer.Text = w.unknown(id)
+		return answer, nil
+	}
+	if !answer.InLog {
+		answer.Text = "its row is gone from the log: every sink had settled it, and retention took it"
+	}
+	for _, sink := range w.sinks(e) {
+		v, err := w.verdict(ctx, sink, e)
+		if err != nil {
+			return answer, err
+		}
+		answer.Verdicts = append(answer.Verdicts, v)
+	}
+	if len(answer.Verdicts) == 0 {
+		answer.Text = "no route matches its type, and nothing of it is parked"
+	}
+	return answer, nil
+}
+
+// envelope is the notification as the log has it, or what is parked.
+func (w *inquiry) envelope() *notification.Envelope {
+	if n := len(w.trace.Rows); n > 0 {
+		return &w.trace.Rows[n-1].Envelope
+	}
+	if len(w.trace.Parked) > 0 {
+		return &w.trace.Parked[0].Envelope
+	}
+	return nil
+}
+
+// sinks are those to tell of.
+func (w *inquiry) sinks(e *notification.Envelope) []string {
+	names := make(map[string]bool)
+	for i := range w.trace.Parked {
+		names[w.trace.Parked[i].Sink] = true
+	}
+	for i := range w.trace.Receipts {
+		names[w.trace.Receipts[i].Sink] = true
+	}
+	if len(w.trace.Rows) == 0 {
+		return slices.Sorted(maps.Keys(names)) // of others nobody can tell
+	}
+	if w.routing.Routes == nil {
+		for _, l := range w.lanes() {
+			if l.Lane.Sink != store.SinkUnrouted {
+				names[l.Lane.Sink] = true
+			}
+		}
+		return slices.Sorted(maps.Keys(names))
+	}
+	routed := w.routing.Routes.Sinks(e.Type)
+	for _, sink := range routed {
+		names[sink] = true
+	}
+	if len(routed) == 0 && slices.Contains(w.cursors, store.SinkUnrouted) {
+		names[store.SinkUnrouted] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// lanes are those of the notification's row, one of each sink.
+func (w *inquiry) lanes() []store.TracedLane {
+	if n := len(w.trace.Rows); n > 0 {
+		return w.trace.Rows[n-1].Lanes
+	}
+	return nil
+}
+
+// unknown says what an id without any trace can be.
+func (w *inquiry) unknown(id string) string {
+	made, ok := madeAt(id)
+	switch {
+	case ok && w.trace.Oldest != nil && made.Before(w.trace.Oldest.OccurredOn):
+		return "nothing is left of it: its id was made at " + timeText(made) + ", and the log begins at " + timeText(w.trace.Oldest.OccurredOn) +
+			"; if it was committed, every sink has settled it and retention took it"
+	case w.trace.Oldest == nil:
+		return "unknown id: the log is empty, so if it was ever committed, every sink has settled it and retention took it"
+	}
+	return "unknown id: it was rolled back, is not committed yet, or is of another outbox"
+}
+
+// madeAt is the time that a UUIDv7 holds.
+func madeAt(id string) (time.Time, bool) {
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 7 {
+		return time.Time{}, false
+	}
+	return time.Unix(u.Time().UnixTime()).UTC(), true
+}
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
