@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/cwriter"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -76,9 +71,10 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		fmt.Fprintf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
-		if !saysYes(cmd.InOrStdin()) {
+		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
+		if err != nil || !yes {
 			fmt.Fprintln(f.stdout, "nothing is deleted")
-			return nil
+			return err
 		}
 	}
 	traces, err := forgetter.Forget(cmd.Context(), args[0])
@@ -102,21 +98,4 @@ func countText(n int64, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
-}
-
-// saysYes reads one line; only yes in so many words counts.
-func saysYes(r io.Reader) bool {
-	answer, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		return false
-	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
-}
-
-// isTerminal says whether a person may answer. A reader that is no file was put
-// there to answer.
-func isTerminal(r io.Reader) bool {
-	file, isFile := r.(*os.File)
-	return !isFile || cwriter.IsTerminal(int(file.Fd()))
 }

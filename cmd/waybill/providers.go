@@ -1,13 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
@@ -32,6 +37,36 @@ func provideTables(c *config.Config) config.Tables { return c.Tables() }
 
 func provideStore(ctx context.Context, d *database.Database) (store.Store, error) {
 	return d.Store(ctx)
+}
+
+// provideQuietTables is for those who listen to nothing.
+func provideQuietTables(c *config.Config) config.Tables {
+	t := c.Tables()
+	t.Listen = false
+	return t
+}
+
+// operator is what commands for people on call are made of.
+type operator struct {
+	*admin.Admin
+	routing admin.Routing
+}
+
+func provideOperator(c *config.Config, s store.Store, who operatorName) (*operator, error) {
+	a, err := admin.New(s, string(who))
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{Admin: a}
+	if len(c.Routes) == 0 {
+		return o, nil
+	}
+	o.routing.MaxAttempts = make(map[string]int, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		o.routing.MaxAttempts[name] = cmp.Or(sink.Retry.MaxAttempts, forwarder.DefaultMaxAttempts)
+	}
+	o.routing.Routes, err = route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), nil)
+	return o, err
 }
 
 // provideAwaitedStore waits for a database that is not there yet.

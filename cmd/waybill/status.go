@@ -25,6 +25,9 @@ KEEPS FROM tells which sinks have not settled all of the log, and so keep their
 rows in it whatever outbox.retention says. One that was taken out of the
 configuration would do so for ever: see waybill forget.
 
+CONDITION tells what holds up a sink: a person has paused it, or a forwarder finds
+it out of reach (breaker open) or was asked to wait (throttled).
+
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
 		Args: noArguments,
@@ -51,17 +54,25 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	roster, err := outbox.Roster(cmd.Context())
+	if err != nil {
+		return err
+	}
+	conditions := roster.Conditions(time.Now())
 	if s.json {
 		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
 		look.Parked = append([]store.ParkedCount{}, look.Parked...)
 		look.Holders = append([]store.Holder{}, look.Holders...)
-		return printJSON(s.stdout, look)
+		return printJSON(s.stdout, struct {
+			store.Status
+			Conditions []store.Condition `json:"conditions"`
+		}{look, conditions})
 	}
-	printStatus(s.stdout, look, time.Now())
+	printStatus(s.stdout, look, conditions, time.Now())
 	return nil
 }
 
-func printStatus(w io.Writer, look store.Status, now time.Time) {
+func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
 	fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
 	if look.Oldest != nil {
 		fmt.Fprintf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
@@ -89,15 +100,29 @@ func printStatus(w io.Writer, look store.Status, now time.Time) {
 		parked.Render()
 	}
 
-	if len(look.Holders) == 0 {
-		return
+	if len(look.Holders) > 0 {
+		fmt.Fprintln(w)
+		holders := newTable(w, "sink", "keeps from", "of", "why")
+		for _, h := range look.Holders {
+			holders.AppendRow(table.Row{h.Sink, h.Offset, timeText(h.OccurredOn), whyText(h.Reason)})
+		}
+		holders.Render()
 	}
-	fmt.Fprintln(w)
-	holders := newTable(w, "sink", "keeps from", "of", "why")
-	for _, h := range look.Holders {
-		holders.AppendRow(table.Row{h.Sink, h.Offset, timeText(h.OccurredOn), whyText(h.Reason)})
+	if len(conditions) > 0 {
+		fmt.Fprintln(w)
+		held := newTable(w, "sink", "condition", "since", "until", "as seen by")
+		for _, c := range conditions {
+			held.AppendRow(table.Row{c.Sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder)})
+		}
+		held.Render()
 	}
-	holders.Render()
+}
+
+func timeOrDash(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return timeText(t)
 }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -39,7 +39,7 @@ func TestStatusOfAFreshOutbox(t *testing.T) {
 
 		r = waybill(t, "status", "--json", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": []}`, r.stdout)
+		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": [], "conditions": []}`, r.stdout)
 	})
 }
 
@@ -95,6 +95,9 @@ func TestStatusStopsCounting(t *testing.T) {
 			{Sink: "mail", Row: store.Row{Offset: 5, OccurredOn: noon.Add(time.Hour)}},
 			{Sink: "old", Row: store.Row{Offset: 3, OccurredOn: noon}, Reason: "1 of its 2 lanes have a cursor"},
 		},
+	}, []store.Condition{
+		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "a/1/x", Since: noon},
+		{Sink: "old", Kind: store.ConditionPaused},
 	}, now)
 	require.Equal(t, `last offset: 7
 oldest row:  3, of 2026-01-02 12:00:00Z
@@ -109,5 +112,9 @@ oldest row:  3, of 2026-01-02 12:00:00Z
  SINK  KEEPS FROM  OF                    WHY
  mail           5  2026-01-02 13:00:00Z  not settled
  old            3  2026-01-02 12:00:00Z  1 of its 2 lanes have a cursor
+
+ SINK  CONDITION     SINCE                 UNTIL  AS SEEN BY
+ mail  breaker open  2026-01-02 12:00:00Z  -      a/1/x
+ old   paused        -                     -      -
 `, b.String())
 }

@@ -37,3 +37,9 @@ func newStore(ctx context.Context, source config.Source) (store.Store, func(), e
 func newMigration(source config.Source) (*database.Database, func(), error) {
 	panic(wire.Build(config.LoadTables, database.Create))
 }
+
+// newOperator opens the outbox for a person who acts on it. A configuration that has
+// routes tells more; none is needed.
+func newOperator(ctx context.Context, source config.Source, who operatorName) (*operator, func(), error) {
+	panic(wire.Build(config.LoadRoutes, provideQuietTables, database.Open, provideStore, provideOperator))
+}

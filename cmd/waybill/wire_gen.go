@@ -83,3 +83,30 @@ func newMigration(source config.Source) (*database.Database, func(), error) {
 		cleanup()
 	}, nil
 }
+
+// newOperator opens the outbox for a person who acts on it. A configuration that has
+// routes tells more; none is needed.
+func newOperator(ctx context.Context, source config.Source, who operatorName) (*operator, func(), error) {
+	configConfig, err := config.LoadRoutes(source)
+	if err != nil {
+		return nil, nil, err
+	}
+	tables := provideQuietTables(configConfig)
+	databaseDatabase, cleanup, err := database.Open(tables)
+	if err != nil {
+		return nil, nil, err
+	}
+	storeStore, err := provideStore(ctx, databaseDatabase)
+	if err != nil {
+		cleanup()
+		return nil, nil, err
+	}
+	mainOperator, err := provideOperator(configConfig, storeStore, who)
+	if err != nil {
+		cleanup()
+		return nil, nil, err
+	}
+	return mainOperator, func() {
+		cleanup()
+	}, nil
+}

@@ -61,6 +61,23 @@ func LoadTables(source Source) (Tables, error) {
 	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
 }
 
+// LoadRoutes reads all of the configuration and builds no sinks, so their secrets
+// need not be at hand, nor a file: for people who look at what goes where. Without
+// a file there are no routes.
+func LoadRoutes(source Source) (*Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, l.report.err()
+	}
+	c := new(Config)
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	if len(c.Routes) > 0 {
+		l.checkRoutes(c)
+	}
+	return c, l.report.err()
+}
+
 // Tables is the part of the configuration that says where the outbox is, for
 // those who forward.
 func (c *Config) Tables() Tables {
