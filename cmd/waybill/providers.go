@@ -39,6 +39,10 @@ func provideAwaitedStore(ctx context.Context, d *database.Database, logger *slog
 	return d.Await(ctx, logger)
 }
 
-func provideForwarder(c *config.Config, s store.Store, logger *slog.Logger) (*forwarder.Forwarder, error) {
-	return forwarder.New(c.ForwarderConfig(s, logger))
+func provideEngine(c *config.Config, s store.Store, logger *slog.Logger) (*engine, error) {
+	f, err := forwarder.New(c.ForwarderConfig(s, logger))
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Forwarder: f, config: c}, nil
 }

@@ -62,7 +62,11 @@ func (r Retry) over(base Retry) Retry {
 }
 
 func (r Retry) validate(p *problems, at string) {
+	before := len(p.found)
 	r.validateOne(p, at)
+	if len(p.found) > before {
+		r = Retry{Types: r.Types}.withDefaults() // what is wrong with it is told once
+	}
 	for _, pattern := range slices.Sorted(maps.Keys(r.Types)) {
 		at := at + ".types." + pattern
 		if err := route.ValidatePattern(pattern); err != nil {
