@@ -28,6 +28,7 @@ var parkedFacts = []fact{
 	{"a log that began anew disturbs nothing that is parked of the old one", parkedOfTwoLogs},
 	{"a blocked delivery replaces none that is parked already", parkedAndReadAnew},
 	{"lanes and sinks see only their own", parkedLanes},
+	{"random histories are those of a model", modelOfParked},
 }
 
 // parked is a delivery of a fresh envelope.
