@@ -59,7 +59,7 @@ type process struct {
 }
 
 // start starts the program. At the end of the test it is killed if it still runs.
-func start(t *testing.T, args ...string) *process {
+func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(binary, args...), lines: make(chan string, 1000)}
 	p.Env = []string{} // not the developer's
@@ -106,7 +106,7 @@ func (p *process) awaitLine(t *testing.T, text string) string {
 	}
 }
 
-func (p *process) signal(t *testing.T, s os.Signal) {
+func (p *process) signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(s))
 }

@@ -63,12 +63,12 @@ type result struct {
 }
 
 // waybill runs a command in this process, without an environment.
-func waybill(t *testing.T, args ...string) result {
+func waybill(t testing.TB, args ...string) result {
 	t.Helper()
 	return waybillWith(t, nil, args...)
 }
 
-func waybillWith(t *testing.T, environ []string, args ...string) result {
+func waybillWith(t testing.TB, environ []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), args, environ, &stdout, &stderr)
@@ -82,15 +82,15 @@ type outbox struct {
 }
 
 // databases are the dialects that commands are tested on.
-var databases = map[string]func(t *testing.T) outbox{
-	"postgres": func(t *testing.T) outbox {
+var databases = map[string]func(t testing.TB) outbox{
+	"postgres": func(t testing.TB) outbox {
 		dsn := postgrestest.DSN(t)
 		db, err := sql.Open("postgres", dsn)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
 		return outbox{dsn, db}
 	},
-	"sqlite": func(t *testing.T) outbox {
+	"sqlite": func(t testing.TB) outbox {
 		path := filepath.Join(t.TempDir(), "outbox.db")
 		db, err := sqlite.OpenDB(path)
 		require.NoError(t, err)
@@ -111,14 +111,14 @@ func onEach(t *testing.T, test func(t *testing.T, o outbox)) {
 }
 
 // migrate makes the tables.
-func (o outbox) migrate(t *testing.T) {
+func (o outbox) migrate(t testing.TB) {
 	t.Helper()
 	r := waybill(t, "migrate", "--database", o.address)
 	require.Zero(t, r.code, r.stderr)
 }
 
 // publish inserts rows as any program would: type, key and payload only.
-func (o outbox) publish(t *testing.T, first, last int) {
+func (o outbox) publish(t testing.TB, first, last int) {
 	t.Helper()
 	tx, err := o.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func (o outbox) publish(t *testing.T, first, last int) {
 }
 
 // config writes a configuration that forwards everything to an address.
-func (o outbox) config(t *testing.T, lease, url string) (path string) {
+func (o outbox) config(t testing.TB, lease, url string) (path string) {
 	t.Helper()
 	return writeFile(t, fmt.Sprintf(`
 database: %q
@@ -147,7 +147,7 @@ routes:
 `, o.address, lease, url))
 }
 
-func writeFile(t *testing.T, text string) (path string) {
+func writeFile(t testing.TB, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "waybill.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -163,7 +163,7 @@ type receiver struct {
 	changed chan struct{} // closed and replaced with each request
 }
 
-func newReceiver(t *testing.T) *receiver {
+func newReceiver(t testing.TB) *receiver {
 	r := &receiver{counts: make(map[string]int), changed: make(chan struct{})}
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
@@ -192,7 +192,7 @@ func (r *receiver) bodies() (int, <-chan struct{}) {
 }
 
 // await waits until the receiver has got that many different bodies.
-func (r *receiver) await(t *testing.T, wanted int) {
+func (r *receiver) await(t testing.TB, wanted int) {
 	t.Helper()
 	late := time.After(patience)
 	for {

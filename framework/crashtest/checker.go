@@ -155,7 +155,7 @@ func (h *history) explain(before, repeat delivery, c Config) bool {
 
 // harms says whether a forwarder is a fault's victim.
 func (f *Fault) harms(forwarder int) bool {
-	return f.Kind == RestartDatabase || f.Victim == forwarder
+	return f.Kind == RestartDatabase || f.Kind == CrashDatabase || f.Victim == forwarder
 }
 
 func (f *Fault) reaches(at time.Time, c Config) bool {
@@ -175,7 +175,7 @@ func (f *Fault) reach(c Config) (from, to time.Time) {
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
 		return unwritten.Add(-slowest), f.ended.Add(c.Checkpoint)
-	case CutDatabase, SlowDatabase, SilenceDatabase, RestartDatabase:
+	case CutDatabase, SlowDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
 		// It delivers until its lease is over, and cannot write that down.
 		return unwritten, f.ended.Add(c.Lease + c.Checkpoint)
 	}

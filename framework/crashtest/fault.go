@@ -2,8 +2,10 @@ package crashtest
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -12,7 +14,7 @@ import (
 // Fault is a fault that happened.
 type Fault struct {
 	Kind   Kind
-	Victim int // number of the forwarder or publisher; of no meaning for RestartDatabase
+	Victim int // number of the forwarder or publisher; of no meaning for the database's own
 	// Began and Ended are since the first fault could have begun.
 	Began, Ended time.Duration
 	// Repeats are deliveries that were made again for it; Bound is how many there
@@ -102,6 +104,8 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 	switch s.kind {
 	case RestartDatabase:
 		return h.server.Restart(postgrestest.Immediate)
+	case CrashDatabase:
+		return h.crashDatabase(ctx)
 	case KillPublisher:
 		return h.killPublisher(ctx, s)
 	}
@@ -129,6 +133,50 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		return during(ctx, s.length, func() error { return f.toDatabase.poison(deaf, silence) }, f.toDatabase.heal)
 	}
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
+}
+
+// crashDatabase kills the process of a session and waits until PostgreSQL has
+// recovered.
+func (h *harness) crashDatabase(ctx context.Context) error {
+	var session *sql.Conn
+	var pid int
+	err := retry(ctx, func() (err error) { // the pool's connections may be dead since another fault
+		if session, err = h.db.Conn(ctx); err != nil {
+			return err
+		}
+		if err = session.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+			_ = session.Close()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }() // it is dead
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	if err := process.Kill(); err != nil {
+		return err
+	}
+	for session.PingContext(ctx) == nil {
+		if !sleep(ctx, time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	return retry(ctx, func() error { return h.db.PingContext(ctx) })
+}
+
+// retry does something until it works, for endTimeout.
+func retry(ctx context.Context, do func() error) error {
+	deadline := time.Now().Add(endTimeout)
+	for {
+		err := do()
+		if err == nil || time.Now().After(deadline) || !sleep(ctx, 10*time.Millisecond) {
+			return err
+		}
+	}
 }
 
 // during undoes after a while what it does.

@@ -28,6 +28,10 @@ const (
 	CutSink Kind = "cut sink"
 	// RestartDatabase ends all of PostgreSQL's processes at once and starts it again.
 	RestartDatabase Kind = "restart database"
+	// CrashDatabase kills one of PostgreSQL's processes with SIGKILL; it then ends
+	// the others and recovers, without a restart. Before PostgreSQL 15 nobody
+	// can notice that, so it is left out there.
+	CrashDatabase Kind = "crash database"
 	// KillPublisher kills a publisher with SIGKILL in a transaction and starts
 	// another one.
 	KillPublisher Kind = "kill publisher"
@@ -36,7 +40,7 @@ const (
 var kinds = []Kind{
 	KillForwarder, PauseForwarder, TerminateForwarder,
 	CutDatabase, SlowDatabase, SilenceDatabase, CutSink,
-	RestartDatabase, KillPublisher,
+	RestartDatabase, CrashDatabase, KillPublisher,
 }
 
 // step is a fault to come.
@@ -78,7 +82,7 @@ func (p *plan) next() step {
 		s.length = p.between(lease+lease/10, lease*2) // always past the lease
 	case SlowDatabase:
 		s.length = p.between(lease/2, lease*3/2)
-	case RestartDatabase: // as long as it takes
+	case RestartDatabase, CrashDatabase: // as long as it takes
 	default:
 		s.length = p.between(lease/10, lease*3/2) // sometimes past the lease
 	}

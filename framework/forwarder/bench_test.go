@@ -2,9 +2,11 @@ package forwarder_test
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,37 +30,124 @@ func (c *counter) Deliver(context.Context, *notification.Delivery) (notification
 	return "", nil
 }
 
-// BenchmarkDrain measures a backlog of 300-byte notifications over 1,000 keys on
-// its way to a sink that does nothing.
-func BenchmarkDrain(b *testing.B) {
-	const backlog = 300_000
+// backlog is a log of 300-byte notifications over 1,000 keys.
+type backlog struct {
+	b     *testing.B
+	db    *sql.DB
+	store *postgres.Store
+}
+
+func newBacklog(b *testing.B) *backlog {
+	b.Helper()
 	db, err := postgres.OpenDB(postgrestest.DSN(b))
 	require.NoError(b, err)
-	defer func() { _ = db.Close() }()
-	ctx := b.Context()
-	_, err = postgres.Migrate(ctx, db, postgres.Config{})
+	b.Cleanup(func() { _ = db.Close() })
+	_, err = postgres.Migrate(b.Context(), db, postgres.Config{})
 	require.NoError(b, err)
-	_, err = db.ExecContext(ctx, `INSERT INTO outbox (type, key, metadata, payload)
+	s, err := postgres.Open(b.Context(), db, postgres.Config{})
+	require.NoError(b, err)
+	return &backlog{b, db, s}
+}
+
+func (l *backlog) exec(query string, args ...any) {
+	l.b.Helper()
+	_, err := l.db.ExecContext(l.b.Context(), query, args...)
+	require.NoError(l.b, err)
+}
+
+func (l *backlog) add(n int) {
+	l.b.Helper()
+	l.exec(`INSERT INTO outbox (type, key, metadata, payload)
 		SELECT 'order.placed', 'k' || i % 1000, '{"content-type":"application/json"}', json_build_object('n', i, 'pad', repeat('x', 280))
-		FROM generate_series(1, $1::int) i`, backlog)
-	require.NoError(b, err)
-	s, err := postgres.Open(ctx, db, postgres.Config{})
-	require.NoError(b, err)
+		FROM generate_series(1, $1::int) i`, n)
+}
+
+// drain delivers what is pending, n notifications, to a sink that does nothing, and
+// returns how long that took, start and stop included.
+func (l *backlog) drain(n int) time.Duration {
+	l.b.Helper()
+	began := time.Now()
+	sink := &counter{n: int64(n), done: make(chan struct{})}
+	f, err := forwarder.New(forwarder.Config{
+		Store: l.store, Routes: map[string][]string{"*": {"nowhere"}}, Logger: slog.New(slog.DiscardHandler),
+		Sinks: map[string]forwarder.Sink{"nowhere": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: 256}}},
+	})
+	require.NoError(l.b, err)
+	running, stop := context.WithCancel(l.b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(running) }()
+	<-sink.done
+	stop()
+	require.NoError(l.b, <-ended)
+	require.EqualValues(l.b, n, sink.got.Load(), "once each")
+	return time.Since(began)
+}
+
+// again moves the cursors back to the beginning.
+func (l *backlog) again() {
+	l.b.Helper()
+	l.exec(`DELETE FROM outbox_cursors`)
+}
+
+// BenchmarkDrain measures a backlog on its way to a sink that does nothing.
+func BenchmarkDrain(b *testing.B) {
+	const n = 300_000
+	l := newBacklog(b)
+	l.add(n)
+	var took time.Duration
 	for b.Loop() {
-		_, err := db.ExecContext(ctx, `DELETE FROM outbox_cursors`)
-		require.NoError(b, err)
-		sink := &counter{n: backlog, done: make(chan struct{})}
-		f, err := forwarder.New(forwarder.Config{
-			Store: s, Routes: map[string][]string{"*": {"nowhere"}}, Logger: slog.New(slog.DiscardHandler),
-			Sinks: map[string]forwarder.Sink{"nowhere": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: 256}}},
-		})
-		require.NoError(b, err)
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- f.Run(running) }()
-		<-sink.done
-		stop()
-		require.NoError(b, <-ended)
+		l.again()
+		took += l.drain(n)
 	}
-	b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "notifications/s")
+	b.ReportMetric(n*float64(b.N)/took.Seconds(), "notifications/s")
+}
+
+// BenchmarkDrainBesideAnOpenTransaction compares, in turns, draining with and
+// without a transaction that took its id and an offset before everything else and
+// stays open: 1 is no difference.
+func BenchmarkDrainBesideAnOpenTransaction(b *testing.B) {
+	const n = 300_000
+	l := newBacklog(b)
+	beside := newBacklog(b)
+	open, err := beside.db.BeginTx(b.Context(), nil)
+	require.NoError(b, err)
+	defer func() { _ = open.Rollback() }()
+	_, err = open.ExecContext(b.Context(), `INSERT INTO outbox (type, payload) VALUES ('open', '{}')`)
+	require.NoError(b, err)
+	l.add(n)
+	beside.add(n)
+	l.drain(n) // warm
+	beside.drain(n)
+	var without, with time.Duration
+	for b.Loop() {
+		l.again()
+		without += l.drain(n)
+		beside.again()
+		with += beside.drain(n)
+	}
+	b.ReportMetric(without.Seconds()/with.Seconds(), "throughput-ratio")
+	b.ReportMetric(n*float64(b.N)/with.Seconds(), "notifications/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkDeadTuples counts what a million notifications leave behind in the log
+// for VACUUM, and in the cursors' table.
+func BenchmarkDeadTuples(b *testing.B) {
+	const n, times = 200_000, 5
+	for b.Loop() {
+		l := newBacklog(b)
+		l.exec(`ALTER TABLE outbox SET (autovacuum_enabled = off); ALTER TABLE outbox_cursors SET (autovacuum_enabled = off)`)
+		for range times {
+			l.add(n)
+			l.drain(n)
+		}
+		l.exec(`SELECT pg_stat_clear_snapshot()`)
+		dead := func(table string) (count float64) {
+			l.exec(`ANALYZE ` + table) // which counts them
+			require.NoError(b, l.db.QueryRowContext(b.Context(), `SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = $1`, table).Scan(&count))
+			return count
+		}
+		b.ReportMetric(dead("outbox"), "dead-in-outbox")
+		b.ReportMetric(dead("outbox_cursors"), "dead-in-cursors")
+	}
 }

@@ -37,7 +37,8 @@ type Config struct {
 	// A process id and a random part are added, so names need not be unique.
 	Name string
 	// Lanes is how many lanes each sink is cut into, so that several forwarders
-	// can share one sink; 1 to 1,024, default 1.
+	// can share one sink; 1 to 1,024, default 1. Cursors that are cut otherwise
+	// are cut anew: of several forwarders the one that starts last decides.
 	Lanes int
 	// Poll bounds the pause between two looks at the log. Whatever wakes the
 	// forwarder ends the pause.

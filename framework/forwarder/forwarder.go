@@ -106,12 +106,13 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	})
 	defer stopping()
 
+	keeper := newKeeper(&r)
 	var work sync.WaitGroup
 	work.Go(func() { f.poller.run(ctx) })
 	if l, ok := f.config.Store.(store.Listener); ok {
-		work.Go(func() { f.poller.listen(ctx, l, newTrouble(f.config.Logger, "listening")) })
+		work.Go(func() { f.poller.listen(ctx, l, keeper.nudge, newTrouble(f.config.Logger, "listening")) })
 	}
-	work.Go(newKeeper(&r).keep)
+	work.Go(keeper.keep)
 	work.Go(func() { newJanitor(f).run(ctx, r.db) })
 	work.Wait()
 	for _, c := range f.couriers {

@@ -84,7 +84,7 @@ func (j *janitor) run(stop, db context.Context) {
 	for stop.Err() == nil {
 		err := j.elect(stop, db)
 		switch {
-		case err == nil || stop.Err() != nil:
+		case stop.Err() != nil:
 		case errors.Is(err, store.ErrLeaseHeld), lost(err):
 			j.failing.over()
 			sleep(stop, j.ttl/3)
@@ -94,13 +94,13 @@ func (j *janitor) run(stop, db context.Context) {
 	}
 }
 
-// elect works for as long as this janitor has the lease; ErrLeaseHeld if another
-// one has.
-func (j *janitor) elect(stop, db context.Context) (err error) {
+// elect works for as long as this janitor has the lease, and tells why it no longer
+// does; ErrLeaseHeld if another one has it.
+func (j *janitor) elect(stop, db context.Context) error {
 	if err := j.within(stop, func(ctx context.Context) error { return j.store.Cut(ctx, store.SinkJanitor, 1) }); err != nil {
 		return err
 	}
-	err = j.within(db, func(ctx context.Context) (err error) {
+	err := j.within(db, func(ctx context.Context) (err error) {
 		j.renewed = time.Now()
 		j.lease, err = j.store.Acquire(ctx, store.NewLane(store.SinkJanitor, 0, 1), j.owner, j.ttl)
 		return err
@@ -108,11 +108,10 @@ func (j *janitor) elect(stop, db context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	err = j.work(stop)
-	if released := j.within(db, func(ctx context.Context) error { return j.store.Release(ctx, j.lease) }); err == nil {
-		err = released
-	}
-	return err
+	defer func() { // a lease that cannot be given back runs out
+		_ = j.within(db, func(ctx context.Context) error { return j.store.Release(ctx, j.lease) })
+	}()
+	return j.work(stop)
 }
 
 // within bounds a use of the database by the time of the lease.

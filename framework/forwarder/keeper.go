@@ -28,7 +28,8 @@ type keeper struct {
 	held    map[laneID]*held
 	cutting map[string]bool // sinks whose lanes this forwarder cuts anew
 	trouble map[laneID]*trouble
-	ended   chan func() // what the keeper does when something that it started has ended
+	nudged  chan struct{} // capacity 1: a lane may be free
+	ended   chan func()   // what the keeper does when something that it started has ended
 }
 
 type laneID struct {
@@ -59,13 +60,22 @@ func newKeeper(r *run) *keeper {
 		held:     make(map[laneID]*held),
 		cutting:  make(map[string]bool),
 		trouble:  make(map[laneID]*trouble),
+		nudged:   make(chan struct{}, 1),
 		ended:    make(chan func()),
 	}
-	for _, c := range r.Forwarder.couriers {
+	for _, c := range r.couriers {
 		k.couriers[c.name] = c
 		k.uncut[c.name] = true
 	}
 	return k
+}
+
+// nudge has the keeper look at once. It never blocks.
+func (k *keeper) nudge() {
+	select {
+	case k.nudged <- struct{}{}:
+	default:
+	}
 }
 
 // keep holds lanes until stop is done and all of them are given back.
@@ -78,6 +88,8 @@ func (k *keeper) keep() {
 		case end := <-k.ended:
 			end()
 			timer.Reset(k.pause / 8) // somebody may wait for it
+		case <-k.nudged:
+			timer.Reset(0)
 		case <-timer.C:
 			pause := k.pause
 			if err := k.look(); err == nil {
@@ -88,14 +100,19 @@ func (k *keeper) keep() {
 			timer.Reset(pause)
 		}
 	}
+	k.leave() // before the lanes are free, or they would be kept for this one
 	for len(k.held)+len(k.cutting) > 0 {
 		end := <-k.ended
 		end()
 	}
+}
+
+// leave tells the others that this forwarder takes no more lanes.
+func (k *keeper) leave() {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()
 	if err := k.config.Store.Leave(ctx, k.owner); err != nil {
-		k.config.Logger.Warn("the others will notice later that this forwarder has stopped", "error", err)
+		k.config.Logger.Warn("the others will notice later that this forwarder stops", "error", err)
 	}
 }
 

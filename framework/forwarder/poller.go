@@ -37,13 +37,18 @@ func (p *poller) wake() {
 	}
 }
 
-// listen has the database wake the poller, until ctx is done. Looking goes on
-// beside it and finds what was not heard.
-func (p *poller) listen(ctx context.Context, l store.Listener, failing *trouble) {
+// listen has the database wake the poller, and tell of lanes, until ctx is done.
+// Looking goes on beside it and finds what was not heard.
+func (p *poller) listen(ctx context.Context, l store.Listener, lanes func(), failing *trouble) {
 	for {
-		err := l.Listen(ctx, func() {
+		err := l.Listen(ctx, func(news store.News) {
 			failing.over()
-			p.wake()
+			if news != store.NewsRows {
+				lanes()
+			}
+			if news != store.NewsLanes {
+				p.wake()
+			}
 		})
 		if err == nil || !sleep(ctx, failing.met(err)) {
 			return

@@ -78,17 +78,21 @@ func (o *office) listening() string {
 
 // forward starts a forwarder with connections of its own. It listens at the
 // address, if there is one, and looks at the log after longest at the latest.
-func (o *office) forward(listen string, longest time.Duration) *clerk {
+func (o *office) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *clerk {
 	o.t.Helper()
 	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
 	require.NoError(o.t, err)
 	c := &clerk{t: o.t, looks: make(chan struct{}, 1)}
-	c.Forwarder, err = forwarder.New(forwarder.Config{
+	config := forwarder.Config{
 		Store: watchedStore{s, c.looks}, Routes: map[string][]string{"*": {"here"}},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
 		Poll:   forwarder.Poll{Max: longest},
 		Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, a := range adjust {
+		a(&config)
+	}
+	c.Forwarder, err = forwarder.New(config)
 	require.NoError(o.t, err)
 	ctx, stop := context.WithCancel(o.t.Context())
 	ended := make(chan error, 1)
@@ -248,15 +252,33 @@ type deafStore struct {
 	heard    chan struct{}
 }
 
-func (s *deafStore) Listen(ctx context.Context, wake func()) error {
+func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 	if s.failures > 0 {
 		s.failures--
 		return errors.New("nothing to hear")
 	}
-	wake()
+	hear(store.NewsUnknown)
 	close(s.heard)
 	<-ctx.Done()
 	return nil
+}
+
+// Each looks at the roster once in three minutes, and at once when it hears of a
+// lane.
+func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, outboxes.Config{})
+	slowly := func(c *forwarder.Config) { c.Lease = time.Hour }
+	first := o.forward(o.dsn, time.Hour, slowly)
+	o.publish("a")
+	o.await("a")
+	second := o.forward(o.dsn, time.Hour, slowly)
+	o.publish("b")
+	o.await("b")
+	first.end()
+	o.publish("c")
+	o.await("c")
+	second.end()
 }
 
 // Not parallel: it looks at all goroutines of the process.
@@ -272,17 +294,26 @@ func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
 
 // BenchmarkLatency measures the time from before a commit until its delivery
 // begins, at 200 commits/s, with a publisher and a forwarder that share nothing
-// but the database.
+// but the database; also beside a transaction that stays open, with an earlier id
+// and offset than all others.
 func BenchmarkLatency(b *testing.B) {
-	for name, listens := range map[string]bool{"listen": true, "poll": false} {
+	for name, how := range map[string]struct{ listens, beside bool }{
+		"listen": {listens: true}, "poll": {}, "listen-beside-open": {true, true}, "poll-beside-open": {beside: true},
+	} {
 		b.Run(name, func(b *testing.B) {
 			c, listen := outboxes.Config{Announcer: outboxes.Silent}, ""
-			if listens {
+			if how.listens {
 				c.Announcer = nil
 			}
 			o := newOffice(b, c)
-			if listens {
+			if how.listens {
 				listen = o.dsn
+			}
+			if how.beside {
+				open, err := o.db.BeginTx(b.Context(), nil)
+				require.NoError(b, err)
+				defer func() { _ = open.Rollback() }()
+				require.NoError(b, o.publisher.Publish(b.Context(), open, parcel{ID: "open"}))
 			}
 			o.forward(listen, forwarder.DefaultPollMax)
 			o.publish("first")

@@ -2,17 +2,30 @@ package store
 
 import "context"
 
-// Listener is a Store whose database can tell that the log has grown, so that a
-// forwarder need not wait for its next look. What is told may be lost, so looking
-// goes on beside it.
+// News is what a Listener hears of.
+type News int
+
+// The news that there are.
+const (
+	// NewsUnknown: somebody listens from now on, and may have missed anything.
+	NewsUnknown News = iota
+	// NewsRows: the log may have grown.
+	NewsRows
+	// NewsLanes: a forwarder has given a lane back.
+	NewsLanes
+)
+
+// Listener is a Store whose database can tell what is new, so that a forwarder need
+// not wait for its next look. What is told may be lost, so looking goes on beside
+// it.
 type Listener interface {
-	// Listen calls wake, one call at a time, as soon as it listens, since
-	// something may have been missed before, and whenever somebody announces.
+	// Listen calls hear, one call at a time: with NewsUnknown as soon as it listens,
+	// then with whatever is told.
 	// It runs until ctx is done, which gives nil, or until it hears nothing any
 	// more: the error tells why, and the caller listens again after a pause. A
-	// store that is not configured to listen returns nil at once. wake must not
+	// store that is not configured to listen returns nil at once. hear must not
 	// block.
-	Listen(ctx context.Context, wake func()) error
+	Listen(ctx context.Context, hear func(News)) error
 }
 
 // Announcer is a log whose database can tell listeners in other processes that

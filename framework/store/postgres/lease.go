@@ -60,12 +60,14 @@ func (s *Store) whyNoLease(ctx context.Context, lane store.Lane) error {
 	return store.ErrLanes
 }
 
-// Release gives a lease back; see store.Store.
+// Release gives a lease back and tells the other forwarders; see store.Store.
 func (s *Store) Release(ctx context.Context, lease store.Lease) error {
 	_, err := s.db.ExecContext(ctx,
-		`UPDATE `+s.sql.prefix+`_cursors SET owner = NULL, lease_until = NULL, updated_at = clock_timestamp()
-		WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4`,
-		lease.Lane.Sink, lease.Lane.Number, lease.Owner, lease.Epoch)
+		`WITH released AS (
+			UPDATE `+s.sql.prefix+`_cursors SET owner = NULL, lease_until = NULL, updated_at = clock_timestamp()
+			WHERE sink = $1 AND lane = $2 AND owner = $3 AND epoch = $4 RETURNING sink)
+		SELECT pg_notify($5, $6) FROM released`,
+		lease.Lane.Sink, lease.Lane.Number, lease.Owner, lease.Epoch, s.listening.channel, lanesNews)
 	if err != nil {
 		return fmt.Errorf("release %s/%d: %w", lease.Lane.Sink, lease.Lane.Number, advise(err))
 	}

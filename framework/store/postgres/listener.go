@@ -27,6 +27,10 @@ var (
 	_ store.Announcer = (*Store)(nil)
 )
 
+// lanesNews is what a notification carries that tells of a lane; the others carry
+// nothing.
+const lanesNews = "lanes"
+
 // listening is what a listening connection is made of.
 type listening struct {
 	dsn       string // "" does not listen
@@ -57,11 +61,11 @@ func (s *Store) Announce(ctx context.Context) error {
 // Listen listens on a connection of its own, if Config.Listen names one; see
 // store.Listener. The connection is pinged, so that one whose other side is gone
 // is given up within 15 s.
-func (s *Store) Listen(ctx context.Context, wake func()) error {
+func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 	if s.listening.dsn == "" {
 		return nil
 	}
-	err := s.listening.run(ctx, wake)
+	err := s.listening.run(ctx, hear)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -71,7 +75,7 @@ func (s *Store) Listen(ctx context.Context, wake func()) error {
 // run listens on one connection until it is lost or ctx is done. pq's listener
 // would connect anew by itself, but says nothing of why it cannot: it is closed
 // at its first trouble.
-func (l listening) run(ctx context.Context, wake func()) error {
+func (l listening) run(ctx context.Context, hear func(store.News)) error {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)
 	connection := pq.NewDialListener(aliveDialer{ctx: ctx, silence: l.silence}, l.dsn, time.Millisecond, time.Millisecond,
@@ -92,12 +96,16 @@ func (l listening) run(ctx context.Context, wake func()) error {
 		select {
 		case <-ready:
 			ready = nil
-			wake()
-		case _, open := <-connection.Notify:
-			if !open { // all its goroutines have ended
+			hear(store.NewsUnknown)
+		case told, open := <-connection.Notify:
+			switch {
+			case !open: // all its goroutines have ended
 				return context.Cause(ctx)
+			case told != nil && told.Extra == lanesNews:
+				hear(store.NewsLanes)
+			default:
+				hear(store.NewsRows)
 			}
-			wake()
 		}
 	}
 }

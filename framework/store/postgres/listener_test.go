@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -45,6 +46,7 @@ func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 // ears is a running Listen.
 type ears struct {
 	wakes atomic.Int64
+	lanes atomic.Int64  // of these, the news of lanes
 	woken chan struct{} // one is kept, as the forwarder does
 	ended chan error
 	stop  context.CancelFunc
@@ -56,7 +58,10 @@ func startListening(t *testing.T, s *postgres.Store) *ears {
 	t.Cleanup(stop)
 	e := &ears{woken: make(chan struct{}, 1), ended: make(chan error, 1), stop: stop}
 	go func() {
-		e.ended <- s.Listen(ctx, func() {
+		e.ended <- s.Listen(ctx, func(news store.News) {
+			if news == store.NewsLanes {
+				e.lanes.Add(1)
+			}
 			e.wakes.Add(1)
 			select {
 			case e.woken <- struct{}{}:
@@ -106,6 +111,24 @@ func TestAnAnnouncementWakesWhoeverListensOnTheSameLog(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
+func TestALaneThatIsGivenBackIsTold(t *testing.T) {
+	t.Parallel()
+	_, s := listen(t, nil)
+	held, err := lease(t, s, store.NewLane("mail", 0, 1))
+	require.NoError(t, err)
+	e := startListening(t, s)
+	e.awaitWake(t)
+	stale := held
+	stale.Epoch--
+	require.NoError(t, s.Release(t.Context(), stale))
+	require.NoError(t, s.Release(t.Context(), held))
+	e.awaitWake(t)
+	require.NoError(t, s.Announce(t.Context()))
+	e.awaitWake(t)
+	require.EqualValues(t, 1, e.lanes.Load(), "a lease that was lost is no news")
+	require.EqualValues(t, 3, e.wakes.Load())
+}
+
 func TestManyAnnouncementsBetweenTwoPingsAreAllTaken(t *testing.T) {
 	t.Parallel()
 	_, s := listen(t, nil)
@@ -126,7 +149,7 @@ func TestManyAnnouncementsBetweenTwoPingsAreAllTaken(t *testing.T) {
 func TestAStoreWithoutAnAddressToListenAtDoesNot(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newDB(t), postgres.Config{})
-	require.NoError(t, s.Listen(t.Context(), func() { t.Error("woken") }))
+	require.NoError(t, s.Listen(t.Context(), func(store.News) { t.Error("woken") }))
 }
 
 func TestAnAddressToListenAtThatMakesNoSenseIsRefusedWithoutRepeatingIt(t *testing.T) {

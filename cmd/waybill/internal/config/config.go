@@ -35,7 +35,7 @@ type Config struct {
 // Outbox names the tables and says how they are made.
 type Outbox struct {
 	Prefix   string  `yaml:"prefix" doc:"beginning of all table names. Default outbox"`
-	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Default 1"`
+	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them anew, and the forwarder that starts last decides. Default 1"`
 	Payload  Payload `yaml:"payload" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
 	// Retention is a pointer since 0 is a wish of its own.

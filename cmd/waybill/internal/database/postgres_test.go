@@ -35,7 +35,7 @@ func TestAStoreListensAtItsOwnAddressWhereItIsTo(t *testing.T) {
 
 		ctx, stop := context.WithCancel(t.Context())
 		listened := false
-		require.NoError(t, s.(store.Listener).Listen(ctx, func() {
+		require.NoError(t, s.(store.Listener).Listen(ctx, func(store.News) {
 			listened = true
 			stop()
 		}))
