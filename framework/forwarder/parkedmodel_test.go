@@ -266,7 +266,7 @@ func (r *ruled) mayBegin(n *told, attempt int) {
 		case r.halt && other.fate == dead:
 			r.breaks("%s is delivered though %s of its key is dead", n.id, other.id)
 		case n.spent > 0 || n.requeued:
-		case other.fate == retrying && other.spent > 0:
+		case other.fate == retrying && other.spent > 0 && (r.halt || !other.requeued):
 			r.breaks("%s is delivered though %s of its key waits for its next attempt", n.id, other.id)
 		case other.over(r.halt) || other.requeued && !r.halt || !other.due.IsZero():
 		case n.due.IsZero() && !behind:

@@ -280,16 +280,16 @@ func (m *parkedModel) due(rt *rapid.T) {
 }
 
 func (m *parkedModel) blocked(rt *rapid.T) {
-	l, limit := m.lane(rt), rapid.IntRange(1, 6).Draw(rt, "limit")
+	l, halt, limit := m.lane(rt), rapid.Bool().Draw(rt, "halt"), rapid.IntRange(1, 6).Draw(rt, "limit")
 	key := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key")
 	var want []store.Parked
 	for row, p := range m.rows {
-		if row.sink == l.Sink && p.Envelope.Key == key && key != "" && p.State == store.StateBlocked {
+		if row.sink == l.Sink && p.Envelope.Key == key && key != "" && slices.Contains(holding(halt), p.State) {
 			want = append(want, p)
 		}
 	}
 	slices.SortFunc(want, func(a, b store.Parked) int { return cmp.Compare(a.Envelope.Offset, b.Envelope.Offset) })
-	got, err := m.o.Blocked(m.t.Context(), l.Lane, key, limit)
+	got, err := m.o.Blocked(m.t.Context(), l.Lane, key, halt, limit)
 	require.NoError(rt, err)
 	require.Equal(rt, texts(want[:min(len(want), limit)]), texts(got))
 }
