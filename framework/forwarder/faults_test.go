@@ -173,13 +173,13 @@ func TestAHangingHookCostsNoLease(t *testing.T) {
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
 		began := time.Now()
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
 			if time.Since(began) < 2*time.Minute {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
-		}}, func(c *forwarder.Config) {
+		}}}, func(c *forwarder.Config) {
 			c.Lease = 15 * time.Second
 			c.Store = &hooked{appendable: o.store, db: o.db}
 		})
@@ -196,9 +196,9 @@ func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 			return errors.New("constraint")
-		}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll.Max = 50 * time.Millisecond })
+		}}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll.Max = 50 * time.Millisecond })
 		for i := range 40 {
 			o.append("t", "", numbered(fmt.Sprintf("%d-", i), 1000)...)
 			time.Sleep(time.Second)
@@ -493,14 +493,14 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 			}
 			return err
 		}
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, ds []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, ds []forwarder.Delivered) error {
 			for _, d := range ds {
 				if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (?)`, d.ID); err != nil {
 					return err
 				}
 			}
 			return nil
-		}}, func(c *forwarder.Config) { c.Store = h })
+		}}}, func(c *forwarder.Config) { c.Store = h })
 		o.append("t", "", "a")
 		f.flush()
 		time.Sleep(time.Minute)

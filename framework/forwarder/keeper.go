@@ -190,7 +190,7 @@ func (k *keeper) take(lane store.Lane) error {
 	if err != nil {
 		return err
 	}
-	s.to = k.poller.since(s.leased)
+	s.to = k.poller.since(time.Now())
 	failing := k.trouble[id]
 	if failing == nil {
 		failing = newTrouble(c.log.With("lane", lane.Number), "beginning to work on a lane")

@@ -34,6 +34,7 @@ type lane struct {
 
 	window window
 	keys   map[string]*keyState
+	unmet  map[int64]string   // keys that wait for an offset to be met, by it
 	out    outcome            // since the last checkpoint
 	busy   map[store.Ref]bool // parked deliveries in the engine's hands
 	// unsaved says that something was settled since the last checkpoint; dirty,
@@ -48,15 +49,19 @@ func newLane(c *courier, s store.Store, lease store.Lease, leased time.Time, ttl
 	l := &lane{
 		courier: c, store: s, lease: lease, ttl: ttl,
 		log:       c.log.With("lane", lease.Lane.Number),
-		deadlines: deadlines{parent: deliveries, timeout: c.sink.Timeout},
+		deadlines: deadlines{parent: deliveries},
 		halt:      c.sink.OnDead == OnDeadHalt,
 		expires:   leased.Add(ttl),
 		keys:      make(map[string]*keyState),
+		unmet:     make(map[int64]string),
 		dirty:     make(chan struct{}, 1),
 		busy:      make(map[store.Ref]bool),
 		nextDue:   time.Now(),
 	}
 	l.window.init(lease.Settled)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.join(l)
 	return l
 }
 
@@ -74,13 +79,39 @@ func (l *lane) restore(ctx context.Context) error {
 	l.courier.mu.Lock()
 	defer l.courier.mu.Unlock()
 	for key, b := range blocked {
-		l.keys[key] = &keyState{parked: b.Parked}
-		if !b.Head {
+		k := &keyState{parked: b.Parked}
+		l.keys[key] = k
+		switch {
+		case b.Head:
+		case l.window.skip[b.First]:
+			k.unmet = true
+			l.unmet[b.First] = key
+		default:
 			l.out.released = append(l.out.released, key)
 			l.mark()
 		}
 	}
 	return nil
+}
+
+// met says that everything of the log up to an offset that was settled before this
+// lease began is read. What is parked of a key from there on is free to go, behind
+// what was read of it: that is parked now as well.
+func (l *lane) met(offset int64) {
+	if key, ok := l.unmet[offset]; ok {
+		delete(l.unmet, offset)
+		l.keys[key].unmet = false
+		l.out.released = append(l.out.released, key)
+		l.mark()
+	}
+}
+
+// metAll says so of all: what was not met is gone from the log.
+func (l *lane) metAll() {
+	clear(l.window.skip)
+	for offset := range l.unmet {
+		l.met(offset)
+	}
 }
 
 // horizon is how far lanes read.
@@ -146,6 +177,7 @@ func (l *lane) add(read store.Page) {
 	if read.Rebased != "" {
 		l.log.Warn("the log is read anew from its oldest row", "reason", read.Rebased)
 		l.window.begin(read.Start)
+		l.metAll()
 	}
 	if l.window.position == nil {
 		l.window.position = read.Start
@@ -160,6 +192,7 @@ func (l *lane) add(read store.Page) {
 		switch {
 		case l.window.takeSkip(it.Offset):
 			p.settled[i] = true
+			l.met(it.Offset)
 			l.mark()
 		case it.DeliverAt.After(now):
 			l.park(it, store.StateScheduled, it.DeliverAt, "")
@@ -167,11 +200,14 @@ func (l *lane) add(read store.Page) {
 			l.enqueue(it)
 		}
 	}
+	if read.CaughtUp {
+		l.metAll()
+	}
 }
 
 // delivered settles an item that the sink has taken.
 func (l *lane) delivered(it *item, receipt notification.Receipt) {
-	if l.courier.sink.OnDelivered != nil || l.store.KeepsReceipts() {
+	if l.courier.hooks.Delivered != nil || l.store.KeepsReceipts() {
 		l.out.delivered = append(l.out.delivered, Delivered{Delivery: &it.Delivery, Receipt: receipt})
 	}
 	if it.page == nil {
@@ -322,13 +358,30 @@ func (l *lane) drain(cut context.Context) {
 	}
 }
 
+// ended takes note that deliveries of the lane are in the sink's hands no longer. The
+// mutex is held.
+func (l *lane) ended(n int) {
+	l.inFlight -= n
+	if l.inFlight == 0 {
+		l.courier.drained.Broadcast()
+	}
+}
+
+// starve has the reader look for work if the window is full. The mutex is held.
+func (l *lane) starve() {
+	if l.window.full {
+		l.window.look()
+	}
+}
+
 // void says that what is still to come of the lane counts no more.
 func (l *lane) void() {
 	c := l.courier
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.over = true
-	c.pending -= c.ready.drop(l)
+	c.part(l)
+	c.pending -= c.turns.drop(l)
 	for _, k := range l.keys {
 		for k.pop() != nil {
 			c.pending--

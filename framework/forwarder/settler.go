@@ -2,9 +2,7 @@ package forwarder
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -132,11 +130,7 @@ func (s *settler) checkpoint(ctx context.Context) (released []string, err error)
 	if l.store.KeepsReceipts() {
 		c.Receipts = receiptsOf(out.delivered)
 	}
-	if hook := l.courier.sink.OnDelivered; hook != nil && len(out.delivered) > 0 {
-		c.InTx = func(ctx context.Context, tx *sql.Tx) error {
-			return runHook(ctx, l.ttl/3, tx, hook, out.delivered)
-		}
-	}
+	c.InTx = l.courier.hooks.inTx(l.courier.name, &out, l.ttl/3)
 	if err := s.write(ctx, c); err != nil {
 		return nil, err
 	}
@@ -200,22 +194,6 @@ func (s *settler) writeOnce(ctx context.Context, c store.Checkpoint) error {
 // renew renews the lease and writes nothing else.
 func (s *settler) renew(ctx context.Context) error {
 	return s.writeOnce(ctx, store.Checkpoint{Lease: s.lane.lease, TTL: s.lane.ttl})
-}
-
-// runHook runs an OnDelivered within a time that leaves the lease alive. A panic is
-// an error of the hook.
-func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, hook func(context.Context, *sql.Tx, []Delivered) error, delivered []Delivered) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("OnDelivered panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
-	if err := hook(ctx, tx, delivered); err != nil {
-		return fmt.Errorf("OnDelivered: %w", err)
-	}
-	return nil
 }
 
 func receiptsOf(delivered []Delivered) []store.Receipt {
@@ -297,7 +275,7 @@ func (s *settler) compare(ctx context.Context) error {
 	for key, b := range blocked {
 		k := l.keys[key]
 		switch {
-		case unsettled[key] || k != nil && (k.active || k.taken > 0):
+		case unsettled[key] || k != nil && (k.active || k.taken > 0 || k.unmet):
 			continue
 		case k == nil:
 			k = &keyState{}
@@ -310,7 +288,7 @@ func (s *settler) compare(ctx context.Context) error {
 		}
 	}
 	for key, k := range l.keys {
-		if _, still := blocked[key]; !still && !unsettled[key] && !k.active && k.taken == 0 {
+		if _, still := blocked[key]; !still && !unsettled[key] && !k.active && k.taken == 0 && !k.unmet {
 			l.forget(key, true)
 		}
 	}

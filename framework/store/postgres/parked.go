@@ -84,7 +84,7 @@ func (s *Store) parked(ctx context.Context, to *[]store.Parked, where string, ar
 // BlockedKeys counts what holds back each key; see store.Store.
 func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ map[string]store.BlockedKey, err error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT key, count(*), bool_or(state <> 'blocked') FROM `+s.sql.prefix+`_parked
+		`SELECT key, count(*), bool_or(state <> 'blocked'), min("offset") FROM `+s.sql.prefix+`_parked
 		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND $4)
 		GROUP BY key`,
 		lane.Sink, lane.Slots.First, lane.Slots.Last, halt)
@@ -96,7 +96,7 @@ func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 	for rows.Next() {
 		var key string
 		var blocked store.BlockedKey
-		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head); err != nil {
+		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head, &blocked.First); err != nil {
 			return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, err)
 		}
 		keys[key] = blocked

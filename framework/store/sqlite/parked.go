@@ -97,7 +97,7 @@ func (s *Store) blockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 	for rows.Next() {
 		var key string
 		var blocked store.BlockedKey
-		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head); err != nil {
+		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head, &blocked.First); err != nil {
 			return nil, err
 		}
 		keys[key] = blocked
@@ -106,7 +106,7 @@ func (s *Store) blockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 }
 
 func (s *Store) blockedKeysQuery() string {
-	return `SELECT key, count(*), max(state <> 'blocked') FROM ` + s.prefix + `_parked
+	return `SELECT key, count(*), max(state <> 'blocked'), min("offset") FROM ` + s.prefix + `_parked
 		WHERE sink = ? AND slot BETWEEN ? AND ? AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND ?)
 		GROUP BY key`
 }
