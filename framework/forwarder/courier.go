@@ -114,7 +114,10 @@ type item struct {
 	// holds says that the item is counted in its key's parked: later ones of the
 	// key are parked behind it.
 	holds bool
-	next  *item // the one behind it in its key's queue
+	// uncounted says that it may be missing in that count: a person put it back,
+	// with no attempt spent, and the keys were not compared since.
+	uncounted bool
+	next      *item // the one behind it in its key's queue
 	// chained says that the next one of its key is in the same batch.
 	chained bool
 	group   *group // with which it shares the sink

@@ -68,13 +68,13 @@ func (h *hooked) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return next()
 }
 
-func (h *hooked) Blocked(ctx context.Context, l store.Lane, key string, limit int) ([]store.Parked, error) {
+func (h *hooked) Blocked(ctx context.Context, l store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
 	if h.blocked != nil {
 		if err := h.blocked(); err != nil {
 			return nil, err
 		}
 	}
-	return h.appendable.Blocked(ctx, l, key, limit)
+	return h.appendable.Blocked(ctx, l, key, halt, limit)
 }
 
 func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
@@ -264,6 +264,51 @@ func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T)
 		f.stop()
 		require.NoError(t, <-f.ended)
 	})
+}
+
+func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		behind []string // parked behind the retry when the dead one is put back
+		asked  time.Duration
+	}{
+		{"when followers are parked", []string{"a3"}, time.Minute},
+		{"when there are none", nil, time.Minute},
+		{"when the keys were not compared since", nil, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				var s script
+				answers := map[string]error{"dead": sinks.Permanent(errors.New("never")), "retry": errors.New("later")}
+				s.answer = func(_ context.Context, d *notification.Delivery) error {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					err := answers[d.ID]
+					delete(answers, d.ID)
+					return err
+				}
+				o.append("t", "k", append([]string{"dead", "retry"}, c.behind...)...)
+				o.schedule("t", "", "alarm", time.Now().Add(c.asked)) // has the parked table asked
+				f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: 10 * time.Minute}})
+				f.flush()
+				require.Equal(t, []string{"dead", "retry"}, s.given())
+				o.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE state = 'dead'`)
+				time.Sleep(c.asked)
+				synctest.Wait()
+				require.ElementsMatch(t, []string{"dead", "alarm"}, s.given())
+				o.append("t", "k", "a4")
+				f.flush()
+				require.Empty(t, s.given())
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				given := s.given()
+				f.end()
+				require.Equal(t, append(append([]string{"retry"}, c.behind...), "a4"), given)
+				require.Empty(t, o.parked())
+			})
+		})
+	}
 }
 
 func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {

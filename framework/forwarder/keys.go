@@ -92,7 +92,10 @@ func (l *lane) resume(it *item) (taken bool) {
 		l.keys[it.Key] = k
 	}
 	k.taken++
-	k.parked = max(k.parked, k.taken) // a person may have put some back
+	if it.uncounted {
+		k.parked++ // too much is corrected once nothing of the key is found
+	}
+	k.parked = max(k.parked, k.taken)
 	l.courier.pending++
 	if k.active {
 		k.push(it)

@@ -271,6 +271,7 @@ func (l *lane) take(parked []store.Parked) (taken int) {
 		}
 		it := &item{lane: l, holds: p.State != store.StateScheduled}
 		it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.courier.name, p.Attempt
+		it.uncounted = p.State == store.StateRetrying && p.Attempt == 0
 		if l.resume(it) {
 			l.busy[store.RefOf(&p.Envelope)] = true
 			taken++

@@ -3,6 +3,7 @@ package forwarder
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -296,10 +297,11 @@ func (s *settler) compare(ctx context.Context) error {
 	return nil
 }
 
-// followers brings back the first blocked deliveries of a key.
+// followers brings back the first blocked deliveries of a key, unless another head
+// holds them back: one that a person put back was in front of it.
 func (s *settler) followers(ctx context.Context, key string) error {
 	l := s.lane
-	parked, err := l.store.Blocked(ctx, l.lease.Lane, key, blockedRows)
+	parked, err := l.store.Blocked(ctx, l.lease.Lane, key, l.halt, blockedRows)
 	if err != nil {
 		return err
 	}
@@ -308,6 +310,10 @@ func (s *settler) followers(ctx context.Context, key string) error {
 	if len(parked) == 0 {
 		l.noFollowers(key)
 		return nil
+	}
+	isHead := func(p store.Parked) bool { return p.State != store.StateBlocked }
+	if head := slices.IndexFunc(parked, isHead); head >= 0 {
+		parked = parked[:head]
 	}
 	l.take(parked)
 	return nil

@@ -13,10 +13,6 @@ import (
 
 // Due returns what is due; see store.Store.
 func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
-	holding := `'retrying', 'blocked'`
-	if q.Halt {
-		holding += `, 'dead'`
-	}
 	offsets, ids := split(q.Except)
 	var due []store.Parked
 	// next may lie among what follows a full page; then the caller asks again.
@@ -27,7 +23,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 				SELECT FROM unnest($5::bigint[], $6::text[]) AS e("offset", id) WHERE e."offset" = p."offset" AND e.id = p.id)
 			AND (state = 'retrying' OR key = '' OR NOT EXISTS (
 				SELECT FROM `+s.sql.prefix+`_parked b
-				WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (`+holding+`)))
+				WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (`+holding(q.Halt)+`)))
 		ORDER BY due_at, "offset" LIMIT $7`,
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now, pq.Array(offsets), pq.Array(ids), q.Limit)
 	if err == nil {
@@ -42,11 +38,19 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 	return due, next.Time, nil
 }
 
-// Blocked returns what waits behind the head of a key; see store.Store.
-func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, limit int) ([]store.Parked, error) {
+// holding lists the states in which a delivery holds back its key.
+func holding(halt bool) string {
+	if halt {
+		return `'retrying', 'blocked', 'dead'`
+	}
+	return `'retrying', 'blocked'`
+}
+
+// Blocked returns what holds back a key; see store.Store.
+func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
 	var blocked []store.Parked
 	err := s.parked(ctx, &blocked,
-		`WHERE sink = $1 AND key = $2 AND key <> '' AND state = 'blocked' ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
+		`WHERE sink = $1 AND key = $2 AND key <> '' AND state IN (`+holding(halt)+`) ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
 	if err != nil {
 		return nil, fmt.Errorf("blocked deliveries of %s: %w", lane.Sink, advise(err))
 	}
