@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 
 	"github.com/lib/pq"
 
@@ -75,6 +76,9 @@ func (s *Store) recut(ctx context.Context, sink string, leases []store.Lease) er
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if _, err := tx.ExecContext(ctx, `SET LOCAL idle_in_transaction_session_timeout = `+strconv.FormatInt(idleTime.Milliseconds(), 10)); err != nil {
+		return err
+	}
 	cursors, err := s.lockCursors(ctx, tx, sink)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"context"
+	"database/sql"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -15,4 +17,9 @@ func (s *Store) SetListening(heartbeat, silence time.Duration) {
 func SetServer(r store.Reader, t store.Target, server string) {
 	r.(*reader).server = server
 	t.(*probe).server = server
+}
+
+// Retain runs a function in a janitor's transaction.
+func (s *Store) Retain(ctx context.Context, do func(tx *sql.Tx) error) error {
+	return s.retain(ctx, ``, do)
 }
