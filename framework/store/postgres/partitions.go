@@ -111,7 +111,7 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	}
 	for _, p := range partitionsAhead(s.sql.prefix, highest, rows, now.last) {
 		if err := s.attach(ctx, p); err != nil {
-			if isInTheWay(err) || isDoneAlready(err) {
+			if isInTheWay(err) || isDoneAlready(err) || errors.Is(err, errTooLate) {
 				return made, nil
 			}
 			return made, fmt.Errorf("make partition %s: %w", p.Name, err)
@@ -120,6 +120,10 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	}
 	return made, nil
 }
+
+// errTooLate is why a partition was not made: the sequence has come near meanwhile.
+// The next one begins farther on.
+var errTooLate = errors.New("the sequence has come near")
 
 // attach makes a partition. A table that is made first and attached then takes no
 // lock on the log that a publisher or reader would meet. The one that it takes comes
@@ -133,8 +137,17 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		retentionPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); err != nil {
+		retentionPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
+		return errTooLate
+	} else if err != nil {
 		return err
+	}
+	var last int64
+	if err := tx.QueryRowContext(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM `+s.sql.prefix+`_offset_seq`).Scan(&last); err != nil {
+		return err
+	}
+	if last > 0 && p.From <= last+(p.To-p.From)/2 { // making it has taken long
+		return errTooLate
 	}
 	return tx.Commit()
 }

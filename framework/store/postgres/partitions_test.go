@@ -92,6 +92,25 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 	require.Equal(t, int64(11), offsetsOf(t, db)[0])
 }
 
+// Publishers may be quick while a partition is made.
+func TestAPartitionThatTheSequenceHasReachedIsNotMade(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]string{
+		"rows on their way": `SELECT setval('outbox_offset_seq', 36)`,
+		"rows there":        `SELECT setval('outbox_offset_seq', 42); ` + insertOne,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDB(t)
+			s := openStore(t, db, postgres.Config{PartitionRows: 10})
+			_, err := db.ExecContext(t.Context(), meanwhile)
+			require.NoError(t, err)
+			require.ErrorIs(t, s.MakePartition(t.Context(), 41, 51), postgres.ErrTooLate)
+			require.NoError(t, s.MakePartition(t.Context(), 51, 61))
+		})
+	}
+}
+
 // Waiting for the log holds publishers up.
 func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	t.Parallel()
