@@ -287,3 +287,49 @@ func (d *door) pass(outside net.Conn) {
 	go carry(outside, inside)
 	<-done
 }
+
+func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		first, second := newReceiver(t), newReceiver(t)
+		path := o.config(t, "15s", first.URL)
+		f := start(t, "forward", "-c", path)
+		o.publish(t, 1, 20)
+		first.await(t, 20)
+		change := func(old, to string) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			changed := strings.Replace(string(text), old, to, 1)
+			require.NotEqual(t, string(text), changed)
+			require.NoError(t, os.WriteFile(path, []byte(changed), 0o600))
+		}
+		reload := func(answer string) {
+			f.signal(t, syscall.SIGHUP)
+			f.awaitLine(t, answer)
+		}
+
+		reload("the configuration is as it was")
+		change("threshold: 8", "threshold: -8")
+		reload("sinks.partner.parallelism.threshold is -8")
+		f.awaitLine(t, "the configuration is not taken over")
+		change("threshold: -8", "threshold: 16")
+		reload("the configuration has changed and is taken over")
+		o.publish(t, 21, 40)
+		first.await(t, 40)
+
+		change(first.URL, second.URL)
+		reload("another forwarder takes over")
+		o.publish(t, 41, 60)
+		second.await(t, 20)
+
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Len(t, first.counts, 40)
+		for _, counts := range []map[string]int{first.counts, second.counts} {
+			for body, count := range counts {
+				require.Equal(t, 1, count, body)
+			}
+		}
+	})
+}

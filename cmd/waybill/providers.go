@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,10 +60,7 @@ func provideOperator(c *config.Config, s store.Store, who operatorName) (*operat
 	if len(c.Routes) == 0 {
 		return o, nil
 	}
-	o.routing.MaxAttempts = make(map[string]int, len(c.Sinks))
-	for name, sink := range c.Sinks {
-		o.routing.MaxAttempts[name] = cmp.Or(sink.Retry.MaxAttempts, forwarder.DefaultMaxAttempts)
-	}
+	o.routing.MaxAttempts = c.MaxAttempts
 	o.routing.Routes, err = route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), nil)
 	return o, err
 }
@@ -74,6 +70,10 @@ func provideAwaitedStore(ctx context.Context, d *database.Database, logger *slog
 	return d.Await(ctx, logger)
 }
 
-func provideForwarder(c *config.Config, s store.Store, logger *slog.Logger) (*forwarder.Forwarder, error) {
-	return forwarder.New(c.ForwarderConfig(s, logger))
+func provideEngine(c *config.Config, s store.Store, logger *slog.Logger) (*engine, error) {
+	f, err := forwarder.New(c.ForwarderConfig(s, logger))
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Forwarder: f, config: c}, nil
 }

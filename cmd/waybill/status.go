@@ -110,9 +110,9 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	}
 	if len(conditions) > 0 {
 		fmt.Fprintln(w)
-		held := newTable(w, "sink", "condition", "since", "until", "as seen by")
+		held := newTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
 		for _, c := range conditions {
-			held.AppendRow(table.Row{c.Sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder)})
+			held.AppendRow(table.Row{c.Sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
 		}
 		held.Render()
 	}

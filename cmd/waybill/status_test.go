@@ -96,7 +96,7 @@ func TestStatusStopsCounting(t *testing.T) {
 			{Sink: "old", Row: store.Row{Offset: 3, OccurredOn: noon}, Reason: "1 of its 2 lanes have a cursor"},
 		},
 	}, []store.Condition{
-		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "a/1/x", Since: noon},
+		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "a/1/x", Since: noon, Cause: "refused"},
 		{Sink: "old", Kind: store.ConditionPaused},
 	}, now)
 	require.Equal(t, `last offset: 7
@@ -113,8 +113,8 @@ oldest row:  3, of 2026-01-02 12:00:00Z
  mail           5  2026-01-02 13:00:00Z  not settled
  old            3  2026-01-02 12:00:00Z  1 of its 2 lanes have a cursor
 
- SINK  CONDITION     SINCE                 UNTIL  AS SEEN BY
- mail  breaker open  2026-01-02 12:00:00Z  -      a/1/x
- old   paused        -                     -      -
+ SINK  CONDITION     SINCE                 UNTIL  AS SEEN BY  CAUSE
+ mail  breaker open  2026-01-02 12:00:00Z  -      a/1/x       refused
+ old   paused        -                     -      -           -
 `, b.String())
 }

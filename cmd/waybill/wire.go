@@ -10,21 +10,20 @@ import (
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
-	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// newForwarder makes the engine of everything that the configuration has. It
+// newEngine makes the engine of everything that the configuration has. It
 // waits for a database that is not there yet, until ctx is done. The function
 // beside it closes the database.
-func newForwarder(ctx context.Context, source config.Source, logger *slog.Logger) (*forwarder.Forwarder, func(), error) {
+func newEngine(ctx context.Context, source config.Source, logger *slog.Logger) (*engine, func(), error) {
 	panic(wire.Build(
 		provideKinds,
 		config.Load,
 		provideTables,
 		database.Open,
 		provideAwaitedStore,
-		provideForwarder,
+		provideEngine,
 	))
 }
 

@@ -10,17 +10,16 @@ import (
 	"context"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
-	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"log/slog"
 )
 
 // Injectors from wire.go:
 
-// newForwarder makes the engine of everything that the configuration has. It
+// newEngine makes the engine of everything that the configuration has. It
 // waits for a database that is not there yet, until ctx is done. The function
 // beside it closes the database.
-func newForwarder(ctx context.Context, source config.Source, logger *slog.Logger) (*forwarder.Forwarder, func(), error) {
+func newEngine(ctx context.Context, source config.Source, logger *slog.Logger) (*engine, func(), error) {
 	set, err := provideKinds()
 	if err != nil {
 		return nil, nil, err
@@ -39,12 +38,12 @@ func newForwarder(ctx context.Context, source config.Source, logger *slog.Logger
 		cleanup()
 		return nil, nil, err
 	}
-	forwarderForwarder, err := provideForwarder(configConfig, store, logger)
+	mainEngine, err := provideEngine(configConfig, store, logger)
 	if err != nil {
 		cleanup()
 		return nil, nil, err
 	}
-	return forwarderForwarder, func() {
+	return mainEngine, func() {
 		cleanup()
 	}, nil
 }

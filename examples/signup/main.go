@@ -124,7 +124,7 @@ func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http
 	}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: log, Types: types,
-		Sinks:  map[string]forwarder.Sink{"mail": {Sink: mailSink, OnDelivered: markSent}},
+		Sinks:  map[string]forwarder.Sink{"mail": {Sink: mailSink, Hooks: forwarder.Hooks{Delivered: markSent}}},
 		Routes: map[string][]string{"customer.signed-up": {"mail"}},
 	})
 	if err != nil {

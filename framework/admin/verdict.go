@@ -63,7 +63,10 @@ const inMemory = 16_000
 // verdict tells of one sink: what is parked comes before a receipt, which a replay
 // leaves standing.
 func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Envelope) (Verdict, error) {
-	v := Verdict{Sink: sink, MaxAttempts: w.routing.MaxAttempts[sink]}
+	v := Verdict{Sink: sink}
+	if w.routing.MaxAttempts != nil && e != nil {
+		v.MaxAttempts = w.routing.MaxAttempts(sink, e.Type)
+	}
 	for i := range w.trace.Parked {
 		if p := &w.trace.Parked[i]; p.Sink == sink && (e == nil || p.Envelope.Offset == e.Offset) {
 			return v, w.parked(ctx, &v, p)
@@ -198,7 +201,7 @@ func (w *inquiry) addConditions(v *Verdict) {
 		case store.ConditionPaused:
 			v.Text += "; the sink is paused"
 		case store.ConditionBreakerOpen:
-			v.Text += fmt.Sprintf("; breaker open since %s at %s", timeText(c.Since), c.Forwarder)
+			v.Text += fmt.Sprintf("; breaker open since %s at %s: %s", timeText(c.Since), c.Forwarder, c.Cause)
 		case store.ConditionThrottled:
 			v.Text += fmt.Sprintf("; throttled until %s at %s", timeText(c.Until), c.Forwarder)
 		}

@@ -18,8 +18,9 @@ import (
 type Routing struct {
 	// Routes say which sinks get which types; nil: nobody knows.
 	Routes *route.Table
-	// MaxAttempts is how many attempts a delivery has, by sink.
-	MaxAttempts map[string]int
+	// MaxAttempts is how many attempts a delivery of a type to a sink has; nil:
+	// nobody knows.
+	MaxAttempts func(sink, typ string) int
 }
 
 // Answer is where one notification is.

@@ -34,7 +34,9 @@ func testMain(m *testing.M) (code int) {
 		return complain(fmt.Errorf("build the program: %w: %s", err, output))
 	}
 	code = m.Run()
-	if err := goleak.Find(); err != nil {
+	// The proxy's library leaves one behind, once in a while, when a connection's
+	// fault ends while it holds a chunk.
+	if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")); err != nil {
 		return complain(err)
 	}
 	return code

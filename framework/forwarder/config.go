@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -64,23 +66,62 @@ type Sink struct {
 	// Sink makes the deliveries. If it is a sinks.Opener or sinks.Closer, Run
 	// opens it before anything else and closes it at its end.
 	Sink sinks.Sink
-	// Parallelism bounds the deliveries in flight.
+	// Parallelism bounds the deliveries in flight; of a sinks.Batcher the batches.
 	Parallelism Parallelism
 	// Retry says when a delivery that failed for the moment is tried again.
 	Retry Retry
 	// OnDead says what becomes of a key whose delivery is dead.
 	OnDead OnDead
-	// Timeout bounds one delivery, up to a sixteenth more; default 30 s. What
-	// exceeds it counts as a failed attempt.
+	// Timeout bounds one delivery, or one batch, up to a sixteenth more; default 30 s.
+	// What exceeds it counts as a failed attempt. A call that does not come back some
+	// seconds later is abandoned: its delivery is tried again, beside it, and it
+	// keeps its slot of the threshold.
 	Timeout time.Duration
-	// OnDelivered, if set, runs in the transaction of the checkpoint that settles
-	// these deliveries, so its effects commit with the cursor, or not at all: a
-	// user row's status becomes "sent" exactly when the delivery is settled. It
-	// must be quick; its context ends after a third of the lease. While it fails,
-	// its sink's lane stands still and the same deliveries are handed to it again;
-	// they are not delivered again. After a crash a delivery that is repeated
-	// comes to it again as well.
-	OnDelivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
+	// Rate bounds how many deliveries begin in a time; default: no bound.
+	Rate Rate
+	// Breaker says when the sink waits as a whole because its destination fails.
+	Breaker Breaker
+	// Fairness, if set, is the name of the metadata, such as tenant, whose values
+	// share the sink: while several have something to deliver each gets the same
+	// number of slots, and one that is alone gets all. It evens out what is in
+	// memory, which is a part of a large backlog.
+	Fairness string
+	// Middleware is put around each delivery, the first one outermost, in
+	// Watermill's form. The message's UUID is the notification's id; the sink gets
+	// what the innermost hands on as context, metadata and payload. Messages that
+	// a middleware returns are dropped. With any, a sinks.Batcher is handed one
+	// delivery at a time.
+	Middleware []message.HandlerMiddleware
+	// Hooks are told what becomes of deliveries.
+	Hooks Hooks
+}
+
+// Hooks are called with what becomes of deliveries, in the transaction of the
+// checkpoint that writes it down: their effects commit with it, or not at all. A
+// user row's status becomes "sent" exactly when its delivery is settled.
+//
+// A hook must be quick; its context ends after a third of the lease. While it fails,
+// its sink's lane stands still and the same deliveries are handed to it again;
+// they are not delivered again. After a crash a delivery that is repeated
+// comes to it again as well.
+type Hooks struct {
+	// Delivered is called with what the sink has taken.
+	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
+	// Parked is called with what is retrying, scheduled or blocked from now on; what
+	// fails again comes again.
+	Parked func(ctx context.Context, tx *sql.Tx, parked []Parked) error
+	// Dead is called with what nobody tries any more.
+	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error
+}
+
+// Parked is a delivery that could not be made.
+type Parked struct {
+	*notification.Delivery
+	State store.State
+	// DueAt is when it is tried next; zero for blocked and dead ones.
+	DueAt time.Time
+	// Error is what the last attempt came to; "" if there was none.
+	Error string
 }
 
 // Delivered is a delivery that a sink has taken.
@@ -204,6 +245,7 @@ func (s Sink) withDefaults(p *problems, at string) Sink {
 	setDefault(&s.OnDead, OnDeadContinue)
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.withDefaults()
+	s.Breaker = s.Breaker.withDefaults()
 
 	p.require(s.Sink != nil, "%s: the sink is missing", at)
 	n := s.Parallelism.Threshold
@@ -214,6 +256,8 @@ func (s Sink) withDefaults(p *problems, at string) Sink {
 		"%s.on_dead is %q: use %s or %s", at, s.OnDead, OnDeadContinue, OnDeadHalt)
 	p.require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
 	s.Retry.validate(p, at+".retry")
+	s.Rate.validate(p, at+".rate")
+	s.Breaker.validate(p, at+".breaker")
 	return s
 }
 

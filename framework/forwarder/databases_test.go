@@ -98,14 +98,14 @@ func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func
 	c := forwarder.Config{
 		Store: failing{s, &w.failures}, Name: "test", Lease: 2 * time.Second,
 		Routes: map[string][]string{"*": {"sink"}},
-		Sinks: map[string]forwarder.Sink{"sink": {Sink: w.tally, OnDelivered: func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
+		Sinks: map[string]forwarder.Sink{"sink": {Sink: w.tally, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
 			for _, d := range all {
 				if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES ($1)`, d.ID); err != nil {
 					return err
 				}
 			}
 			return nil
-		}}},
+		}}}},
 		Logger: slog.New(slog.NewTextHandler(w.tally, nil)),
 	}
 	for _, a := range adjust {
@@ -415,8 +415,8 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 					c.Lease = time.Minute
 				}
 				sink := c.Sinks["sink"]
-				mark := sink.OnDelivered
-				sink.OnDelivered = func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
+				mark := sink.Hooks.Delivered
+				sink.Hooks.Delivered = func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
 					err := mark(ctx, tx, all)
 					if armed.CompareAndSwap(true, false) { // what comes next is COMMIT
 						if test.committed {

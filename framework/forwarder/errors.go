@@ -13,6 +13,12 @@ var (
 	ErrNoRoute = errors.New("no route matches its type; add one and requeue it")
 	// ErrPanic: the sink panicked.
 	ErrPanic = errors.New("sink panicked")
+	// ErrAbandoned: a call of the sink did not come back after its deadline.
+	ErrAbandoned = errors.New("sink did not return after its deadline")
+	// ErrResults: a sink of batches did not tell of all deliveries.
+	ErrResults = errors.New("sink gave too few results")
+	// ErrTooOld: a delivery failed at an age at which it is not tried again.
+	ErrTooOld = errors.New("older than retry.max_age")
 )
 
 // Errors that end the work on a lane, for a while.

@@ -32,11 +32,11 @@ type hooked struct {
 
 	// With db set, leases end by the bubble's clock; the databases know only the real one.
 	db    *sql.DB
-	until time.Time
+	until atomic.Int64 // in the unit of UnixNano
 }
 
 func (h *hooked) Roster(ctx context.Context) (store.Roster, error) {
-	if h.db != nil && !time.Now().Before(h.until) {
+	if h.db != nil && time.Now().UnixNano() >= h.until.Load() {
 		if _, err := h.db.ExecContext(ctx, `UPDATE outbox_cursors SET lease_until = '2000-01-01T00:00:00.000000Z' WHERE owner IS NOT NULL`); err != nil {
 			return store.Roster{}, err
 		}
@@ -48,7 +48,7 @@ func (h *hooked) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 	began := time.Now()
 	l, err := h.appendable.Acquire(ctx, lane, owner, ttl)
 	if err == nil {
-		h.until = began.Add(ttl)
+		h.until.Store(began.Add(ttl).UnixNano())
 	}
 	return l, err
 }
@@ -58,7 +58,7 @@ func (h *hooked) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 		began := time.Now()
 		err := h.appendable.Checkpoint(ctx, c)
 		if err == nil {
-			h.until = began.Add(c.TTL)
+			h.until.Store(began.Add(c.TTL).UnixNano())
 		}
 		return err
 	}
@@ -68,13 +68,13 @@ func (h *hooked) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return next()
 }
 
-func (h *hooked) Blocked(ctx context.Context, l store.Lane, key string, limit int) ([]store.Parked, error) {
+func (h *hooked) Blocked(ctx context.Context, l store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
 	if h.blocked != nil {
 		if err := h.blocked(); err != nil {
 			return nil, err
 		}
 	}
-	return h.appendable.Blocked(ctx, l, key, limit)
+	return h.appendable.Blocked(ctx, l, key, halt, limit)
 }
 
 func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
@@ -173,13 +173,13 @@ func TestAHangingHookCostsNoLease(t *testing.T) {
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
 		began := time.Now()
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
 			if time.Since(began) < 2*time.Minute {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
-		}}, func(c *forwarder.Config) {
+		}}}, func(c *forwarder.Config) {
 			c.Lease = 15 * time.Second
 			c.Store = &hooked{appendable: o.store, db: o.db}
 		})
@@ -196,9 +196,9 @@ func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 			return errors.New("constraint")
-		}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll.Max = 50 * time.Millisecond })
+		}}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll.Max = 50 * time.Millisecond })
 		for i := range 40 {
 			o.append("t", "", numbered(fmt.Sprintf("%d-", i), 1000)...)
 			time.Sleep(time.Second)
@@ -264,6 +264,51 @@ func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T)
 		f.stop()
 		require.NoError(t, <-f.ended)
 	})
+}
+
+func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		behind []string // parked behind the retry when the dead one is put back
+		asked  time.Duration
+	}{
+		{"when followers are parked", []string{"a3"}, time.Minute},
+		{"when there are none", nil, time.Minute},
+		{"when the keys were not compared since", nil, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				var s script
+				answers := map[string]error{"dead": sinks.Permanent(errors.New("never")), "retry": errors.New("later")}
+				s.answer = func(_ context.Context, d *notification.Delivery) error {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					err := answers[d.ID]
+					delete(answers, d.ID)
+					return err
+				}
+				o.append("t", "k", append([]string{"dead", "retry"}, c.behind...)...)
+				o.schedule("t", "", "alarm", time.Now().Add(c.asked)) // has the parked table asked
+				f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: 10 * time.Minute}})
+				f.flush()
+				require.Equal(t, []string{"dead", "retry"}, s.given())
+				o.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE state = 'dead'`)
+				time.Sleep(c.asked)
+				synctest.Wait()
+				require.ElementsMatch(t, []string{"dead", "alarm"}, s.given())
+				o.append("t", "k", "a4")
+				f.flush()
+				require.Empty(t, s.given())
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				given := s.given()
+				f.end()
+				require.Equal(t, append(append([]string{"retry"}, c.behind...), "a4"), given)
+				require.Empty(t, o.parked())
+			})
+		})
+	}
 }
 
 func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
@@ -448,14 +493,14 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 			}
 			return err
 		}
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, ds []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, ds []forwarder.Delivered) error {
 			for _, d := range ds {
 				if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (?)`, d.ID); err != nil {
 					return err
 				}
 			}
 			return nil
-		}}, func(c *forwarder.Config) { c.Store = h })
+		}}}, func(c *forwarder.Config) { c.Store = h })
 		o.append("t", "", "a")
 		f.flush()
 		time.Sleep(time.Minute)

@@ -64,6 +64,33 @@ func New(c Config) (*Forwarder, error) {
 	return f, nil
 }
 
+// Adjust changes how deliveries to a sink are made while the forwarder runs, or
+// before: change gets the settings as they are. Parallelism, Retry, Timeout, Rate,
+// Breaker and Fairness take effect with the next delivery, and nothing is lost or
+// repeated by it; a threshold that was lowered is kept to as soon as enough of
+// what is in flight has ended. Everything else needs another forwarder. Settings
+// that make no sense, and another OnDead, are refused as ErrConfig, with nothing
+// changed.
+func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
+	i := slices.IndexFunc(f.couriers, func(c *courier) bool { return c.name == sink && sink != store.SinkUnrouted })
+	if i < 0 {
+		return fmt.Errorf("%w: there is no sink %q", ErrConfig, sink)
+	}
+	c := f.couriers[i]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := &problems{}
+	changed := c.sink
+	change(&changed)
+	changed = changed.withDefaults(p, "sinks."+sink)
+	p.require(changed.OnDead == c.sink.OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
+	if err := p.err(); err != nil {
+		return err
+	}
+	c.adjust(changed)
+	return nil
+}
+
 // noRoute is the sink of what has no other: everything dies there, with its
 // bytes kept.
 type noRoute struct{}
@@ -184,12 +211,9 @@ func (f *Forwarder) warnOfUnrouted() {
 
 func (f *Forwarder) openSinks(ctx context.Context) error {
 	for _, c := range f.couriers {
-		if o, ok := c.sink.Sink.(sinks.Opener); ok {
-			if err := o.Open(ctx); err != nil {
-				return fmt.Errorf("open sink %s: %w", c.name, err)
-			}
+		if err := c.open(ctx); err != nil {
+			return err
 		}
-		c.opened = true
 	}
 	return nil
 }
@@ -199,7 +223,7 @@ func (f *Forwarder) closeSinks(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, c := range f.couriers {
-		closer, ok := c.sink.Sink.(sinks.Closer)
+		closer, ok := c.destination.(sinks.Closer)
 		if !ok || !c.opened {
 			continue
 		}
@@ -218,6 +242,9 @@ type Stats struct {
 	Dead      int64 // deliveries given up
 	Pending   int   // in memory and not settled
 	InFlight  int   // of these, in the sink's hands
+	// Abandoned are calls of the sink that did not come back after their deadline
+	// and keep a slot of the threshold each.
+	Abandoned int
 }
 
 // Stats reports each sink, in alphabetical order. It may be called at any time.
@@ -226,7 +253,7 @@ func (f *Forwarder) Stats() []Stats {
 	for i, c := range f.couriers {
 		c.mu.Lock()
 		all[i] = c.stats
-		all[i].Sink, all[i].Pending, all[i].InFlight = c.name, c.pending, c.inFlight
+		all[i].Sink, all[i].Pending, all[i].InFlight, all[i].Abandoned = c.name, c.pending, c.inFlight, c.stuck
 		c.mu.Unlock()
 	}
 	return all

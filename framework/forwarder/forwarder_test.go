@@ -472,7 +472,7 @@ func TestOnDeliveredCommitsWithTheCheckpoint(t *testing.T) {
 		require.NoError(t, err)
 		var s script
 		failures := 2
-		f := o.one(forwarder.Sink{Sink: &s, OnDelivered: func(ctx context.Context, tx *sql.Tx, delivered []forwarder.Delivered) error {
+		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, delivered []forwarder.Delivered) error {
 			for _, d := range delivered {
 				require.Equal(t, notification.Receipt("taken"), d.Receipt)
 				if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'sent' WHERE id = '`+d.ID+`'`); err != nil {
@@ -484,7 +484,7 @@ func TestOnDeliveredCommitsWithTheCheckpoint(t *testing.T) {
 				return errors.New("deadlock")
 			}
 			return nil
-		}})
+		}}})
 		o.append("t", "", "u1", "u2")
 		f.flush()
 		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM users WHERE status = 'pending'`), "the hook's failure rolled it back")
@@ -510,11 +510,11 @@ func TestARetryIsNotForgottenWhileACheckpointIsSlow(t *testing.T) {
 		slow := 2 * time.Second // longer than the retry's pause
 		f := o.one(forwarder.Sink{
 			Sink: &s, Retry: forwarder.Retry{Initial: time.Second, Jitter: 0.01},
-			OnDelivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
+			Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 				time.Sleep(slow)
 				slow = 0
 				return nil
-			},
+			}},
 		})
 		o.append("t", "", "fails", "goes through")
 		time.Sleep(time.Minute)

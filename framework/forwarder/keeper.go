@@ -27,8 +27,8 @@ type keeper struct {
 	joined  time.Time
 	told    map[string]store.SinkState // with the last sign of life
 	held    map[laneID]*held
-	paused  map[string]bool // sinks that a person has paused, as of the last look
-	cutting map[string]bool // sinks whose lanes this forwarder cuts anew
+	paused  map[string]bool               // sinks that a person has paused, as of the last look
+	cutting map[string]context.CancelFunc // sinks whose lanes this forwarder cuts anew
 	trouble map[laneID]*trouble
 	nudged  chan struct{} // capacity 1: a lane may be free
 	ended   chan func()   // what the keeper does when something that it started has ended
@@ -76,7 +76,7 @@ func newKeeper(r *run) *keeper {
 		uncut:    make(map[string]bool),
 		held:     make(map[laneID]*held),
 		paused:   make(map[string]bool),
-		cutting:  make(map[string]bool),
+		cutting:  make(map[string]context.CancelFunc),
 		trouble:  make(map[laneID]*trouble),
 		nudged:   make(chan struct{}, 1),
 		ended:    make(chan func()),
@@ -156,7 +156,10 @@ func (k *keeper) look() error {
 		return err
 	}
 	k.inspect(&roster)
-	leaving := func(l store.Lane) bool { return k.held[idOf(l)] != nil && k.held[idOf(l)].leaving }
+	leaving := func(l store.Lane) bool {
+		h := k.held[idOf(l)]
+		return h != nil && h.leaving || k.cutting[l.Sink] != nil
+	}
 	take, leave := assign(roster, me, leaving, 4*k.pause)
 	for _, lane := range leave {
 		k.held[idOf(lane)].leave()
@@ -179,11 +182,14 @@ func (k *keeper) inspect(roster *store.Roster) {
 	lanes := make(map[string][]store.LaneState)
 	for i := range roster.Lanes {
 		l := &roster.Lanes[i]
-		switch h := k.held[idOf(l.Lane)]; {
-		case h != nil && l.Owner == "":
+		h := k.held[idOf(l.Lane)]
+		switch works := h != nil || k.cutting[l.Lane.Sink] != nil; {
+		case works && l.Owner == "":
 			l.Owner = k.owner // its lease ran out, and the work on it has not ended yet
-		case h == nil && l.Owner == k.owner:
+		case !works && l.Owner == k.owner:
 			l.Owner = "" // the answer to Acquire was lost
+		}
+		switch {
 		case h != nil && l.Paused && !h.leaving:
 			h.leave()
 		case h != nil:
@@ -198,8 +204,11 @@ func (k *keeper) inspect(roster *store.Roster) {
 			continue
 		}
 		k.tellPaused(c, cursors[0].Paused)
-		if cursors[0].Wanted != 0 && !cursors[0].Paused {
+		switch {
+		case cursors[0].Wanted != 0 && !cursors[0].Paused:
 			k.cutAnew(c, cursors)
+		case k.cutting[sink] != nil:
+			k.cutting[sink]() // nobody wants it any more
 		}
 	}
 }
@@ -231,7 +240,7 @@ func (k *keeper) take(lane store.Lane, revision int64) error {
 	if err != nil {
 		return err
 	}
-	s.to = k.poller.since(s.leased)
+	s.to = k.poller.since(time.Now())
 	failing := k.trouble[id]
 	if failing == nil {
 		failing = newTrouble(c.log.With("lane", lane.Number), "beginning to work on a lane")
@@ -281,19 +290,21 @@ func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
 		}
 		free = free && l.Owner == ""
 	}
-	if !free || k.cutting[c.name] {
+	if !free || k.cutting[c.name] != nil {
 		return
 	}
-	k.cutting[c.name] = true
+	wanted, cancel := context.WithCancel(k.stop)
+	k.cutting[c.name] = cancel
 	c.log.Info("cutting the lanes anew", "lanes", len(lanes), "wanted", lanes[0].Wanted)
 	go func() {
-		err := k.recut(c, lanes)
+		defer cancel()
+		err := k.recut(wanted, c, lanes)
 		k.ended <- func() {
 			delete(k.cutting, c.name)
 			switch {
 			case err == nil:
 				c.log.Info("the lanes are cut anew", "lanes", lanes[0].Wanted)
-			case k.stop.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
+			case wanted.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
 				// somebody else does it, or nobody wants it any more
 			default:
 				c.log.Warn("the lanes could not be cut anew, trying again", "error", err)
@@ -302,8 +313,9 @@ func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
 	}()
 }
 
-// recut brings all lanes of a sink to one place and cuts them there.
-func (k *keeper) recut(c *courier, lanes []store.LaneState) (err error) {
+// recut brings all lanes of a sink to one place and cuts them there, if that is
+// wanted until then.
+func (k *keeper) recut(wanted context.Context, c *courier, lanes []store.LaneState) (err error) {
 	var leases []store.Lease
 	defer func() {
 		if err == nil {
@@ -321,13 +333,13 @@ func (k *keeper) recut(c *courier, lanes []store.LaneState) (err error) {
 		}
 		leases = append(leases, lease)
 	}
-	ctx, cancel := k.inLease(k.stop)
+	ctx, cancel := k.inLease(wanted)
 	defer cancel()
 	target, err := k.config.Store.Probe(ctx)
 	if err != nil {
 		return err
 	}
-	shifts, stop := errgroup.WithContext(k.stop)
+	shifts, stop := errgroup.WithContext(wanted)
 	for _, lease := range leases {
 		s := &shift{run: k.run, courier: c, lease: lease, leased: leased, to: level{target}}
 		shifts.Go(func() error { return s.work(stop, func() {}) })
@@ -335,7 +347,7 @@ func (k *keeper) recut(c *courier, lanes []store.LaneState) (err error) {
 	if err := shifts.Wait(); err != nil {
 		return err
 	}
-	if err := k.stop.Err(); err != nil {
+	if err := wanted.Err(); err != nil {
 		return err
 	}
 	ctx, cancel = k.inLease(k.db)

@@ -180,3 +180,39 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 		g.end()
 	})
 }
+
+// A wish for another number of lanes may be taken back while somebody cuts them, as
+// by a deployment that is rolled back.
+func TestAWishTakenBackEndsTheCutting(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		var up, probed, ended atomic.Bool
+		s.answer = func(context.Context, *notification.Delivery) error {
+			if !up.Load() {
+				return sinks.Unavailable(errors.New("connection refused"))
+			}
+			for probed.Swap(true) && !ended.Load() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, named("a", 2))
+		o.append("t", "k", "1")
+		o.append("t", "l", "2")
+		settleDown()
+		require.NoError(t, o.store.Cut(t.Context(), "sink", 1))
+		settleDown()
+		s.given()
+		up.Store(true)
+		settleDown() // whoever cuts the lanes delivers what is before the cut
+		require.ElementsMatch(t, []string{"1", "2"}, s.given())
+		require.NoError(t, o.store.Cut(t.Context(), "sink", 2))
+		settleDown()
+		ended.Store(true)
+		settleDown()
+		require.Zero(t, s.overlaps, "what is being delivered is not given to anybody else")
+		require.Empty(t, s.given())
+		require.Equal(t, map[string]int{"a": 2}, o.owners())
+		f.end()
+	})
+}

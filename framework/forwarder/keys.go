@@ -15,10 +15,12 @@ import (
 // which are released in their order.
 type keyState struct {
 	first, last *item // waiting, in order
-	parked      int   // deliveries in the parked table, or on the way there, that hold the key
-	taken       int   // of these, in the engine's hands
-	active      bool  // the head is ready or in flight
-	stale       bool  // a person may have parked more of it: compare when nothing is under way
+	waiting     int
+	parked      int  // deliveries in the parked table, or on the way there, that hold the key
+	taken       int  // of these, in the engine's hands
+	active      bool // the head is ready or in flight
+	unmet       bool // something of the key comes from the log before what is parked
+	stale       bool // a person may have parked more of it: compare when nothing is under way
 }
 
 func (k *keyState) push(it *item) {
@@ -28,6 +30,16 @@ func (k *keyState) push(it *item) {
 		k.last.next = it
 	}
 	k.last = it
+	k.waiting++
+}
+
+func (k *keyState) pushFront(it *item) {
+	it.next = k.first
+	k.first = it
+	if k.last == nil {
+		k.last = it
+	}
+	k.waiting++
 }
 
 func (k *keyState) pop() *item {
@@ -40,6 +52,7 @@ func (k *keyState) pop() *item {
 		k.last = nil
 	}
 	it.next = nil
+	k.waiting--
 	return it
 }
 
@@ -80,7 +93,10 @@ func (l *lane) resume(it *item) (taken bool) {
 		l.keys[it.Key] = k
 	}
 	k.taken++
-	k.parked = max(k.parked, k.taken) // a person may have put some back
+	if it.uncounted {
+		k.parked++ // too much is corrected once nothing of the key is found
+	}
+	k.parked = max(k.parked, k.taken)
 	l.courier.pending++
 	if k.active {
 		k.push(it)
@@ -103,11 +119,14 @@ func (l *lane) advanceKey(it *item) {
 		return
 	}
 	k := l.keys[it.Key]
-	k.active = false
 	if it.holds {
 		k.parked--
 		k.taken--
 	}
+	if it.chained {
+		return // the next one is under way already
+	}
+	k.active = false
 	next := k.pop()
 	switch {
 	case next != nil:
@@ -162,6 +181,11 @@ func (l *lane) holdKey(it *item) {
 	} else {
 		k.parked++
 	}
+	l.parkWaiting(k)
+}
+
+// parkWaiting parks what waits behind the head of a key.
+func (l *lane) parkWaiting(k *keyState) {
 	for waiting := k.pop(); waiting != nil; waiting = k.pop() {
 		l.courier.pending--
 		if waiting.page != nil {
@@ -172,5 +196,36 @@ func (l *lane) holdKey(it *item) {
 		if waiting.holds {
 			k.taken--
 		}
+	}
+}
+
+// Shares of a window by which a key is hot: so much of it waits for that key alone,
+// and so much at least is of others.
+const (
+	hotShare   = 4
+	otherShare = 16
+)
+
+// spill parks what waits for hot keys, so that the window has room for others. It
+// does so only while the sink would have time for these, and if there were
+// others so far: a log of few keys is better read slowly than copied.
+func (l *lane) spill() {
+	c := l.courier
+	if c.turns.len() > 0 || !c.gate.open() || c.calls >= c.sink.Parallelism.Threshold {
+		return
+	}
+	var hot []*keyState
+	waiting := 0
+	for _, k := range l.keys {
+		if k.active && k.waiting >= l.window.rows/hotShare {
+			hot = append(hot, k)
+			waiting += k.waiting
+		}
+	}
+	if l.window.rows-waiting < l.window.rows/otherShare {
+		return
+	}
+	for _, k := range hot {
+		l.parkWaiting(k)
 	}
 }

@@ -35,6 +35,7 @@ type lane struct {
 	window window
 	keys   map[string]*keyState
 	stale  bool               // what is believed of the keys is to be compared soon
+	unmet  map[int64]string   // keys that wait for an offset to be met, by it
 	out    outcome            // since the last checkpoint
 	busy   map[store.Ref]bool // parked deliveries in the engine's hands
 	// unsaved says that something was settled since the last checkpoint; dirty,
@@ -49,15 +50,19 @@ func newLane(c *courier, s store.Store, lease store.Lease, leased time.Time, ttl
 	l := &lane{
 		courier: c, store: s, lease: lease, ttl: ttl,
 		log:       c.log.With("lane", lease.Lane.Number),
-		deadlines: deadlines{parent: deliveries, timeout: c.sink.Timeout},
+		deadlines: deadlines{parent: deliveries},
 		halt:      c.sink.OnDead == OnDeadHalt,
 		expires:   leased.Add(ttl),
 		keys:      make(map[string]*keyState),
+		unmet:     make(map[int64]string),
 		dirty:     make(chan struct{}, 1),
 		busy:      make(map[store.Ref]bool),
 		nextDue:   time.Now(),
 	}
 	l.window.init(lease.Settled)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.join(l)
 	return l
 }
 
@@ -75,13 +80,39 @@ func (l *lane) restore(ctx context.Context) error {
 	l.courier.mu.Lock()
 	defer l.courier.mu.Unlock()
 	for key, b := range blocked {
-		l.keys[key] = &keyState{parked: b.Parked}
-		if !b.Head {
+		k := &keyState{parked: b.Parked}
+		l.keys[key] = k
+		switch {
+		case b.Head:
+		case l.window.skip[b.First]:
+			k.unmet = true
+			l.unmet[b.First] = key
+		default:
 			l.out.released = append(l.out.released, key)
 			l.mark()
 		}
 	}
 	return nil
+}
+
+// met says that everything of the log up to an offset that was settled before this
+// lease began is read. What is parked of a key from there on is free to go, behind
+// what was read of it: that is parked now as well.
+func (l *lane) met(offset int64) {
+	if key, ok := l.unmet[offset]; ok {
+		delete(l.unmet, offset)
+		l.keys[key].unmet = false
+		l.out.released = append(l.out.released, key)
+		l.mark()
+	}
+}
+
+// metAll says so of all: what was not met is gone from the log.
+func (l *lane) metAll() {
+	clear(l.window.skip)
+	for offset := range l.unmet {
+		l.met(offset)
+	}
 }
 
 // horizon is how far lanes read.
@@ -147,6 +178,7 @@ func (l *lane) add(read store.Page) {
 	if read.Rebased != "" {
 		l.log.Warn("the log is read anew from its oldest row", "reason", read.Rebased)
 		l.window.begin(read.Start)
+		l.metAll()
 	}
 	if l.window.position == nil {
 		l.window.position = read.Start
@@ -161,6 +193,7 @@ func (l *lane) add(read store.Page) {
 		switch {
 		case l.window.takeSkip(it.Offset):
 			p.settled[i] = true
+			l.met(it.Offset)
 			l.mark()
 		case it.DeliverAt.After(now):
 			l.park(it, store.StateScheduled, it.DeliverAt, "")
@@ -168,11 +201,14 @@ func (l *lane) add(read store.Page) {
 			l.enqueue(it)
 		}
 	}
+	if read.CaughtUp {
+		l.metAll()
+	}
 }
 
 // delivered settles an item that the sink has taken.
 func (l *lane) delivered(it *item, receipt notification.Receipt) {
-	if l.courier.sink.OnDelivered != nil || l.store.KeepsReceipts() {
+	if l.courier.hooks.Delivered != nil || l.store.KeepsReceipts() {
 		l.out.delivered = append(l.out.delivered, Delivered{Delivery: &it.Delivery, Receipt: receipt})
 	}
 	if it.page == nil {
@@ -237,6 +273,7 @@ func (l *lane) take(parked []store.Parked) (taken int) {
 		}
 		it := &item{lane: l, holds: p.State != store.StateScheduled}
 		it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.courier.name, p.Attempt
+		it.uncounted = p.State == store.StateRetrying && p.Attempt == 0
 		if l.resume(it) {
 			l.busy[store.RefOf(&p.Envelope)] = true
 			taken++
@@ -323,13 +360,30 @@ func (l *lane) drain(cut context.Context) {
 	}
 }
 
+// ended takes note that deliveries of the lane are in the sink's hands no longer. The
+// mutex is held.
+func (l *lane) ended(n int) {
+	l.inFlight -= n
+	if l.inFlight == 0 {
+		l.courier.drained.Broadcast()
+	}
+}
+
+// starve has the reader look for work if the window is full. The mutex is held.
+func (l *lane) starve() {
+	if l.window.full {
+		l.window.look()
+	}
+}
+
 // void says that what is still to come of the lane counts no more.
 func (l *lane) void() {
 	c := l.courier
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.over = true
-	c.pending -= c.ready.drop(l)
+	c.part(l)
+	c.pending -= c.turns.drop(l)
 	for _, k := range l.keys {
 		for k.pop() != nil {
 			c.pending--

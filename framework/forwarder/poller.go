@@ -110,8 +110,9 @@ func (p *poller) publish(target store.Target, probed time.Time) {
 	p.newer = make(chan struct{})
 }
 
-// since is the horizon of a lane whose lease was asked for then: what was seen
-// before may be of a server that is gone. It has the poller look.
+// since is the horizon of a lane whose lease was had by then: what was seen before may
+// be of a server that is gone, or older than what the lane has settled. It has the
+// poller look.
 func (p *poller) since(leased time.Time) horizon {
 	p.wake()
 	return horizonSince{p, leased}

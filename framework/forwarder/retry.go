@@ -1,9 +1,13 @@
 package forwarder
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 // Retry is exponential backoff with jitter: attempt n+1 comes
@@ -18,6 +22,14 @@ type Retry struct {
 	Max         time.Duration // default 15 min
 	// Jitter is a share of the pause, 0 to 1; default 0.2.
 	Jitter float64
+	// MaxAge is how old a notification may become by its next attempt, counted from
+	// when it occurred or was to be delivered; one that would be older is dead. The
+	// first attempt is made at any age. Default: no limit.
+	MaxAge time.Duration
+	// Types has other policies for some types, by pattern as routes have them; of
+	// several that match, the longest counts. What a policy leaves zero is as here;
+	// it has no Types of its own.
+	Types map[string]Retry
 }
 
 // Defaults of a Retry.
@@ -38,12 +50,65 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
+// over fills in from another policy what was left out.
+func (r Retry) over(base Retry) Retry {
+	setDefault(&r.MaxAttempts, base.MaxAttempts)
+	setDefault(&r.Initial, base.Initial)
+	setDefault(&r.Multiplier, base.Multiplier)
+	setDefault(&r.Max, max(base.Max, r.Initial))
+	setDefault(&r.Jitter, base.Jitter)
+	setDefault(&r.MaxAge, base.MaxAge)
+	return r
+}
+
 func (r Retry) validate(p *problems, at string) {
+	before := len(p.found)
+	r.validateOne(p, at)
+	if len(p.found) > before {
+		r = Retry{Types: r.Types}.withDefaults() // what is wrong with it is told once
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(r.Types)) {
+		at := at + ".types." + pattern
+		if err := route.ValidatePattern(pattern); err != nil {
+			p.require(false, "%s: %w", at, err)
+		}
+		p.require(r.Types[pattern].Types == nil, "%s.types: a policy for some types has none of its own", at)
+		r.Types[pattern].over(r).validateOne(p, at)
+	}
+}
+
+func (r Retry) validateOne(p *problems, at string) {
 	p.require(r.MaxAttempts >= 1, "%s.max_attempts is %d: use at least 1", at, r.MaxAttempts)
 	p.require(r.Initial > 0, "%s.initial is %s: use more than 0", at, r.Initial)
 	p.require(r.Multiplier >= 1, "%s.multiplier is %g: use at least 1", at, r.Multiplier)
 	p.require(r.Max >= r.Initial, "%s.max is %s, less than initial %s", at, r.Max, r.Initial)
 	p.require(r.Jitter >= 0 && r.Jitter <= 1, "%s.jitter is %g: use 0 to 1", at, r.Jitter)
+	p.require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
+}
+
+// retries finds the policy of a type.
+type retries struct {
+	usual    Retry
+	patterns []string // the longest first
+	policies map[string]Retry
+}
+
+func newRetries(r Retry) retries {
+	all := retries{usual: r, policies: make(map[string]Retry, len(r.Types))}
+	all.patterns = slices.SortedFunc(maps.Keys(r.Types), func(a, b string) int { return len(b) - len(a) })
+	for pattern, policy := range r.Types {
+		all.policies[pattern] = policy.over(r)
+	}
+	return all
+}
+
+func (r *retries) of(typ string) Retry {
+	for _, pattern := range r.patterns {
+		if route.Matches(pattern, typ) {
+			return r.policies[pattern]
+		}
+	}
+	return r.usual
 }
 
 // pause is how long to wait after the given number of failed attempts.
@@ -64,8 +129,7 @@ func (r Retry) backOff() *backoff.ExponentialBackOff {
 	}
 }
 
-// reconnect is the pace at which a failing database, or a destination that
-// cannot be reached, is tried again.
+// reconnect is the pace at which a failing database is tried again.
 func reconnect() *backoff.ExponentialBackOff {
 	return Retry{Initial: 100 * time.Millisecond, Multiplier: 2, Max: 5 * time.Second, Jitter: 0.2}.backOff()
 }

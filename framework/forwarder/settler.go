@@ -2,9 +2,8 @@ package forwarder
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -141,11 +140,7 @@ func (s *settler) checkpoint(ctx context.Context) (released []string, err error)
 	if l.store.KeepsReceipts() {
 		c.Receipts = receiptsOf(out.delivered)
 	}
-	if hook := l.courier.sink.OnDelivered; hook != nil && len(out.delivered) > 0 {
-		c.InTx = func(ctx context.Context, tx *sql.Tx) error {
-			return runHook(ctx, l.ttl/3, tx, hook, out.delivered)
-		}
-	}
+	c.InTx = l.courier.hooks.inTx(l.courier.name, &out, l.ttl/3)
 	if err := s.write(ctx, c); err != nil {
 		return nil, err
 	}
@@ -209,22 +204,6 @@ func (s *settler) writeOnce(ctx context.Context, c store.Checkpoint) error {
 // renew renews the lease and writes nothing else.
 func (s *settler) renew(ctx context.Context) error {
 	return s.writeOnce(ctx, store.Checkpoint{Lease: s.lane.lease, TTL: s.lane.ttl})
-}
-
-// runHook runs an OnDelivered within a time that leaves the lease alive. A panic is
-// an error of the hook.
-func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, hook func(context.Context, *sql.Tx, []Delivered) error, delivered []Delivered) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("OnDelivered panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
-	if err := hook(ctx, tx, delivered); err != nil {
-		return fmt.Errorf("OnDelivered: %w", err)
-	}
-	return nil
 }
 
 func receiptsOf(delivered []Delivered) []store.Receipt {
@@ -319,7 +298,7 @@ func (s *settler) compare(ctx context.Context) error {
 		}
 		more := b.Parked-going[key] > k.parked
 		switch {
-		case k.active || k.taken > 0:
+		case k.active || k.taken > 0 || k.unmet:
 			k.stale = more // compared once nothing of it is under way
 			continue
 		case unsettled[key]:
@@ -334,7 +313,7 @@ func (s *settler) compare(ctx context.Context) error {
 		}
 	}
 	for key, k := range l.keys {
-		if _, still := blocked[key]; !still && !unsettled[key] && !k.active && k.taken == 0 {
+		if _, still := blocked[key]; !still && !unsettled[key] && !k.active && k.taken == 0 && !k.unmet {
 			l.forget(key, true)
 		}
 	}
@@ -352,10 +331,11 @@ func (l *lane) comparePause() time.Duration {
 	return compareEvery
 }
 
-// followers brings back the first blocked deliveries of a key.
+// followers brings back the first blocked deliveries of a key, unless another head
+// holds them back: one that a person put back was in front of it.
 func (s *settler) followers(ctx context.Context, key string) error {
 	l := s.lane
-	parked, err := l.store.Blocked(ctx, l.lease.Lane, key, blockedRows)
+	parked, err := l.store.Blocked(ctx, l.lease.Lane, key, l.halt, blockedRows)
 	if err != nil {
 		return err
 	}
@@ -364,6 +344,10 @@ func (s *settler) followers(ctx context.Context, key string) error {
 	if len(parked) == 0 {
 		l.noFollowers(key)
 		return nil
+	}
+	isHead := func(p store.Parked) bool { return p.State != store.StateBlocked }
+	if head := slices.IndexFunc(parked, isHead); head >= 0 {
+		parked = parked[:head]
 	}
 	l.take(parked)
 	return nil

@@ -7,30 +7,28 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// state is what holds up the sink's deliveries, for people to see. When a breaker
-// opened is the keeper's to add.
+// state is what holds up the sink's deliveries, for people to see.
 func (c *courier) state() store.SinkState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := store.SinkState{BreakerOpen: c.gate.probing}
-	if !c.gate.probing && c.gate.reopens.After(time.Now()) {
-		s.ThrottledUntil = c.gate.reopens.UTC()
+	var s store.SinkState
+	if !c.gate.open() {
+		s.BreakerOpen, s.OpenSince = true, c.gate.since.UTC()
+		if c.gate.cause != nil {
+			s.Cause = textOf(c.gate.cause.Error(), maxErrorText)
+		}
+	}
+	if c.gate.throttled.After(time.Now()) {
+		s.ThrottledUntil = c.gate.throttled.UTC()
 	}
 	return s
 }
 
-// states are those of the sinks that do not go well. A breaker is open since the
-// first look that found it so.
+// states are those of the sinks that do not go well.
 func (k *keeper) states() map[string]store.SinkState {
 	states := make(map[string]store.SinkState)
 	for name, c := range k.couriers {
-		s := c.state()
-		if s.BreakerOpen && s.OpenSince.IsZero() {
-			if s.OpenSince = k.told[name].OpenSince; s.OpenSince.IsZero() {
-				s.OpenSince = time.Now().UTC()
-			}
-		}
-		if s.Holds() {
+		if s := c.state(); s.Holds() {
 			states[name] = s
 		}
 	}

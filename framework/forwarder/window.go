@@ -37,7 +37,8 @@ type window struct {
 	bytes    int
 	position store.Position // behind the settled prefix; nil until the first page is read
 	skip     map[int64]bool // settled before this lease began, not met yet
-	room     chan struct{}  // capacity 1: something left the window
+	room     chan struct{}  // capacity 1: something left the window, or might
+	full     bool           // the reader waits for room
 }
 
 func (w *window) init(settled []int64) {
@@ -54,7 +55,11 @@ func (l *lane) waitForRoom(ctx context.Context) (rows int, ok bool) {
 	for {
 		l.courier.mu.Lock()
 		rows = windowRows - l.window.rows
-		full := rows <= 0 || l.window.bytes >= windowBytes
+		l.window.full = rows <= 0 || l.window.bytes >= windowBytes
+		full := l.window.full
+		if full {
+			l.spill()
+		}
 		l.courier.mu.Unlock()
 		if !full {
 			return min(rows, pageRows), true
@@ -71,7 +76,7 @@ func (l *lane) waitForRoom(ctx context.Context) (rows int, ok bool) {
 func (l *lane) waitForLevel(ctx context.Context) bool {
 	for {
 		l.courier.mu.Lock()
-		clear(l.window.skip) // what was not met up to here is gone from the log
+		l.metAll()
 		left := len(l.window.pages)
 		l.mark() // the settler moves the position
 		l.courier.mu.Unlock()
@@ -108,7 +113,6 @@ func (w *window) add(read store.Page) *page {
 
 // begin forgets everything: the log is another one.
 func (w *window) begin(at store.Position) {
-	clear(w.skip)
 	w.pages, w.rows, w.bytes, w.position = nil, 0, 0, at
 }
 
@@ -145,6 +149,11 @@ func (w *window) advance() {
 		return
 	}
 	w.pages = slices.Delete(w.pages, 0, done)
+	w.look()
+}
+
+// look has the reader look whether there is room.
+func (w *window) look() {
 	select {
 	case w.room <- struct{}{}:
 	default:

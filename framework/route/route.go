@@ -37,7 +37,7 @@ type Table struct {
 func New(routes map[string][]string, sinks []string, types *registry.Registry) (*Table, error) {
 	var problems []error
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
-		if err := validatePattern(pattern); err != nil {
+		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
 		}
 		if types != nil && !matchesAny(pattern, types) {
@@ -63,7 +63,8 @@ func New(routes map[string][]string, sinks []string, types *registry.Registry) (
 	return t, nil
 }
 
-func validatePattern(pattern string) error {
+// ValidatePattern reports why a text is no pattern, as ErrPattern.
+func ValidatePattern(pattern string) error {
 	if pattern == "*" {
 		return nil
 	}
@@ -76,7 +77,7 @@ func validatePattern(pattern string) error {
 // matchesAny says whether a pattern matches a registered type or an alias.
 func matchesAny(pattern string, types *registry.Registry) bool {
 	return slices.ContainsFunc(types.Types(), func(t registry.Info) bool {
-		return slices.ContainsFunc(append(t.Aliases, t.Name), func(name string) bool { return matches(pattern, name) })
+		return slices.ContainsFunc(append(t.Aliases, t.Name), func(name string) bool { return Matches(pattern, name) })
 	})
 }
 
@@ -93,7 +94,7 @@ func namesOf(types *registry.Registry) []string {
 func (t *Table) Sinks(typ string) []string {
 	var to []string
 	for pattern, sinks := range t.patterns {
-		if matches(pattern, typ) {
+		if Matches(pattern, typ) {
 			to = append(to, sinks...)
 		}
 	}
@@ -101,7 +102,8 @@ func (t *Table) Sinks(typ string) []string {
 	return slices.Compact(to)
 }
 
-func matches(pattern, typ string) bool {
+// Matches says whether a valid pattern matches a type.
+func Matches(pattern, typ string) bool {
 	if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 		return strings.HasPrefix(typ, prefix)
 	}

@@ -11,9 +11,10 @@ import (
 // zero value is a sink that goes well.
 type SinkState struct {
 	// BreakerOpen says that the sink cannot be reached, or fails so often that its
-	// deliveries wait; OpenSince is when that began.
+	// deliveries wait; OpenSince is when that began, Cause the last error of it.
 	BreakerOpen bool      `json:"breaker_open,omitempty"`
 	OpenSince   time.Time `json:"open_since,omitzero"`
+	Cause       string    `json:"cause,omitempty"`
 	// ThrottledUntil is until when the sink has asked to be left alone.
 	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
 }
@@ -30,6 +31,8 @@ type Condition struct {
 	// Since is when the breaker opened, Until when the throttling ends.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
+	// Cause is the error that keeps the breaker open.
+	Cause string `json:"cause,omitempty"`
 }
 
 // ConditionKind says what a condition is.
@@ -58,7 +61,7 @@ func (r Roster) Conditions(now time.Time) []Condition {
 	for _, m := range r.Members {
 		for sink, s := range m.States {
 			if s.BreakerOpen {
-				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionBreakerOpen, Forwarder: m.Owner, Since: s.OpenSince})
+				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionBreakerOpen, Forwarder: m.Owner, Since: s.OpenSince, Cause: s.Cause})
 			}
 			if s.ThrottledUntil.After(now) {
 				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionThrottled, Forwarder: m.Owner, Until: s.ThrottledUntil})

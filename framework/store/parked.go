@@ -73,6 +73,9 @@ type BlockedKey struct {
 	// Parked counts the deliveries that wait, the head included.
 	Parked int
 	// Head says that one of them will be tried again, or is dead and halts the
-	// key. Without a head the first blocked one is free to go.
+	// key. Without a head the first blocked one is free to go, once all that comes
+	// before it in the log is settled.
 	Head bool
+	// First is the offset of the first of them.
+	First int64
 }

@@ -81,9 +81,10 @@ type Store interface {
 	// earliest of the others falls due; zero when nothing is waiting for a time.
 	Due(ctx context.Context, q DueQuery) (due []Parked, next time.Time, err error)
 
-	// Blocked returns the first parked deliveries of a key that wait for an
-	// earlier one, in log order.
-	Blocked(ctx context.Context, lane Lane, key string, limit int) ([]Parked, error)
+	// Blocked returns the first parked deliveries that hold back later ones of a
+	// key, in log order: those that BlockedKeys counts. Blocked ones before which
+	// there is no other are free to go.
+	Blocked(ctx context.Context, lane Lane, key string, halt bool, limit int) ([]Parked, error)
 
 	// BlockedKeys tells, for each key of the lane, how many parked deliveries hold
 	// back later ones: retrying and blocked, and with halt also dead ones.

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"strconv"
+
+	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -18,39 +20,46 @@ func (s *Store) Cut(ctx context.Context, sink string, lanes int) error {
 	return nil
 }
 
+// cut tries again where somebody else makes cursors, or makes them anew, between two
+// of its statements. None of these locks the table: behind a lock that waits for one
+// cursor, the checkpoints of all others would wait too.
 func (s *Store) cut(ctx context.Context, sink string, lanes int) error {
-	var now int
-	err := s.db.QueryRowContext(ctx, `SELECT lanes FROM `+s.sql.prefix+`_cursors WHERE sink = $1 LIMIT 1`, sink).Scan(&now)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return s.create(ctx, sink, lanes)
-	case err != nil:
-		return err
+	for {
+		var exist, differ bool
+		err := s.db.QueryRowContext(ctx,
+			`SELECT count(*) > 0, coalesce(bool_or(wanted IS DISTINCT FROM nullif($2::smallint, lanes)), false)
+			FROM `+s.sql.prefix+`_cursors WHERE sink = $1`, sink, lanes).Scan(&exist, &differ)
+		if err != nil || exist && !differ {
+			return err
+		}
+		query := s.createSQL()
+		if exist {
+			query = `UPDATE ` + s.sql.prefix + `_cursors SET wanted = nullif($2::smallint, lanes)
+				WHERE sink = $1 AND wanted IS DISTINCT FROM nullif($2::smallint, lanes)`
+		}
+		result, err := s.db.ExecContext(ctx, query, sink, lanes)
+		if pq.As(err, "40001") != nil { // where transactions are repeatable reads by default
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if written, err := result.RowsAffected(); err != nil || written > 0 {
+			return err
+		}
 	}
-	_, err = s.db.ExecContext(ctx,
-		`UPDATE `+s.sql.prefix+`_cursors SET wanted = nullif($2::smallint, lanes)
-		WHERE sink = $1 AND wanted IS DISTINCT FROM nullif($2::smallint, lanes)`, sink, lanes)
-	return err
 }
 
-// create makes the cursors of a sink that has none. The lock lets nobody else
-// make some in between; publishers do not touch this table.
-func (s *Store) create(ctx context.Context, sink string, lanes int) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
-	if _, err := tx.ExecContext(ctx, `LOCK TABLE `+s.sql.prefix+`_cursors IN SHARE ROW EXCLUSIVE MODE`); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx,
-		`INSERT INTO `+s.sql.prefix+`_cursors (sink, lane, lanes) SELECT $1, number, $2 FROM generate_series(0, $2 - 1) AS number
-		WHERE NOT EXISTS (SELECT FROM `+s.sql.prefix+`_cursors WHERE sink = $1)`, sink, lanes)
-	if err != nil {
-		return err
-	}
-	return tx.Commit()
+// createSQL makes the cursors of a sink that has none. Of several who do that at once
+// only one makes the first lane's, which every sink has, and then it makes the others.
+func (s *Store) createSQL() string {
+	return `WITH first AS (
+			INSERT INTO ` + s.sql.prefix + `_cursors (sink, lane, lanes) VALUES ($1, 0, $2::smallint)
+			ON CONFLICT DO NOTHING RETURNING sink, lane, lanes),
+		others AS (
+			INSERT INTO ` + s.sql.prefix + `_cursors (sink, lane, lanes)
+			SELECT sink, number, lanes FROM first, generate_series(1, lanes - 1) AS number)
+		SELECT FROM first`
 }
 
 // Recut cuts the lanes of a sink anew; see store.Store.
@@ -67,6 +76,9 @@ func (s *Store) recut(ctx context.Context, sink string, leases []store.Lease) er
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if _, err := tx.ExecContext(ctx, `SET LOCAL idle_in_transaction_session_timeout = `+strconv.FormatInt(idleTime.Milliseconds(), 10)); err != nil {
+		return err
+	}
 	cursors, err := s.lockCursors(ctx, tx, sink)
 	if err != nil {
 		return err

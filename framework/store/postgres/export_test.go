@@ -1,6 +1,9 @@
 package postgres
 
 import (
+	"context"
+	"database/sql"
+	"strconv"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -15,4 +18,17 @@ func (s *Store) SetListening(heartbeat, silence time.Duration) {
 func SetServer(r store.Reader, t store.Target, server string) {
 	r.(*reader).server = server
 	t.(*probe).server = server
+}
+
+// Retain runs a function in a janitor's transaction.
+func (s *Store) Retain(ctx context.Context, do func(tx *sql.Tx) error) error {
+	return s.retain(ctx, ``, do)
+}
+
+// ErrTooLate is errTooLate.
+var ErrTooLate = errTooLate
+
+// MakePartition makes a partition of the offsets from <= "offset" < to.
+func (s *Store) MakePartition(ctx context.Context, from, to int64) error {
+	return s.attach(ctx, partition{"outbox_from_" + strconv.FormatInt(from, 10), from, to})
 }

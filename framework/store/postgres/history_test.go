@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -320,5 +321,25 @@ func TestAPrefixThatIsNoTableNameIsRefused(t *testing.T) {
 	for _, prefix := range []string{"Outbox", "out box", "1st", `x"; DROP TABLE users; --`} {
 		_, err := postgres.Migrate(t.Context(), db, postgres.Config{Prefix: prefix})
 		require.ErrorIs(t, err, store.ErrPrefix)
+	}
+}
+
+// An application may set the time zone of a session that goes back to a pool, and an
+// operator that of a database, for the sessions to come.
+func TestAServerIsTheSameInEveryTimeZone(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	inserter(t, db)("a")
+	lease := acquire(t, s, "o")
+	reader, err := s.NewReader(nil, everything)
+	require.NoError(t, err)
+	for _, zone := range []string{"Asia/Kathmandu", "America/Lima"} {
+		target, err := s.Probe(t.Context())
+		require.NoError(t, err)
+		setDefault(t, db, "timezone", zone)
+		_, err = reader.Next(t.Context(), target, 100)
+		require.NoError(t, err)
+		require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour}))
 	}
 }

@@ -13,10 +13,6 @@ import (
 
 // Due returns what is due; see store.Store.
 func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
-	holding := `'retrying', 'blocked'`
-	if q.Halt {
-		holding += `, 'dead'`
-	}
 	offsets, ids := split(q.Except)
 	var due []store.Parked
 	// next may lie among what follows a full page; then the caller asks again.
@@ -27,7 +23,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 				SELECT FROM unnest($5::bigint[], $6::text[]) AS e("offset", id) WHERE e."offset" = p."offset" AND e.id = p.id)
 			AND (state = 'retrying' OR key = '' OR NOT EXISTS (
 				SELECT FROM `+s.sql.prefix+`_parked b
-				WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (`+holding+`)))
+				WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (`+holding(q.Halt)+`)))
 		ORDER BY due_at, "offset" LIMIT $7`,
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now, pq.Array(offsets), pq.Array(ids), q.Limit)
 	if err == nil {
@@ -42,11 +38,19 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 	return due, next.Time, nil
 }
 
-// Blocked returns what waits behind the head of a key; see store.Store.
-func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, limit int) ([]store.Parked, error) {
+// holding lists the states in which a delivery holds back its key.
+func holding(halt bool) string {
+	if halt {
+		return `'retrying', 'blocked', 'dead'`
+	}
+	return `'retrying', 'blocked'`
+}
+
+// Blocked returns what holds back a key; see store.Store.
+func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
 	var blocked []store.Parked
 	err := s.parked(ctx, &blocked,
-		`WHERE sink = $1 AND key = $2 AND key <> '' AND state = 'blocked' ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
+		`WHERE sink = $1 AND key = $2 AND key <> '' AND state IN (`+holding(halt)+`) ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
 	if err != nil {
 		return nil, fmt.Errorf("blocked deliveries of %s: %w", lane.Sink, advise(err))
 	}
@@ -80,7 +84,7 @@ func (s *Store) parked(ctx context.Context, to *[]store.Parked, where string, ar
 // BlockedKeys counts what holds back each key; see store.Store.
 func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ map[string]store.BlockedKey, err error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT key, count(*), bool_or(state <> 'blocked') FROM `+s.sql.prefix+`_parked
+		`SELECT key, count(*), bool_or(state <> 'blocked'), min("offset") FROM `+s.sql.prefix+`_parked
 		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND $4)
 		GROUP BY key`,
 		lane.Sink, lane.Slots.First, lane.Slots.Last, halt)
@@ -92,7 +96,7 @@ func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 	for rows.Next() {
 		var key string
 		var blocked store.BlockedKey
-		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head); err != nil {
+		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head, &blocked.First); err != nil {
 			return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, err)
 		}
 		keys[key] = blocked

@@ -21,6 +21,9 @@ const (
 	// partitionsKept is how many partitions' worth of offsets are ready ahead of
 	// the sequence.
 	partitionsKept = 4
+	// maxWaits is how many partitions that somebody is using one look at all of them
+	// waits for.
+	maxWaits = 10
 )
 
 // partition is a part of the log with the offsets From <= "offset" < To.
@@ -108,7 +111,7 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	}
 	for _, p := range partitionsAhead(s.sql.prefix, highest, rows, now.last) {
 		if err := s.attach(ctx, p); err != nil {
-			if isInTheWay(err) || isDoneAlready(err) {
+			if isInTheWay(err) || isDoneAlready(err) || errors.Is(err, errTooLate) {
 				return made, nil
 			}
 			return made, fmt.Errorf("make partition %s: %w", p.Name, err)
@@ -117,6 +120,10 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	}
 	return made, nil
 }
+
+// errTooLate is why a partition was not made: the sequence has come near meanwhile.
+// The next one begins farther on.
+var errTooLate = errors.New("the sequence has come near")
 
 // attach makes a partition. A table that is made first and attached then takes no
 // lock on the log that a publisher or reader would meet. The one that it takes comes
@@ -128,10 +135,19 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
-		`SET LOCAL lock_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
+		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		retentionPatience.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); err != nil {
+		retentionPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
+		return errTooLate
+	} else if err != nil {
 		return err
+	}
+	var last int64
+	if err := tx.QueryRowContext(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM `+s.sql.prefix+`_offset_seq`).Scan(&last); err != nil {
+		return err
+	}
+	if last > 0 && p.From <= last+(p.To-p.From)/2 { // making it has taken long
+		return errTooLate
 	}
 	return tx.Commit()
 }
@@ -170,11 +186,15 @@ func (s *Store) ExpirePartitions(ctx context.Context, e store.Expiry) (dropped i
 	if err != nil {
 		return 0, fmt.Errorf("list the partitions: %w", err)
 	}
+	lockLog, waits := true, 0
 	for _, p := range slices.Delete(ranges, max(0, len(ranges)-1), len(ranges)) {
-		gone, err := s.expirePartition(ctx, p, e)
+		gone, err := s.expirePartition(ctx, p, e, &lockLog)
 		switch {
-		case isInTheWay(err), isDoneAlready(err):
-			continue
+		case isInTheWay(err):
+			if waits++; waits == maxWaits {
+				return dropped, nil
+			}
+		case isDoneAlready(err):
 		case err != nil:
 			return dropped, fmt.Errorf("drop partition %s: %w", p.Name, err)
 		case gone:
@@ -187,9 +207,10 @@ func (s *Store) ExpirePartitions(ctx context.Context, e store.Expiry) (dropped i
 // expirePartition drops a partition if each of its rows may go. The lock on it waits
 // for the transactions that have written to it, so none is overlooked, and
 // keeps nobody from reading. What took an offset of its range and inserts only
-// later finds the default partition.
-func (s *Store) expirePartition(ctx context.Context, p partition, e store.Expiry) (gone bool, err error) {
-	if worth, err := s.worthALock(ctx, p, e); err != nil || !worth {
+// later finds the default partition. lockLog: see drop.
+func (s *Store) expirePartition(ctx context.Context, p partition, e store.Expiry, lockLog *bool) (gone bool, err error) {
+	empty, worth, err := s.worthALock(ctx, p, e)
+	if err != nil || !worth || empty && !*lockLog {
 		return false, err
 	}
 	err = s.retain(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
@@ -201,28 +222,30 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Expiry
 		q.WriteString(`SELECT NOT EXISTS (SELECT FROM ` + p.Name + ` WHERE NOT (` + old(&q, e.Age))
 		kept.settledSQL(&q)
 		q.WriteString(`))`)
-		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&gone); err != nil || !gone {
+		may := false
+		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&may); err != nil || !may {
 			return err
 		}
-		return s.drop(ctx, tx, p)
+		gone, err = s.drop(ctx, tx, p, empty, lockLog)
+		return err
 	})
 	return gone && err == nil, err
 }
 
 // worthALock says whether the sequence has passed the partition by another one's
-// length, and its last row is old.
-func (s *Store) worthALock(ctx context.Context, p partition, e store.Expiry) (bool, error) {
+// length, and its last row is old, or it is empty.
+func (s *Store) worthALock(ctx context.Context, p partition, e store.Expiry) (empty, worth bool, err error) {
 	now, err := s.look(ctx, s.db, s.sql.probe)
 	if err != nil || now.last < p.To+(p.To-p.From) {
-		return false, err
+		return false, false, err
 	}
 	q := statement{}
 	q.WriteString(`SELECT ` + old(&q, e.Age) + ` FROM ` + p.Name + ` ORDER BY "offset" DESC LIMIT 1`)
-	isOld := true // if it is empty
-	if err := s.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&isOld); !errors.Is(err, sql.ErrNoRows) {
-		return isOld, err
+	err = s.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&worth)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, true, nil
 	}
-	return true, nil
+	return false, worth, err
 }
 
 // isDoneAlready says whether another janitor has dropped or made the partition.
@@ -243,14 +266,25 @@ func isDoneAlready(err error) bool {
 // drop takes a partition away. That needs a moment in which nobody has used the log
 // in an open transaction; where it does not come soon the partition is emptied,
 // which needs nothing but the partition, and its table goes at a later time.
-func (s *Store) drop(ctx context.Context, tx *sql.Tx, p partition) error {
-	if _, err := tx.ExecContext(ctx, `SAVEPOINT drop_partition`); err != nil {
-		return err
+// Publishers wait while it waits for that moment, so lockLog is false from then on:
+// who was in the way, such as a backup, is so for all partitions.
+func (s *Store) drop(ctx context.Context, tx *sql.Tx, p partition, empty bool, lockLog *bool) (gone bool, err error) {
+	if *lockLog {
+		if _, err := tx.ExecContext(ctx, `SAVEPOINT drop_partition`); err != nil {
+			return false, err
+		}
+		_, err := tx.ExecContext(ctx, `DROP TABLE `+p.Name)
+		if !isInTheWay(err) {
+			return err == nil, err
+		}
+		*lockLog = false
+		if _, err := tx.ExecContext(ctx, `ROLLBACK TO SAVEPOINT drop_partition`); err != nil {
+			return false, err
+		}
 	}
-	_, err := tx.ExecContext(ctx, `DROP TABLE `+p.Name)
-	if !isInTheWay(err) {
-		return err
+	if empty {
+		return false, nil
 	}
-	_, err = tx.ExecContext(ctx, `ROLLBACK TO SAVEPOINT drop_partition; TRUNCATE `+p.Name)
-	return err
+	_, err = tx.ExecContext(ctx, `TRUNCATE `+p.Name)
+	return err == nil, err
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
@@ -89,6 +90,62 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 	settleAll(t, s, "mail")
 	expirePartitions(t, s)
 	require.Equal(t, int64(11), offsetsOf(t, db)[0])
+}
+
+// Publishers may be quick while a partition is made.
+func TestAPartitionThatTheSequenceHasReachedIsNotMade(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]string{
+		"rows on their way": `SELECT setval('outbox_offset_seq', 36)`,
+		"rows there":        `SELECT setval('outbox_offset_seq', 42); ` + insertOne,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDB(t)
+			s := openStore(t, db, postgres.Config{PartitionRows: 10})
+			_, err := db.ExecContext(t.Context(), meanwhile)
+			require.NoError(t, err)
+			require.ErrorIs(t, s.MakePartition(t.Context(), 41, 51), postgres.ErrTooLate)
+			require.NoError(t, s.MakePartition(t.Context(), 51, 61))
+		})
+	}
+}
+
+// Waiting for the log holds publishers up.
+func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{PartitionRows: 5})
+	for range 18 {
+		_, err := db.ExecContext(t.Context(), insertOne)
+		require.NoError(t, err)
+	}
+	settleAll(t, s, "mail")
+	backup := begin(t, db, `LOCK TABLE ONLY outbox IN ACCESS SHARE MODE`)
+	require.Equal(t, 2, expirePartitions(t, s))
+	require.Equal(t, int64(11), offsetsOf(t, db)[0])
+	require.Zero(t, expirePartitions(t, s))
+	require.NoError(t, backup.Commit())
+	require.Equal(t, 2, expirePartitions(t, s))
+}
+
+// A janitor may be stopped, or lose its network, at any moment.
+func TestAJanitorThatDoesNotGoOnFreesTheLog(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{PartitionRows: 5})
+	published := make(chan error, 1)
+	err := s.Retain(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DROP TABLE outbox_from_1`)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err = db.ExecContext(ctx, insertOne)
+		published <- err
+		return nil
+	})
+	require.NoError(t, <-published)
+	require.Error(t, err)
 }
 
 func TestALogWithoutPartitionsIsNotConverted(t *testing.T) {

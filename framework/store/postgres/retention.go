@@ -22,6 +22,10 @@ const (
 	// that whoever else is in the way, it is the janitor that gives way, and so
 	// short that publishers who queue behind it hardly notice.
 	retentionPatience = 100 * time.Millisecond
+	// idleTime is how long the server waits for the next statement of a transaction
+	// that holds others up. One whose client is stopped, or gone without a word, would
+	// keep its locks for hours.
+	idleTime = 2 * time.Second
 	// holderRows is how many rows behind a sink's bound are looked at for the
 	// first one that it has not settled.
 	holderRows = 5000
@@ -96,8 +100,9 @@ func (s *Store) retain(ctx context.Context, locks string, do func(tx *sql.Tx) er
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
-	if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = `+strconv.FormatInt(retentionPatience.Milliseconds(), 10)+
-		`; LOCK TABLE ONLY `+s.sql.prefix+` IN ACCESS SHARE MODE; `+locks); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
+		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s`,
+		retentionPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, locks)); err != nil {
 		return err
 	}
 	if err := do(tx); err != nil {

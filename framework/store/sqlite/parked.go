@@ -44,16 +44,20 @@ func (s *Store) due(ctx context.Context, q store.DueQuery) (due []store.Parked, 
 
 // dueQuery finds retrying ones, and scheduled ones whose key has nothing waiting.
 func (s *Store) dueQuery(halt bool) string {
-	holding := `'retrying', 'blocked'`
-	if halt {
-		holding += `, 'dead'`
-	}
 	return s.parkedQuery(`WHERE sink = ? AND slot BETWEEN ? AND ? AND state IN ('retrying', 'scheduled')
 		AND due_at <= ? AND ("offset", id) NOT IN (` + eachPair + `)
 		AND (state = 'retrying' OR key = '' OR NOT EXISTS (
 			SELECT 1 FROM ` + s.prefix + `_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (` + holding + `)))
+			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (` + holding(halt) + `)))
 		ORDER BY due_at, "offset" LIMIT ?`)
+}
+
+// holding lists the states in which a delivery holds back its key.
+func holding(halt bool) string {
+	if halt {
+		return `'retrying', 'blocked', 'dead'`
+	}
+	return `'retrying', 'blocked'`
 }
 
 func (s *Store) nextDueQuery() string {
@@ -61,17 +65,17 @@ func (s *Store) nextDueQuery() string {
 		WHERE sink = ? AND slot BETWEEN ? AND ? AND state IN ('retrying', 'scheduled') AND due_at > ?`
 }
 
-// Blocked returns what waits behind the head of a key; see store.Store.
-func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, limit int) ([]store.Parked, error) {
-	blocked, _, err := s.parked(ctx, limit, s.blockedQuery(), lane.Sink, key, limit)
+// Blocked returns what holds back a key; see store.Store.
+func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
+	blocked, _, err := s.parked(ctx, limit, s.blockedQuery(halt), lane.Sink, key, limit)
 	if err != nil {
 		return nil, fmt.Errorf("blocked deliveries of %s/%d: %w", lane.Sink, lane.Number, err)
 	}
 	return blocked, nil
 }
 
-func (s *Store) blockedQuery() string {
-	return s.parkedQuery(`WHERE sink = ? AND key = ? AND key <> '' AND state = 'blocked' ORDER BY "offset" LIMIT ?`)
+func (s *Store) blockedQuery(halt bool) string {
+	return s.parkedQuery(`WHERE sink = ? AND key = ? AND key <> '' AND state IN (` + holding(halt) + `) ORDER BY "offset" LIMIT ?`)
 }
 
 // BlockedKeys tells what holds back each key; see store.Store.
@@ -93,7 +97,7 @@ func (s *Store) blockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 	for rows.Next() {
 		var key string
 		var blocked store.BlockedKey
-		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head); err != nil {
+		if err := rows.Scan(&key, &blocked.Parked, &blocked.Head, &blocked.First); err != nil {
 			return nil, err
 		}
 		keys[key] = blocked
@@ -102,7 +106,7 @@ func (s *Store) blockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 }
 
 func (s *Store) blockedKeysQuery() string {
-	return `SELECT key, count(*), max(state <> 'blocked') FROM ` + s.prefix + `_parked
+	return `SELECT key, count(*), max(state <> 'blocked'), min("offset") FROM ` + s.prefix + `_parked
 		WHERE sink = ? AND slot BETWEEN ? AND ? AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND ?)
 		GROUP BY key`
 }

@@ -43,7 +43,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		"due":                {s.dueQuery(false), []string{due, key}},
 		"due with halt":      {s.dueQuery(true), []string{due, key}},
 		"next due":           {s.nextDueQuery(), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
-		"blocked":            {s.blockedQuery(), []string{"SEARCH p USING " + key}},
+		"blocked":            {s.blockedQuery(true), []string{"SEARCH p USING " + key}},
 		"keys that are held": {s.blockedKeysQuery(), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=?)"}},
 	} {
 		plan := explain(t, db, c.query)

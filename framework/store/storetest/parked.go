@@ -22,12 +22,13 @@ var parkedFacts = []fact{
 	{"a scheduled one waits for what its key has waiting", scheduledBehindKey},
 	{"a dead one holds its key back only with halt", haltedKey},
 	{"scheduled ones do not hold each other back", scheduledTogether},
-	{"blocked ones of a key come in log order", blockedOrder},
+	{"what holds back a key comes in log order", blockedOrder},
 	{"blocked keys are counted and tell whether they have a head", blockedKeys},
 	{"unparked is gone, of this sink only", unpark},
 	{"a log that began anew disturbs nothing that is parked of the old one", parkedOfTwoLogs},
 	{"a blocked delivery replaces none that is parked already", parkedAndReadAnew},
 	{"lanes and sinks see only their own", parkedLanes},
+	{"random histories are those of a model", modelOfParked},
 }
 
 // parked is a delivery of a fresh envelope.
@@ -272,15 +273,18 @@ func scheduledTogether(t *testing.T, o *outbox) {
 
 func blockedOrder(t *testing.T, o *outbox) {
 	o.park(t, retrying(1, "k", moment), blocked(9, "k"), blocked(3, "k"), blocked(5, "k"), blocked(4, "other"), dead(2, "k"), scheduled(6, "k", moment))
-	for limit, want := range map[int][]int64{1: {3}, 2: {3, 5}, 3: {3, 5, 9}, 10: {3, 5, 9}} {
-		got, err := o.Blocked(t.Context(), lane("mail"), "k", limit)
+	for limit, want := range map[int][]int64{1: {1}, 2: {1, 3}, 3: {1, 3, 5}, 4: {1, 3, 5, 9}, 10: {1, 3, 5, 9}} {
+		got, err := o.Blocked(t.Context(), lane("mail"), "k", false, limit)
 		require.NoError(t, err)
 		require.Equal(t, want, offsets(got))
-		require.Equal(t, store.StateBlocked, got[0].State)
+		require.Equal(t, store.StateRetrying, got[0].State)
 		require.Equal(t, "k", got[0].Envelope.Key)
-		require.True(t, got[0].DueAt.IsZero())
+		require.True(t, moment.Equal(got[0].DueAt))
 	}
-	got, err := o.Blocked(t.Context(), lane("mail"), "unknown", 10)
+	got, err := o.Blocked(t.Context(), lane("mail"), "k", true, 10)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2, 3, 5, 9}, offsets(got))
+	got, err = o.Blocked(t.Context(), lane("mail"), "unknown", true, 10)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }

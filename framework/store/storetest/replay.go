@@ -149,8 +149,7 @@ func replayOrder(t *testing.T, o *outbox) {
 	require.Zero(t, due[0].Attempt)
 	require.Empty(t, due[0].LastError)
 	requireTime(t, moment, due[0].DueAt)
-	behind, err := o.Blocked(t.Context(), lane("mail"), "k", 10)
-	require.NoError(t, err)
+	behind := o.blockedOf(t, "k")
 	require.Equal(t, []int64{3, 6}, offsets(behind), "also the one of a later batch")
 	require.True(t, behind[0].DueAt.IsZero())
 }
@@ -164,8 +163,7 @@ func replayBehindParked(t *testing.T, o *outbox) {
 	require.Equal(t, 2, o.replay(t, o.replayed(t), 10))
 	got, _ := o.due(t, nil)
 	require.Equal(t, []int64{4}, got, "a dead one holds nothing back")
-	behind, err := o.Blocked(t.Context(), lane("mail"), "k", 10)
-	require.NoError(t, err)
+	behind := o.blockedOf(t, "k")
 	require.Equal(t, []int64{2}, offsets(behind))
 }
 

@@ -53,7 +53,7 @@ func runStart(t *testing.T, d Dialect) {
 			"Checkpoint":  func() error { return o.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: 1e9}) },
 			"Release":     func() error { return o.Release(ctx, lease) },
 			"Due":         func() error { _, _, err := o.Due(ctx, store.DueQuery{Lane: lease.Lane, Limit: 1}); return err },
-			"Blocked":     func() error { _, err := o.Blocked(ctx, lease.Lane, "k", 1); return err },
+			"Blocked":     func() error { _, err := o.Blocked(ctx, lease.Lane, "k", false, 1); return err },
 			"BlockedKeys": func() error { _, err := o.BlockedKeys(ctx, lease.Lane, false); return err },
 			"Status":      func() error { _, err := o.Status(ctx); return err },
 		}

@@ -11,6 +11,7 @@
 package config
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -74,7 +76,10 @@ type Sink struct {
 	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
 	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
 	OnDead      forwarder.OnDead `yaml:"on_dead" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
-	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery may take. Default 30s"`
+	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery, or one batch, may take. Default 30s"`
+	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries in a time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
+	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination fails, with no attempt spent and nothing parked, until one gets through"`
+	Fairness    string           `yaml:"fairness" doc:"name of the metadata, such as tenant, whose values share the sink: while several have something to deliver each gets the same number of slots. Default: none"`
 
 	// Sink is the sink that Load built of kind and with.
 	Sink sinks.Sink `yaml:"-"`
@@ -89,9 +94,24 @@ type Parallelism struct {
 	Above     forwarder.Above `yaml:"above" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
 }
 
+// Breaker says when a sink waits as a whole.
+type Breaker struct {
+	FailureShare float64       `yaml:"failure_share" zero:"refused" doc:"share of the last attempts over different keys that failed for the moment, 0 to 1. Default 0.9"`
+	Among        int           `yaml:"among" zero:"refused" doc:"how many attempts those are, 1 to 10000. Default 20"`
+	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"the longest pause between two deliveries that find out; pauses begin at 100ms and double. Default 5s"`
+	Off          bool          `yaml:"off" doc:"wait only for a destination that cannot be reached at all. Default false"`
+}
+
 // Retry is exponential backoff with jitter.
 type Retry struct {
+	Policy `yaml:",inline"`
+	Types  map[string]Policy `yaml:"types" doc:"other settings for some types: for a type, the beginning of types (order.*), or all (*); the longest that matches counts. What is left out is as above"`
+}
+
+// Policy says when a delivery is tried again.
+type Policy struct {
 	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"attempts that a delivery has before it is dead, the first included. Default 12"`
+	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"how old a notification may be at its next attempt, from when it occurred or was to be delivered; it is dead otherwise. The first attempt is made at any age. Default: no limit"`
 	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"the pause after the first attempt. Default 1s"`
 	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"how much longer each pause is than the one before, at least 1. Default 2"`
 	Max         time.Duration `yaml:"max" zero:"refused" doc:"the longest pause. Default 15m, or initial if that is more"`
@@ -102,13 +122,7 @@ type Retry struct {
 func (c *Config) ForwarderConfig(s store.Store, logger *slog.Logger) forwarder.Config {
 	destinations := make(map[string]forwarder.Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
-		destinations[name] = forwarder.Sink{
-			Sink:        sink.Sink,
-			Parallelism: forwarder.Parallelism{Threshold: sink.Parallelism.Threshold, Above: sink.Parallelism.Above},
-			Retry:       sink.Retry.forwarder(),
-			OnDead:      sink.OnDead,
-			Timeout:     sink.Timeout,
-		}
+		destinations[name] = sink.forwarder()
 	}
 	return forwarder.Config{
 		Store:           s,
@@ -135,13 +149,49 @@ func (o Outbox) retention() time.Duration {
 	return *o.Retention
 }
 
+func (s Sink) forwarder() forwarder.Sink {
+	return forwarder.Sink{
+		Sink:        s.Sink,
+		Parallelism: forwarder.Parallelism{Threshold: s.Parallelism.Threshold, Above: s.Parallelism.Above},
+		Retry:       s.Retry.forwarder(),
+		OnDead:      s.OnDead,
+		Timeout:     s.Timeout,
+		Rate:        s.Rate,
+		Breaker:     forwarder.Breaker(s.Breaker),
+		Fairness:    s.Fairness,
+	}
+}
+
 func (r Retry) forwarder() forwarder.Retry {
-	retry := forwarder.Retry{MaxAttempts: r.MaxAttempts, Initial: r.Initial, Multiplier: r.Multiplier, Max: r.Max}
-	if r.Jitter != nil {
-		retry.Jitter = *r.Jitter
+	retry := r.Policy.forwarder()
+	for pattern, policy := range r.Types {
+		if retry.Types == nil {
+			retry.Types = make(map[string]forwarder.Retry, len(r.Types))
+		}
+		retry.Types[pattern] = policy.forwarder()
+	}
+	return retry
+}
+
+func (p Policy) forwarder() forwarder.Retry {
+	retry := forwarder.Retry{MaxAttempts: p.MaxAttempts, MaxAge: p.MaxAge, Initial: p.Initial, Multiplier: p.Multiplier, Max: p.Max}
+	if p.Jitter != nil {
+		retry.Jitter = *p.Jitter
 		if retry.Jitter == 0 {
 			retry.Jitter = math.SmallestNonzeroFloat64 // a 0 would be its default
 		}
 	}
 	return retry
+}
+
+// MaxAttempts is how many attempts a delivery of a type to a sink has.
+func (c *Config) MaxAttempts(sink, typ string) int {
+	retry := c.Sinks[sink].Retry
+	attempts, longest := retry.MaxAttempts, ""
+	for pattern, policy := range retry.Types {
+		if policy.MaxAttempts > 0 && len(pattern) > len(longest) && route.Matches(pattern, typ) {
+			attempts, longest = policy.MaxAttempts, pattern
+		}
+	}
+	return cmp.Or(attempts, forwarder.DefaultMaxAttempts)
 }

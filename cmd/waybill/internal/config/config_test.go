@@ -98,9 +98,13 @@ sinks:
     kind: http
     with: {url: "https://partner.example/$$1/$2", headers: {X-Shop: a}, timeout: 3s}
     parallelism: {threshold: "${N}", above: sequential}
-    retry: {max_attempts: 3, initial: 2s, multiplier: 1.5, max: 1h, jitter: 0}
+    retry:
+      {max_attempts: 3, max_age: 48h, initial: 2s, multiplier: 1.5, max: 1h, jitter: 0, types: {"order.*": {max_attempts: 1}}}
     on_dead: halt
     timeout: 10s
+    rate: 50/s, burst 100
+    breaker: {failure_share: 0.5, among: 10, max_pause: 1m, off: true}
+    fairness: tenant
   other: {kind: http, with: {url: "https://other.example/"}}
 routes:
   order.placed: &both [partner, other]
@@ -128,9 +132,15 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	partner.Sink, partner.Retry.Jitter = nil, 0
 	require.Equal(t, forwarder.Sink{
 		Parallelism: forwarder.Parallelism{Threshold: 7, Above: forwarder.AboveSequential},
-		Retry:       forwarder.Retry{MaxAttempts: 3, Initial: 2 * time.Second, Multiplier: 1.5, Max: time.Hour},
-		OnDead:      forwarder.OnDeadHalt,
-		Timeout:     10 * time.Second,
+		Retry: forwarder.Retry{
+			MaxAttempts: 3, MaxAge: 2 * aDay, Initial: 2 * time.Second, Multiplier: 1.5, Max: time.Hour,
+			Types: map[string]forwarder.Retry{"order.*": {MaxAttempts: 1}},
+		},
+		OnDead:   forwarder.OnDeadHalt,
+		Timeout:  10 * time.Second,
+		Rate:     forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
+		Breaker:  forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
+		Fairness: "tenant",
 	}, partner)
 	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "what is left out has the engine's defaults")
 	engine.Sinks = nil

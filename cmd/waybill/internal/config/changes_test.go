@@ -1,0 +1,48 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+)
+
+func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
+	t.Parallel()
+	of := func(replacements ...string) *config.Config {
+		text := strings.NewReplacer(replacements...).Replace(whole)
+		c, err := load(t, config.Source{File: write(t, text), Environ: []string{"PASSWORD=" + password, "N=7"}})
+		require.NoError(t, err)
+		return c
+	}
+	before := of()
+	for name, after := range map[string]*config.Config{
+		"nothing":  of(),
+		"comments": of("sinks:", "# more lines\n\nsinks:", "{url: \"https://other.example/\"}", "{url: 'https://other.example/'}"),
+	} {
+		require.True(t, before.ChangesTo(after).None(), name)
+	}
+	for name, after := range map[string]*config.Config{
+		"parallelism": of(`"${N}"`, "9"),
+		"retry":       of("initial: 2s", "initial: 3s"),
+		"a type":      of("{max_attempts: 1}", "{max_attempts: 2}"),
+		"rate":        of("50/s", "51/s"),
+		"breaker":     of("among: 10", "among: 11"),
+		"fairness":    of("fairness: tenant", "fairness: shop"),
+	} {
+		require.Equal(t, config.Changes{Adjusted: []string{"partner"}}, before.ChangesTo(after), name)
+	}
+	for name, after := range map[string]*config.Config{
+		"url":     of("other.example", "another.example"),
+		"on_dead": of("on_dead: halt", "on_dead: continue"),
+		"kind":    of("  other: {kind: http", "  other2: {kind: http", "partner, other", "partner, other2"),
+		"routes":  of("[partner, other]", "[partner]"),
+		"lease":   of("lease: 1m", "lease: 2m"),
+	} {
+		require.Equal(t, config.Changes{More: true}, before.ChangesTo(after), name)
+	}
+	both := before.ChangesTo(of("among: 10", "among: 11", "lease: 1m", "lease: 2m"))
+	require.Equal(t, config.Changes{Adjusted: []string{"partner"}, More: true}, both)
+}

@@ -1,0 +1,228 @@
+package forwarder
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// turns holds what may go now to one sink and says whose turn it is. What comes
+// from the log and what was parked each have a part of the sink's slots, however
+// much there is of the other.
+type turns struct {
+	fresh, parked fair
+	picks         int
+}
+
+// parkedShare of the slots, at least one, is what parked deliveries have beside
+// fresh ones, and what they leave free for those to come.
+const parkedShare = 16
+
+func newTurns() turns { return turns{fresh: newFair(), parked: newFair()} }
+
+func (t *turns) len() int { return t.fresh.count + t.parked.count }
+
+func (t *turns) of(it *item) *fair {
+	if it.page == nil {
+		return &t.parked
+	}
+	return &t.fresh
+}
+
+// push lets an item of a group go behind those that may go already, or in front of
+// them.
+func (t *turns) push(it *item, group string, front bool) { t.of(it).push(it, group, front) }
+
+// next is where the next item is to be popped from; nil if none may go now. n is how
+// many may be in flight.
+func (t *turns) next(n int) *fair {
+	share := max(1, n/parkedShare)
+	switch {
+	case t.fresh.count > 0 && t.parked.count > 0:
+		t.picks++
+		if t.picks%parkedShare == 0 && t.parked.inFlight < share {
+			return &t.parked
+		}
+		return &t.fresh
+	case t.fresh.count > 0:
+		return &t.fresh
+	case t.parked.count > 0 && (n == 1 || t.parked.inFlight < n-share):
+		return &t.parked
+	}
+	return nil
+}
+
+// join counts an item as in flight that was not among those that wait.
+func (t *turns) join(it *item, group string) { t.of(it).join(it, group) }
+
+// done counts an item as in flight no longer.
+func (t *turns) done(it *item) { t.of(it).done(it) }
+
+// drop takes out the items of a lane and returns how many there were.
+func (t *turns) drop(l *lane) int { return t.fresh.drop(l) + t.parked.drop(l) }
+
+// fair is a queue that groups share evenly: next is the group with the fewest in
+// flight, and of several the one that has waited longest. A group that is alone
+// has it all. Within a group the first is the first to go.
+type fair struct {
+	groups   map[string]*group // those with something waiting or in flight
+	waiting  waiting
+	count    int // items that wait
+	inFlight int
+	served   int // items that went
+}
+
+func newFair() fair { return fair{groups: map[string]*group{}} }
+
+// group is one of those that share a queue.
+type group struct {
+	name     string
+	items    queue
+	inFlight int
+	last     int // when it was its turn last, by fair.served
+	index    int // in the heap of those that have items; -1 if it has none
+}
+
+func (f *fair) push(it *item, name string, front bool) {
+	g := f.group(name)
+	it.group = g
+	if front {
+		g.items.pushFront(it)
+	} else {
+		g.items.push(it)
+	}
+	f.count++
+	if g.index < 0 {
+		heap.Push(&f.waiting, g)
+	}
+}
+
+func (f *fair) join(it *item, name string) {
+	it.group = f.group(name)
+	it.group.inFlight++
+	f.inFlight++
+	f.update(it.group)
+}
+
+func (f *fair) group(name string) *group {
+	g := f.groups[name]
+	if g == nil {
+		g = &group{name: name, index: -1}
+		f.groups[name] = g
+	}
+	return g
+}
+
+// pop gives the next item, of which there must be one. It is in flight until done.
+func (f *fair) pop() *item {
+	g := f.waiting[0]
+	it := g.items.pop()
+	f.served++
+	g.last = f.served
+	g.inFlight++
+	f.inFlight++
+	f.count--
+	f.update(g)
+	return it
+}
+
+func (f *fair) done(it *item) {
+	it.group.inFlight--
+	f.inFlight--
+	f.update(it.group)
+}
+
+// update puts a group in its place after it has changed.
+func (f *fair) update(g *group) {
+	switch {
+	case g.items.len() > 0:
+		heap.Fix(&f.waiting, g.index)
+		return
+	case g.index >= 0:
+		heap.Remove(&f.waiting, g.index)
+	}
+	if g.inFlight == 0 && g.name != "" {
+		delete(f.groups, g.name)
+	}
+}
+
+func (f *fair) drop(l *lane) (dropped int) {
+	for _, g := range f.groups {
+		if n := g.items.drop(l); n > 0 {
+			dropped += n
+			f.update(g)
+		}
+	}
+	f.count -= dropped
+	return dropped
+}
+
+// waiting is a heap of the groups that have items.
+type waiting []*group
+
+func (w waiting) Len() int { return len(w) }
+
+func (w waiting) Less(i, j int) bool {
+	if w[i].inFlight != w[j].inFlight {
+		return w[i].inFlight < w[j].inFlight
+	}
+	return w[i].last < w[j].last
+}
+
+func (w waiting) Swap(i, j int) {
+	w[i], w[j] = w[j], w[i]
+	w[i].index, w[j].index = i, j
+}
+
+func (w *waiting) Push(g any) {
+	g.(*group).index = len(*w)
+	*w = append(*w, g.(*group))
+}
+
+func (w *waiting) Pop() any {
+	last := (*w)[len(*w)-1]
+	last.index = -1
+	*w = slices.Delete(*w, len(*w)-1, len(*w))
+	return last
+}
+
+// queue is a double-ended queue of items.
+type queue struct {
+	front []*item // in reverse: the last one is the first to go
+	back  []*item
+	head  int // of back
+}
+
+func (q *queue) len() int { return len(q.front) + len(q.back) - q.head }
+
+func (q *queue) push(it *item) { q.back = append(q.back, it) }
+
+func (q *queue) pushFront(it *item) { q.front = append(q.front, it) }
+
+// drop takes out the items of a lane and returns how many there were.
+func (q *queue) drop(l *lane) (n int) {
+	ofLane := func(it *item) bool { return it.lane == l }
+	before := q.len()
+	q.front = slices.DeleteFunc(q.front, ofLane)
+	q.back = slices.DeleteFunc(q.back[q.head:], ofLane)
+	q.head = 0
+	return before - q.len()
+}
+
+// pop takes the first item; there must be one.
+func (q *queue) pop() *item {
+	if n := len(q.front); n > 0 {
+		it := q.front[n-1]
+		q.front[n-1] = nil
+		q.front = q.front[:n-1]
+		return it
+	}
+	it := q.back[q.head]
+	q.back[q.head] = nil
+	q.head++
+	if q.head > len(q.back)/2 { // half of it is free: move the rest to the beginning
+		n := copy(q.back, q.back[q.head:])
+		clear(q.back[n:])
+		q.back, q.head = q.back[:n], 0
+	}
+	return it
+}

@@ -1,0 +1,91 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+// begin runs statements in a transaction that stays open.
+func begin(t *testing.T, db *sql.DB, statements ...string) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	for _, statement := range statements {
+		_, err := tx.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	return tx
+}
+
+// awaitWaiting waits until so many sessions wait for locks.
+func awaitWaiting(t *testing.T, db *sql.DB, sessions int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var waiting int
+		err := db.QueryRowContext(t.Context(),
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		return err == nil && waiting >= sessions
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
+	t.Helper()
+	roster, err := s.Roster(t.Context())
+	require.NoError(t, err)
+	for i, l := range roster.Lanes {
+		require.Equal(t, i, l.Lane.Number)
+		require.Equal(t, roster.Lanes[0].Wanted, l.Wanted)
+		require.Equal(t, len(roster.Lanes), l.Lane.Of)
+	}
+	return len(roster.Lanes), roster.Lanes[0].Wanted
+}
+
+// Whoever asks last decides, also where it had to wait for somebody who makes the
+// cursors.
+func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string][]string{
+		"at first": nil,
+		"anew":     {`INSERT INTO outbox_cursors (sink, lane, lanes, wanted) SELECT 'mail', n, 2, 3 FROM generate_series(0, 1) AS n`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDB(t)
+			s := openStore(t, db, postgres.Config{})
+			if first != nil {
+				require.NoError(t, begin(t, db, first...).Commit())
+			}
+			other := begin(t, db, `DELETE FROM outbox_cursors`,
+				`INSERT INTO outbox_cursors (sink, lane, lanes) SELECT 'mail', n, 3 FROM generate_series(0, 2) AS n`)
+			cut := make(chan error)
+			go func() { cut <- s.Cut(t.Context(), "mail", 4) }()
+			awaitWaiting(t, db, 1)
+			require.NoError(t, other.Commit())
+			require.NoError(t, <-cut)
+			lanes, wanted := wanted(t, s)
+			require.Equal(t, 3, lanes)
+			require.Equal(t, 4, wanted)
+		})
+	}
+}
+
+func TestMakingCursorsWaitsForNoOtherSinks(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	require.NoError(t, s.Cut(t.Context(), "mail", 1))
+	begin(t, db, `UPDATE outbox_cursors SET updated_at = now() WHERE sink = 'mail'`) // a checkpoint that takes long
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, s.Cut(ctx, "events", 3))
+	_, err := s.Acquire(ctx, store.Lanes("events", 3)[2], "o", time.Minute)
+	require.NoError(t, err)
+}

@@ -1,0 +1,321 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// modelOfParked holds random checkpoints of several lanes, of leases that come,
+// go and are lost, against the simplest model of them: a map of what is parked and
+// a cursor for each lane. Every answer of a query is the model's.
+func modelOfParked(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 5)
+	rapid.Check(t, func(rt *rapid.T) {
+		o.exec(t, `DELETE FROM outbox_parked`, `DELETE FROM outbox_cursors`)
+		m := &parkedModel{o: o, t: t, page: page, rows: make(map[parkedRow]store.Parked)}
+		for _, l := range append(store.Lanes("mail", 2), lane("events")) {
+			m.lanes = append(m.lanes, &modelLane{Lane: l})
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"acquire":    m.acquire,
+			"expire":     m.expire,
+			"release":    m.release,
+			"checkpoint": m.checkpoint,
+			"written":    m.writtenAlready,
+			"stale":      m.stale,
+			"due":        m.due,
+			"blocked":    m.blocked,
+			"":           m.check,
+		})
+	})
+}
+
+type parkedModel struct {
+	o     *outbox
+	t     *testing.T
+	page  store.Page
+	lanes []*modelLane
+	rows  map[parkedRow]store.Parked
+}
+
+type parkedRow struct {
+	sink string
+	store.Ref
+}
+
+type modelLane struct {
+	store.Lane
+	lease   store.Lease // the last one given
+	held    bool        // nobody gave it back
+	expired bool
+	old     []store.Lease
+	number  int64
+	passed  int // rows of the page before the cursor
+	settled []int64
+}
+
+// parkable are the envelopes that may be parked: five of each key, and two of
+// each offset, as a log leaves them that was truncated. Those are of different
+// keys, so that offsets tell the order within a key.
+var parkable = func() (all []notification.Envelope) {
+	slots := map[string]int{"": 511, "a": 0, "b": store.Slots - 1, "c": 512}
+	keys := []string{"", "a", "b", "c"}
+	for offset := range 10 {
+		for i, id := range []string{"first", "second"} {
+			e := envelope("order.placed", keys[(offset+i)%len(keys)])
+			e.Offset, e.ID, e.Slot = int64(1+offset), id, slots[e.Key]
+			all = append(all, e)
+		}
+	}
+	return all
+}()
+
+func (m *parkedModel) lane(rt *rapid.T) *modelLane {
+	return m.lanes[rapid.IntRange(0, len(m.lanes)-1).Draw(rt, "lane")]
+}
+
+func (m *parkedModel) heldLane(rt *rapid.T) *modelLane {
+	l := m.lane(rt)
+	if !l.held {
+		rt.Skip("nobody holds it")
+	}
+	return l
+}
+
+func (m *parkedModel) acquire(rt *rapid.T) {
+	l, owner := m.lane(rt), rapid.SampledFrom([]string{"w1", "w2"}).Draw(rt, "owner")
+	lease, err := m.o.Acquire(m.t.Context(), l.Lane, owner, time.Hour)
+	if l.held && !l.expired && l.lease.Owner != owner {
+		require.ErrorIs(rt, err, store.ErrLeaseHeld)
+		return
+	}
+	require.NoError(rt, err)
+	require.Greater(rt, lease.Epoch, l.lease.Epoch)
+	require.Equal(rt, l.settled, lease.Settled)
+	if l.passed == 0 {
+		require.Nil(rt, lease.Position)
+	} else {
+		got, _ := m.o.read(m.t, lease.Position, all, 10)
+		require.Equal(rt, ids(m.page.Envelopes[l.passed:]), ids(got))
+	}
+	if l.lease.Epoch > 0 {
+		l.old = append(l.old, l.lease)
+	}
+	l.lease, l.held, l.expired, l.number = lease, true, false, 0
+}
+
+func (m *parkedModel) expire(*rapid.T) {
+	m.o.expireLeases(m.t)
+	for _, l := range m.lanes {
+		l.expired = true
+	}
+}
+
+func (m *parkedModel) release(rt *rapid.T) {
+	l := m.heldLane(rt)
+	require.NoError(rt, m.o.Release(m.t.Context(), l.lease))
+	l.held, l.old = false, append(l.old, l.lease)
+}
+
+// draw makes a checkpoint of anything, and returns how far it moves the cursor.
+func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c store.Checkpoint, passed int) {
+	c = store.Checkpoint{Lease: lease, TTL: time.Hour}
+	if rapid.Bool().Draw(rt, "moves") {
+		passed = rapid.IntRange(1, len(m.page.Envelopes)).Draw(rt, "passed")
+		c.Position = m.page.After(passed - 1)
+		for range rapid.IntRange(0, 2).Draw(rt, "settled") {
+			c.Settled = append(c.Settled, int64(100+10*len(c.Settled)))
+		}
+	}
+	var own []int
+	for i := range parkable {
+		if s := parkable[i].Slot; l.Slots.First <= s && s <= l.Slots.Last {
+			own = append(own, i)
+		}
+	}
+	for _, i := range rapid.SliceOfNDistinct(rapid.SampledFrom(own), 0, 5, rapid.ID[int]).Draw(rt, "deliveries") {
+		if rapid.IntRange(0, 2).Draw(rt, "unpark") == 0 {
+			c.Unpark = append(c.Unpark, store.RefOf(&parkable[i]))
+			continue
+		}
+		p := store.Parked{
+			Envelope:      parkable[i],
+			State:         rapid.SampledFrom([]store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}).Draw(rt, "state"),
+			Attempt:       rapid.IntRange(0, 3).Draw(rt, "attempt"),
+			LastError:     rapid.SampledFrom([]string{"", "refused"}).Draw(rt, "error"),
+			FirstParkedAt: after(time.Duration(rapid.IntRange(-2, 2).Draw(rt, "parked")) * time.Hour),
+		}
+		if p.State == store.StateRetrying || p.State == store.StateScheduled || rapid.Bool().Draw(rt, "was due") {
+			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // two of one offset are told apart
+		}
+		c.Park = append(c.Park, p)
+	}
+	return c, passed
+}
+
+// moment is one of a few, so that several deliveries fall due at once.
+func (m *parkedModel) moment(rt *rapid.T) time.Time {
+	return after(time.Duration(rapid.IntRange(-3, 3).Draw(rt, "time")) * time.Second)
+}
+
+func (m *parkedModel) checkpoint(rt *rapid.T) {
+	l := m.heldLane(rt)
+	c, passed := m.draw(rt, l, l.lease)
+	if rapid.IntRange(0, 4).Draw(rt, "counted") > 0 {
+		l.number += int64(rapid.IntRange(1, 3).Draw(rt, "number"))
+		c.Number = l.number
+	}
+	require.NoError(rt, m.o.Checkpoint(m.t.Context(), c))
+	l.expired = false
+	if passed > 0 {
+		l.passed, l.settled = passed, c.Settled
+	}
+	for _, ref := range c.Unpark {
+		delete(m.rows, parkedRow{l.Sink, ref})
+	}
+	for _, p := range c.Park {
+		row := parkedRow{l.Sink, store.RefOf(&p.Envelope)}
+		if before, is := m.rows[row]; is {
+			if p.State == store.StateBlocked {
+				continue
+			}
+			p.FirstParkedAt = before.FirstParkedAt
+		}
+		m.rows[row] = p
+	}
+}
+
+// writtenAlready writes under a number that was used already.
+func (m *parkedModel) writtenAlready(rt *rapid.T) {
+	l := m.heldLane(rt)
+	if l.number == 0 {
+		rt.Skip("nothing is written yet")
+	}
+	c, _ := m.draw(rt, l, l.lease)
+	c.Number = rapid.Int64Range(1, l.number).Draw(rt, "number")
+	before := m.o.dumpAll(m.t, "lease_until", "updated_at")
+	require.NoError(rt, m.o.Checkpoint(m.t.Context(), c))
+	require.Equal(rt, before, m.o.dumpAll(m.t, "lease_until", "updated_at"))
+}
+
+// stale writes with a lease that ended.
+func (m *parkedModel) stale(rt *rapid.T) {
+	l := m.lane(rt)
+	if len(l.old) == 0 {
+		rt.Skip("no lease has ended")
+	}
+	c, _ := m.draw(rt, l, rapid.SampledFrom(l.old).Draw(rt, "lease"))
+	c.Number = rapid.Int64Range(0, 20).Draw(rt, "number")
+	before := m.o.dumpAll(m.t)
+	require.ErrorIs(rt, m.o.Checkpoint(m.t.Context(), c), store.ErrLeaseLost)
+	require.NoError(rt, m.o.Release(m.t.Context(), c.Lease))
+	require.Equal(rt, before, m.o.dumpAll(m.t))
+}
+
+// of lists what of a lane is in one of the states.
+func (m *parkedModel) of(l store.Lane, states ...store.State) (list []store.Parked) {
+	for row, p := range m.rows {
+		s := p.Envelope.Slot
+		if row.sink == l.Sink && l.Slots.First <= s && s <= l.Slots.Last && slices.Contains(states, p.State) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// holding are the states in which a delivery holds its key back.
+func holding(halt bool) []store.State {
+	if halt {
+		return []store.State{store.StateRetrying, store.StateBlocked, store.StateDead}
+	}
+	return []store.State{store.StateRetrying, store.StateBlocked}
+}
+
+func (m *parkedModel) due(rt *rapid.T) {
+	l := m.lane(rt)
+	q := store.DueQuery{
+		Lane:  l.Lane,
+		Now:   m.moment(rt).Add(time.Duration(rapid.IntRange(-1, 1).Draw(rt, "microseconds")) * time.Microsecond),
+		Limit: rapid.IntRange(1, 8).Draw(rt, "limit"),
+		Halt:  rapid.Bool().Draw(rt, "halt"),
+	}
+	held := make(map[string]bool)
+	for _, p := range m.of(l.Lane, holding(q.Halt)...) {
+		held[p.Envelope.Key] = p.Envelope.Key != ""
+	}
+	var want []store.Parked
+	var next time.Time
+	timed := m.of(l.Lane, store.StateRetrying, store.StateScheduled)
+	slices.SortFunc(timed, func(a, b store.Parked) int {
+		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(a.Envelope.Offset, b.Envelope.Offset))
+	})
+	for _, p := range timed {
+		switch {
+		case p.DueAt.After(q.Now):
+			if next.IsZero() {
+				next = p.DueAt
+			}
+		case rapid.IntRange(0, 4).Draw(rt, "except") == 0:
+			q.Except = append(q.Except, store.RefOf(&p.Envelope))
+		case p.State == store.StateRetrying || !held[p.Envelope.Key]:
+			want = append(want, p)
+		}
+	}
+	got, gotNext, err := m.o.Due(m.t.Context(), q)
+	require.NoError(rt, err)
+	require.Equal(rt, texts(want[:min(len(want), q.Limit)]), texts(got))
+	if len(want) > q.Limit && gotNext.Equal(want[q.Limit].DueAt) {
+		return // some stores tell of the first that was left out
+	}
+	require.True(rt, next.Equal(gotNext), "next is %s, got %s", next, gotNext)
+}
+
+func (m *parkedModel) blocked(rt *rapid.T) {
+	l, halt, limit := m.lane(rt), rapid.Bool().Draw(rt, "halt"), rapid.IntRange(1, 6).Draw(rt, "limit")
+	key := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key")
+	var want []store.Parked
+	for row, p := range m.rows {
+		if row.sink == l.Sink && p.Envelope.Key == key && key != "" && slices.Contains(holding(halt), p.State) {
+			want = append(want, p)
+		}
+	}
+	slices.SortFunc(want, func(a, b store.Parked) int { return cmp.Compare(a.Envelope.Offset, b.Envelope.Offset) })
+	got, err := m.o.Blocked(m.t.Context(), l.Lane, key, halt, limit)
+	require.NoError(rt, err)
+	require.Equal(rt, texts(want[:min(len(want), limit)]), texts(got))
+}
+
+// check compares what holds the keys of a lane back, and how much is parked at all.
+func (m *parkedModel) check(rt *rapid.T) {
+	l, halt := m.lane(rt), rapid.Bool().Draw(rt, "halt")
+	want := make(map[string]store.BlockedKey)
+	for _, p := range m.of(l.Lane, holding(halt)...) {
+		if key := p.Envelope.Key; key != "" {
+			want[key] = store.BlockedKey{Parked: want[key].Parked + 1, Head: want[key].Head || p.State != store.StateBlocked}
+		}
+	}
+	got, err := m.o.BlockedKeys(m.t.Context(), l.Lane, halt)
+	require.NoError(rt, err)
+	require.Equal(rt, want, got)
+	require.Equal(rt, fmt.Sprintf("n=%d \n", len(m.rows)), m.o.dump(m.t, `SELECT count(*) AS n FROM outbox_parked`))
+}
+
+// texts make parked deliveries comparable and readable.
+func texts(parked []store.Parked) []string {
+	list := make([]string, len(parked))
+	for i, p := range parked {
+		due := p.DueAt.UTC()
+		list[i] = fmt.Sprintf("%d/%s of %q in %d: %s after %d due %s: %q, first %s", p.Envelope.Offset, p.Envelope.ID, p.Envelope.Key,
+			p.Envelope.Slot, p.State, p.Attempt, due.Format(time.RFC3339Nano), p.LastError, p.FirstParkedAt.UTC().Format(time.RFC3339Nano))
+	}
+	return list
+}
