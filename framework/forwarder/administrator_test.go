@@ -1,0 +1,295 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// operator acts on an outbox as a person would.
+type operator struct {
+	*outbox
+	store.Administrator
+	actions int
+}
+
+func newOperator(o *outbox) *operator {
+	return &operator{outbox: o, Administrator: o.store.(store.Administrator)}
+}
+
+// begin begins an action and returns its id.
+func (p *operator) begin() string {
+	p.t.Helper()
+	p.actions++
+	id := fmt.Sprint("action", p.actions)
+	require.NoError(p.t, p.Begin(p.t.Context(), store.Action{ID: id, Filter: []byte("{}")}))
+	return id
+}
+
+func (p *operator) requeue(f store.ParkedFilter) (changed int) {
+	p.t.Helper()
+	f.Sink = "sink"
+	result, err := p.Requeue(p.t.Context(), store.ParkedBatch{Action: p.begin(), Filter: f, Limit: 1000}, time.Now())
+	require.NoError(p.t, err)
+	return result.Changed
+}
+
+func (p *operator) skip() (changed int) {
+	p.t.Helper()
+	result, err := p.Discard(p.t.Context(), store.ParkedBatch{Action: p.begin(), Filter: store.ParkedFilter{Sink: "sink", Heads: true}, Limit: 1000})
+	require.NoError(p.t, err)
+	return result.Changed
+}
+
+func (p *operator) pause(paused bool) {
+	p.t.Helper()
+	changed, err := p.Pause(p.t.Context(), p.begin(), "sink", paused)
+	require.NoError(p.t, err)
+	require.True(p.t, changed)
+}
+
+// replay runs small batches to the end of the log.
+func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
+	p.t.Helper()
+	target, err := p.outbox.store.Probe(p.t.Context())
+	require.NoError(p.t, err)
+	q.Sink, q.UpTo = "sink", target.Last()
+	b := store.ReplayBatch{ReplayQuery: q, Action: p.begin(), Limit: limit}
+	for b.After < q.UpTo {
+		b.DueAt = time.Now()
+		result, err := p.Replay(p.t.Context(), b)
+		require.NoError(p.t, err)
+		changed += result.Changed
+		b.After = result.Through
+		time.Sleep(time.Millisecond)
+	}
+	return changed
+}
+
+// watchful is a forwarder that looks at the roster once in a second.
+func watchful(c *forwarder.Config) { c.Lease = 20 * time.Second }
+
+// oneLook gives the forwarder a look at the roster and time to act on it; far less
+// than it takes to compare all keys with what is parked.
+func oneLook() {
+	time.Sleep(3 * time.Second)
+	synctest.Wait()
+}
+
+// mending refuses everything until it is mended.
+func mending() (s *script, mended *atomic.Bool) {
+	s, mended = new(script), new(atomic.Bool)
+	s.answer = func(context.Context, *notification.Delivery) error {
+		if mended.Load() {
+			return nil
+		}
+		return sinks.Permanent(errors.New("refused"))
+	}
+	return s, mended
+}
+
+func TestWhatIsRequeuedIsDeliveredInOrderSoon(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		s, mended := mending()
+		f := o.one(forwarder.Sink{Sink: s}, watchful)
+		o.append("t", "k", "a", "b", "c")
+		o.append("t", "", "d")
+		oneLook()
+		require.Len(t, s.given(), 4)
+		mended.Store(true)
+		require.Equal(t, 4, p.requeue(store.ParkedFilter{States: []store.State{store.StateDead}}))
+		oneLook()
+		given := s.given()
+		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, given)
+		require.Equal(t, []string{"a", "b", "c"}, without(given, "d"))
+		require.Empty(t, o.parked())
+		require.Zero(t, s.overlaps)
+		f.end()
+	})
+}
+
+func without(ids []string, id string) (rest []string) {
+	for _, i := range ids {
+		if i != id {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+// Requeuing while the key is busy used to leave its followers for half a minute.
+func TestWhatIsRequeuedWhileItsKeyIsUnderWayFollowsSoon(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		s, mended := mending()
+		refuse := s.answer
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "slow" {
+				time.Sleep(5 * time.Second)
+			}
+			return refuse(ctx, d)
+		}
+		f := o.one(forwarder.Sink{Sink: s}, watchful)
+		o.append("t", "k", "a", "b", "c")
+		oneLook()
+		mended.Store(true)
+		o.append("t", "k", "slow")
+		f.flush()
+		s.given()
+		require.Equal(t, 3, p.requeue(store.ParkedFilter{}))
+		oneLook()
+		require.Empty(t, s.given(), "the key is under way")
+		oneLook()
+		oneLook()
+		require.Equal(t, []string{"a", "b", "c"}, s.given())
+		require.Empty(t, o.parked())
+		require.Zero(t, s.overlaps)
+		f.end()
+	})
+}
+
+func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		var s, other script
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, map[string][]string{"*": {"sink", "other"}}, watchful)
+		o.append("t", "k", "before")
+		oneLook()
+		require.Equal(t, []string{"before"}, s.given())
+		p.pause(true)
+		oneLook()
+		o.append("t", "k", "a", "b")
+		o.append("t", "", "c")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Empty(t, s.given())
+		require.ElementsMatch(t, []string{"before", "a", "b", "c"}, other.given(), "another sink goes on")
+		p.pause(false)
+		settleDown()
+		given := s.given()
+		require.ElementsMatch(t, []string{"a", "b", "c"}, given)
+		require.Equal(t, []string{"a", "b"}, without(given, "c"))
+		f.end()
+	})
+}
+
+func TestAForwarderThatStartsLeavesAPausedSinkAlone(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		var s script
+		require.NoError(t, o.store.Cut(t.Context(), "sink", 1))
+		p.pause(true)
+		o.append("t", "", "a")
+		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		settleDown()
+		require.Empty(t, s.given())
+		p.pause(false)
+		settleDown()
+		require.Equal(t, []string{"a"}, s.given())
+		f.end()
+	})
+}
+
+func TestSkippingTheHeadOfAHaltedKeyReleasesItsFollowers(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "bad" {
+				return sinks.Permanent(errors.New("refused"))
+			}
+			return nil
+		}
+		f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, watchful)
+		o.append("t", "k", "bad", "a", "b")
+		oneLook()
+		require.Equal(t, []string{"bad"}, s.given())
+		require.Equal(t, 1, p.skip())
+		oneLook()
+		require.Equal(t, []string{"a", "b"}, s.given())
+		o.append("t", "k", "c")
+		f.flush()
+		require.Equal(t, []string{"c"}, s.given())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestAReplayDeliversExactlyTheChosenAgainInTheOrderOfTheirKeys(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		var s script
+		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		want := make(map[string][]string)
+		for i := range 60 {
+			key, id := fmt.Sprint("k", i%4), fmt.Sprintf("%04d", i)
+			typ := "other"
+			if i%3 > 0 {
+				typ = "chosen"
+				want[key] = append(want[key], id)
+			}
+			o.append(typ, key, id)
+		}
+		oneLook()
+		require.Len(t, s.given(), 60)
+		require.Equal(t, 40, p.replay(store.ReplayQuery{Types: []store.TypeFilter{{Names: []string{"chosen"}}}}, 7))
+		settleDown()
+		got := make(map[string][]string)
+		for _, id := range s.given() {
+			i, err := strconv.Atoi(id)
+			require.NoError(t, err)
+			got[fmt.Sprint("k", i%4)] = append(got[fmt.Sprint("k", i%4)], id)
+		}
+		require.Equal(t, want, got)
+		require.Zero(t, s.overlaps)
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		var up atomic.Bool
+		s.answer = func(context.Context, *notification.Delivery) error {
+			if up.Load() {
+				return nil
+			}
+			return sinks.Unavailable(errors.New("connection refused"))
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		conditions := func() []store.Condition {
+			roster, err := o.store.Roster(t.Context())
+			require.NoError(t, err)
+			return roster.Conditions(time.Now())
+		}
+		oneLook()
+		require.Empty(t, conditions())
+		began := time.Now()
+		o.append("t", "", "a")
+		oneLook()
+		require.Len(t, conditions(), 1)
+		c := conditions()[0]
+		require.Equal(t, store.ConditionBreakerOpen, c.Kind)
+		require.WithinDuration(t, began, c.Since, 2*time.Second)
+		require.Contains(t, c.Cause, "connection refused")
+		up.Store(true)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Empty(t, conditions())
+		f.end()
+	})
+}
