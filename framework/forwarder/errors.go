@@ -10,7 +10,7 @@ var (
 // Errors of a delivery, as they stand in the parked table.
 var (
 	// ErrNoRoute is why a notification is dead under the sink _unrouted.
-	ErrNoRoute = errors.New("no route matches its type; add one and requeue it")
+	ErrNoRoute = errors.New("no route matches its type; add one, replay the type to its sink and discard this")
 	// ErrPanic: the sink panicked.
 	ErrPanic = errors.New("sink panicked")
 	// ErrAbandoned: a call of the sink did not come back after its deadline.
