@@ -103,7 +103,7 @@ func (r *replay) plan(cmd *cobra.Command, o *operator) (*admin.ReplayPlan, error
 	if r.request.Routed.None() && !strings.HasPrefix(r.request.Sink, "_") {
 		return nil, wrongUsage(cmd, fmt.Errorf("no route of the configuration leads to sink %q", r.request.Sink))
 	}
-	return o.Admin.Replay(cmd.Context(), r.request)
+	return o.Replay(cmd.Context(), r.request)
 }
 
 // show says what there is beside what will be replayed.

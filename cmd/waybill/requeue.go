@@ -83,7 +83,7 @@ waybill actions lists who has done what.`,
 		Args:    noArguments,
 		RunE:    a.act,
 	}
-	a.bulk.add(cmd)
+	a.add(cmd)
 	a.filters.add(cmd, a.states)
 	cmd.Flags().BoolVar(&a.all, "all", false, "all of them, where no other flag selects some")
 	return cmd

@@ -63,7 +63,7 @@ func (p *operator) pause(paused bool) {
 // replay runs small batches to the end of the log.
 func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	p.t.Helper()
-	target, err := p.outbox.store.Probe(p.t.Context())
+	target, err := p.store.Probe(p.t.Context())
 	require.NoError(p.t, err)
 	q.Sink, q.UpTo = "sink", target.Last()
 	b := store.ReplayBatch{ReplayQuery: q, Action: p.begin(), Limit: limit}

@@ -1,0 +1,288 @@
+package admin_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
+
+// outbox is a migrated one with somebody who acts on it.
+type outbox struct {
+	*admin.Admin
+	store store.Store
+	db    *sql.DB
+}
+
+// onEach runs a test on each dialect.
+func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		db, err := postgres.OpenDB(postgrestest.DSN(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+		require.NoError(t, err)
+		s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
+		require.NoError(t, err)
+		test(t, newOutbox(t, s, db))
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+		require.NoError(t, err)
+		s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
+		require.NoError(t, err)
+		test(t, newOutbox(t, s, db))
+	})
+}
+
+func newOutbox(t *testing.T, s store.Store, db *sql.DB) *outbox {
+	t.Helper()
+	a, err := admin.New(s, "ada")
+	require.NoError(t, err)
+	return &outbox{a, s, db}
+}
+
+// publish inserts a row as any program would.
+func (o *outbox) publish(t *testing.T, id, typ, key string) {
+	t.Helper()
+	_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, key, payload) VALUES ($1, $2, $3, '{}')`, id, typ, key)
+	require.NoError(t, err)
+}
+
+// settle has a sink settle all that there is, and writes what fill sets with it. The
+// lease stays.
+func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint)) {
+	t.Helper()
+	require.NoError(t, o.store.Cut(t.Context(), sink, 1))
+	lane := store.Lanes(sink, 1)[0]
+	lease, err := o.store.Acquire(t.Context(), lane, "f1", time.Hour)
+	require.NoError(t, err)
+	r, err := o.store.NewReader(lease.Position, store.Filter{Slots: lane.Slots, Types: store.AllTypes})
+	require.NoError(t, err)
+	target, err := o.store.Probe(t.Context())
+	require.NoError(t, err)
+	for {
+		page, err := r.Next(t.Context(), target, 1000)
+		require.NoError(t, err)
+		if !page.CaughtUp {
+			continue
+		}
+		c := store.Checkpoint{Lease: lease, TTL: time.Hour, Position: page.End}
+		fill(&c)
+		require.NoError(t, o.store.Checkpoint(t.Context(), c))
+		return
+	}
+}
+
+func nothing(*store.Checkpoint) {}
+
+// park has a sink settle all, and parks deliveries.
+func (o *outbox) park(t *testing.T, sink string, parked ...store.Parked) {
+	t.Helper()
+	o.settle(t, sink, func(c *store.Checkpoint) { c.Park = parked })
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func delivery(offset int64, id, key string, state store.State) store.Parked {
+	return store.Parked{
+		Envelope:      notification.Envelope{Offset: offset, ID: id, Type: "order.placed", Version: 1, Key: key, OccurredOn: noon, Payload: []byte(`{}`)},
+		State:         state,
+		FirstParkedAt: noon,
+	}
+}
+
+// routing leads order.* to mail and web, with 5 attempts.
+func routing(t *testing.T) admin.Routing {
+	t.Helper()
+	routes, err := route.New(map[string][]string{"order.*": {"mail", "web"}}, []string{"mail", "web", "other"}, nil)
+	require.NoError(t, err)
+	return admin.Routing{Routes: routes, MaxAttempts: func(string, string) int { return 5 }}
+}
+
+func (o *outbox) why(t *testing.T, id string) admin.Answer {
+	t.Helper()
+	answer, err := o.Why(t.Context(), id, routing(t))
+	require.NoError(t, err)
+	return answer
+}
+
+func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.publish(t, "a", "order.placed", "k")
+		o.settle(t, "mail", func(c *store.Checkpoint) {
+			c.Receipts = []store.Receipt{{Offset: 1, ID: "a", Receipt: "smtp 250", Attempt: 2, DeliveredAt: noon}}
+		})
+		o.settle(t, "other", nothing)
+		answer := o.why(t, "a")
+		require.True(t, answer.Known)
+		require.True(t, answer.InLog)
+		require.Equal(t, []admin.Verdict{
+			{Sink: "mail", Where: admin.Delivered, Text: "delivered at 2026-01-02 12:00:00Z with attempt 2: smtp 250", Receipt: "smtp 250",
+				DeliveredAt: noon, Attempt: 2, MaxAttempts: 5},
+			{Sink: "web", Where: admin.Unread, Text: "not read yet: no forwarder has begun with this sink", MaxAttempts: 5},
+		}, answer.Verdicts)
+
+		answer, err := o.Why(t.Context(), "a", admin.Routing{})
+		require.NoError(t, err)
+		require.Len(t, answer.Verdicts, 2)
+		require.Equal(t, admin.Verdict{Sink: "other", Where: admin.Settled, Text: "settled: delivered, or not for this sink", Forwarder: "f1"}, answer.Verdicts[1])
+	})
+}
+
+func TestWhyTellsOfWhatIsParked(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued"} {
+			o.publish(t, id, "order.placed", "")
+		}
+		later := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
+		retrying, dead := delivery(1, "retrying", "k", store.StateRetrying), delivery(3, "dead", "", store.StateDead)
+		retrying.DueAt, retrying.Attempt, retrying.LastError = later, 3, "timeout"
+		dead.Attempt, dead.LastError = 5, "410 Gone"
+		scheduled, requeued := delivery(4, "scheduled", "", store.StateScheduled), delivery(5, "requeued", "", store.StateRetrying)
+		scheduled.DueAt, requeued.DueAt = later, noon
+		o.park(t, "mail", retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
+		for id, want := range map[string]string{
+			"retrying":  "retrying at 2100-01-02 03:04:05Z, after attempt 3 of 5: timeout",
+			"blocked":   "blocked by retrying of its key k, which is retrying: timeout",
+			"scheduled": "scheduled for 2100-01-02 03:04:05Z",
+			"requeued":  "requeued or replayed, due since 2026-01-02 12:00:00Z",
+		} {
+			require.Equal(t, want, o.why(t, id).Verdicts[0].Text, id)
+		}
+		v := o.why(t, "dead").Verdicts[0]
+		require.Equal(t, admin.Dead, v.Where)
+		require.Regexp(t, `^dead since \S+ \S+ after attempt 5 of 5: 410 Gone$`, v.Text)
+		require.Equal(t, "retrying", o.why(t, "blocked").Verdicts[0].BlockedBy)
+	})
+}
+
+func TestWhyTellsWhatHoldsASinkUp(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.settle(t, "mail", nothing)
+		o.publish(t, "first", "order.placed", "")
+		o.publish(t, "a", "order.placed", "k")
+		require.Equal(t, "in flight or waiting at f1, 1 row before it", o.why(t, "a").Verdicts[0].Text)
+		require.NoError(t, o.store.Join(t.Context(), store.Member{Owner: "f1", Sinks: []string{"mail"}, States: map[string]store.SinkState{
+			"mail": {BreakerOpen: true, OpenSince: noon, Cause: "connection refused", ThrottledUntil: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}}}, time.Hour))
+		changed, err := o.Pause(t.Context(), "mail")
+		require.NoError(t, err)
+		require.Equal(t, []string{"mail"}, changed)
+		v := o.why(t, "a").Verdicts[0]
+		require.Equal(t, "in flight or waiting at f1, 1 row before it; breaker open since 2026-01-02 12:00:00Z at f1: connection refused; "+
+			"the sink is paused; throttled until 2100-01-01 00:00:00Z at f1", v.Text)
+		require.Len(t, v.Conditions, 3)
+	})
+}
+
+func TestWhyTellsWhatRetentionTookFromWhatNeverWas(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		require.Contains(t, o.why(t, "a").Text, "the log is empty")
+		o.publish(t, "b", "order.placed", "")
+		o.publish(t, "u", "parcel.lost", "")
+		require.Contains(t, o.why(t, "a").Text, "it was rolled back")
+		old := "01900000-0000-7000-8000-000000000000" // of June 2024
+		answer := o.why(t, old)
+		require.False(t, answer.Known)
+		require.Contains(t, answer.Text, "its id was made at 2024-06-10")
+		require.Equal(t, "no route matches its type, and nothing of it is parked", o.why(t, "u").Text)
+
+		o.settle(t, "mail", func(c *store.Checkpoint) {
+			c.Receipts = []store.Receipt{{Offset: 1, ID: old, Receipt: "smtp 250", Attempt: 1, DeliveredAt: noon}}
+		})
+		answer = o.why(t, old)
+		require.True(t, answer.Known)
+		require.False(t, answer.InLog)
+		require.Contains(t, answer.Text, "retention took it")
+		require.Equal(t, admin.Delivered, answer.Verdicts[0].Where)
+	})
+}
+
+func TestAnInterruptedPlanTellsWhatItHasDone(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		var parked []store.Parked
+		for i := range 1200 {
+			parked = append(parked, delivery(int64(i+1), notification.NewID(), "", store.StateDead))
+		}
+		o.park(t, "mail", parked...)
+		plan, err := o.Discard(t.Context(), admin.Filter{Sink: "mail"})
+		require.NoError(t, err)
+		require.EqualValues(t, 1200, plan.Total())
+		ctx, interrupt := context.WithCancel(t.Context())
+		action, err := plan.Run(ctx, func(int64) { interrupt() })
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualValues(t, 500, action.Count)
+		require.True(t, action.EndedAt.IsZero())
+		counts, err := o.Count(t.Context(), admin.Filter{})
+		require.NoError(t, err)
+		require.Equal(t, []store.ParkedCount{{Sink: "mail", State: store.StateDead, Count: 700}}, counts)
+		recorded, err := o.Actions(t.Context(), 10)
+		require.NoError(t, err)
+		require.Len(t, recorded, 1)
+		require.Equal(t, "ada", recorded[0].Who)
+		require.EqualValues(t, 500, recorded[0].Count)
+
+		action, err = plan.Run(t.Context(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 700, action.Count)
+	})
+}
+
+func TestAReplayThatWasInterruptedGoesOnWhereItHasGot(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		for range 500 {
+			o.publish(t, notification.NewID(), "order.placed", "")
+		}
+		o.settle(t, "mail", nothing)
+		plan, err := o.Replay(t.Context(), admin.ReplayRequest{Sink: "mail", Routed: routing(t).Routes.Filter("mail")})
+		require.NoError(t, err)
+		require.EqualValues(t, 500, plan.Total())
+		require.False(t, plan.Gone())
+		ctx, interrupt := context.WithCancel(t.Context())
+		action, err := plan.Run(ctx, func(int64) { interrupt() })
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualValues(t, 200, action.Count)
+		rest, err := o.ContinueReplay(t.Context(), action.ID)
+		require.NoError(t, err)
+		require.EqualValues(t, 300, rest.Total())
+		var shown []int64
+		action, err = rest.Run(t.Context(), func(done int64) { shown = append(shown, done) })
+		require.NoError(t, err)
+		require.EqualValues(t, 500, action.Count)
+		require.Equal(t, []int64{200, 300}, shown)
+		_, err = o.ContinueReplay(t.Context(), action.ID)
+		require.ErrorIs(t, err, admin.ErrEnded)
+	})
+}
+
+func TestFiltersOfActionsAreRecordedAsTheyWereAskedFor(t *testing.T) {
+	t.Parallel()
+	raw, err := json.Marshal(admin.Filter{Sink: "mail", Type: "order.*", States: []store.State{store.StateDead}, OlderThan: 90 * time.Minute})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"sink": "mail", "type": "order.*", "states": ["dead"], "older_than": "1h30m0s"}`, string(raw))
+	err = admin.Filter{Type: "a b", States: []store.State{"ded"}, OlderThan: -1}.Validate()
+	require.ErrorIs(t, err, admin.ErrFilter)
+	require.ErrorContains(t, err, `type "a b"`)
+	require.ErrorContains(t, err, `unknown state "ded"`)
+	require.ErrorContains(t, err, "an age is negative")
+}
