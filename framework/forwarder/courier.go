@@ -225,7 +225,7 @@ func (c *courier) fill(worker *call) bool {
 	}
 	limit = c.gate.limit(limit, now)
 	if limit == 0 {
-		c.lookAt(c.gate.reopens(now))
+		c.lookAt(c.gate.reopens())
 	}
 	if c.calls >= threshold || c.calls-c.stuck >= limit {
 		return false
@@ -400,7 +400,7 @@ func (c *courier) failed(it *item, err error, ctx context.Context) {
 			c.log.Warn("sink is throttled, its deliveries wait", "error", err)
 		}
 	case sinks.ClassUnavailable:
-		c.putBack(it, true)
+		c.putBack(it, false) // the next probe is another one: this one's destination may be its own
 		if c.gate.unavailable(now, err) {
 			c.log.Error("sink is unavailable, its deliveries wait", "error", err)
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 )
 
@@ -65,6 +64,7 @@ type gate struct {
 
 	throttled time.Time // nothing starts before
 	since     time.Time // it is open; zero while it is closed
+	probeAt   time.Time // no probe before
 	cause     error     // why
 	failing   bool      // since deliveries failed, be the destination reachable or not
 	failed    []string  // keys of the last failures that counted, the oldest first
@@ -79,7 +79,7 @@ func newGate(config Breaker) gate {
 		breaker: circuitbreaker.NewBuilder[any]().
 			WithFailureThresholdRatio(uint(math.Ceil(config.FailureShare*float64(config.Among))), among).
 			WithSuccessThreshold(1).
-			WithDelayFunc(func(failsafe.ExecutionAttempt[any]) time.Duration { return pace.NextBackOff() }).
+			WithDelay(0). // its own is fixed where no execution is at hand: probeAt is ours
 			Build(),
 	}
 }
@@ -94,20 +94,14 @@ func (g *gate) limit(n int, now time.Time) int {
 		return 0
 	case g.open():
 		return n
-	case g.breaker.RemainingDelay() > 0:
+	case now.Before(g.probeAt):
 		return 0
 	}
 	return 1
 }
 
 // reopens is when limit should be asked again.
-func (g *gate) reopens(now time.Time) time.Time {
-	at := now.Add(g.breaker.RemainingDelay())
-	if g.throttled.After(at) {
-		return g.throttled
-	}
-	return at
-}
+func (g *gate) reopens() time.Time { return later(g.throttled, g.probeAt) }
 
 // starts takes note that a delivery begins.
 func (g *gate) starts() {
@@ -157,7 +151,7 @@ func (g *gate) answered() (ended bool) {
 func (g *gate) close() {
 	g.breaker.Close()
 	g.pace.Reset()
-	g.since, g.cause, g.failing, g.failed = time.Time{}, nil, false, nil
+	g.since, g.probeAt, g.cause, g.failing, g.failed = time.Time{}, time.Time{}, nil, false, nil
 }
 
 // unavailable takes note that the destination could not be reached, and returns
@@ -201,6 +195,6 @@ func (g *gate) opened(now time.Time, err error) (began bool) {
 	if began {
 		g.since = now
 	}
-	g.cause = err
+	g.cause, g.probeAt = err, now.Add(g.pace.NextBackOff())
 	return began
 }

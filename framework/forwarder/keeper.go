@@ -3,6 +3,7 @@ package forwarder
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -36,8 +37,10 @@ type keeper struct {
 
 type laneID struct {
 	sink   string
-	number int
+	number int // or wholeSink
 }
+
+const wholeSink = -1
 
 func idOf(l store.Lane) laneID { return laneID{l.Sink, l.Number} }
 
@@ -228,7 +231,7 @@ func (k *keeper) tellPaused(c *courier, paused bool) {
 // revision is that of what is parked, as of a moment before.
 func (k *keeper) take(lane store.Lane, revision int64) error {
 	c, id := k.couriers[lane.Sink], idOf(lane)
-	if k.held[id] != nil {
+	if k.held[id] != nil || time.Now().Before(k.trouble[id].until()) {
 		return nil
 	}
 	s := &shift{run: k.run, courier: c, leased: time.Now(), revised: make(chan struct{}, 1)}
@@ -241,11 +244,7 @@ func (k *keeper) take(lane store.Lane, revision int64) error {
 		return err
 	}
 	s.to = k.poller.since(time.Now())
-	failing := k.trouble[id]
-	if failing == nil {
-		failing = newTrouble(c.log.With("lane", lane.Number), "beginning to work on a lane")
-		k.trouble[id] = failing
-	}
+	failing := k.troubleWith(id, c.log.With("lane", lane.Number), "beginning to work on a lane")
 	stop, cancel := context.WithCancel(k.stop)
 	k.held[id] = &held{stop: cancel, revision: revision, revised: s.revised}
 	go func() {
@@ -260,6 +259,13 @@ func (k *keeper) take(lane store.Lane, revision int64) error {
 		}
 	}()
 	return nil
+}
+
+func (k *keeper) troubleWith(id laneID, log *slog.Logger, what string) *trouble {
+	if k.trouble[id] == nil {
+		k.trouble[id] = newTrouble(log, what)
+	}
+	return k.trouble[id]
 }
 
 // lost says whether a lane went, or may have gone, to somebody else.
@@ -290,9 +296,11 @@ func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
 		}
 		free = free && l.Owner == ""
 	}
-	if !free || k.cutting[c.name] != nil {
+	id := laneID{c.name, wholeSink}
+	if !free || k.cutting[c.name] != nil || time.Now().Before(k.trouble[id].until()) {
 		return
 	}
+	failing := k.troubleWith(id, c.log, "cutting the lanes anew")
 	wanted, cancel := context.WithCancel(k.stop)
 	k.cutting[c.name] = cancel
 	c.log.Info("cutting the lanes anew", "lanes", len(lanes), "wanted", lanes[0].Wanted)
@@ -303,11 +311,12 @@ func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
 			delete(k.cutting, c.name)
 			switch {
 			case err == nil:
+				failing.over()
 				c.log.Info("the lanes are cut anew", "lanes", lanes[0].Wanted)
 			case wanted.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
 				// somebody else does it, or nobody wants it any more
 			default:
-				c.log.Warn("the lanes could not be cut anew, trying again", "error", err)
+				failing.met(err)
 			}
 		}
 	}()

@@ -35,7 +35,7 @@ func (s *shift) work(stop context.Context, begun func()) error {
 	l := newLane(s.courier, s.config.Store, s.lease, s.leased, s.config.Lease, deliveries)
 	defer l.void()
 	settler := newSettler(l, s.leased, s.revised)
-	if err := errors.Join(l.restore(stop), settler.renew(stop)); err != nil {
+	if err := s.restore(stop, l, settler); err != nil {
 		return err
 	}
 	begun()
@@ -71,4 +71,26 @@ func (s *shift) work(stop context.Context, begun func()) error {
 		return err
 	}
 	return nil
+}
+
+// restore loads what is parked, and renews the lease meanwhile.
+func (s *shift) restore(stop context.Context, l *lane, settler *settler) error {
+	ctx, cancel := context.WithCancel(stop)
+	defer cancel()
+	restored := make(chan error, 1)
+	go func() { restored <- l.restore(ctx) }()
+	renewal := time.NewTicker(s.config.Lease / 3)
+	defer renewal.Stop()
+	for {
+		select {
+		case err := <-restored:
+			return errors.Join(err, settler.renew(stop))
+		case <-renewal.C:
+			if err := settler.renew(stop); lost(err) {
+				cancel()
+				<-restored
+				return err
+			}
+		}
+	}
 }

@@ -18,6 +18,7 @@ type trouble struct {
 	what  string
 	pace  *backoff.ExponentialBackOff
 	since time.Time
+	next  time.Time       // it is not worth trying before
 	said  map[string]bool // the hints and texts since then
 }
 
@@ -44,7 +45,17 @@ func (t *trouble) met(err error) time.Duration {
 		t.said[text] = true
 		t.log.Error(t.what+" failed, trying again", attributes...)
 	}
-	return t.pace.NextBackOff()
+	pause := t.pace.NextBackOff()
+	t.next = time.Now().Add(pause)
+	return pause
+}
+
+// until is when to try again; zero for at once. t may be nil.
+func (t *trouble) until() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.next
 }
 
 // cause is the text of an error without what was being tried.
@@ -61,6 +72,6 @@ func (t *trouble) over() {
 		return
 	}
 	t.log.Info(t.what+" works again", "after", time.Since(t.since).Round(time.Millisecond))
-	t.since, t.said = time.Time{}, nil
+	t.since, t.next, t.said = time.Time{}, time.Time{}, nil
 	t.pace.Reset()
 }

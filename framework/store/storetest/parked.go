@@ -301,10 +301,10 @@ func blockedKeys(t *testing.T, o *outbox) {
 	)
 	keys, err = o.BlockedKeys(t.Context(), lane("mail"), false)
 	require.NoError(t, err)
-	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 3, Head: true}, "d": {Parked: 1}}, keys)
+	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 3, Head: true, First: 1}, "d": {Parked: 1, First: 10}}, keys)
 	keys, err = o.BlockedKeys(t.Context(), lane("mail"), true)
 	require.NoError(t, err)
-	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 4, Head: true}, "b": {Parked: 1, Head: true}, "d": {Parked: 1}}, keys)
+	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 4, Head: true, First: 1}, "b": {Parked: 1, Head: true, First: 5}, "d": {Parked: 1, First: 10}}, keys)
 }
 
 func unpark(t *testing.T, o *outbox) {
@@ -338,7 +338,7 @@ func parkedLanes(t *testing.T, o *outbox) {
 		require.Equal(t, []int64{want.offset}, got)
 		keys, err := o.BlockedKeys(t.Context(), two[i], false)
 		require.NoError(t, err)
-		require.Equal(t, map[string]store.BlockedKey{want.key: {Parked: 1, Head: true}}, keys)
+		require.Equal(t, map[string]store.BlockedKey{want.key: {Parked: 1, Head: true, First: want.offset}}, keys)
 	}
 	got, _ := o.due(t, func(q *store.DueQuery) { q.Lane = lane("events") })
 	require.Empty(t, got)
@@ -385,5 +385,5 @@ func parkedAndReadAnew(t *testing.T, o *outbox) {
 	require.Equal(t, []int64{1}, due)
 	keys, err := o.BlockedKeys(t.Context(), lane("mail"), false)
 	require.NoError(t, err)
-	require.Equal(t, map[string]store.BlockedKey{"k": {Parked: 2, Head: true}}, keys)
+	require.Equal(t, map[string]store.BlockedKey{"k": {Parked: 2, Head: true, First: 1}}, keys)
 }

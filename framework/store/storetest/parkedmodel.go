@@ -300,7 +300,13 @@ func (m *parkedModel) check(rt *rapid.T) {
 	want := make(map[string]store.BlockedKey)
 	for _, p := range m.of(l.Lane, holding(halt)...) {
 		if key := p.Envelope.Key; key != "" {
-			want[key] = store.BlockedKey{Parked: want[key].Parked + 1, Head: want[key].Head || p.State != store.StateBlocked}
+			w := want[key]
+			if w.Parked == 0 || p.Envelope.Offset < w.First {
+				w.First = p.Envelope.Offset
+			}
+			w.Parked++
+			w.Head = w.Head || p.State != store.StateBlocked
+			want[key] = w
 		}
 	}
 	got, err := m.o.BlockedKeys(m.t.Context(), l.Lane, halt)

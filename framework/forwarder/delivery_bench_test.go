@@ -1,0 +1,176 @@
+package forwarder_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// slow is a sink that takes its time for each delivery and tells when it has n
+// that count.
+type slow struct {
+	counter
+	takes  time.Duration
+	counts func(d *notification.Delivery) bool // nil: all
+}
+
+func newSlow(n int, takes time.Duration, counts func(*notification.Delivery) bool) *slow {
+	return &slow{counter: counter{n: int64(n), done: make(chan struct{})}, takes: takes, counts: counts}
+}
+
+func (s *slow) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	time.Sleep(s.takes)
+	if s.counts != nil && !s.counts(d) {
+		return "", nil
+	}
+	return s.counter.Deliver(ctx, d)
+}
+
+// forward runs a forwarder until wait returns, and returns how long that took from
+// its first delivery on.
+func (l *backlog) forward(to map[string]forwarder.Sink, began *atomic.Int64, wait func()) time.Duration {
+	l.b.Helper()
+	routes := map[string][]string{"*": nil}
+	for name := range to {
+		routes["*"] = append(routes["*"], name)
+	}
+	f, err := forwarder.New(forwarder.Config{Store: l.store, Routes: routes, Sinks: to, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(l.b, err)
+	running, stop := context.WithCancel(l.b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(running) }()
+	wait()
+	took := time.Since(time.Unix(0, began.Load()))
+	stop()
+	require.NoError(l.b, <-ended)
+	return took
+}
+
+// timed has a sink note when its first delivery began.
+func timed(s sinks.Sink, began *atomic.Int64) sinks.Sink {
+	return sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+		if began.Load() == 0 {
+			began.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		return s.Deliver(ctx, d)
+	})
+}
+
+const (
+	benchTakes     = 5 * time.Millisecond
+	benchThreshold = 64
+)
+
+// drainSlow delivers the whole backlog to a sink of 5 ms a delivery, 64 at once, and
+// returns how many deliveries that count it made in a second.
+func (l *backlog) drainSlow(n int, counts func(*notification.Delivery) bool) float64 {
+	l.b.Helper()
+	var began atomic.Int64
+	sink := newSlow(n, benchTakes, counts)
+	took := l.forward(map[string]forwarder.Sink{
+		"slow": {Sink: timed(sink, &began), Parallelism: forwarder.Parallelism{Threshold: benchThreshold}},
+	}, &began, func() { <-sink.done })
+	return float64(n) / took.Seconds()
+}
+
+// BenchmarkSlowSink measures a backlog of 1,000 keys on its way to a sink that takes
+// 5 ms for each delivery, 64 at once: 1 is all that this allows.
+func BenchmarkSlowSink(b *testing.B) {
+	const n = 50_000
+	l := newBacklog(b)
+	l.add(n)
+	var rate float64
+	for b.Loop() {
+		l.again()
+		rate += l.drainSlow(n, nil)
+	}
+	b.ReportMetric(rate/float64(b.N), "deliveries/s")
+	b.ReportMetric(rate/float64(b.N)/(benchThreshold/benchTakes.Seconds()), "of-what-it-allows")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkBesideADeadSink compares two sinks beside a third that is dead with the
+// two alone: 1 is no difference.
+func BenchmarkBesideADeadSink(b *testing.B) {
+	const n = 200_000
+	l := newBacklog(b)
+	l.add(n)
+	drain := func(dead bool) time.Duration {
+		l.again()
+		var began atomic.Int64
+		one, two := newSlow(n, 0, nil), newSlow(n, 0, nil)
+		to := map[string]forwarder.Sink{"one": {Sink: timed(one, &began)}, "two": {Sink: two}}
+		if dead {
+			to["dead"] = forwarder.Sink{Sink: sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+				return "", sinks.Unavailable(context.DeadlineExceeded)
+			})}
+		}
+		return l.forward(to, &began, func() { <-one.done; <-two.done })
+	}
+	drain(false) // warm
+	var without, with time.Duration
+	for b.Loop() {
+		without += drain(false)
+		with += drain(true)
+	}
+	b.ReportMetric(without.Seconds()/with.Seconds(), "throughput-ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkBesideParked compares fresh deliveries beside 100,000 parked ones with
+// those alone: 1 is no difference. The parked ones are due later, or all due now,
+// when they have a share of the sink.
+func BenchmarkBesideParked(b *testing.B) {
+	const n, parked = 50_000, 100_000
+	for name, due := range map[string]string{"waiting": "1 hour", "due": "-1 hour"} {
+		b.Run(name, func(b *testing.B) {
+			l := newBacklog(b)
+			l.add(n)
+			fresh := func(d *notification.Delivery) bool { return d.Type == "order.placed" }
+			l.drainSlow(n, nil) // warm
+			var without, with float64
+			for b.Loop() {
+				l.again()
+				without += l.drainSlow(n, fresh)
+				l.again()
+				l.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+					SELECT 'slow', -i, i % 1024, 'p' || i, 'order.failed', 1, 'p' || i, now(), '{}', '{}', 'retrying', 1, now() + $1::interval
+					FROM generate_series(1, $2::int) i`, due, parked)
+				with += l.drainSlow(n, fresh)
+				l.exec(`TRUNCATE outbox_parked`)
+			}
+			b.ReportMetric(with/without, "throughput-ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkBesideAHotKey compares the deliveries of 1,000 keys beside one that has
+// as much as all of them with those alone: 1 is no difference.
+func BenchmarkBesideAHotKey(b *testing.B) {
+	const n = 100_000
+	alone, beside := newBacklog(b), newBacklog(b)
+	alone.add(n)
+	beside.exec(`INSERT INTO outbox (type, key, metadata, payload)
+		SELECT 'order.placed', CASE WHEN i % 2 = 0 THEN 'hot' ELSE 'k' || i % 1000 END, '{}', json_build_object('n', i, 'pad', repeat('x', 280))
+		FROM generate_series(1, 2 * $1::int) i`, n)
+	others := func(d *notification.Delivery) bool { return d.Key != "hot" }
+	var without, with float64
+	for b.Loop() {
+		alone.again()
+		without += alone.drainSlow(n, others)
+		beside.again()
+		beside.exec(`TRUNCATE outbox_parked`)
+		with += beside.drainSlow(n, others)
+	}
+	b.ReportMetric(with/without, "throughput-ratio")
+	b.ReportMetric(0, "ns/op")
+}
