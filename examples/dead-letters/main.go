@@ -120,7 +120,7 @@ func operate(ctx context.Context, w io.Writer, s store.Store, hall *warehouse) e
 	if err != nil {
 		return err
 	}
-	refused := admin.Filter{Sink: "warehouse", Error: "too many"}
+	refused := admin.Filter{Error: "too many"}
 	dead, err := await(ctx, func() (bool, error) {
 		counts, err := operator.Count(ctx, refused)
 		return len(counts) == 1 && counts[0].Count == orders/3, err
