@@ -222,7 +222,7 @@ func (c *courier) fill(worker *call) bool {
 	}
 	limit = c.gate.limit(limit, now)
 	if limit == 0 {
-		c.lookAt(c.gate.reopens(now))
+		c.lookAt(c.gate.reopens())
 	}
 	if c.calls >= threshold || c.calls-c.stuck >= limit {
 		return false

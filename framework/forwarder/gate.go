@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 )
 
@@ -64,6 +63,7 @@ type gate struct {
 	pace    *backoff.ExponentialBackOff
 
 	throttled time.Time // nothing starts before
+	probeAt   time.Time // while the breaker is open, nothing starts before that either
 	since     time.Time // it is open; zero while it is closed
 	cause     error     // why
 	failing   bool      // since deliveries failed, be the destination reachable or not
@@ -71,15 +71,13 @@ type gate struct {
 }
 
 func newGate(config Breaker) gate {
-	pace := Retry{Initial: firstPause, Multiplier: 2, Max: config.MaxPause, Jitter: 0.2}.backOff()
 	among := uint(config.Among)
 	return gate{
 		config: config,
-		pace:   pace,
+		pace:   Retry{Initial: firstPause, Multiplier: 2, Max: config.MaxPause, Jitter: 0.2}.backOff(),
 		breaker: circuitbreaker.NewBuilder[any]().
 			WithFailureThresholdRatio(uint(math.Ceil(config.FailureShare*float64(config.Among))), among).
 			WithSuccessThreshold(1).
-			WithDelayFunc(func(failsafe.ExecutionAttempt[any]) time.Duration { return pace.NextBackOff() }).
 			Build(),
 	}
 }
@@ -94,19 +92,18 @@ func (g *gate) limit(n int, now time.Time) int {
 		return 0
 	case g.open():
 		return n
-	case g.breaker.RemainingDelay() > 0:
+	case g.breaker.IsOpen() && now.Before(g.probeAt):
 		return 0
 	}
 	return 1
 }
 
 // reopens is when limit should be asked again.
-func (g *gate) reopens(now time.Time) time.Time {
-	at := now.Add(g.breaker.RemainingDelay())
-	if g.throttled.After(at) {
-		return g.throttled
+func (g *gate) reopens() time.Time {
+	if g.breaker.IsOpen() {
+		return later(g.throttled, g.probeAt)
 	}
-	return at
+	return g.throttled
 }
 
 // starts takes note that a delivery begins.
@@ -202,5 +199,6 @@ func (g *gate) opened(now time.Time, err error) (began bool) {
 		g.since = now
 	}
 	g.cause = err
+	g.probeAt = now.Add(g.pace.NextBackOff())
 	return began
 }
