@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type courier struct {
 	drained  *sync.Cond     // signalled when a lane's inFlight falls to 0, or a worker ends
 	gate     gate
 	rate     *limiter
+	back     []*item     // put back by what is being settled, the first one first
 	since    time.Time   // when something began to wait for a batch to fill
 	again    *time.Timer // wakes the workers
 	againAt  time.Time   // then; zero: never
@@ -142,6 +144,15 @@ func (c *courier) offer(it *item) {
 	c.rouse()
 }
 
+// behind takes note that one more item waits behind the head of its key. The mutex is
+// held.
+func (c *courier) behind() {
+	c.pending++
+	if c.batch.Ordered && c.batch.Wait > 0 {
+		c.rouse() // it may fill a batch
+	}
+}
+
 // groupOf names with whom an item shares the sink's slots.
 func (c *courier) groupOf(it *item) string {
 	if c.sink.Fairness == "" {
@@ -233,7 +244,7 @@ func (c *courier) fill(worker *call) bool {
 	size := c.batch.Size
 	if !c.gate.open() {
 		size = 1 // to find out, one is enough
-	} else if filled := c.since.Add(c.batch.Wait); c.batch.Wait > 0 && c.turns.len() < size && now.Before(filled) {
+	} else if filled := c.since.Add(c.batch.Wait); c.batch.Wait > 0 && now.Before(filled) && !c.fills(size) {
 		c.lookAt(filled)
 		return false
 	}
@@ -259,6 +270,23 @@ func (c *courier) fill(worker *call) bool {
 	c.since = now
 	c.begin(worker, now)
 	return true
+}
+
+// fills says whether what may go fills a batch.
+func (c *courier) fills(size int) bool {
+	n := c.turns.len()
+	if n >= size || !c.batch.Ordered || c.pending-c.inFlight < size {
+		return n >= size
+	}
+	for it := range c.turns.all() {
+		if it.Key != "" {
+			n += it.lane.keys[it.Key].waiting
+		}
+		if n >= size {
+			return true
+		}
+	}
+	return false
 }
 
 // admitted says whether the sink's rate lets one more begin now.
@@ -321,8 +349,8 @@ func (c *courier) perform(worker *call) {
 
 // settle ends the turn of all items of a call, or puts them back.
 func (c *courier) settle(worker *call) {
-	for i := len(worker.results); i < len(worker.items); i++ {
-		err := fmt.Errorf("%w: %d for a batch of %d", ErrResults, i, len(worker.items))
+	for given := len(worker.results); len(worker.results) < len(worker.items); {
+		err := fmt.Errorf("%w: %d for a batch of %d", ErrResults, given, len(worker.items))
 		worker.results = append(worker.results, sinks.Result{Err: err})
 	}
 	c.inFlight -= len(worker.items)
@@ -344,6 +372,11 @@ func (c *courier) settle(worker *call) {
 			c.failed(it, result.Err, worker.ctx)
 		}
 	}
+	for _, it := range slices.Backward(c.back) {
+		c.turns.push(it, c.groupOf(it), true)
+	}
+	clear(c.back)
+	c.back = c.back[:0]
 }
 
 // unchain has those that are in a batch behind one of their key that failed wait
@@ -448,11 +481,15 @@ func (c *courier) dead(it *item, err error) {
 	it.lane.died(it, err)
 }
 
-// putBack undoes an attempt that counts as none. In front, the item is the next to
-// go.
+// putBack undoes an attempt that counts as none. In front, the items of what is being
+// settled are the next to go.
 func (c *courier) putBack(it *item, front bool) {
 	it.Attempt--
-	c.turns.push(it, c.groupOf(it), front)
+	if front {
+		c.back = append(c.back, it)
+	} else {
+		c.turns.push(it, c.groupOf(it), false)
+	}
 }
 
 // available says that an outage is over.

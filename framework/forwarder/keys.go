@@ -73,8 +73,8 @@ func (l *lane) enqueue(it *item) {
 	case k.parked > 0:
 		l.block(k, it)
 	default:
-		l.courier.pending++
 		k.push(it)
+		l.courier.behind()
 	}
 }
 
@@ -97,11 +97,12 @@ func (l *lane) resume(it *item) (taken bool) {
 		k.parked++ // too much is corrected once nothing of the key is found
 	}
 	k.parked = max(k.parked, k.taken)
-	l.courier.pending++
 	if k.active {
 		k.push(it)
+		l.courier.behind()
 		return true
 	}
+	l.courier.pending++
 	k.active = true
 	l.courier.offer(it)
 	return true

@@ -88,7 +88,7 @@ func (s *shift) restore(stop context.Context, l *lane, settler *settler) error {
 		case <-renewal.C:
 			if err := settler.renew(stop); lost(err) {
 				cancel()
-				<-restored
+				err = errors.Join(err, <-restored)
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"container/heap"
+	"iter"
 	"slices"
 )
 
@@ -49,6 +50,19 @@ func (t *turns) next(n int) *fair {
 		return &t.parked
 	}
 	return nil
+}
+
+// all are the items that wait.
+func (t *turns) all() iter.Seq[*item] {
+	return func(yield func(*item) bool) {
+		for _, f := range []*fair{&t.fresh, &t.parked} {
+			for _, g := range f.waiting {
+				if !g.items.each(yield) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // join counts an item as in flight that was not among those that wait.
@@ -197,6 +211,21 @@ func (q *queue) len() int { return len(q.front) + len(q.back) - q.head }
 func (q *queue) push(it *item) { q.back = append(q.back, it) }
 
 func (q *queue) pushFront(it *item) { q.front = append(q.front, it) }
+
+// each calls f with the items, in their order, until it returns false.
+func (q *queue) each(f func(*item) bool) bool {
+	for _, it := range slices.Backward(q.front) {
+		if !f(it) {
+			return false
+		}
+	}
+	for _, it := range q.back[q.head:] {
+		if !f(it) {
+			return false
+		}
+	}
+	return true
+}
 
 // drop takes out the items of a lane and returns how many there were.
 func (q *queue) drop(l *lane) (n int) {

@@ -1,0 +1,503 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// batches is a sink that takes many at once, answers for each as it is told and
+// remembers what it was given.
+type batches struct {
+	limits sinks.BatchLimits
+	answer func(d *notification.Delivery) error
+	// whole, if set, answers for a batch in place of answer.
+	whole func(ctx context.Context, batch []*notification.Delivery) []sinks.Result
+
+	mu       sync.Mutex
+	all      [][]string // "id" of the first attempt, "id/2" of the second
+	inFlight int
+	most     int
+}
+
+func (b *batches) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	panic("a sink of batches is given batches")
+}
+
+func (b *batches) BatchLimits() sinks.BatchLimits { return b.limits }
+
+func (b *batches) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	var ids []string
+	for _, d := range batch {
+		id := d.ID
+		if d.Attempt > 1 {
+			id = fmt.Sprintf("%s/%d", d.ID, d.Attempt)
+		}
+		ids = append(ids, id)
+	}
+	b.mu.Lock()
+	b.all = append(b.all, ids)
+	b.inFlight++
+	b.most = max(b.most, b.inFlight)
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.inFlight--
+	}()
+	if b.whole != nil {
+		return b.whole(ctx, batch)
+	}
+	failed := make(map[string]bool)
+	results := make([]sinks.Result, len(batch))
+	for i, d := range batch {
+		if b.limits.Ordered && d.Key != "" && failed[d.Key] {
+			results[i].Err = errors.New("not tried: one before it failed")
+			continue
+		}
+		if b.answer != nil {
+			results[i].Err = b.answer(d)
+		}
+		failed[d.Key] = results[i].Err != nil
+	}
+	return results
+}
+
+// given lists the batches in the order in which they began, and forgets them.
+func (b *batches) given() [][]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.all
+	b.all = nil
+	return all
+}
+
+// one at a time, so that batches are in an order.
+var alone = forwarder.Parallelism{Threshold: 1}
+
+func TestABatchHasWhatIsThereUpToItsSize(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		ids := numbered("", 25)
+		o.append("t", "", ids...)
+		b := &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+			time.Sleep(time.Second)
+			results := make([]sinks.Result, len(batch))
+			for i, d := range batch {
+				results[i].Receipt = notification.Receipt("of " + d.ID)
+			}
+			return results
+		}}
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		given := b.given()
+		require.Equal(t, ids, slices.Concat(given...))
+		require.LessOrEqual(t, len(given), 4)
+		for _, batch := range given {
+			require.LessOrEqual(t, len(batch), 10)
+		}
+		require.Equal(t, int64(25), f.Stats()[0].Delivered)
+		require.Equal(t, 25, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE receipt = 'of ' || id`), "each has its own receipt")
+		f.end()
+	})
+}
+
+func TestTheThresholdCountsBatches(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		o.append("t", "", numbered("", 200)...)
+		b := &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+			time.Sleep(time.Second)
+			return make([]sinks.Result, len(batch))
+		}}
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: forwarder.Parallelism{Threshold: 3}})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, slices.Concat(b.given()...), 200)
+		require.Equal(t, 3, b.most)
+		f.end()
+	})
+}
+
+func TestASequentialSinkOfBatchesTakesALargeBacklogBatchByBatch(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		o.append("t", "", numbered("", 200)...)
+		var atOnce []int
+		var b *batches
+		b = &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+			b.mu.Lock()
+			atOnce = append(atOnce, b.inFlight)
+			b.mu.Unlock()
+			time.Sleep(time.Second)
+			return make([]sinks.Result, len(batch))
+		}}
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: forwarder.Parallelism{Threshold: 4, Above: forwarder.AboveSequential}})
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1, slices.Max(atOnce))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, slices.Concat(b.given()...), 200)
+		f.end()
+	})
+}
+
+func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 3, Wait: time.Minute}}
+		f := o.one(forwarder.Sink{Sink: b})
+		o.append("t", "", "a", "b")
+		f.flush()
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		require.Empty(t, b.given(), "a third may come")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"a", "b"}}, b.given())
+
+		time.Sleep(time.Hour)
+		o.append("t", "", "c")
+		f.flush()
+		time.Sleep(30 * time.Second)
+		o.append("t", "", "d", "e", "f")
+		f.flush()
+		require.Equal(t, [][]string{{"c", "d", "e"}}, b.given(), "a full one goes at once")
+		time.Sleep(62 * time.Second)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"f"}}, b.given())
+		f.end()
+	})
+}
+
+func TestABatchIsFilledWithWhatWaitsBehindItsKeys(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Minute, Ordered: true}}
+		ids := numbered("", 40)
+		o.append("t", "k", ids...)
+		f := o.one(forwarder.Sink{Sink: b})
+		f.flush()
+		require.Equal(t, ids, slices.Concat(b.given()...), "nothing has to wait: the batches are full")
+		f.end()
+	})
+}
+
+func TestOnlyWhatFailedOfABatchIsTriedAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 10}, answer: func(d *notification.Delivery) error {
+			switch {
+			case d.ID == "0001" && d.Attempt == 1:
+				return errors.New("later")
+			case d.ID == "0003":
+				return sinks.Permanent(errors.New("never"))
+			}
+			return nil
+		}}
+		o.append("t", "", numbered("", 5)...)
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
+		f.flush()
+		require.Equal(t, numbered("", 5), slices.Concat(b.given()...))
+		require.Equal(t, []string{"sink retrying 0001", "sink dead 0003"}, o.parked())
+		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 3, Failed: 1, Dead: 1}, f.Stats()[0])
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"0001/2"}}, b.given())
+		require.Equal(t, []string{"sink dead 0003"}, o.parked())
+		f.end()
+	})
+}
+
+func TestRetriesComeInBatchesToo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: 5 * time.Second}, answer: func(d *notification.Delivery) error {
+			if d.Attempt == 1 {
+				return errors.New("later")
+			}
+			return nil
+		}}
+		o.append("t", "", numbered("", 10)...)
+		f := o.one(forwarder.Sink{Sink: b, Retry: forwarder.Retry{Initial: 10 * time.Second, Jitter: 0.01}})
+		f.flush()
+		require.Len(t, b.given(), 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		given := b.given()
+		require.Len(t, given, 1)
+		require.Len(t, given[0], 10)
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestMissingResultsCountAsFailed(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(context.Context, []*notification.Delivery) []sinks.Result {
+			return make([]sinks.Result, 2)
+		}}
+		o.append("t", "", numbered("", 4)...)
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
+		f.flush()
+		if given := b.given(); len(given) == 1 { // the first of them may have gone alone
+			require.Equal(t, []string{"sink retrying 0002", "sink retrying 0003"}, o.parked())
+		}
+		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink gave too few results: 2 for a batch of")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked(), "two of them get through each time")
+		f.end()
+	})
+}
+
+func TestAPanicFailsItsBatch(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		panicked := false
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second}, whole: func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+			if !panicked {
+				panicked = true
+				panic("index out of range")
+			}
+			return make([]sinks.Result, len(batch))
+		}}
+		o.append("t", "", numbered("", 10)...)
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
+		f.flush()
+		require.Len(t, o.parked(), 10)
+		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "index out of range")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestABatchHasOneOfAKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second}}
+		o.append("t", "k", "k1", "k2", "k3")
+		o.append("t", "m", "m1", "m2")
+		f := o.one(forwarder.Sink{Sink: b})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"k1", "m1"}, {"k2", "m2"}, {"k3"}}, b.given())
+		f.end()
+	})
+}
+
+// orderedBatch is the usual case of what follows: the keys k and m in one batch.
+func orderedBatch(o *outbox, answer func(d *notification.Delivery) error, onDead forwarder.OnDead) (*batches, *engine) {
+	b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}, answer: answer}
+	o.append("t", "k", "k1", "k2", "k3", "k4")
+	o.append("t", "m", "m1", "m2")
+	f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, OnDead: onDead, Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01}})
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	return b, f
+}
+
+func TestAnOrderedBatchHasSeveralOfAKeyInOrder(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b, f := orderedBatch(o, nil, "")
+		require.Equal(t, [][]string{{"k1", "k2", "k3", "k4", "m1", "m2"}}, b.given())
+		o.append("t", "k", "k5", "k6")
+		f.flush()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"k5", "k6"}, slices.Concat(b.given()...))
+		require.Zero(t, f.Stats()[0].Pending)
+		f.end()
+	})
+}
+
+func TestBehindAFailureInABatchItsKeyWaitsInOrderAndNoAttemptIsSpent(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b, f := orderedBatch(o, func(d *notification.Delivery) error {
+			if d.ID == "k2" && d.Attempt == 1 {
+				return errors.New("later")
+			}
+			return nil
+		}, "")
+		require.Equal(t, [][]string{{"k1", "k2", "k3", "k4", "m1", "m2"}}, b.given())
+		require.Equal(t, []string{"sink retrying k2", "sink blocked k3", "sink blocked k4"}, o.parked())
+		require.Equal(t, 1, value[int](o, `SELECT sum(attempt) FROM outbox_parked`), "k2's")
+		o.append("t", "k", "k5")
+		f.flush()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"k2/2", "k3", "k4", "k5"}, slices.Concat(b.given()...))
+		require.Empty(t, o.parked())
+		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 7, Failed: 1}, f.Stats()[0])
+		f.end()
+	})
+}
+
+func TestABatchGoesOnBehindADeadDeliveryOfItsKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b, f := orderedBatch(o, func(d *notification.Delivery) error {
+			if d.ID == "k2" {
+				return sinks.Permanent(errors.New("never"))
+			}
+			return nil
+		}, forwarder.OnDeadContinue)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"k1", "k2", "k3", "k4", "m1", "m2"}, {"k3", "k4"}}, b.given())
+		require.Equal(t, []string{"sink dead k2"}, o.parked())
+		f.end()
+	})
+}
+
+func TestADeadDeliveryInABatchHaltsItsKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b, f := orderedBatch(o, func(d *notification.Delivery) error {
+			if d.ID == "k2" {
+				return sinks.Permanent(errors.New("never"))
+			}
+			return nil
+		}, forwarder.OnDeadHalt)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, b.given(), 1)
+		require.Equal(t, []string{"sink dead k2", "sink blocked k3", "sink blocked k4"}, o.parked())
+		f.end()
+	})
+}
+
+func TestWhatABatchDeliveredBehindAFailureOfItsKeyIsNotDeliveredAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}}
+		b.whole = func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+			results := make([]sinks.Result, len(batch))
+			for i, d := range batch {
+				if d.Attempt == 1 && (d.ID == "k1" || d.ID == "k3") {
+					results[i].Err = errors.New("later")
+				}
+			}
+			return results // it breaks its promise with k2 and k4
+		}
+		o.append("t", "k", "k1", "k2", "k3", "k4", "k5")
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"k1", "k2", "k3", "k4", "k5", "k1/2", "k3", "k3/2"}, slices.Concat(b.given()...))
+		require.Empty(t, o.parked())
+		require.Zero(t, f.Stats()[0].Pending)
+		o.append("t", "k", "k6")
+		f.flush()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, [][]string{{"k6"}}, b.given(), "the key is free")
+		f.end()
+	})
+}
+
+func TestABatchIsPutBackWholeWhileItsDestinationIsAway(t *testing.T) {
+	for name, away := range map[string]func(until time.Time) error{
+		"unavailable": func(time.Time) error { return sinks.Unavailable(errors.New("connection refused")) },
+		"throttled":   func(until time.Time) error { return sinks.Throttled(until, errors.New("429")) },
+	} {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ordered %t", name, ordered), func(t *testing.T) {
+				onEachStore(t, func(t *testing.T, o *outbox) {
+					until := time.Now().Add(time.Minute)
+					b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: ordered}}
+					b.whole = func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+						if time.Now().Before(until) {
+							return sinks.Failed(batch, away(until))
+						}
+						return make([]sinks.Result, len(batch))
+					}
+					var ids []string
+					for i := range 20 {
+						ids = append(ids, fmt.Sprintf("%02d", i))
+						o.append("t", []string{"", "k", "m", ""}[i%4], ids[i])
+					}
+					f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
+					time.Sleep(50 * time.Second)
+					synctest.Wait()
+					require.Empty(t, o.parked())
+					require.NotEmpty(t, b.given())
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					given := slices.Concat(b.given()...)
+					require.GreaterOrEqual(t, len(given), 20)
+					given = given[len(given)-20:] // before them come probes
+					require.ElementsMatch(t, ids, given)
+					require.NotContains(t, strings.Join(given, " "), "/", "no attempt is spent")
+					if name == "throttled" && !ordered { // then the heads of keys are among them
+						require.Equal(t, ids[0], given[0], "the first is the first again")
+					}
+					for _, key := range []int{1, 2} {
+						ofKey := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return int(id[1]-'0'+10*(id[0]-'0'))%4 != key })
+						require.IsIncreasing(t, ofKey)
+					}
+					unkeyed := slices.DeleteFunc(slices.Clone(given), func(id string) bool {
+						n := int(id[1] - '0' + 10*(id[0]-'0'))
+						return n%4 == 1 || n%4 == 2
+					})
+					if name == "throttled" {
+						require.IsIncreasing(t, unkeyed, "put back in order")
+					}
+					f.end()
+				})
+			})
+		}
+	}
+}
+
+func TestABatchOfSeveralLanesGoesOnWhileOneOfThemIsLost(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(t *testing.T, o *outbox) {
+		release := make(chan struct{})
+		b := &batches{limits: sinks.BatchLimits{Size: 100, Wait: time.Second}}
+		b.whole = func(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+			select {
+			case <-ctx.Done():
+				return sinks.Failed(batch, ctx.Err())
+			case <-release:
+				return make([]sinks.Result, len(batch))
+			}
+		}
+		for i := range 40 {
+			o.append("t", fmt.Sprintf("key%02d", i), fmt.Sprintf("%02d", i))
+		}
+		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, Timeout: time.Hour}, func(c *forwarder.Config) { c.Lanes = 2 })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		given := b.given()
+		require.Len(t, given, 1)
+		require.Len(t, given[0], 40, "of both lanes")
+
+		// The lane's next checkpoint finds it gone.
+		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1, lease_until = '2999-01-01T00:00:00.000000Z' WHERE lane = 0 AND sink = 'sink'`)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		again := b.given()
+		require.NotEmpty(t, again, "the batch is cut off with the lane")
+		close(release)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		stats := f.Stats()[0]
+		require.Zero(t, stats.Failed, "a cancelled attempt is none")
+		require.Equal(t, int64(len(again[0])), stats.Delivered, "what is of the other lane")
+		require.Less(t, len(again[0]), 40)
+		require.Zero(t, stats.Pending)
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestBatchesThatMakeNoSenseAreRefused(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		for _, limits := range []sinks.BatchLimits{{Size: 10, Wait: -1}, {Size: 1 << 20}} {
+			f := o.one(forwarder.Sink{Sink: &batches{limits: limits}})
+			require.ErrorIs(t, <-f.ended, forwarder.ErrConfig)
+		}
+	})
+}
