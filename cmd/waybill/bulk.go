@@ -98,6 +98,8 @@ type plan interface {
 type words struct {
 	// verb is as in "requeue 3 deliveries?", done as in "requeued 3 deliveries".
 	verb, done string
+	// before is how much of the action was done already.
+	before int64
 	// wayOn says how to go on after an interruption, given the action.
 	wayOn func(store.Action) string
 }
@@ -133,10 +135,10 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 		err = errors.Join(err, printJSON(b.stdout, action))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %d of %s, each whole; %s: %w", w.done, action.Count, total, w.wayOn(action), err)
+		return fmt.Errorf("%s %d of %s, each whole; %s: %w", w.done, action.Count-w.before, total, w.wayOn(action), err)
 	}
 	if !b.json {
-		fmt.Fprintf(b.stdout, "%s %s (action %s)\n", w.done, countText(action.Count, "delivery", "deliveries"), action.ID)
+		fmt.Fprintf(b.stdout, "%s %s (action %s)\n", w.done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
 	}
 	return nil
 }

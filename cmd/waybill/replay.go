@@ -74,7 +74,7 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	if !r.json {
 		r.show(p)
 	}
-	return r.run(cmd, p, words{verb: "replay", done: "replayed", wayOn: func(a store.Action) string {
+	return r.run(cmd, p, words{verb: "replay", done: "replayed", before: p.Done, wayOn: func(a store.Action) string {
 		return "go on with waybill replay --continue " + a.ID
 	}}, struct {
 		store.ReplayCount

@@ -61,8 +61,10 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 // ReplayPlan is a replay that was counted and not run, or not to its end, yet.
 type ReplayPlan struct {
 	ReplayRequest
-	// Count is what is still to be done.
+	// Count is what is still to be done, and Done how much was before, in a replay
+	// that goes on.
 	Count store.ReplayCount
+	Done  int64
 
 	admin  *Admin
 	query  store.ReplayQuery
@@ -99,7 +101,7 @@ func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, err
 	case !action.EndedAt.IsZero():
 		return nil, fmt.Errorf("%w: action %s", ErrEnded, id)
 	}
-	p := &ReplayPlan{admin: a, action: action}
+	p := &ReplayPlan{Done: action.Count, admin: a, action: action}
 	if err := json.Unmarshal(action.Filter, &p.ReplayRequest); err != nil {
 		return nil, fmt.Errorf("filter of action %s: %w", id, err)
 	}
@@ -145,7 +147,7 @@ const (
 // it; see Plan.Run. An action that was interrupted can be continued, by anybody but
 // by one at a time: the others get store.ErrActionMoved.
 func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
-	action, before := p.action, p.action.Count
+	action := p.action
 	if action.ID == "" {
 		var err error
 		if action, err = p.admin.begin(ctx, replayAction, p.ReplayRequest); err != nil {
@@ -163,9 +165,9 @@ func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.
 		action.Count += int64(result.Changed)
 		action.Through, b.After = result.Through, result.Through
 		if progress != nil {
-			progress(action.Count - before)
+			progress(action.Count - p.Done)
 		}
-		if err := p.pace(ctx, began, action.Count-before); err != nil {
+		if err := p.pace(ctx, began, action.Count-p.Done); err != nil {
 			return action, err
 		}
 	}
