@@ -103,7 +103,7 @@ func (s *Store) parkedSQL(q *statement, f store.ParkedFilter) {
 	}
 	if f.Heads {
 		q.WriteString(` AND state = 'dead' AND p.key <> '' AND NOT EXISTS (SELECT FROM ` + s.sql.prefix + `_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.state <> 'scheduled')`)
+			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.state IN (` + holding(true) + `))`)
 	}
 	if f.OlderThan > 0 {
 		q.WriteString(` AND first_parked_at < clock_timestamp() - ` + q.arg(f.OlderThan.Microseconds()) + ` * interval '1 microsecond'`)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,25 +18,50 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 	var due []store.Parked
 	// next may lie among what follows a full page; then the caller asks again.
 	var next sql.NullTime
-	err := s.parked(ctx, &due,
-		`WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled')
-			AND due_at <= $4 AND NOT EXISTS (
-				SELECT FROM unnest($5::bigint[], $6::text[]) AS e("offset", id) WHERE e."offset" = p."offset" AND e.id = p.id)
-			AND (state = 'retrying' OR key = '' OR NOT EXISTS (
-				SELECT FROM `+s.sql.prefix+`_parked b
-				WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (`+holding(q.Halt)+`)))
-		ORDER BY due_at, "offset" LIMIT $7`,
+	err := s.parked(ctx, &due, s.dueQuery(q.Halt),
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now, pq.Array(offsets), pq.Array(ids), q.Limit)
 	if err == nil {
-		err = s.db.QueryRowContext(ctx,
-			`SELECT min(due_at) FROM `+s.sql.prefix+`_parked
-			WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled') AND due_at > $4`,
-			q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now).Scan(&next)
+		err = s.db.QueryRowContext(ctx, s.nextDueQuery(), q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now).Scan(&next)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
 	}
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("parked deliveries of %s/%d: %w", q.Lane.Sink, q.Lane.Number, advise(err))
 	}
 	return due, next.Time, nil
+}
+
+// dueQuery finds retrying ones, and scheduled ones whose key has nothing waiting.
+func (s *Store) dueQuery(halt bool) string {
+	return s.parkedQuery(`WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled')
+		AND due_at <= $4 AND NOT EXISTS (
+			SELECT FROM unnest($5::bigint[], $6::text[]) AS e("offset", id) WHERE e."offset" = p."offset" AND e.id = p.id)
+		AND (state = 'retrying' OR key = '' OR NOT EXISTS (
+			SELECT FROM ` + s.sql.prefix + `_parked b
+			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (` + holding(halt) + `)))
+		ORDER BY due_at, "offset" LIMIT $7`)
+}
+
+func (s *Store) nextDueQuery() string {
+	return `SELECT due_at FROM ` + s.sql.prefix + `_parked
+		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled') AND due_at > $4
+		ORDER BY due_at, "offset" LIMIT 1`
+}
+
+func (s *Store) blockedQuery(halt bool) string {
+	return s.parkedQuery(`WHERE sink = $1 AND key = $2 AND key <> '' AND state IN (` + holding(halt) + `) ORDER BY "offset" LIMIT $3`)
+}
+
+func (s *Store) blockedKeysQuery(halt bool) string {
+	return `SELECT key, count(*), bool_or(state <> 'blocked'), min("offset") FROM ` + s.sql.prefix + `_parked
+		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND key <> '' AND state IN (` + holding(halt) + `)
+		GROUP BY key`
+}
+
+// parkedQuery selects what parked reads.
+func (s *Store) parkedQuery(where string) string {
+	return `SELECT ` + columns + `, state, attempt, due_at, last_error, first_parked_at FROM ` + s.sql.prefix + `_parked p ` + where
 }
 
 // holding lists the states in which a delivery holds back its key.
@@ -49,18 +75,16 @@ func holding(halt bool) string {
 // Blocked returns what holds back a key; see store.Store.
 func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
 	var blocked []store.Parked
-	err := s.parked(ctx, &blocked,
-		`WHERE sink = $1 AND key = $2 AND key <> '' AND state IN (`+holding(halt)+`) ORDER BY "offset" LIMIT $3`, lane.Sink, key, limit)
+	err := s.parked(ctx, &blocked, s.blockedQuery(halt), lane.Sink, key, limit)
 	if err != nil {
 		return nil, fmt.Errorf("blocked deliveries of %s: %w", lane.Sink, advise(err))
 	}
 	return blocked, nil
 }
 
-// parked runs a query over the parked deliveries.
-func (s *Store) parked(ctx context.Context, to *[]store.Parked, where string, args ...any) (err error) {
-	rows, err := s.db.QueryContext(ctx,
-		`SELECT `+columns+`, state, attempt, due_at, last_error, first_parked_at FROM `+s.sql.prefix+`_parked p `+where, args...)
+// parked runs a parkedQuery.
+func (s *Store) parked(ctx context.Context, to *[]store.Parked, query string, args ...any) (err error) {
+	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -83,11 +107,7 @@ func (s *Store) parked(ctx context.Context, to *[]store.Parked, where string, ar
 
 // BlockedKeys counts what holds back each key; see store.Store.
 func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ map[string]store.BlockedKey, err error) {
-	rows, err := s.db.QueryContext(ctx,
-		`SELECT key, count(*), bool_or(state <> 'blocked'), min("offset") FROM `+s.sql.prefix+`_parked
-		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND $4)
-		GROUP BY key`,
-		lane.Sink, lane.Slots.First, lane.Slots.Last, halt)
+	rows, err := s.db.QueryContext(ctx, s.blockedKeysQuery(halt), lane.Sink, lane.Slots.First, lane.Slots.Last)
 	if err != nil {
 		return nil, fmt.Errorf("blocked keys of %s/%d: %w", lane.Sink, lane.Number, advise(err))
 	}

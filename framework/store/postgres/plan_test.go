@@ -3,7 +3,9 @@ package postgres
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -115,4 +117,48 @@ func explain(t *testing.T, r *reader, limit int) plan {
 	require.NoError(t, json.Unmarshal(text, &plans))
 	require.Len(t, plans, 1)
 	return plans[0].Plan
+}
+
+// Deliveries that are scheduled for later, however many, are not looked at by what
+// the engine asks for again and again.
+func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `
+		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+		SELECT 's', i, i % 1024, i, 't', 1, 'k' || i % 1000, now(), '{}', '{}', state, 0, CASE WHEN state = 'blocked' THEN NULL ELSE now() + (i - 100) * interval '1 second' END
+		FROM generate_series(1, 100000) i, LATERAL (SELECT CASE WHEN i % 10000 = 1 THEN 'retrying' WHEN i % 10000 = 2 THEN 'blocked' ELSE 'scheduled' END AS state) x`)
+	require.NoError(t, err)
+	none := pq.Array([]string{})
+	for _, statistics := range []string{"", "ANALYZE outbox_parked"} {
+		_, err = db.ExecContext(ctx, statistics)
+		require.NoError(t, err)
+		for name, c := range map[string]struct {
+			query string
+			args  []any
+		}{
+			"due":                {s.dueQuery(true), []any{"s", 0, 1023, time.Now(), none, none, 256}},
+			"next due":           {s.nextDueQuery(), []any{"s", 0, 1023, time.Now()}},
+			"blocked":            {s.blockedQuery(true), []any{"s", "k1", 100}},
+			"keys that are held": {s.blockedKeysQuery(true), []any{"s", 0, 1023}},
+		} {
+			var text []byte
+			require.NoError(t, db.QueryRowContext(ctx, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+c.query, c.args...).Scan(&text))
+			var plans []struct {
+				Plan struct {
+					Hit  int `json:"Shared Hit Blocks"`
+					Read int `json:"Shared Read Blocks"`
+				}
+			}
+			require.NoError(t, json.Unmarshal(text, &plans))
+			require.Less(t, plans[0].Plan.Hit+plans[0].Plan.Read, 1000, "%s %s: %s", name, statistics, text) // of 3,000 and more
+		}
+	}
 }

@@ -129,7 +129,7 @@ func (s *Store) parkedCondition(f store.ParkedFilter) (c condition, err error) {
 	}
 	if f.Heads {
 		c.and(`state = 'dead' AND p.key <> '' AND NOT EXISTS (SELECT 1 FROM ` + s.prefix + `_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.state <> 'scheduled')`)
+			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.` + keyed + `)`)
 	}
 	if f.OlderThan > 0 {
 		c.and(`first_parked_at < `+nowPlus, -milliseconds(f.OlderThan))
@@ -152,7 +152,7 @@ func (s *Store) Requeue(ctx context.Context, b store.ParkedBatch, dueAt time.Tim
 			`UPDATE `+s.prefix+`_parked AS p SET state = 'blocked', due_at = NULL, attempt = 0, updated_at = `+now+`
 			WHERE sink = ?1 AND ("offset", id) IN (`+eachPairOf2+`) AND state = 'dead' AND key <> '' AND EXISTS (
 				SELECT 1 FROM `+s.prefix+`_parked b WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b."offset" < p."offset"
-					AND (b.state IN ('retrying', 'blocked') OR (b."offset", b.id) IN (`+eachPairOf2+`)))`, b.Filter.Sink, refs)
+					AND b.`+keyed+` AND (b.state IN ('retrying', 'blocked') OR (b."offset", b.id) IN (`+eachPairOf2+`)))`, b.Filter.Sink, refs)
 		if err != nil {
 			return err
 		}

@@ -48,9 +48,12 @@ func (s *Store) dueQuery(halt bool) string {
 		AND due_at <= ? AND ("offset", id) NOT IN (` + eachPair + `)
 		AND (state = 'retrying' OR key = '' OR NOT EXISTS (
 			SELECT 1 FROM ` + s.prefix + `_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (` + holding(halt) + `)))
+			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b.state IN (` + holding(halt) + `) AND b.` + keyed + `))
 		ORDER BY due_at, "offset" LIMIT ?`)
 }
+
+// keyed is the condition of the index of keys, which SQLite wants word for word.
+const keyed = `state IN ('retrying', 'blocked', 'dead')`
 
 // holding lists the states in which a delivery holds back its key.
 func holding(halt bool) string {
@@ -75,7 +78,7 @@ func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, halt b
 }
 
 func (s *Store) blockedQuery(halt bool) string {
-	return s.parkedQuery(`WHERE sink = ? AND key = ? AND key <> '' AND state IN (` + holding(halt) + `) ORDER BY "offset" LIMIT ?`)
+	return s.parkedQuery(`WHERE sink = ? AND key = ? AND key <> '' AND state IN (` + holding(halt) + `) AND ` + keyed + ` ORDER BY "offset" LIMIT ?`)
 }
 
 // BlockedKeys tells what holds back each key; see store.Store.
@@ -88,7 +91,7 @@ func (s *Store) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (ma
 }
 
 func (s *Store) blockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ map[string]store.BlockedKey, err error) {
-	rows, err := s.db.QueryContext(ctx, s.blockedKeysQuery(), lane.Sink, lane.Slots.First, lane.Slots.Last, halt)
+	rows, err := s.db.QueryContext(ctx, s.blockedKeysQuery(halt), lane.Sink, lane.Slots.First, lane.Slots.Last)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +108,9 @@ func (s *Store) blockedKeys(ctx context.Context, lane store.Lane, halt bool) (_ 
 	return keys, rows.Err()
 }
 
-func (s *Store) blockedKeysQuery() string {
+func (s *Store) blockedKeysQuery(halt bool) string {
 	return `SELECT key, count(*), max(state <> 'blocked'), min("offset") FROM ` + s.prefix + `_parked
-		WHERE sink = ? AND slot BETWEEN ? AND ? AND key <> '' AND (state IN ('retrying', 'blocked') OR state = 'dead' AND ?)
+		WHERE sink = ? AND slot BETWEEN ? AND ? AND key <> '' AND state IN (` + holding(halt) + `) AND ` + keyed + `
 		GROUP BY key`
 }
 

@@ -44,7 +44,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		"due with halt":      {s.dueQuery(true), []string{due, key}},
 		"next due":           {s.nextDueQuery(), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
 		"blocked":            {s.blockedQuery(true), []string{"SEARCH p USING " + key}},
-		"keys that are held": {s.blockedKeysQuery(), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=?)"}},
+		"keys that are held": {s.blockedKeysQuery(true), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=?)"}},
 	} {
 		plan := explain(t, db, c.query)
 		for _, want := range c.want {

@@ -125,7 +125,7 @@ func (s *Store) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch, st 
 	rows, err := tx.QueryContext(ctx, `INSERT INTO `+s.prefix+`_parked (sink, `+columns+`, state, attempt, due_at)
 		SELECT ?, `+columns+`, iif(waits, 'blocked', 'retrying'), 0, iif(waits, NULL, ?)
 		FROM (SELECT `+columns+`, key <> '' AND (row_number() OVER (PARTITION BY key ORDER BY "offset") > 1 OR EXISTS (
-				SELECT 1 FROM `+s.prefix+`_parked p WHERE p.sink = ? AND p.key = o.key AND p.key <> '' AND p.state IN ('retrying', 'blocked')
+				SELECT 1 FROM `+s.prefix+`_parked p WHERE p.sink = ? AND p.key = o.key AND p.key <> '' AND p.state IN ('retrying', 'blocked') AND p.`+keyed+`
 			)) AS waits
 			FROM (SELECT `+columns+` FROM `+s.prefix+` o WHERE true`+where.sql+` ORDER BY "offset" LIMIT ?) o)
 		RETURNING "offset"`, append(append([]any{b.Sink, formatTime(b.DueAt), b.Sink}, where.args...), b.Limit)...)

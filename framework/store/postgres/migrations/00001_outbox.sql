@@ -82,7 +82,8 @@ CREATE TABLE {{.Prefix}}_parked (
 ) WITH (fillfactor = 80);
 
 CREATE INDEX {{.Prefix}}_parked_due ON {{.Prefix}}_parked (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
-CREATE INDEX {{.Prefix}}_parked_key ON {{.Prefix}}_parked (sink, key, "offset") WHERE key <> '';
+CREATE INDEX {{.Prefix}}_parked_key ON {{.Prefix}}_parked (sink, key, "offset")
+    WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 
 -- The archive of what was delivered, filled where receipts are on.
 CREATE TABLE {{.Prefix}}_receipts (
