@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -245,6 +246,27 @@ func TestAnInterruptedPlanTellsWhatItHasDone(t *testing.T) {
 		action, err = plan.Run(t.Context(), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 700, action.Count)
+	})
+}
+
+// More keys than a batch has rows, each with two dead ones: the second of a key becomes
+// its head once the first is gone.
+func TestSkipTakesTheHeadsAndNothingBehindThem(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		var parked []store.Parked
+		for i := range 1400 {
+			parked = append(parked, delivery(int64(i+1), notification.NewID(), fmt.Sprint("k", i%700), store.StateDead))
+		}
+		o.park(t, "mail", parked...)
+		plan, err := o.Skip(t.Context(), admin.Filter{Sink: "mail"})
+		require.NoError(t, err)
+		require.EqualValues(t, 700, plan.Total())
+		action, err := plan.Run(t.Context(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 700, action.Count)
+		left, err := o.Parked(t.Context(), admin.Filter{}, store.ParkedPlace{}, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 701, left[0].Envelope.Offset)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ type Plan struct {
 	name   string
 	filter Filter
 	parsed store.ParkedFilter
+	rows   int // of one batch
 	batch  func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error)
 }
 
@@ -47,7 +49,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 		return nil, fmt.Errorf("%w: what is parked under %s has no sink to go to: add a route, replay its type to the sink, and discard it here",
 			ErrFilter, store.SinkUnrouted)
 	}
-	p := &Plan{admin: a, name: "requeue", filter: f}
+	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows}
 	dueAt := time.Now()
 	p.batch = func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 		return a.store.Requeue(ctx, b, dueAt)
@@ -62,18 +64,20 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 // moment may still reach its sink, and is parked anew if that fails.
 func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, states)
-	p := &Plan{admin: a, name: "discard", filter: f, batch: a.store.Discard}
+	p := &Plan{admin: a, name: "discard", filter: f, rows: batchRows, batch: a.store.Discard}
 	return p, p.count(ctx)
 }
 
 // Skip plans to delete the dead heads of halted keys (on_dead: halt), so that what
 // waits behind them goes on. The filter's states must be left out. Where dead
 // deliveries do not halt their key, it deletes the first dead one of each.
+//
+// It is one batch for each sink: behind it the next dead one of a key is its head.
 func (a *Admin) Skip(ctx context.Context, f Filter) (*Plan, error) {
 	if len(f.States) > 0 {
 		return nil, fmt.Errorf("%w: skip is about dead heads of keys: leave the states out", ErrFilter)
 	}
-	p := &Plan{admin: a, name: "skip", filter: f, batch: a.store.Discard, parsed: store.ParkedFilter{Heads: true}}
+	p := &Plan{admin: a, name: "skip", filter: f, rows: math.MaxInt32, batch: a.store.Discard, parsed: store.ParkedFilter{Heads: true}}
 	return p, p.count(ctx)
 }
 
@@ -129,7 +133,7 @@ func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action
 }
 
 func (p *Plan) runSink(ctx context.Context, sink string, action *store.Action, progress func(done int64)) error {
-	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed, Limit: batchRows}
+	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed, Limit: p.rows}
 	b.Filter.Sink = sink
 	for {
 		result, err := p.batch(ctx, b)

@@ -102,8 +102,9 @@ func (s *Store) parkedSQL(q *statement, f store.ParkedFilter) {
 		q.WriteString(` AND state = ANY(` + q.arg(pq.Array(f.States)) + `::text[])`)
 	}
 	if f.Heads {
-		q.WriteString(` AND state = 'dead' AND p.key <> '' AND NOT EXISTS (SELECT FROM ` + s.sql.prefix + `_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.state IN (` + holding(true) + `))`)
+		// Not one look for each row: nothing tells how many a key has.
+		q.WriteString(` AND state = 'dead' AND (p.sink, p.key, p."offset") IN (SELECT sink, key, min("offset") FROM ` + s.sql.prefix + `_parked
+			WHERE key <> '' AND state IN (` + holding(true) + `) GROUP BY sink, key)`)
 	}
 	if f.OlderThan > 0 {
 		q.WriteString(` AND first_parked_at < clock_timestamp() - ` + q.arg(f.OlderThan.Microseconds()) + ` * interval '1 microsecond'`)
@@ -122,7 +123,7 @@ func (s *Store) Requeue(ctx context.Context, b store.ParkedBatch, dueAt time.Tim
 	result, err := s.parkedBatch(ctx, b, func(tx *sql.Tx, offsets []int64, ids []string) error {
 		// The statement sees the states as they were before it.
 		const waits = `state = 'dead' AND key <> '' AND EXISTS (SELECT FROM %[1]s_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b."offset" < p."offset"
+			WHERE b.sink = p.sink AND b.key = p.key AND b.key <> '' AND b."offset" < p."offset" AND b.state IN ('retrying', 'blocked', 'dead')
 				AND (b.state IN ('retrying', 'blocked') OR b."offset" = ANY($2::bigint[])))`
 		_, err := tx.ExecContext(ctx, fmt.Sprintf(
 			`UPDATE %[1]s_parked p SET attempt = 0, updated_at = clock_timestamp(),

@@ -128,8 +128,8 @@ func (s *Store) parkedCondition(f store.ParkedFilter) (c condition, err error) {
 		c.and(`state IN (SELECT value FROM json_each(?))`, states)
 	}
 	if f.Heads {
-		c.and(`state = 'dead' AND p.key <> '' AND NOT EXISTS (SELECT 1 FROM ` + s.prefix + `_parked b
-			WHERE b.sink = p.sink AND b.key = p.key AND b."offset" < p."offset" AND b.key <> '' AND b.` + keyed + `)`)
+		c.and(`state = 'dead' AND (p.sink, p.key, p."offset") IN (SELECT sink, key, min("offset") FROM ` + s.prefix + `_parked
+			WHERE key <> '' AND ` + keyed + ` GROUP BY sink, key)`)
 	}
 	if f.OlderThan > 0 {
 		c.and(`first_parked_at < `+nowPlus, -milliseconds(f.OlderThan))
