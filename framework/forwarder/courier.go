@@ -539,6 +539,10 @@ func (c *courier) abandonLate() {
 			late.items = append(late.items, &copied)
 		}
 		c.settle(late)
+		if c.stuck >= c.sink.Parallelism.Threshold {
+			c.log.Error("all slots of the sink are taken by abandoned calls: nothing is delivered until one comes back", "abandoned", c.stuck)
+		}
+		c.rouse() // there may be something put back
 	}
 	c.watching = c.calls > c.stuck && !c.stopping
 	if c.watching {
