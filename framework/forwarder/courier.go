@@ -253,7 +253,7 @@ func (c *courier) fill(worker *call) bool {
 		if from == nil || !c.admitted(now) {
 			break
 		}
-		it := from.pop()
+		it := c.turns.pop(from)
 		if it.lane.ends(now) {
 			c.turns.done(it)
 			c.pending--
@@ -542,6 +542,10 @@ func (c *courier) abandonLate() {
 			late.items = append(late.items, &copied)
 		}
 		c.settle(late)
+		if c.stuck >= c.sink.Parallelism.Threshold {
+			c.log.Error("all slots of the sink are taken by abandoned calls: nothing is delivered until one comes back", "abandoned", c.stuck)
+		}
+		c.rouse() // there may be something put back
 	}
 	c.watching = c.calls > c.stuck && !c.stopping
 	if c.watching {
@@ -552,12 +556,18 @@ func (c *courier) abandonLate() {
 // adjust takes over settings, whatever is under way. The mutex is held.
 func (c *courier) adjust(s Sink) {
 	if s.Breaker != c.sink.Breaker {
+		throttled := c.gate.throttled
 		c.gate = newGate(s.Breaker)
+		c.gate.throttled = throttled
 	}
 	if s.Rate != c.sink.Rate {
 		c.rate = newLimiter(s.Rate)
 	}
+	regroup := s.Fairness != c.sink.Fairness
 	c.sink, c.retries = s, newRetries(s.Retry)
+	if regroup {
+		c.turns.regroup(c.groupOf)
+	}
 	c.shareRate()
 	c.work.Broadcast()
 	c.rouse()

@@ -3,6 +3,8 @@ package forwarder_test
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -172,5 +174,36 @@ func BenchmarkBesideAHotKey(b *testing.B) {
 		with += beside.drainSlow(n, others)
 	}
 	b.ReportMetric(with/without, "throughput-ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkScheduled measures how late deliveries are that are due in a rush of
+// 1,000 a second, beside a million that are due an hour later.
+func BenchmarkScheduled(b *testing.B) {
+	const n, others = 2000, 1_000_000
+	l := newBacklog(b)
+	l.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+		SELECT 'slow', -i, i % 1024, 'p' || i, 'order.later', 1, 'p' || i % 10000, now(), '{}', '{}', 'scheduled', 0, now() + interval '1 hour'
+		FROM generate_series(1, $1::int) i`, others)
+	var late []time.Duration
+	for b.Loop() {
+		l.again()
+		l.exec(`INSERT INTO outbox (type, key, deliver_at, payload) SELECT 'order.reminder', 'k' || i, now() + interval '3 s' + i * interval '1 ms', '{}'
+			FROM generate_series(1, $1::int) i`, n)
+		var mu sync.Mutex
+		var began atomic.Int64
+		sink := newSlow(n, 0, func(d *notification.Delivery) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			late = append(late, time.Since(d.DeliverAt))
+			return true
+		})
+		l.forward(map[string]forwarder.Sink{"slow": {Sink: sink}}, &began, func() { <-sink.done })
+		l.exec(`TRUNCATE outbox`)
+	}
+	slices.Sort(late)
+	b.ReportMetric(float64(late[len(late)/2].Microseconds())/1000, "late-p50-ms")
+	b.ReportMetric(float64(late[len(late)*99/100].Microseconds())/1000, "late-p99-ms")
+	b.ReportMetric(float64(late[len(late)-1].Microseconds())/1000, "late-max-ms")
 	b.ReportMetric(0, "ns/op")
 }

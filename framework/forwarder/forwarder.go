@@ -81,6 +81,7 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	defer c.mu.Unlock()
 	p := &problems{}
 	changed := c.sink
+	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
 	changed = changed.withDefaults(p, "sinks."+sink)
 	p.require(changed.OnDead == c.sink.OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"container/heap"
 	"iter"
 	"slices"
@@ -11,7 +12,7 @@ import (
 // much there is of the other.
 type turns struct {
 	fresh, parked fair
-	picks         int
+	picks         int // of fresh ones since the last parked one
 }
 
 // parkedShare of the slots, at least one, is what parked deliveries have beside
@@ -39,8 +40,7 @@ func (t *turns) next(n int) *fair {
 	share := max(1, n/parkedShare)
 	switch {
 	case t.fresh.count > 0 && t.parked.count > 0:
-		t.picks++
-		if t.picks%parkedShare == 0 && t.parked.inFlight < share {
+		if t.picks >= parkedShare-1 && t.parked.inFlight < share {
 			return &t.parked
 		}
 		return &t.fresh
@@ -50,6 +50,22 @@ func (t *turns) next(n int) *fair {
 		return &t.parked
 	}
 	return nil
+}
+
+// pop gives the item that next found. It is in flight until done.
+func (t *turns) pop(from *fair) *item {
+	if from == &t.parked {
+		t.picks = 0
+	} else {
+		t.picks++
+	}
+	return from.pop()
+}
+
+// regroup puts what waits into other groups. What is in flight stays in the old ones.
+func (t *turns) regroup(groupOf func(*item) string) {
+	t.fresh.regroup(groupOf)
+	t.parked.regroup(groupOf)
 }
 
 // all are the items that wait.
@@ -120,7 +136,9 @@ func (f *fair) join(it *item, name string) {
 func (f *fair) group(name string) *group {
 	g := f.groups[name]
 	if g == nil {
-		g = &group{name: name, index: -1}
+		// It comes behind those that wait already: a group of one item at a time
+		// would be a new one, and the first, each time.
+		g = &group{name: name, index: -1, last: f.served}
 		f.groups[name] = g
 	}
 	return g
@@ -154,8 +172,21 @@ func (f *fair) update(g *group) {
 	case g.index >= 0:
 		heap.Remove(&f.waiting, g.index)
 	}
-	if g.inFlight == 0 && g.name != "" {
+	if g.inFlight == 0 && g.name != "" && f.groups[g.name] == g {
 		delete(f.groups, g.name)
+	}
+}
+
+func (f *fair) regroup(groupOf func(*item) string) {
+	var items []*item
+	for _, g := range f.waiting {
+		g.items.each(func(it *item) bool { items = append(items, it); return true })
+		g.items, g.index = queue{}, -1
+	}
+	slices.SortStableFunc(items, func(a, b *item) int { return cmp.Compare(a.Offset, b.Offset) })
+	f.groups, f.waiting, f.count = map[string]*group{}, nil, 0
+	for _, it := range items {
+		f.push(it, groupOf(it), false)
 	}
 }
 

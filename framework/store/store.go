@@ -78,7 +78,8 @@ type Store interface {
 	// Due returns parked deliveries of the lane that are due at now: retrying
 	// ones, and scheduled ones whose key has nothing parked before them, in the
 	// order in which they fell due, without those in q.Except. next is when the
-	// earliest of the others falls due; zero when nothing is waiting for a time.
+	// next one of the sink falls due, whatever its lane; zero when nothing is
+	// waiting for a time.
 	Due(ctx context.Context, q DueQuery) (due []Parked, next time.Time, err error)
 
 	// Blocked returns the first parked deliveries that hold back later ones of a

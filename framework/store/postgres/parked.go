@@ -21,7 +21,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 	err := s.parked(ctx, &due, s.dueQuery(q.Halt),
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now, pq.Array(offsets), pq.Array(ids), q.Limit)
 	if err == nil {
-		err = s.db.QueryRowContext(ctx, s.nextDueQuery(), q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, q.Now).Scan(&next)
+		err = s.db.QueryRowContext(ctx, s.nextDueQuery(), q.Lane.Sink, q.Now).Scan(&next)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -43,9 +43,11 @@ func (s *Store) dueQuery(halt bool) string {
 		ORDER BY due_at, "offset" LIMIT $7`)
 }
 
+// nextDueQuery is about all lanes of the sink: with a condition on slots, and
+// without statistics, the planner sorts all that is parked.
 func (s *Store) nextDueQuery() string {
 	return `SELECT due_at FROM ` + s.sql.prefix + `_parked
-		WHERE sink = $1 AND slot BETWEEN $2 AND $3 AND state IN ('retrying', 'scheduled') AND due_at > $4
+		WHERE sink = $1 AND state IN ('retrying', 'scheduled') AND due_at > $2
 		ORDER BY due_at, "offset" LIMIT 1`
 }
 

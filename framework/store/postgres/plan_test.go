@@ -145,7 +145,7 @@ func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 			args  []any
 		}{
 			"due":                {s.dueQuery(true), []any{"s", 0, 1023, time.Now(), none, none, 256}},
-			"next due":           {s.nextDueQuery(), []any{"s", 0, 1023, time.Now()}},
+			"next due":           {s.nextDueQuery(), []any{"s", time.Now()}},
 			"blocked":            {s.blockedQuery(true), []any{"s", "k1", 100}},
 			"keys that are held": {s.blockedKeysQuery(true), []any{"s", 0, 1023}},
 		} {

@@ -33,8 +33,7 @@ func (s *Store) due(ctx context.Context, q store.DueQuery) (due []store.Parked, 
 		return due, more.DueAt, nil
 	}
 	var text sql.NullString
-	err = s.db.QueryRowContext(ctx, s.nextDueQuery(),
-		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, formatTime(q.Now)).Scan(&text)
+	err = s.db.QueryRowContext(ctx, s.nextDueQuery(), q.Lane.Sink, formatTime(q.Now)).Scan(&text)
 	if err != nil {
 		return nil, next, err
 	}
@@ -65,7 +64,7 @@ func holding(halt bool) string {
 
 func (s *Store) nextDueQuery() string {
 	return `SELECT min(due_at) FROM ` + s.prefix + `_parked
-		WHERE sink = ? AND slot BETWEEN ? AND ? AND state IN ('retrying', 'scheduled') AND due_at > ?`
+		WHERE sink = ? AND state IN ('retrying', 'scheduled') AND due_at > ?`
 }
 
 // Blocked returns what holds back a key; see store.Store.

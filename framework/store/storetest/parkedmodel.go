@@ -260,14 +260,16 @@ func (m *parkedModel) due(rt *rapid.T) {
 	})
 	for _, p := range timed {
 		switch {
-		case p.DueAt.After(q.Now):
-			if next.IsZero() {
-				next = p.DueAt
-			}
+		case p.DueAt.After(q.Now): // not yet
 		case rapid.IntRange(0, 4).Draw(rt, "except") == 0:
 			q.Except = append(q.Except, store.RefOf(&p.Envelope))
 		case p.State == store.StateRetrying || !held[p.Envelope.Key]:
 			want = append(want, p)
+		}
+	}
+	for _, p := range m.of(store.NewLane(l.Lane.Sink, 0, 1), store.StateRetrying, store.StateScheduled) {
+		if p.DueAt.After(q.Now) && (next.IsZero() || p.DueAt.Before(next)) {
+			next = p.DueAt
 		}
 	}
 	got, gotNext, err := m.o.Due(m.t.Context(), q)

@@ -1,0 +1,172 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// tenants is a sink that takes a second for each delivery and counts by tenant.
+type tenants struct {
+	answer func(d *notification.Delivery) error
+
+	mu        sync.Mutex
+	inFlight  map[string]int
+	most      map[string]int
+	delivered map[string]int
+}
+
+func (s *tenants) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	tenant := d.Metadata["tenant"]
+	s.mu.Lock()
+	if s.inFlight == nil {
+		s.inFlight, s.most, s.delivered = map[string]int{}, map[string]int{}, map[string]int{}
+	}
+	s.inFlight[tenant]++
+	s.most[tenant] = max(s.most[tenant], s.inFlight[tenant])
+	s.mu.Unlock()
+	time.Sleep(time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight[tenant]--
+	if s.answer != nil {
+		if err := s.answer(d); err != nil {
+			return "", err
+		}
+	}
+	s.delivered[tenant]++
+	return "", nil
+}
+
+// of is how many were delivered of a tenant.
+func (s *tenants) of(tenant string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.delivered[tenant]
+}
+
+// appendOf commits notifications of a tenant.
+func (o *outbox) appendOf(tenant, key string, n int) {
+	o.t.Helper()
+	envelopes := make([]notification.Envelope, n)
+	for i := range envelopes {
+		envelopes[i] = notification.Envelope{
+			ID: fmt.Sprintf("%s-%s-%04d", tenant, key, i), Type: "t", Key: key, Metadata: notification.Metadata{"tenant": tenant},
+		}
+	}
+	o.insert(envelopes...)
+}
+
+func TestTenantsShareASinkEvenly(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &tenants{}
+		o.appendOf("big", "", 400)
+		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Parallelism: forwarder.Parallelism{Threshold: 8}})
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		require.Equal(t, 8, s.most["big"], "alone it has all")
+		before := s.of("big")
+		o.appendOf("small", "", 40)
+		f.flush()
+		time.Sleep(9 * time.Second)
+		require.InDelta(t, 36, s.of("small"), 4)
+		require.InDelta(t, 36+4, s.of("big")-before, 8)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, 40, s.of("small"))
+		require.Equal(t, 400, s.of("big"))
+		f.end()
+	})
+}
+
+func TestATenantOfOneKeyHasItsShareAndNoMore(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &tenants{}
+		o.appendOf("keyed", "k", 100)
+		o.appendOf("free", "", 100)
+		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Parallelism: alone})
+		time.Sleep(100*time.Second + 500*time.Millisecond)
+		require.InDelta(t, 50, s.of("keyed"), 2)
+		require.InDelta(t, 50, s.of("free"), 2)
+		time.Sleep(200 * time.Second)
+		f.end()
+	})
+}
+
+func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		began := time.Now()
+		s := &tenants{answer: func(d *notification.Delivery) error {
+			switch since := time.Since(began); {
+			case since < 10*time.Second:
+				return sinks.Unavailable(errors.New("connection refused"))
+			case since > 20*time.Second && since < 30*time.Second:
+				return sinks.Throttled(began.Add(30*time.Second), errors.New("429"))
+			case d.Attempt == 1 && d.Metadata["tenant"] == "failing":
+				return errors.New("500")
+			}
+			return nil
+		}}
+		o.appendOf("a", "", 300)
+		o.appendOf("b", "", 300)
+		o.appendOf("failing", "", 300)
+		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Breaker: forwarder.Breaker{Off: true},
+			Parallelism: forwarder.Parallelism{Threshold: 9}, Retry: forwarder.Retry{Initial: 10 * time.Minute, Jitter: 0.01}})
+		time.Sleep(80 * time.Second)
+		a, b, failed := s.of("a"), s.of("b"), int(f.Stats()[0].Failed)
+		require.Greater(t, a, 100)
+		require.InDelta(t, a, b, 6)
+		require.InDelta(t, a, failed, 6)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for _, tenant := range []string{"a", "b", "failing"} {
+			require.Equal(t, 300, s.of(tenant), tenant)
+		}
+		require.Zero(t, f.Stats()[0].Pending)
+		f.end()
+	})
+}
+
+func TestRetriesAndFreshDeliveriesBothComeThrough(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		began := time.Now()
+		var s script
+		var retried, fresh int
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			time.Sleep(time.Second)
+			if d.Attempt == 1 && time.Since(began) < 20*time.Second {
+				return errors.New("500")
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if d.Attempt > 1 {
+				retried++
+			} else {
+				fresh++
+			}
+			return nil
+		}
+		o.append("t", "", numbered("", 2000)...)
+		// A rate wakes the workers though nothing may go yet.
+		f := o.one(forwarder.Sink{Sink: &s, Breaker: forwarder.Breaker{Off: true}, Rate: forwarder.Rate{Events: 10, Per: time.Second, Burst: 1},
+			Retry: forwarder.Retry{Initial: 30 * time.Second, Jitter: 0.01}})
+		time.Sleep(2*time.Minute + 10*time.Millisecond)
+		s.mu.Lock()
+		require.InDelta(t, (1200-200)/16, retried, 30)
+		require.InDelta(t, 1000, fresh+retried, 30)
+		s.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}

@@ -1,0 +1,195 @@
+package forwarder_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestARateIsReadAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]forwarder.Rate{
+		"50/s":               {Events: 50, Per: time.Second},
+		"100/m":              {Events: 100, Per: time.Minute},
+		"1000/h":             {Events: 1000, Per: time.Hour},
+		"0.5/s":              {Events: 0.5, Per: time.Second},
+		"50/s, burst 100":    {Events: 50, Per: time.Second, Burst: 100},
+		" 50 / s ,burst  7 ": {Events: 50, Per: time.Second, Burst: 7},
+	} {
+		got, err := forwarder.ParseRate(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{
+		"", "50", "/s", "50/", "50/d", "50/ms", "s/50", "NaN/s", "Inf/s", "50/s burst 100", "50/s, 100", "50/s, burst", "50/s, burst 0", "50/s, burst -1",
+		"50/s, burst 1.5", "50/s, bursts 5", "50/s, burst 5, burst 6", "50/s/s",
+	} {
+		_, err := forwarder.ParseRate(text)
+		require.ErrorContains(t, err, "is no rate: use 50/s", text)
+	}
+	for _, text := range []string{"0/s", "-1/s"} {
+		_, err := forwarder.ParseRate(text)
+		require.ErrorContains(t, err, "lets nothing through: use more than 0, or pause the sink", text)
+	}
+	require.Empty(t, forwarder.Rate{}.String())
+	var r forwarder.Rate
+	require.NoError(t, r.UnmarshalText([]byte("5/m")))
+	require.Equal(t, "5/m", r.String())
+	require.Error(t, r.UnmarshalText([]byte("often")))
+}
+
+func TestARateIsWrittenAsItIsRead(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := forwarder.Rate{
+			Events: rapid.Float64Range(math.SmallestNonzeroFloat64, math.MaxFloat64).Draw(t, "events"),
+			Per:    rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "per"),
+			Burst:  rapid.IntRange(0, math.MaxInt).Draw(t, "burst"),
+		}
+		again, err := forwarder.ParseRate(r.String())
+		require.NoError(t, err, r)
+		require.Equal(t, r, again)
+	})
+}
+
+func FuzzParseRate(f *testing.F) {
+	for _, text := range []string{"50/s", "100/m, burst 7", "0x1p-2/h", "1e300/s", "-0/s", "50/s,burst 1", ",", "/"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := forwarder.ParseRate(text)
+		if err != nil {
+			require.Zero(t, r)
+			return
+		}
+		again, err := forwarder.ParseRate(r.String())
+		require.NoError(t, err)
+		require.Equal(t, r, again)
+	})
+}
+
+// times is a sink that remembers when each delivery began.
+type times struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (s *times) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, time.Now())
+	return "", nil
+}
+
+// within counts the deliveries that began from one time on before another.
+func (s *times) within(from, to time.Time) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.at {
+		if !at.Before(from) && at.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestDeliveriesKeepToTheSinksRate(t *testing.T) {
+	for text, c := range map[string]struct {
+		n, first int // appended; begun at once
+		each     int // in each of the following minutes
+	}{
+		"10/s":           {2000, 10, 600},
+		"10/s, burst 50": {2000, 50, 600},
+		"30/m":           {200, 1, 30},
+		"60/h, burst 3":  {20, 3, 1},
+	} {
+		t.Run(text, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				r, err := forwarder.ParseRate(text)
+				require.NoError(t, err)
+				var s times
+				f := o.one(forwarder.Sink{Sink: &s, Rate: r, Parallelism: forwarder.Parallelism{Threshold: 4}})
+				time.Sleep(time.Second)
+				began := time.Now()
+				o.append("t", "", numbered("", c.n)...)
+				f.flush()
+				time.Sleep(3*time.Minute + time.Second)
+				began = began.Add(10 * time.Millisecond)
+				require.Equal(t, c.first, s.within(time.Time{}, began.Add(50*time.Millisecond)), "at once")
+				for i := range 3 {
+					from := began.Add(50*time.Millisecond + time.Duration(i)*time.Minute)
+					require.InDelta(t, c.each, s.within(from, from.Add(time.Minute)), 1, "minute %d", i)
+				}
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				require.Len(t, s.at, c.n)
+				f.end()
+			})
+		})
+	}
+}
+
+func TestForwardersShareASinksRate(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(t *testing.T, o *outbox) {
+		var a, b times
+		lanes := func(c *forwarder.Config) { c.Lanes, c.Lease = 4, 20*time.Second }
+		sink := func(s *times) forwarder.Sink {
+			return forwarder.Sink{Sink: s, Rate: forwarder.Rate{Events: 20, Per: time.Second, Burst: 4}}
+		}
+		f := o.one(sink(&a), lanes)
+		time.Sleep(time.Second)
+		for chunk := range slices.Chunk(numbered("", 6000), 1000) {
+			o.append("t", "", chunk...)
+		}
+		f.flush()
+		began := time.Now()
+		time.Sleep(30 * time.Second)
+		require.InDelta(t, 600, a.within(began, time.Now()), 5, "alone it has the whole rate")
+
+		g := o.one(sink(&b), lanes)
+		time.Sleep(20 * time.Second) // they share the lanes
+		synctest.Wait()
+		from := time.Now()
+		time.Sleep(time.Minute)
+		require.InDelta(t, 600, a.within(from, time.Now()), 10)
+		require.InDelta(t, 600, b.within(from, time.Now()), 10)
+
+		f.end()
+		time.Sleep(20 * time.Second)
+		from = time.Now()
+		time.Sleep(30 * time.Second)
+		require.InDelta(t, 600, b.within(from, time.Now()), 10, "alone again")
+		g.end()
+	})
+}
+
+func TestBatchesKeepToTheSinksRate(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		onEachRate := func(t *testing.T, o *outbox) {
+			b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: ordered}}
+			o.append("t", "k", numbered("k", 100)...)
+			o.append("t", "", numbered("", 100)...)
+			f := o.one(forwarder.Sink{Sink: b, Rate: forwarder.Rate{Events: 1, Per: time.Second, Burst: 5}})
+			time.Sleep(60*time.Second + 500*time.Millisecond)
+			synctest.Wait()
+			require.Len(t, slices.Concat(b.given()...), 65, "deliveries, not batches")
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			require.Zero(t, f.Stats()[0].Pending)
+			f.end()
+		}
+		t.Run(map[bool]string{true: "ordered", false: "not ordered"}[ordered], func(t *testing.T) { onEachStore(t, onEachRate) })
+	}
+}
