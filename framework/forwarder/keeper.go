@@ -121,7 +121,7 @@ func (k *keeper) keep() {
 			timer.Reset(pause)
 		}
 	}
-	k.leave() // before the lanes are free, or they would be kept for this one
+	k.leave() // or the lanes would be left for this one
 	for len(k.held)+len(k.cutting) > 0 {
 		end := <-k.ended
 		end()

@@ -32,9 +32,13 @@ func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration
 	return nil
 }
 
-// Leave ends what Join began; see store.Store.
+// Leave ends what Join began; see store.Store. It tells those who listen: while
+// they knew of the forwarder, lanes that it gave back were left for it.
 func (s *Store) Leave(ctx context.Context, owner string) error {
-	if _, err := s.db.ExecContext(ctx, `DELETE FROM `+s.sql.prefix+`_forwarders WHERE owner = $1`, owner); err != nil {
+	_, err := s.db.ExecContext(ctx,
+		`WITH gone AS (DELETE FROM `+s.sql.prefix+`_forwarders WHERE owner = $1 RETURNING owner) SELECT pg_notify($2, $3) FROM gone`,
+		owner, s.listening.channel, lanesNews)
+	if err != nil {
 		return fmt.Errorf("leave the forwarders: %w", advise(err))
 	}
 	return nil
