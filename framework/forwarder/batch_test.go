@@ -27,7 +27,6 @@ type batches struct {
 	whole func(ctx context.Context, batch []*notification.Delivery) []sinks.Result
 
 	mu       sync.Mutex
-	sizes    []int
 	all      [][]string // "id" of the first attempt, "id/2" of the second
 	inFlight int
 	most     int
