@@ -32,11 +32,25 @@ type hooked struct {
 
 	// With db set, leases end by the bubble's clock; the databases know only the real one.
 	db    *sql.DB
-	until time.Time
+	mu    sync.Mutex
+	until time.Time // guarded by mu
+}
+
+// leased takes note of a lease that began, and for how long.
+func (h *hooked) leased(began time.Time, ttl time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = began.Add(ttl)
+}
+
+func (h *hooked) ranOut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !time.Now().Before(h.until)
 }
 
 func (h *hooked) Roster(ctx context.Context) (store.Roster, error) {
-	if h.db != nil && !time.Now().Before(h.until) {
+	if h.db != nil && h.ranOut() {
 		if _, err := h.db.ExecContext(ctx, `UPDATE outbox_cursors SET lease_until = '2000-01-01T00:00:00.000000Z' WHERE owner IS NOT NULL`); err != nil {
 			return store.Roster{}, err
 		}
@@ -48,7 +62,7 @@ func (h *hooked) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 	began := time.Now()
 	l, err := h.appendable.Acquire(ctx, lane, owner, ttl)
 	if err == nil {
-		h.until = began.Add(ttl)
+		h.leased(began, ttl)
 	}
 	return l, err
 }
@@ -58,7 +72,7 @@ func (h *hooked) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 		began := time.Now()
 		err := h.appendable.Checkpoint(ctx, c)
 		if err == nil {
-			h.until = began.Add(c.TTL)
+			h.leased(began, c.TTL)
 		}
 		return err
 	}

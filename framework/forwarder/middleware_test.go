@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,12 +195,13 @@ func TestTheClassOfAnErrorPassesThroughMiddleware(t *testing.T) {
 				return produced, err
 			}
 		}
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
 			switch {
 			case d.ID == "dies":
 				return sinks.Permanent(errors.New("400"))
-			case down:
+			case down.Load():
 				return sinks.Unavailable(errors.New("connection refused"))
 			}
 			return nil
@@ -208,8 +210,12 @@ func TestTheClassOfAnErrorPassesThroughMiddleware(t *testing.T) {
 		o.append("t", "", "dies", "waits")
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"sink dead dies"}, o.parked())
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, id := range s.given() {
+			require.Contains(t, []string{"dies", "waits"}, id)
+		}
 		require.Equal(t, 1, s.attempts["waits"])
 		require.Equal(t, int64(1), f.Stats()[0].Delivered)
 		f.end()

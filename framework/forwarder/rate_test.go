@@ -151,7 +151,7 @@ func TestExtremeRatesAreKeptTo(t *testing.T) {
 		f.flush()
 		require.Len(t, quick.at, 100)
 		require.Len(t, slow.at, 1)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		require.Len(t, slow.at, 1)
 		f.end()
