@@ -144,7 +144,9 @@ func TestASequentialSinkOfBatchesTakesALargeBacklogBatchByBatch(t *testing.T) {
 		}}
 		f := o.one(forwarder.Sink{Sink: b, Parallelism: forwarder.Parallelism{Threshold: 4, Above: forwarder.AboveSequential}})
 		time.Sleep(10 * time.Second)
+		b.mu.Lock()
 		require.Equal(t, 1, slices.Max(atOnce))
+		b.mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, slices.Concat(b.given()...), 200)

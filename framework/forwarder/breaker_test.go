@@ -64,9 +64,11 @@ func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, int64(200-toOpen), f.Stats()[0].Delivered)
+		s.mu.Lock()
 		for id, attempt := range s.attempts {
 			require.Equal(t, 1, attempt, "no attempt was spent on %s", id)
 		}
+		s.mu.Unlock()
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		require.Empty(t, o.parked())

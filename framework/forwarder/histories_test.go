@@ -109,12 +109,12 @@ func (h *history) loseLeases() {
 }
 
 // check lets a forwarder of calm times finish and looks at what came of it all.
-func (h *history) check(t *testing.T, lanes int) {
+func (h *history) check(t *testing.T, start func() *engine) {
 	t.Helper()
 	h.mu.Lock()
 	h.calm = true
 	h.mu.Unlock()
-	f := h.start(lanes)
+	f := start()
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
 	parked, stats := h.parked(), f.Stats()
@@ -154,7 +154,7 @@ func TestRandomHistoriesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
 						f.end()
 					}
 				}
-				h.check(t, 1)
+				h.check(t, func() *engine { return h.start(1) })
 				require.Zero(t, h.overlaps, "one key was in flight twice")
 			})
 		})
@@ -179,7 +179,7 @@ func TestTwoForwardersSharingLanesLoseNothing(t *testing.T) {
 					time.Sleep(2 * time.Second)
 					g.end()
 				}
-				h.check(t, 3)
+				h.check(t, func() *engine { return h.start(3) })
 			})
 		})
 	}

@@ -36,7 +36,7 @@ func throughMiddleware(sink sinks.Sink, around []message.HandlerMiddleware) func
 	}
 	return func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		a := &attempt{Delivery: d}
-		m := message.NewMessage(d.ID, message.Payload(d.Payload))
+		m := message.NewMessage(d.ID, slices.Clone(message.Payload(d.Payload))) // which may be changed in its place
 		m.Metadata = message.Metadata(d.Metadata.Clone())
 		m.SetContext(context.WithValue(ctx, attemptKey{}, a))
 		if _, err := handler(m); err != nil {

@@ -106,7 +106,7 @@ func (l *limiter) share(part float64, now time.Time) {
 	}
 	fresh := l.bucket.Limit() == 0
 	l.bucket.SetLimitAt(now, rate.Limit(perSecond*part))
-	l.bucket.SetBurstAt(now, max(1, int(burst*part)))
+	l.bucket.SetBurstAt(now, int(min(max(1, burst*part), math.MaxInt32)))
 	if fresh { // it begins full
 		l.bucket = rate.NewLimiter(l.bucket.Limit(), l.bucket.Burst())
 	}
@@ -122,6 +122,6 @@ func (l *limiter) admit(n int, now time.Time) (admitted int, until time.Time) {
 		l.bucket.AllowN(now, n)
 		return n, time.Time{}
 	}
-	missing := (1 - tokens) / float64(l.bucket.Limit())
+	missing := min((1-tokens)/float64(l.bucket.Limit()), time.Hour.Seconds())
 	return 0, now.Add(max(time.Millisecond, time.Duration(missing*float64(time.Second))))
 }

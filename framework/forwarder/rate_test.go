@@ -140,6 +140,24 @@ func TestDeliveriesKeepToTheSinksRate(t *testing.T) {
 	}
 }
 
+func TestExtremeRatesAreKeptTo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var quick, slow times
+		f := o.start(map[string]forwarder.Sink{
+			"quick": {Sink: &quick, Rate: forwarder.Rate{Events: 1e300, Per: time.Second}},
+			"slow":  {Sink: &slow, Rate: forwarder.Rate{Events: 1e-300, Per: time.Hour}},
+		}, map[string][]string{"*": {"quick", "slow"}}, func(c *forwarder.Config) { c.Poll.Max = time.Hour })
+		o.append("t", "", numbered("", 100)...)
+		f.flush()
+		require.Len(t, quick.at, 100)
+		require.Len(t, slow.at, 1)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		require.Len(t, slow.at, 1)
+		f.end()
+	})
+}
+
 func TestForwardersShareASinksRate(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {

@@ -26,9 +26,9 @@ type Retry struct {
 	// when it occurred or was to be delivered; one that would be older is dead. The
 	// first attempt is made at any age. Default: no limit.
 	MaxAge time.Duration
-	// Types has other policies for some types, by pattern as routes have them; of
-	// several that match, the longest counts. What a policy leaves zero is as here;
-	// it has no Types of its own.
+	// Types has other policies for some types, by pattern as routes have them; the
+	// type itself counts before all patterns, and of these the longest one. What a
+	// policy leaves zero is as here; it has no Types of its own.
 	Types map[string]Retry
 }
 
@@ -103,6 +103,9 @@ func newRetries(r Retry) retries {
 }
 
 func (r *retries) of(typ string) Retry {
+	if policy, ok := r.policies[typ]; ok {
+		return policy
+	}
 	for _, pattern := range r.patterns {
 		if route.Matches(pattern, typ) {
 			return r.policies[pattern]

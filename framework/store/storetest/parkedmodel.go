@@ -267,7 +267,7 @@ func (m *parkedModel) due(rt *rapid.T) {
 			want = append(want, p)
 		}
 	}
-	for _, p := range m.of(store.NewLane(l.Lane.Sink, 0, 1), store.StateRetrying, store.StateScheduled) {
+	for _, p := range m.of(store.NewLane(l.Sink, 0, 1), store.StateRetrying, store.StateScheduled) {
 		if p.DueAt.After(q.Now) && (next.IsZero() || p.DueAt.Before(next)) {
 			next = p.DueAt
 		}

@@ -1,0 +1,245 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// These do what those of the same names in Watermill's router/middleware do, which
+// would bring their own dependencies.
+
+func recoverer(next message.HandlerFunc) message.HandlerFunc {
+	return func(m *message.Message) (produced []*message.Message, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic occurred: %v", p)
+			}
+		}()
+		return next(m)
+	}
+}
+
+func timeout(d time.Duration) message.HandlerMiddleware {
+	return func(next message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) {
+			before := m.Context()
+			ctx, cancel := context.WithTimeout(before, d)
+			defer func() {
+				cancel()
+				m.SetContext(before)
+			}()
+			m.SetContext(ctx)
+			return next(m)
+		}
+	}
+}
+
+func retry(times int) message.HandlerMiddleware {
+	return func(next message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) {
+			produced, err := next(m)
+			for range times {
+				if err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+				produced, err = next(m)
+			}
+			return produced, err
+		}
+	}
+}
+
+func TestMiddlewareWorksAroundADelivery(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		seen := make(map[string]string) // the correlation id, by id
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			s.mu.Lock()
+			seen[d.ID] = d.Metadata.Get("correlation")
+			n := len(s.ids)
+			s.mu.Unlock()
+			switch d.ID {
+			case "panics":
+				panic("index out of range")
+			case "hangs":
+				<-ctx.Done()
+				return ctx.Err()
+			case "third":
+				if n%3 != 0 {
+					return errors.New("500")
+				}
+			}
+			return nil
+		}
+		setID := func(next message.HandlerFunc) message.HandlerFunc {
+			return func(m *message.Message) ([]*message.Message, error) {
+				m.Metadata.Set("correlation", "correlation of "+m.UUID)
+				return next(m)
+			}
+		}
+		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour, Retry: later, Parallelism: alone, Middleware: []message.HandlerMiddleware{
+			recoverer, setID, retry(2), timeout(3 * time.Second),
+		}})
+		o.append("t", "", "third")
+		f.flush()
+		require.Equal(t, []string{"third", "third", "third"}, s.given())
+		require.Empty(t, o.parked(), "the middleware tried it again")
+		require.Equal(t, 1, s.attempts["third"])
+		require.Equal(t, "taken", value[string](o, `SELECT receipt FROM outbox_receipts`))
+
+		o.append("t", "", "panics")
+		f.flush()
+		require.Equal(t, []string{"sink retrying panics"}, o.parked())
+		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked`), "index out of range")
+		require.Equal(t, "correlation of panics", seen["panics"])
+
+		o.append("t", "", "hangs")
+		f.flush()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Contains(t, o.parked(), "sink retrying hangs", "three times three seconds")
+		f.end()
+	})
+}
+
+// around writes down that it was passed through.
+func around(name string, to *[]string) message.HandlerMiddleware {
+	return func(next message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) {
+			*to = append(*to, name+" in")
+			defer func() { *to = append(*to, name+" out") }()
+			return next(m)
+		}
+	}
+}
+
+func TestTheFirstMiddlewareIsTheOutermost(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var passed []string
+		s := script{answer: func(context.Context, *notification.Delivery) error {
+			passed = append(passed, "sink")
+			return nil
+		}}
+		f := o.one(forwarder.Sink{Sink: &s, Middleware: []message.HandlerMiddleware{around("first", &passed), around("second", &passed)}})
+		o.append("t", "", "a")
+		f.flush()
+		require.Equal(t, []string{"first in", "second in", "sink", "second out", "first out"}, passed)
+		f.end()
+	})
+}
+
+func TestWhatMiddlewareChangesReachesTheSinkAndNothingElse(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		type contextKey struct{}
+		change := func(next message.HandlerFunc) message.HandlerFunc {
+			return func(m *message.Message) ([]*message.Message, error) {
+				m.Payload[0] = '['
+				m.Payload = append(m.Payload, "!"...)
+				m.Metadata.Set("signature", "s")
+				delete(m.Metadata, "secret")
+				m.SetContext(context.WithValue(m.Context(), contextKey{}, "from outside"))
+				produced, err := next(m)
+				return append(produced, message.NewMessage("dropped", nil)), err
+			}
+		}
+		var got notification.Envelope
+		s := script{answer: func(ctx context.Context, d *notification.Delivery) error {
+			got = *d.Envelope
+			got.Payload = append([]byte{}, d.Payload...)
+			require.Equal(t, "from outside", ctx.Value(contextKey{}))
+			require.Equal(t, "sink", d.Sink)
+			if d.Attempt == 1 {
+				return errors.New("500")
+			}
+			return nil
+		}}
+		f := o.one(forwarder.Sink{Sink: &s, Middleware: []message.HandlerMiddleware{change}})
+		o.insert(notification.Envelope{ID: "a", Type: "t", Key: "k", Metadata: notification.Metadata{"secret": "x"}})
+		f.flush()
+		require.Equal(t, "[}!", string(got.Payload))
+		require.Equal(t, notification.Metadata{"signature": "s"}, got.Metadata)
+		require.Equal(t, "a", got.ID)
+		require.Equal(t, "k", got.Key)
+		require.Equal(t, []string{"sink retrying a"}, o.parked())
+		require.Equal(t, "{}", value[string](o, `SELECT payload FROM outbox_parked`))
+		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE CAST(metadata AS text) LIKE '%secret%' AND CAST(metadata AS text) NOT LIKE '%signature%'`))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, "[}!", string(got.Payload), "changed once, not twice")
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestTheClassOfAnErrorPassesThroughMiddleware(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		wrap := func(next message.HandlerFunc) message.HandlerFunc {
+			return func(m *message.Message) ([]*message.Message, error) {
+				produced, err := next(m)
+				if err != nil {
+					err = fmt.Errorf("around: %w", err)
+				}
+				return produced, err
+			}
+		}
+		var down atomic.Bool
+		down.Store(true)
+		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+			switch {
+			case d.ID == "dies":
+				return sinks.Permanent(errors.New("400"))
+			case down.Load():
+				return sinks.Unavailable(errors.New("connection refused"))
+			}
+			return nil
+		}}
+		f := o.one(forwarder.Sink{Sink: &s, Parallelism: alone, Middleware: []message.HandlerMiddleware{wrap}})
+		o.append("t", "", "dies", "waits")
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"sink dead dies"}, o.parked())
+		down.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, id := range s.given() {
+			require.Contains(t, []string{"dies", "waits"}, id)
+		}
+		require.Equal(t, 1, s.attempts["waits"])
+		require.Equal(t, int64(1), f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
+// single is a sink of batches that is also given single deliveries.
+type single struct {
+	batches
+	script
+}
+
+func (s *single) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return s.script.Deliver(ctx, d)
+}
+
+func TestWithMiddlewareASinkOfBatchesIsGivenOneAtATime(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &single{batches: batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Hour}}}
+		f := o.one(forwarder.Sink{Sink: s, Middleware: []message.HandlerMiddleware{recoverer}})
+		o.append("t", "", numbered("", 20)...)
+		f.flush()
+		require.ElementsMatch(t, numbered("", 20), s.script.given())
+		require.Empty(t, s.batches.given())
+		f.end()
+	})
+}

@@ -1,0 +1,131 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// answers500 is a sink that fails for all.
+func answers500() *script {
+	return &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("500") }}
+}
+
+func TestATypesOwnPolicyCountsBeforeThoseOfPatterns(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		for range 5 { // maps have no order
+			s := answers500()
+			f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{
+				MaxAttempts: 2, Initial: time.Second,
+				Types: map[string]forwarder.Retry{
+					"*":              {MaxAttempts: 3},
+					"order.*":        {MaxAttempts: 4},
+					"order.a":        {MaxAttempts: 5}, // as long as the pattern
+					"order.placed.*": {MaxAttempts: 6},
+					"order.placed":   {MaxAttempts: 7},
+				},
+			}})
+			types := map[string]int{"mail": 3, "order.b": 4, "order.a": 5, "order.placed.now": 6, "order.placed": 7}
+			for typ := range types {
+				o.append(typ, "", typ)
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			given := s.given()
+			for typ, attempts := range types {
+				n := len(slices.DeleteFunc(slices.Clone(given), func(id string) bool { return id != typ }))
+				require.Equal(t, attempts, n, "attempts of %s", typ)
+			}
+			f.end()
+		}
+	})
+}
+
+func TestAPolicyTakesOverWhatItLeavesOut(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := answers500()
+		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{
+			MaxAttempts: 3, Initial: time.Minute, Multiplier: 10, Max: 20 * time.Minute, Jitter: 0.01, MaxAge: 24 * time.Hour,
+			Types: map[string]forwarder.Retry{
+				"quick":     {Initial: time.Second},
+				"slow":      {Initial: time.Hour}, // longer than the usual maximum
+				"impatient": {MaxAge: 2 * time.Minute},
+			},
+		}})
+		at := map[string][]time.Duration{}
+		began := time.Now()
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			at[d.ID] = append(at[d.ID], time.Since(began))
+			return errors.New("500")
+		}
+		for _, typ := range []string{"usual", "quick", "slow", "impatient"} {
+			o.append(typ, "", typ)
+		}
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		for id, want := range map[string][]float64{
+			"usual": {0, 60, 60 + 600}, "quick": {0, 1, 1 + 10}, "slow": {0, 3600, 7200}, "impatient": {0, 60},
+		} {
+			require.Len(t, at[id], len(want), id)
+			for i := range want {
+				require.InDelta(t, want[i], at[id][i].Seconds(), 0.02*want[i]+0.1, "attempt %d of %s", i+1, id)
+			}
+		}
+		f.end()
+	})
+}
+
+func TestWhatWouldBeTooOldIsNotTriedAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := answers500()
+		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 9*time.Minute + 30*time.Second}})
+		o.append("t", "k", "a1", "a2")
+		f.flush()
+		time.Sleep(9*time.Minute + 30*time.Second)
+		synctest.Wait()
+		given := s.given()
+		require.Equal(t, 10, len(slices.DeleteFunc(given, func(id string) bool { return id != "a1" })))
+		require.Equal(t, "sink dead a1", o.parked()[0], "the next attempt would be too late")
+		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked WHERE id = 'a1'`), forwarder.ErrTooOld.Error()+" (9m30s): 500")
+		f.flush()
+		require.Equal(t, 1, s.attempts["a2"], "the first attempt is made at any age")
+		require.Equal(t, []string{"sink dead a1", "sink dead a2"}, o.parked())
+		f.end()
+	})
+}
+
+func TestTheAgeOfAScheduledOneCountsFromItsTime(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := answers500()
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 3*time.Minute + 30*time.Second}})
+		o.schedule("t", "", "a", time.Now().Add(24*time.Hour))
+		time.Sleep(25 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"a", "a", "a", "a"}, s.given())
+		require.Equal(t, []string{"sink dead a"}, o.parked())
+		f.end()
+	})
+}
+
+func TestWhatWasLateIsDeliveredAtAnyAge(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		o.append("t", "", "a")
+		time.Sleep(48 * time.Hour)
+		var s script
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{MaxAge: time.Minute}})
+		f.flush()
+		require.Equal(t, []string{"a"}, s.given())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
