@@ -597,3 +597,34 @@ func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
 		require.Equal(t, []string{"rare"}, given)
 	})
 }
+
+func TestAParkedTableThatCannotBeReadDoesNotCostTheLease(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var s script
+		s.answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.Attempt == 1 && d.ID == "a1" {
+				return errors.New("later")
+			}
+			return nil
+		}
+		const lease = 2 * time.Second
+		h := &hooked{appendable: o.store}
+		h.blocked = func() error { return errors.New("canceling statement due to statement timeout") }
+		var longest time.Duration
+		var renewed time.Time
+		h.checkpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error {
+			if !renewed.IsZero() {
+				longest = max(longest, time.Since(renewed))
+			}
+			renewed = time.Now()
+			return next()
+		}
+		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.Store, c.Lease = h, lease })
+		o.append("t", "k", "a1", "a2")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		f.end()
+		require.Less(t, longest, lease)
+	})
+}

@@ -96,19 +96,17 @@ func (s *settler) untilNext() time.Duration {
 	l := s.lane
 	l.courier.mu.Lock()
 	defer l.courier.mu.Unlock()
-	next := s.renewed.Add(l.ttl / 3)
+	ask := s.compared.Add(l.comparePause())
+	if !l.nextDue.IsZero() && l.nextDue.Before(ask) && len(l.busy) <= dueRows/2 {
+		ask = l.nextDue
+	}
 	if l.hasReleased() {
-		next = time.Now()
+		ask = time.Now()
 	}
-	if compare := s.compared.Add(l.comparePause()); compare.Before(next) {
-		next = compare
+	if ask.Before(s.askAt) {
+		ask = s.askAt
 	}
-	if !l.nextDue.IsZero() && l.nextDue.Before(next) && len(l.busy) <= dueRows/2 {
-		next = l.nextDue
-	}
-	if next.Before(s.askAt) {
-		next = s.askAt
-	}
+	next := earlier(ask, s.renewed.Add(l.ttl/3)) // the lease does not wait for the parked table
 	return max(0, time.Until(next))
 }
 

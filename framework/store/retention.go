@@ -41,7 +41,8 @@ type Partitioner interface {
 
 	// ExpirePartitions drops the partitions of which Expire would remove each row,
 	// and returns how many. One that somebody is using stays for the next time, or is
-	// emptied only; publishers never wait for it longer than about 100 ms.
+	// emptied only; publishers never wait for it longer than about 100 ms, and where
+	// somebody is in the way, once a call.
 	ExpirePartitions(ctx context.Context, e Expiry) (int, error)
 }
 
