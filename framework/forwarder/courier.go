@@ -244,7 +244,7 @@ func (c *courier) fill(worker *call) bool {
 	size := c.batch.Size
 	if !c.gate.open() {
 		size = 1 // to find out, one is enough
-	} else if filled := c.since.Add(c.batch.Wait); c.batch.Wait > 0 && now.Before(filled) && !c.fills(size) {
+	} else if filled := c.since.Add(c.batch.Wait); c.batch.Wait > 0 && now.Before(filled) && !c.fills(size, now) {
 		c.lookAt(filled)
 		return false
 	}
@@ -272,8 +272,11 @@ func (c *courier) fill(worker *call) bool {
 	return true
 }
 
-// fills says whether what may go fills a batch.
-func (c *courier) fills(size int) bool {
+// fills says whether what may go now fills a batch.
+func (c *courier) fills(size int, now time.Time) bool {
+	if !c.rate.has(size, now) {
+		return false
+	}
 	n := c.turns.len()
 	if n >= size || !c.batch.Ordered || c.pending-c.inFlight < size {
 		return n >= size
@@ -433,14 +436,23 @@ func (c *courier) failed(it *item, err error, ctx context.Context) {
 			c.log.Warn("sink is throttled, its deliveries wait", "error", err)
 		}
 	case sinks.ClassUnavailable:
-		c.putBack(it, false) // the next probe is another one: this one's destination may be its own
-		if c.gate.unavailable(now, err) {
-			c.log.Error("sink is unavailable, its deliveries wait", "error", err)
-		}
+		c.unavailable(it, err, now)
 	case sinks.ClassCancelled:
 		c.putBack(it, true)
 	default:
+		if c.gate.unreached() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
+			c.unavailable(it, err, now) // nobody answered a probe
+			return
+		}
 		c.transient(it, err, now)
+	}
+}
+
+// unavailable puts an item back whose destination could not be reached.
+func (c *courier) unavailable(it *item, err error, now time.Time) {
+	c.putBack(it, false) // the next probe is another one: this one's destination may be its own
+	if c.gate.unavailable(now, err) {
+		c.log.Error("sink is unavailable, its deliveries wait", "error", err)
 	}
 }
 

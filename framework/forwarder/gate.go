@@ -138,6 +138,9 @@ func (g *gate) delivered() (ended bool) {
 	return true
 }
 
+// unreached says that an outage goes on in which the destination could not be reached.
+func (g *gate) unreached() bool { return !g.open() && !g.failing }
+
 // answered takes note that the destination was reached, and returns true where that
 // ended an outage.
 func (g *gate) answered() (ended bool) {

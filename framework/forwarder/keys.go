@@ -207,6 +207,10 @@ const (
 	otherShare = 16
 )
 
+// hotStride is how many rows lie between two that are looked at for hot keys: a key
+// that has a quarter of the window is met.
+const hotStride = 31
+
 // spill parks what waits for hot keys, so that the window has room for others. It
 // does so only while the sink would have time for these, and if there were
 // others so far: a log of few keys is better read slowly than copied.
@@ -215,18 +219,21 @@ func (l *lane) spill() {
 	if c.turns.len() > 0 || !c.gate.open() || c.calls >= c.sink.Parallelism.Threshold {
 		return
 	}
-	var hot []*keyState
+	hot := make(map[*keyState]bool)
 	waiting := 0
-	for _, k := range l.keys {
-		if k.active && k.waiting >= l.window.rows/hotShare {
-			hot = append(hot, k)
-			waiting += k.waiting
+	for _, p := range l.window.pages {
+		for i := p.prefix; i < len(p.items); i += hotStride {
+			k := l.keys[p.items[i].Key]
+			if k != nil && !hot[k] && k.active && k.waiting >= l.window.rows/hotShare {
+				hot[k] = true
+				waiting += k.waiting
+			}
 		}
 	}
 	if l.window.rows-waiting < l.window.rows/otherShare {
 		return
 	}
-	for _, k := range hot {
+	for k := range hot {
 		l.parkWaiting(k)
 	}
 }

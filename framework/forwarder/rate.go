@@ -112,6 +112,11 @@ func (l *limiter) share(part float64, now time.Time) {
 	}
 }
 
+// has says whether n deliveries, or as many as may ever go at once, may begin now.
+func (l *limiter) has(n int, now time.Time) bool {
+	return l == nil || l.bucket.TokensAt(now) >= float64(min(n, l.bucket.Burst()))
+}
+
 // admit returns how many of n deliveries may begin now; none until a time.
 func (l *limiter) admit(n int, now time.Time) (admitted int, until time.Time) {
 	if l == nil {
