@@ -138,7 +138,7 @@ func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelive
 		}
 	}
 	if head == nil {
-		v.Text = fmt.Sprintf("blocked until now behind an earlier one of its key %s, which is through: it is about to go", p.Envelope.Key)
+		v.Text = fmt.Sprintf("blocked behind an earlier one of its key %s, which is not parked: it is in flight, or through a moment ago", p.Envelope.Key)
 		return nil
 	}
 	v.BlockedBy = head.Envelope.ID

@@ -9,58 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/components/metrics"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
-
-// These do what those of the same names in Watermill's router/middleware do, which
-// would bring their own dependencies.
-
-func recoverer(next message.HandlerFunc) message.HandlerFunc {
-	return func(m *message.Message) (produced []*message.Message, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic occurred: %v", p)
-			}
-		}()
-		return next(m)
-	}
-}
-
-func timeout(d time.Duration) message.HandlerMiddleware {
-	return func(next message.HandlerFunc) message.HandlerFunc {
-		return func(m *message.Message) ([]*message.Message, error) {
-			before := m.Context()
-			ctx, cancel := context.WithTimeout(before, d)
-			defer func() {
-				cancel()
-				m.SetContext(before)
-			}()
-			m.SetContext(ctx)
-			return next(m)
-		}
-	}
-}
-
-func retry(times int) message.HandlerMiddleware {
-	return func(next message.HandlerFunc) message.HandlerFunc {
-		return func(m *message.Message) ([]*message.Message, error) {
-			produced, err := next(m)
-			for range times {
-				if err == nil {
-					break
-				}
-				time.Sleep(time.Millisecond)
-				produced, err = next(m)
-			}
-			return produced, err
-		}
-	}
-}
 
 func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
@@ -84,6 +42,9 @@ func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 			}
 			return nil
 		}
+		metered := prometheus.NewRegistry()
+		measured := metrics.NewPrometheusMetricsBuilder(metered, "", "").NewRouterMiddleware().Middleware
+		again := middleware.Retry{MaxRetries: 2, InitialInterval: time.Millisecond}
 		setID := func(next message.HandlerFunc) message.HandlerFunc {
 			return func(m *message.Message) ([]*message.Message, error) {
 				m.Metadata.Set("correlation", "correlation of "+m.UUID)
@@ -91,7 +52,7 @@ func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 			}
 		}
 		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour, Retry: later, Parallelism: alone, Middleware: []message.HandlerMiddleware{
-			recoverer, setID, retry(2), timeout(3 * time.Second),
+			measured, middleware.Recoverer, setID, again.Middleware, middleware.Timeout(3 * time.Second),
 		}})
 		o.append("t", "", "third")
 		f.flush()
@@ -111,6 +72,14 @@ func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Contains(t, o.parked(), "sink retrying hangs", "three times three seconds")
+		measures, err := metered.Gather()
+		require.NoError(t, err)
+		require.Len(t, measures, 1)
+		count := uint64(0)
+		for _, m := range measures[0].GetMetric() {
+			count += m.GetHistogram().GetSampleCount()
+		}
+		require.EqualValues(t, 3, count, "deliveries that were measured")
 		f.end()
 	})
 }
@@ -235,7 +204,7 @@ func (s *single) Deliver(ctx context.Context, d *notification.Delivery) (notific
 func TestWithMiddlewareASinkOfBatchesIsGivenOneAtATime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &single{batches: batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Hour}}}
-		f := o.one(forwarder.Sink{Sink: s, Middleware: []message.HandlerMiddleware{recoverer}})
+		f := o.one(forwarder.Sink{Sink: s, Middleware: []message.HandlerMiddleware{middleware.Recoverer}})
 		o.append("t", "", numbered("", 20)...)
 		f.flush()
 		require.ElementsMatch(t, numbered("", 20), s.script.given())
