@@ -1,0 +1,98 @@
+package postgrestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// StartPooler starts a PgBouncer that pools transactions before the server of a URL,
+// over so many connections, and returns the server's URL by way of it. It ends
+// with the test. ErrNoProgram if there is no PgBouncer.
+func StartPooler(t testing.TB, dsn string, connections int) (string, error) {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoProgram, err)
+	}
+	server, err := url.Parse(dsn)
+	if err != nil {
+		return "", err
+	}
+	user, err := serverAccount() // PgBouncer refuses to run as root as well
+	if err != nil {
+		return "", err
+	}
+	folder, err := user.makeFolder("")
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	login := "user=" + server.User.Username()
+	if password, ok := server.User.Password(); ok {
+		login += " password='" + password + "'"
+	}
+	settings := filepath.Join(folder, "pgbouncer.ini")
+	text := fmt.Sprintf(`[databases]
+* = host=%s port=%s %s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = %d
+ignore_startup_parameters = extra_float_digits
+`, server.Hostname(), server.Port(), login, port, connections)
+	if err := os.WriteFile(settings, []byte(text), 0o644); err != nil { // the pooler's user reads it
+		return "", err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	pooler := exec.CommandContext(ctx, program, "-q", settings)
+	pooler.SysProcAttr = user.attributes()
+	pooler.Dir = folder
+	if err := pooler.Start(); err != nil {
+		stop()
+		return "", err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- pooler.Wait() }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	through := *server
+	through.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return through.String(), awaitPort(through.Host, ended)
+}
+
+// awaitPort waits until somebody listens at an address, or the process that is to do
+// so has ended.
+func awaitPort(address string, ended chan error) error {
+	late := time.After(10 * time.Second)
+	for {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			return conn.Close()
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			return fmt.Errorf("PgBouncer ended: %w", err)
+		case <-late:
+			return errors.New("PgBouncer does not listen")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
