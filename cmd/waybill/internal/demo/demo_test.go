@@ -44,15 +44,23 @@ func run(t *testing.T, ctx context.Context, c demo.Config) demo.Report {
 // requireDelivered checks that something happened and that it came to a good end.
 func requireDelivered(t *testing.T, r demo.Report) {
 	t.Helper()
-	require.True(t, r.OK)
+	requireNothingLost(t, r)
 	require.NotZero(t, r.Transactions.Committed)
 	require.NotZero(t, r.Notifications.RolledBack, "some notifications are taken back")
-	require.Len(t, r.Sinks, 3)
 	for _, s := range r.Sinks {
 		require.NotZero(t, s.Expected, s.Sink)
-		require.Equal(t, s.Expected, s.Delivered, s.Sink)
 		require.Positive(t, s.Latency.P50, s.Sink)
 		require.GreaterOrEqual(t, s.Latency.P99, s.Latency.P50, s.Sink)
+	}
+}
+
+// requireNothingLost checks that it came to a good end, however much happened.
+func requireNothingLost(t *testing.T, r demo.Report) {
+	t.Helper()
+	require.True(t, r.OK)
+	require.Len(t, r.Sinks, 3)
+	for _, s := range r.Sinks {
+		require.Equal(t, s.Expected, s.Delivered, s.Sink)
 	}
 }
 
@@ -122,7 +130,7 @@ func TestAClosedShopDeliversWhatItCommitted(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
 	began := time.Now()
-	requireDelivered(t, run(t, ctx, c))
+	requireNothingLost(t, run(t, ctx, c))
 	require.Less(t, time.Since(began), demo.DefaultDrain)
 }
 

@@ -73,7 +73,7 @@ func (s *shop) open(ctx context.Context) error {
 	}
 	for i := range items {
 		units := 1_000_000_000
-		if i%soldOutEvery == 0 {
+		if i%soldOutEvery == 3 { // soon, for a short demo
 			units = 0
 		}
 		if _, err := s.db.ExecContext(ctx, `INSERT INTO waybill_demo_stock (item, units) VALUES ($1, $2)`, itemName(i), units); err != nil {
@@ -148,10 +148,11 @@ func (s *shop) signUp(ctx context.Context) error {
 // placeOrder commits an order together with the notifications of it, or rolls
 // all of them back when the item turns out to be sold out.
 func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
+	n := s.orders.Add(1)
 	order := OrderPlaced{
-		Order:    fmt.Sprintf("o-%d", s.orders.Add(1)),
+		Order:    fmt.Sprintf("o-%d", n),
 		Customer: customer,
-		Item:     itemName(rand.IntN(items)),
+		Item:     itemName(int(n % items)),
 		Quantity: 1 + rand.IntN(3),
 	}
 	err := s.inTx(ctx, func(ctx context.Context, tx *transaction) error {

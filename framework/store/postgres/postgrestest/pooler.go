@@ -71,7 +71,7 @@ ignore_startup_parameters = extra_float_digits
 	go func() { ended <- pooler.Wait() }()
 	t.Cleanup(func() {
 		stop()
-		<-ended
+		_ = <-ended
 	})
 	through := *server
 	through.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
