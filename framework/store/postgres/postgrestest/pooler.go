@@ -67,11 +67,14 @@ ignore_startup_parameters = extra_float_digits
 		stop()
 		return "", err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- pooler.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = pooler.Wait() // it is killed at the end
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		stop()
-		_ = <-ended
+		<-ended
 	})
 	through := *server
 	through.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -80,16 +83,15 @@ ignore_startup_parameters = extra_float_digits
 
 // awaitPort waits until somebody listens at an address, or the process that is to do
 // so has ended.
-func awaitPort(address string, ended chan error) error {
+func awaitPort(address string, ended <-chan struct{}) error {
 	late := time.After(10 * time.Second)
 	for {
 		if conn, err := net.Dial("tcp", address); err == nil {
 			return conn.Close()
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			return fmt.Errorf("PgBouncer ended: %w", err)
+		case <-ended:
+			return errors.New("PgBouncer ended at once; run it by hand to see why")
 		case <-late:
 			return errors.New("PgBouncer does not listen")
 		case <-time.After(10 * time.Millisecond):
