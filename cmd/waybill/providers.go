@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/jsonlines"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
@@ -28,6 +29,7 @@ func provideKinds() (*sinks.Set, error) {
 	return set, errors.Join(
 		email.Register(set),
 		httpsink.Register(set),
+		jsonlines.Register(set),
 		kafka.Register(set),
 	)
 }

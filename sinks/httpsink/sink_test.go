@@ -140,7 +140,9 @@ func (r *receiver) envelopes(t *testing.T) (es []notification.Envelope) {
 		require.NoError(t, err)
 		for name, values := range req.Header {
 			if meta, ok := strings.CutPrefix(name, HeaderMetaPrefix); ok {
-				e.Metadata[strings.ToLower(meta)] = values[0]
+				text, err := url.PathUnescape(values[0])
+				require.NoError(t, err)
+				e.Metadata[strings.ToLower(meta)] = text
 			}
 		}
 		es = append(es, e)

@@ -16,7 +16,6 @@
 package sinktest
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -50,34 +49,51 @@ type Subject struct {
 	// does not take any payload. nil for [NewDelivery].
 	Delivery func(n int) *notification.Delivery
 
-	// Broken holds, for a class of error, a sink whose destination causes it.
+	// Refused makes the n-th delivery, with an ID of its own, that the
+	// destination of New never takes, such as one that is too large. The suite
+	// sets its key. nil if the destination takes everything.
+	Refused func(n int) *notification.Delivery
+
+	// Broken holds, for a class of error, a sink whose destination causes it,
+	// whatever the delivery.
 	Broken map[sinks.Class]func(t *testing.T) sinks.Sink
 
 	// Stuck returns a sink whose destination never answers, so that only the
 	// context ends a delivery.
 	Stuck func(t *testing.T) sinks.Sink
 
-	// Receipts tells that every delivery gives a receipt.
+	// Receipts declares that every delivery gives a receipt; false, that none
+	// does.
 	Receipts bool
 }
 
 // Run checks the subject against the contracts of [sinks.Sink], [sinks.Opener],
-// [sinks.Closer] and [sinks.HealthChecker], one subtest for each clause.
+// [sinks.Closer], [sinks.HealthChecker] and [sinks.Batcher], one subtest for each
+// clause. Clauses that need a part of the Subject which is nil are left out.
 func Run(t *testing.T, s Subject) {
 	if s.Delivery == nil {
 		s.Delivery = NewDelivery
 	}
 	t.Run("one after another arrive in order", s.testOrder)
 	t.Run("in parallel all arrive", s.testParallel)
+	t.Run("a delivery that comes again is taken", s.testAgain)
+	t.Run("odd ones arrive intact or are refused", s.testOdd)
 	t.Run("a cancelled delivery ends soon", s.testCancelled)
+	t.Run("a delivery out of time ends soon", s.testOutOfTime)
 	t.Run("close leaves nothing running", s.testClose)
 	t.Run("opens and closes without a delivery", func(t *testing.T) { open(t, s.New(t)) })
 	for class, broken := range s.Broken {
 		t.Run("broken is "+class.String(), func(t *testing.T) { s.testBroken(t, class, broken(t)) })
 	}
+	if s.Refused != nil {
+		t.Run("a refused delivery is permanent", s.testRefused)
+	}
 	if s.Stuck != nil {
 		t.Run("stuck it can be cancelled", func(t *testing.T) { s.testStuck(t, s.Stuck(t)) })
+		t.Run("stuck it ends with its deadline", func(t *testing.T) { s.testDeadline(t, s.Stuck(t)) })
+		t.Run("stuck it can be closed", func(t *testing.T) { s.testCloseStuck(t, s.Stuck(t)) })
 	}
+	t.Run("batches", s.testBatches)
 }
 
 func (s Subject) testOrder(t *testing.T) {
@@ -92,8 +108,8 @@ func (s Subject) testOrder(t *testing.T) {
 	}
 }
 
-// testParallel also takes each payload back after its delivery: a sink that
-// kept it sends garbage, or the race detector catches it.
+// testParallel also takes payload and metadata back after each delivery: a sink
+// that kept them sends garbage, or the race detector catches it.
 func (s Subject) testParallel(t *testing.T) {
 	sink := open(t, s.New(t))
 	sent := s.deliveries(200)
@@ -103,7 +119,7 @@ func (s Subject) testParallel(t *testing.T) {
 			for _, d := range part {
 				lent := clone(d)
 				s.deliver(t, sink, lent)
-				clear(lent.Payload)
+				takeBack(lent)
 			}
 		})
 	}
@@ -114,11 +130,17 @@ func (s Subject) testParallel(t *testing.T) {
 	}
 	wg.Wait()
 	if s.Received != nil {
-		received := s.Received(t)
-		slices.SortFunc(received, func(a, b notification.Envelope) int { return cmp.Compare(a.ID, b.ID) })
-		slices.SortFunc(sent, func(a, b *notification.Delivery) int { return cmp.Compare(a.ID, b.ID) })
-		compare(t, received, sent)
+		compareSorted(t, s.Received(t), sent)
 	}
+}
+
+// testAgain makes a delivery twice, as the engine does after a crash. Whether
+// the destination keeps both is its business.
+func (s Subject) testAgain(t *testing.T) {
+	sink := open(t, s.New(t))
+	d := s.Delivery(0)
+	s.deliver(t, sink, d)
+	s.deliver(t, sink, d)
 }
 
 func (s Subject) testCancelled(t *testing.T) {
@@ -131,6 +153,33 @@ func (s Subject) testCancelled(t *testing.T) {
 	s.deliver(t, sink, s.Delivery(1)) // it has broken nothing
 }
 
+// testOutOfTime is for sinks that look at their context and for those that are
+// done before they would.
+func (s Subject) testOutOfTime(t *testing.T) {
+	sink := open(t, s.New(t))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if err := s.deliverSoon(ctx, t, sink); err != nil && !passes(err) {
+		t.Errorf("Deliver gave %v, want no error or one that is transient or unavailable", err)
+	}
+	s.deliver(t, sink, s.Delivery(1))
+}
+
+func (s Subject) testRefused(t *testing.T) {
+	sink := open(t, s.New(t))
+	d := s.Refused(0)
+	before := clone(d)
+	if _, err := sink.Deliver(t.Context(), d); err == nil || class(err) != sinks.ClassPermanent {
+		t.Errorf("Deliver gave %v, want an error that is permanent", err)
+	}
+	unchanged(t, d, before)
+	next := s.Delivery(1)
+	s.deliver(t, sink, next)
+	if s.Received != nil {
+		compare(t, s.Received(t), []*notification.Delivery{next})
+	}
+}
+
 func (s Subject) testStuck(t *testing.T, sink sinks.Sink) {
 	open(t, sink)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,6 +187,56 @@ func (s Subject) testStuck(t *testing.T, sink sinks.Sink) {
 	if err := s.deliverSoon(ctx, t, sink); err == nil || class(err) != sinks.ClassCancelled {
 		t.Errorf("Deliver gave %v, want an error that is cancelled", err)
 	}
+}
+
+func (s Subject) testDeadline(t *testing.T, sink sinks.Sink) {
+	open(t, sink)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.deliverSoon(ctx, t, sink); err == nil || !passes(err) {
+		t.Errorf("Deliver gave %v, want an error that is transient or unavailable", err)
+	}
+}
+
+// testCloseStuck is about a call that the engine has abandoned: it may still be
+// there when the sink is closed.
+func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
+	closer, ok := sink.(sinks.Closer)
+	if !ok {
+		t.Skip("it is no sinks.Closer")
+	}
+	openOnly(t, sink)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	left := make(chan error, 1)
+	go func() {
+		_, err := sink.Deliver(ctx, s.Delivery(0))
+		left <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // mostly enough to be stuck; if not, it meets a closed sink
+
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closing, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 200*time.Millisecond)
+		defer stop()
+		_ = closer.Close(closing) // it may say that something was left
+	}()
+	select {
+	case <-closed:
+	case <-time.After(soon):
+		t.Errorf("Close is still there %s after its context ended", soon)
+	}
+	cancel()
+	select {
+	case err := <-left:
+		if err == nil || class(err) == sinks.ClassPermanent {
+			t.Errorf("Deliver gave %v, want an error that is not permanent", err)
+		}
+	case <-time.After(soon):
+		t.Errorf("Deliver is still there %s after its context ended", soon)
+	}
+	<-closed
 }
 
 func (s Subject) testClose(t *testing.T) {
@@ -160,8 +259,14 @@ func (s Subject) testBroken(t *testing.T, want sinks.Class, sink sinks.Sink) {
 	if err == nil || class(err) != want {
 		t.Errorf("Deliver gave %v, want an error that is %s", err, want)
 	}
-	if !reflect.DeepEqual(d, before) {
-		t.Errorf("Deliver changed the delivery from %+v to %+v", before.Envelope, d.Envelope)
+	unchanged(t, d, before)
+	if b, limits, ok := batcherOf(sink); ok {
+		batch := s.batch(0, min(3, limits.Size))
+		for i, r := range deliverBatch(t.Context(), t, b, batch) {
+			if r.Err == nil || class(r.Err) != want {
+				t.Errorf("result %d is %v, want an error that is %s", i, r.Err, want)
+			}
+		}
 	}
 	if h, ok := sink.(sinks.HealthChecker); ok && want == sinks.ClassUnavailable && h.CheckHealth(t.Context()) == nil {
 		t.Error("CheckHealth finds nothing wrong with an unavailable destination")
@@ -177,15 +282,24 @@ func (s Subject) deliveries(count int) (ds []*notification.Delivery) {
 
 // deliver makes a delivery that must succeed. Any goroutine may call it.
 func (s Subject) deliver(t *testing.T, sink sinks.Sink, d *notification.Delivery) {
+	t.Helper()
 	before := clone(d)
 	receipt, err := sink.Deliver(t.Context(), d)
-	switch {
-	case err != nil:
+	if err != nil {
 		t.Errorf("Deliver: %v", err)
-	case s.Receipts && receipt == "":
-		t.Error("Deliver gave no receipt")
-	case !reflect.DeepEqual(d, before):
-		t.Errorf("Deliver changed the delivery from %+v to %+v", before.Envelope, d.Envelope)
+		return
+	}
+	s.checkReceipt(t, receipt)
+	unchanged(t, d, before)
+}
+
+func (s Subject) checkReceipt(t *testing.T, r notification.Receipt) {
+	t.Helper()
+	switch {
+	case s.Receipts && r == "":
+		t.Error("a delivery gave no receipt")
+	case !s.Receipts && r != "":
+		t.Errorf("a delivery gave the receipt %q; declare Receipts", r)
 	}
 }
 
@@ -199,36 +313,11 @@ func (s Subject) deliverSoon(ctx context.Context, t *testing.T, sink sinks.Sink)
 	return err
 }
 
-// compare wants received to be what was sent, in the same order, as far as the
-// destination can tell.
-func compare(t *testing.T, received []notification.Envelope, sent []*notification.Delivery) {
-	t.Helper()
-	if len(received) != len(sent) {
-		t.Fatalf("%d deliveries arrived, want %d", len(received), len(sent))
-	}
-	for i, d := range sent {
-		if received[i].ID != d.ID {
-			t.Fatalf("delivery %d has id %q, want %q", i, received[i].ID, d.ID)
-		}
-		got, want := reflect.ValueOf(received[i]), reflect.ValueOf(*d.Envelope)
-		for f := range got.NumField() {
-			g, w := got.Field(f), want.Field(f)
-			if !g.IsZero() && !reflect.DeepEqual(g.Interface(), w.Interface()) {
-				t.Errorf("delivery %d has %s %s, want %s", i, got.Type().Field(f).Name, g, w)
-			}
-		}
-	}
-}
-
 // open opens the sink now and closes it when the test ends, before its
 // destination does.
 func open(t *testing.T, sink sinks.Sink) sinks.Sink {
 	t.Helper()
-	if o, ok := sink.(sinks.Opener); ok {
-		if err := o.Open(t.Context()); err != nil {
-			t.Fatalf("Open: %v", err)
-		}
-	}
+	openOnly(t, sink)
 	if c, ok := sink.(sinks.Closer); ok {
 		t.Cleanup(func() {
 			if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
@@ -239,13 +328,43 @@ func open(t *testing.T, sink sinks.Sink) sinks.Sink {
 	return sink
 }
 
+func openOnly(t *testing.T, sink sinks.Sink) {
+	t.Helper()
+	if o, ok := sink.(sinks.Opener); ok {
+		if err := o.Open(t.Context()); err != nil {
+			t.Fatalf("Open: %v", err)
+		}
+	}
+}
+
 func clone(d *notification.Delivery) *notification.Delivery {
 	e := *d.Envelope
 	e.Metadata, e.Payload = maps.Clone(e.Metadata), slices.Clone(e.Payload)
 	return &notification.Delivery{Envelope: &e, Sink: d.Sink, Attempt: d.Attempt}
 }
 
+// takeBack spoils what the sink must not have kept.
+func takeBack(d *notification.Delivery) {
+	clear(d.Payload)
+	for name := range d.Metadata {
+		d.Metadata[name] = "taken back"
+	}
+}
+
+func unchanged(t *testing.T, d, before *notification.Delivery) {
+	t.Helper()
+	if !reflect.DeepEqual(d, before) {
+		t.Errorf("the sink changed the delivery from %+v to %+v", before.Envelope, d.Envelope)
+	}
+}
+
 func class(err error) sinks.Class {
 	c, _ := sinks.Classify(err)
 	return c
+}
+
+// passes tells whether err is one that another try may not meet.
+func passes(err error) bool {
+	c := class(err)
+	return c == sinks.ClassTransient || c == sinks.ClassUnavailable
 }

@@ -3,6 +3,7 @@ package sinktest_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -25,10 +26,28 @@ func (m *memory) Deliver(ctx context.Context, d *notification.Delivery) (notific
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
+	if d.Type == refused {
+		return "", sinks.Permanent(errors.New("refused"))
+	}
 	e := *d.Envelope
-	e.Payload = slices.Clone(e.Payload)
+	e.Metadata, e.Payload = maps.Clone(e.Metadata), slices.Clone(e.Payload)
 	m.keep(e)
 	return notification.Receipt("memory " + d.ID), nil
+}
+
+// refused is the type of what memory does not take.
+const refused = "sinktest.refused"
+
+func newRefused(n int) *notification.Delivery {
+	d := sinktest.NewDelivery(n)
+	d.Type = refused
+	return d
+}
+
+func (m *memory) snapshot() []notification.Envelope {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.received)
 }
 
 func (m *memory) keep(e notification.Envelope) {
@@ -51,6 +70,7 @@ func subject(deliver func(*memory, context.Context, *notification.Delivery) (not
 			})
 		},
 		Received: func(*testing.T) []notification.Envelope { return m.received },
+		Refused:  newRefused,
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassPermanent: func(*testing.T) sinks.Sink { return failing(sinks.Permanent(errors.New("no"))) },
 		},
@@ -74,8 +94,65 @@ func failing(err error) sinks.Sink {
 	return sinkFunc(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", err })
 }
 
+// batches is memory as a sink of batches.
+type batches struct {
+	*memory
+	ordered bool
+	// deliver, if not nil, takes the place of the usual way.
+	deliver func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result
+}
+
+func (b *batches) BatchLimits() sinks.BatchLimits {
+	return sinks.BatchLimits{Size: 10, Ordered: b.ordered}
+}
+
+func (b *batches) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	if b.deliver != nil {
+		return b.deliver(b, ctx, batch)
+	}
+	results := make([]sinks.Result, len(batch))
+	failed := make(map[string]bool)
+	for i, d := range batch {
+		if failed[d.Key] {
+			results[i].Err = errors.New("not tried: one before it failed")
+			continue
+		}
+		results[i].Receipt, results[i].Err = b.Deliver(ctx, d)
+		failed[d.Key] = results[i].Err != nil
+	}
+	return results
+}
+
+// batchSubject is the memory sink of batches, its DeliverBatch replaced by
+// deliver if not nil.
+func batchSubject(deliver func(*batches, context.Context, []*notification.Delivery) []sinks.Result) sinktest.Subject {
+	s := subject(nil)
+	var m *memory
+	s.New = func(*testing.T) sinks.Sink {
+		m = new(memory)
+		return &batches{m, true, deliver}
+	}
+	s.Received = func(*testing.T) []notification.Envelope { return m.received }
+	return s
+}
+
 func TestASinkThatKeepsTheContractPasses(t *testing.T) {
-	sinktest.Run(t, subject(nil))
+	t.Run("one by one", func(t *testing.T) { sinktest.Run(t, subject(nil)) })
+	t.Run("in batches", func(t *testing.T) { sinktest.Run(t, batchSubject(nil)) })
+	t.Run("in batches in any order", func(t *testing.T) {
+		s := batchSubject(nil)
+		var m *memory
+		s.New = func(*testing.T) sinks.Sink {
+			m = new(memory)
+			return &batches{memory: m}
+		}
+		s.Received = func(*testing.T) []notification.Envelope { return m.received }
+		sinktest.Run(t, s)
+	})
+	t.Run("with nothing but New", func(t *testing.T) {
+		s := subject(nil)
+		sinktest.Run(t, sinktest.Subject{New: s.New, Receipts: true})
+	})
 }
 
 // wrong holds subjects that break one clause each, and the case that must
@@ -147,11 +224,128 @@ var wrong = map[string]struct {
 		s.Broken[sinks.ClassPermanent] = func(*testing.T) sinks.Sink { return failing(errors.New("no")) }
 		return s
 	}},
+	"has undeclared receipts": {"one after another arrive in order", func() sinktest.Subject {
+		s := subject(nil)
+		s.Receipts = false
+		return s
+	}},
+	"fails for one that it had": {"a delivery that comes again is taken", func() sinktest.Subject {
+		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			if slices.ContainsFunc(m.snapshot(), func(e notification.Envelope) bool { return e.ID == d.ID }) {
+				return "", errors.New("duplicate key")
+			}
+			return m.Deliver(ctx, d)
+		})
+	}},
+	"keeps the metadata": {"in parallel all arrive", func() sinktest.Subject {
+		return subject(func(m *memory, _ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			e := *d.Envelope
+			e.Payload = slices.Clone(e.Payload)
+			m.keep(e)
+			return "kept", nil
+		})
+	}},
+	"cuts off what is long": {"odd ones arrive intact or are refused", func() sinktest.Subject {
+		return subject(func(m *memory, _ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			e := *d.Envelope
+			e.Payload = slices.Clone(e.Payload[:min(len(e.Payload), 1<<20)])
+			m.keep(e)
+			return "cut", nil
+		})
+	}},
+	"tries a huge one for ever": {"odd ones arrive intact or are refused", func() sinktest.Subject {
+		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			if len(d.Payload) > 1<<20 {
+				return "", errors.New("too large")
+			}
+			return m.Deliver(ctx, d)
+		})
+	}},
+	"calls a late delivery dead": {"a delivery out of time ends soon", func() sinktest.Subject {
+		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return "", sinks.Permanent(ctx.Err())
+			}
+			return m.Deliver(ctx, d)
+		})
+	}},
+	"takes what it should refuse": {"a refused delivery is permanent", func() sinktest.Subject {
+		s := subject(nil)
+		s.Refused = sinktest.NewDelivery
+		return s
+	}},
+	"calls a deadline the engine's doing": {"stuck it ends with its deadline", func() sinktest.Subject {
+		s := subject(nil)
+		s.Stuck = func(*testing.T) sinks.Sink {
+			return sinkFunc(func(ctx context.Context, _ *notification.Delivery) (notification.Receipt, error) {
+				<-ctx.Done()
+				return "", context.Canceled
+			})
+		}
+		return s
+	}},
+	"waits on Close for what is stuck": {"stuck it can be closed", func() sinktest.Subject {
+		s := subject(nil)
+		stuck := s.Stuck
+		s.Stuck = func(t *testing.T) sinks.Sink { return &patient{Sink: stuck(t)} }
+		return s
+	}},
+	"loses a result": {"batches/each delivery has its result", func() sinktest.Subject {
+		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+			return deliverEach(b, ctx, batch)[:len(batch)-1]
+		})
+	}},
+	"mixes up a batch": {"batches/a key stays in order", func() sinktest.Subject {
+		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+			back := slices.Clone(batch)
+			slices.Reverse(back)
+			return deliverEach(b, ctx, back)
+		})
+	}},
+	"fails a batch for one of it": {"batches/only the refused one fails", func() sinktest.Subject {
+		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+			for _, d := range batch {
+				if d.Type == refused {
+					return sinks.Failed(batch, sinks.Permanent(errors.New("refused")))
+				}
+			}
+			return deliverEach(b, ctx, batch)
+		})
+	}},
+	"goes on behind a failure": {"batches/behind a refused one its key waits", func() sinktest.Subject {
+		return batchSubject(deliverEach)
+	}},
 	"calls a stuck delivery delivered": {"stuck it can be cancelled", func() sinktest.Subject {
 		s := subject(nil)
 		s.Stuck = s.New
 		return s
 	}},
+}
+
+// deliverEach breaks the promise of Ordered: it goes on behind a failure.
+func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	results := make([]sinks.Result, len(batch))
+	for i, d := range batch {
+		results[i].Receipt, results[i].Err = b.Deliver(ctx, d)
+	}
+	return results
+}
+
+// patient is a sink whose Close waits for all calls, whatever its context says.
+type patient struct {
+	sinks.Sink
+	calls sync.WaitGroup
+}
+
+func (p *patient) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	p.calls.Add(1)
+	defer p.calls.Done()
+	return p.Sink.Deliver(ctx, d)
+}
+
+func (p *patient) Close(context.Context) error {
+	p.calls.Wait()
+	return nil
 }
 
 type unopenable struct{ sinks.Sink }

@@ -1,0 +1,189 @@
+package function_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/function"
+	"github.com/waybill-go/waybill/sinks/sinktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	happened struct {
+		N    int    `json:"n"`
+		Text string `json:"text"`
+	}
+	placedV1 struct {
+		Total string `json:"total"`
+	}
+	placed struct {
+		Cents int `json:"cents"`
+	}
+	shipped struct {
+		Order string `json:"order"`
+	}
+	unknown struct{}
+)
+
+func shop(t *testing.T) *registry.Registry {
+	t.Helper()
+	types := registry.New()
+	require.NoError(t, errors.Join(
+		registry.Register[happened](types, "sinktest.happened", registry.Version(2), registry.Oldest(2)),
+		registry.Register[placed](types, "order.placed", registry.Version(2), registry.Aliases("order.created"),
+			registry.Upcast(1, func(old placedV1) (placed, error) {
+				if old.Total != "12.00" {
+					return placed{}, errors.New("no total")
+				}
+				return placed{Cents: 1200}, nil
+			})),
+		registry.Register[*shipped](types, "order.shipped"),
+	))
+	return types
+}
+
+func delivery(typeName string, version int, payload string) *notification.Delivery {
+	return &notification.Delivery{
+		Envelope: &notification.Envelope{ID: notification.NewID(), Type: typeName, Version: version, Payload: []byte(payload)},
+		Sink:     "shop", Attempt: 3,
+	}
+}
+
+func open(t *testing.T, sink sinks.Sink) sinks.Sink {
+	t.Helper()
+	require.NoError(t, sink.(sinks.Opener).Open(t.Context()))
+	return sink
+}
+
+func TestConformance(t *testing.T) {
+	var (
+		mu      sync.Mutex
+		handled []notification.Envelope
+	)
+	failing := func(err error) func(*testing.T) sinks.Sink {
+		return func(t *testing.T) sinks.Sink {
+			return function.Handle(shop(t), func(context.Context, happened) error { return err })
+		}
+	}
+	sinktest.Run(t, sinktest.Subject{
+		New: func(t *testing.T) sinks.Sink {
+			handled = nil
+			return function.HandleDelivery(shop(t), func(_ context.Context, d *notification.Delivery, _ happened) error {
+				e := *d.Envelope
+				e.Metadata, e.Payload = e.Metadata.Clone(), slices.Clone(e.Payload)
+				mu.Lock()
+				defer mu.Unlock()
+				handled = append(handled, e)
+				return nil
+			})
+		},
+		Received: func(*testing.T) []notification.Envelope { return handled },
+		Refused: func(n int) *notification.Delivery {
+			d := sinktest.NewDelivery(n)
+			d.Payload = []byte("no JSON")
+			return d
+		},
+		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
+			sinks.ClassTransient:   failing(errors.New("deadlock")),
+			sinks.ClassPermanent:   failing(sinks.Permanent(errors.New("no such order"))),
+			sinks.ClassUnavailable: failing(sinks.Unavailable(errors.New("no database"))),
+		},
+		Stuck: func(t *testing.T) sinks.Sink {
+			return function.Handle(shop(t), func(ctx context.Context, _ happened) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		},
+	})
+}
+
+func TestAHandlerGetsTheNewestVersionByEveryName(t *testing.T) {
+	var got []placed
+	sink := open(t, function.Handle(shop(t), func(_ context.Context, p placed) error {
+		got = append(got, p)
+		return nil
+	}))
+	for _, d := range []*notification.Delivery{
+		delivery("order.placed", 1, `{"total":"12.00"}`),
+		delivery("order.placed", 2, `{"cents":1300}`),
+		delivery("order.created", 1, `{"total":"12.00"}`),
+	} {
+		receipt, err := sink.Deliver(t.Context(), d)
+		require.NoError(t, err)
+		require.Empty(t, receipt)
+	}
+	require.Equal(t, []placed{{1200}, {1300}, {1200}}, got)
+}
+
+func TestWhatCannotBeDecodedIsPermanentAndReachesNoHandler(t *testing.T) {
+	sink := open(t, function.Handle(shop(t), func(context.Context, placed) error {
+		t.Error("the handler was called")
+		return nil
+	}))
+	for name, c := range map[string]struct {
+		d    *notification.Delivery
+		is   error
+		says string
+	}{
+		"a broken payload":             {delivery("order.placed", 2, `{"cents":`), registry.ErrDecode, "at byte"},
+		"an upcaster's refusal":        {delivery("order.placed", 1, `{}`), registry.ErrDecode, "no total"},
+		"a version of newer programs":  {delivery("order.placed", 3, `{}`), registry.ErrVersion, "deploy"},
+		"a type that nobody knows":     {delivery("order.lost", 1, `{}`), registry.ErrUnknownType, "order.lost"},
+		"a type that nobody here does": {delivery("order.shipped", 1, `{}`), function.ErrNoHandler, "the sink's are order.created, order.placed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := sink.Deliver(t.Context(), c.d)
+			class, _ := sinks.Classify(err)
+			require.Equal(t, sinks.ClassPermanent, class)
+			require.ErrorIs(t, err, c.is)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
+func TestAMuxCallsTheHandlerOfTheType(t *testing.T) {
+	var calls []any
+	sink := open(t, function.Mux(shop(t),
+		function.On(func(_ context.Context, p placed) error {
+			calls = append(calls, p)
+			return nil
+		}),
+		function.OnDelivery(func(_ context.Context, d *notification.Delivery, s *shipped) error {
+			calls = append(calls, *s, d.ID, d.Attempt)
+			return nil
+		})))
+	second := delivery("order.shipped", 1, `{"order":"o-1"}`)
+	for _, d := range []*notification.Delivery{delivery("order.placed", 2, `{"cents":5}`), second} {
+		_, err := sink.Deliver(t.Context(), d)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []any{placed{5}, shipped{"o-1"}, second.ID, 3}, calls)
+}
+
+func TestMistakesAreReportedTogetherWhenTheSinkIsOpened(t *testing.T) {
+	sink := function.Mux(shop(t),
+		function.On(func(context.Context, placed) error { return nil }),
+		function.On(func(context.Context, *placed) error { return nil }),
+		function.On(func(context.Context, unknown) error { return nil }))
+	err := sink.(sinks.Opener).Open(t.Context())
+	require.ErrorIs(t, err, function.ErrDuplicateHandler)
+	require.ErrorContains(t, err, `"order.placed"`)
+	require.ErrorIs(t, err, registry.ErrUnregistered)
+
+	_, err = sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
+	class, _ := sinks.Classify(err)
+	require.Equal(t, sinks.ClassUnavailable, class, "no delivery dies of it")
+
+	require.ErrorIs(t, function.Mux(shop(t)).(sinks.Opener).Open(t.Context()), function.ErrNoHandlers)
+}

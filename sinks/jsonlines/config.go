@@ -1,0 +1,86 @@
+package jsonlines
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Output is the path that means the program's standard output.
+const Output = "-"
+
+// Defaults and limits of the configuration.
+const (
+	DefaultMaxSizeMB = 100
+	maxMaxSizeMB     = 1 << 20 // a terabyte
+)
+
+// Config is what stands under "with:" for a sink of this kind. The zero value of
+// every field means its default.
+type Config struct {
+	Path       string `yaml:"path" doc:"the file, in a folder that is there, or - for the program's output. One program a file. Default -"`
+	Fsync      bool   `yaml:"fsync" doc:"have the disk keep each batch before it counts as delivered; slower. Default false"`
+	MaxSizeMB  int    `yaml:"max_size_mb" doc:"MiB after which the file is renamed, with the time in its name, and a new one begun; also the longest line. Default 100"`
+	MaxFiles   int    `yaml:"max_files" doc:"how many renamed files stay, the newest of them. Default: all"`
+	MaxAgeDays int    `yaml:"max_age_days" doc:"after how many days renamed files are deleted. Default: never"`
+	Compress   bool   `yaml:"compress" doc:"compress renamed files with gzip. Default false"`
+}
+
+var (
+	_ sinks.Defaulter = (*Config)(nil)
+	_ sinks.Validator = (*Config)(nil)
+)
+
+// SetDefaults fills the fields that are zero.
+func (c *Config) SetDefaults() {
+	if c.Path == "" {
+		c.Path = Output
+	}
+	if c.MaxSizeMB == 0 {
+		c.MaxSizeMB = DefaultMaxSizeMB
+	}
+}
+
+// Validate reports all mistakes at once. Whether the path can be written is
+// found when the sink is opened.
+func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return errors.Join(
+		filled.validateOutput(),
+		outside("max_size_mb", filled.MaxSizeMB, 1, maxMaxSizeMB),
+		outside("max_files", filled.MaxFiles, 0, 1<<20),
+		outside("max_age_days", filled.MaxAgeDays, 0, 36500),
+	)
+}
+
+// validateOutput refuses what only a file can have.
+func (c *Config) validateOutput() error {
+	if c.Path != Output {
+		return nil
+	}
+	var problems []error
+	for _, of := range []struct {
+		key string
+		set bool
+	}{
+		{"fsync", c.Fsync},
+		{"max_size_mb", c.MaxSizeMB != DefaultMaxSizeMB},
+		{"max_files", c.MaxFiles != 0},
+		{"max_age_days", c.MaxAgeDays != 0},
+		{"compress", c.Compress},
+	} {
+		if of.set {
+			problems = append(problems, fmt.Errorf("%s: is for files, and path is the program's output; set path, or leave it out", of.key))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func outside(key string, n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("%s: %d is outside %d..%d", key, n, least, most)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+// Package jsonlines is the sink of kind "jsonlines": one JSON object a line
+// (https://jsonlines.org), to the program's output or to a file that is rotated
+// by its size. It is for looking at what goes by, for archives, and for log
+// shippers.
+//
+// # The line
+//
+// A [Line] has the envelope's fields. A payload that is JSON stands in it as it
+// is, without the spaces and line ends between its values; any other payload is
+// in payload_base64.
+//
+// # Order and repetition
+//
+// Lines are in the order of the deliveries, so those of a key are in its order.
+// After a crash or a failed write lines can be there twice, with the same id. A
+// line whose writing was cut short is ended before the next one is written, so
+// a reader meets one line that is no JSON, and nothing else is lost.
+//
+// One file is written by one sink of one program: programs that run beside each
+// other need a path each, such as orders-${HOSTNAME}.jsonl, and nobody else may
+// rename it; truncating or copying does no harm.
+//
+// # Durability
+//
+// Without fsync the system has the lines when they count as delivered: they
+// survive the end of the program, not that of the machine. With fsync the disk
+// has them, at the price of one fsync a batch.
+package jsonlines
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Kind is what stands behind "kind:" in the configuration.
+const Kind = "jsonlines"
+
+// maxBatch is how many deliveries are written, and synced, at once.
+const maxBatch = 512
+
+// Register adds the kind "jsonlines" to set. [sinks.ErrDuplicateKind] if the name
+// is taken.
+func Register(set *sinks.Set) error {
+	return sinks.Register(set, Kind, "a line of JSON for each notification, to the output or a file",
+		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) })
+}
+
+// output is where lines go. Only one call at a time.
+type output interface {
+	// open makes the output ready for write; it may be ready already.
+	open() error
+	// write writes whole lines. Where it fails, the first n bytes are safe; the
+	// next write begins a new line.
+	write(lines []byte) (n int, err error)
+	close() error
+}
+
+// Sink writes deliveries as lines. Its methods may be called in parallel; one
+// writes at a time. Close comes last.
+type Sink struct {
+	output  output
+	receipt notification.Receipt
+	// maxLine is how long a line may be, 0 for any.
+	maxLine int
+	// turn is held by whoever uses output; unlike a mutex, who waits for it can
+	// leave.
+	turn   chan struct{}
+	closed bool
+}
+
+var (
+	_ sinks.Batcher = (*Sink)(nil)
+	_ sinks.Opener  = (*Sink)(nil)
+	_ sinks.Closer  = (*Sink)(nil)
+)
+
+// New makes a sink from c, whose zero fields get their defaults. It opens
+// nothing. The error joins all mistakes of c.
+func New(c Config) (*Sink, error) {
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sink{turn: make(chan struct{}, 1)}
+	if c.Path == Output {
+		s.output, s.receipt = &stream{to: os.Stdout}, "jsonlines stdout"
+		return s, nil
+	}
+	s.output = &file{config: c}
+	s.receipt = notification.Receipt("jsonlines " + c.Path)
+	s.maxLine = c.MaxSizeMB << 20
+	return s, nil
+}
+
+// Open opens the file, or makes it; its folder must be there. What stands in
+// the way is an error, since a path does not mend itself.
+func (s *Sink) Open(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	return s.output.open()
+}
+
+// Deliver writes one line and returns where, such as "jsonlines orders.jsonl".
+// See [Sink.DeliverBatch] for errors.
+func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	r := s.DeliverBatch(ctx, []*notification.Delivery{d})[0]
+	return r.Receipt, r.Err
+}
+
+// BatchLimits implements [sinks.Batcher].
+func (s *Sink) BatchLimits() sinks.BatchLimits {
+	return sinks.BatchLimits{Size: maxBatch, Ordered: true}
+}
+
+// DeliverBatch writes a line for each delivery, in their order. What cannot be
+// a line fails with ErrLine, permanently, and the later ones of its key with
+// ErrBehind; a file that cannot be written is unavailable for all that were not
+// written.
+//
+// ctx is looked at before anything is written; a write that has begun is waited
+// for.
+func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	if err := s.take(ctx); err != nil {
+		return sinks.Failed(batch, err)
+	}
+	defer s.leave()
+	if s.closed {
+		return sinks.Failed(batch, sinks.Unavailable(ErrClosed))
+	}
+	if err := s.output.open(); err != nil {
+		return sinks.Failed(batch, sinks.Unavailable(err))
+	}
+	w := &writing{sink: s, results: make([]sinks.Result, len(batch)), failed: make(map[string]bool)}
+	for i, d := range batch {
+		w.add(i, d)
+	}
+	w.flush()
+	return w.results
+}
+
+// Close closes the file. When ctx ends first it returns the context's error, and
+// what is under way ends by itself: a write, or the compressing of an old file.
+func (s *Sink) Close(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}: // also where ctx has ended already
+	default:
+		if err := s.take(ctx); err != nil {
+			return err
+		}
+	}
+	s.closed = true
+	ended := make(chan error, 1)
+	go func() {
+		defer s.leave()
+		ended <- s.output.close()
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take waits for the output, or returns ctx's error.
+func (s *Sink) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Sink) leave() { <-s.turn }
+
+// chunk is how much is gathered for one write.
+const chunk = 1 << 20
+
+// writing is a batch on its way into the output.
+type writing struct {
+	sink    *Sink
+	results []sinks.Result
+	failed  map[string]bool // keys of which one failed
+	broken  error           // ends the batch
+
+	lines []byte
+	ends  []int // where the lines of these deliveries end
+	which []int
+}
+
+// add puts a delivery's line behind the others, or says why not.
+func (w *writing) add(i int, d *notification.Delivery) {
+	switch {
+	case w.broken != nil:
+		w.results[i].Err = w.broken
+		return
+	case d.Key != "" && w.failed[d.Key]:
+		w.results[i].Err = ErrBehind
+		return
+	}
+	line, err := encode(d.Envelope)
+	if err == nil && w.sink.maxLine > 0 && len(line) > w.sink.maxLine {
+		err = fmt.Errorf("%w: it is %d bytes long, a file's max_size_mb allows %d", ErrLine, len(line), w.sink.maxLine)
+	}
+	if err != nil {
+		w.results[i].Err = sinks.Permanent(err)
+		w.failed[d.Key] = true
+		return
+	}
+	if len(w.lines)+len(line) > chunk {
+		if w.flush(); w.broken != nil {
+			w.results[i].Err = w.broken
+			return
+		}
+	}
+	w.lines = append(w.lines, line...)
+	w.ends, w.which = append(w.ends, len(w.lines)), append(w.which, i)
+}
+
+// flush writes the gathered lines and fills in their results.
+func (w *writing) flush() {
+	if len(w.lines) == 0 {
+		return
+	}
+	n, err := w.sink.output.write(w.lines)
+	if err != nil {
+		w.broken = sinks.Unavailable(err)
+	}
+	for at, i := range w.which {
+		if err == nil || w.ends[at] <= n {
+			w.results[i].Receipt = w.sink.receipt
+		} else {
+			w.results[i].Err = w.broken
+		}
+	}
+	w.lines, w.ends, w.which = w.lines[:0], w.ends[:0], w.which[:0]
+}

@@ -1,0 +1,313 @@
+package jsonlines_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/jsonlines"
+	"github.com/waybill-go/waybill/sinks/sinktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newSink(t *testing.T, c jsonlines.Config) *jsonlines.Sink {
+	t.Helper()
+	sink, err := jsonlines.New(c)
+	require.NoError(t, err)
+	return sink
+}
+
+// open opens a sink that is closed with the test.
+func open(t *testing.T, c jsonlines.Config) *jsonlines.Sink {
+	t.Helper()
+	sink := newSink(t, c)
+	require.NoError(t, sink.Open(t.Context()))
+	t.Cleanup(func() { require.NoError(t, sink.Close(context.WithoutCancel(t.Context()))) })
+	return sink
+}
+
+func deliver(t *testing.T, sink sinks.Sink, d *notification.Delivery) notification.Receipt {
+	t.Helper()
+	receipt, err := sink.Deliver(t.Context(), d)
+	require.NoError(t, err)
+	return receipt
+}
+
+// read returns the lines of a file, or of anything else.
+func read(t *testing.T, r io.Reader) (lines []jsonlines.Line) {
+	t.Helper()
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 64<<20)
+	for scanner.Scan() {
+		var l jsonlines.Line
+		require.NoError(t, json.Unmarshal(scanner.Bytes(), &l))
+		lines = append(lines, l)
+	}
+	require.NoError(t, scanner.Err())
+	return lines
+}
+
+func readFile(t *testing.T, path string) []jsonlines.Line {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	return read(t, f)
+}
+
+func envelopes(lines []jsonlines.Line) (es []notification.Envelope) {
+	for _, l := range lines {
+		e := notification.Envelope{
+			ID: l.ID, Type: l.Type, Version: l.Version, Key: l.Key, OccurredOn: l.OccurredOn,
+			DeliverAt: l.DeliverAt, Metadata: l.Metadata, Payload: l.Payload,
+		}
+		if l.Base64 != nil {
+			e.Payload = *l.Base64
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+// losesItsFolder is a sink whose folder goes right after Open; a file takes its
+// name.
+type losesItsFolder struct {
+	*jsonlines.Sink
+	folder string
+}
+
+func (l losesItsFolder) Open(ctx context.Context) error {
+	return errors.Join(l.Sink.Open(ctx), os.RemoveAll(l.folder), os.WriteFile(l.folder, nil, 0o600))
+}
+
+func TestConformance(t *testing.T) {
+	for _, fsync := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fsync %t", fsync), func(t *testing.T) {
+			var path string
+			sinktest.Run(t, sinktest.Subject{
+				New: func(t *testing.T) sinks.Sink {
+					path = filepath.Join(t.TempDir(), "orders.jsonl")
+					return newSink(t, jsonlines.Config{Path: path, Fsync: fsync})
+				},
+				Received: func(t *testing.T) []notification.Envelope { return envelopes(readFile(t, path)) },
+				Refused: func(n int) *notification.Delivery {
+					d := sinktest.NewDelivery(n)
+					d.OccurredOn = time.Date(12025, 1, 1, 0, 0, 0, 0, time.UTC) // not in RFC 3339
+					return d
+				},
+				Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
+					sinks.ClassUnavailable: func(t *testing.T) sinks.Sink {
+						folder := filepath.Join(t.TempDir(), "gone")
+						require.NoError(t, os.Mkdir(folder, 0o700))
+						return losesItsFolder{newSink(t, jsonlines.Config{Path: filepath.Join(folder, "orders.jsonl"), Fsync: fsync}), folder}
+					},
+				},
+				Receipts: true,
+			})
+		})
+	}
+}
+
+func TestALineHasTheWholeEnvelope(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orders.jsonl")
+	sink := open(t, jsonlines.Config{Path: path})
+	d := sinktest.NewDelivery(1)
+	d.ID = "id-1"
+	d.Payload = []byte("{ \"total\": 12345678901234567890,\n \"to\": \"<jane@example.org>\" }")
+	require.Equal(t, "jsonlines "+path, string(deliver(t, sink, d)))
+	d.Payload = []byte("\x00\xff")
+	d.Key, d.Metadata, d.DeliverAt = "", nil, d.OccurredOn.Add(time.Minute)
+	deliver(t, sink, d)
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, `{"id":"id-1","type":"sinktest.happened","version":2,"key":"key-1","occurred_on":"2025-01-02T03:04:05.000678Z",`+
+		`"metadata":{"content-type":"application/json","correlation-id":"correlation-1"},"payload":{"total":12345678901234567890,"to":"<jane@example.org>"}}
+{"id":"id-1","type":"sinktest.happened","version":2,"occurred_on":"2025-01-02T03:04:05.000678Z","deliver_at":"2025-01-02T03:05:05.000678Z","payload_base64":"AP8="}
+`, string(text))
+}
+
+func TestLinesGoToTheProgramsOutput(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	before := os.Stdout
+	os.Stdout = w
+	defer func() { os.Stdout = before }()
+	sink := newSink(t, jsonlines.Config{})
+	require.NoError(t, sink.Open(t.Context()))
+	d := sinktest.NewDelivery(1)
+
+	require.Equal(t, "jsonlines stdout", string(deliver(t, sink, d)))
+	require.NoError(t, sink.Close(t.Context()))
+
+	_, err = w.WriteString("\n") // the output is still open
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	text, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, d.ID, read(t, bytes.NewReader(bytes.TrimSpace(text)))[0].ID)
+}
+
+func TestABrokenOutputIsUnavailable(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	before := os.Stdout
+	os.Stdout = w
+	defer func() { os.Stdout = before }()
+	sink := open(t, jsonlines.Config{})
+	require.NoError(t, r.Close())
+	require.NoError(t, w.Close())
+	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	class, _ := sinks.Classify(err)
+	require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+}
+
+func TestAFileRotatesAndLosesNothing(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "orders.jsonl")
+	sink := open(t, jsonlines.Config{Path: path, MaxSizeMB: 1, Fsync: true})
+	var sent []string
+	for n := range 12 {
+		d := sinktest.NewDelivery(n)
+		d.Payload = []byte(`"` + strings.Repeat("x", 300<<10) + `"`)
+		deliver(t, sink, d)
+		sent = append(sent, d.ID)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, files, 4, "of three lines each")
+	var kept []string
+	for _, f := range files {
+		for _, l := range readFile(t, f) {
+			kept = append(kept, l.ID)
+		}
+	}
+	require.ElementsMatch(t, sent, kept)
+}
+
+func TestOldFilesGoAndAreCompressed(t *testing.T) {
+	folder := t.TempDir()
+	sink := newSink(t, jsonlines.Config{Path: filepath.Join(folder, "orders.jsonl"), MaxSizeMB: 1, MaxFiles: 2, Compress: true})
+	require.NoError(t, sink.Open(t.Context()))
+	for n := range 12 {
+		d := sinktest.NewDelivery(n)
+		d.Payload = []byte(`"` + strings.Repeat("x", 600<<10) + `"`)
+		deliver(t, sink, d)
+	}
+	require.NoError(t, sink.Close(t.Context()), "waits for what is being compressed")
+	compressed, err := filepath.Glob(filepath.Join(folder, "*.gz"))
+	require.NoError(t, err)
+	require.Len(t, compressed, 2)
+}
+
+func TestALineIsNeverLongerThanAFile(t *testing.T) {
+	sink := open(t, jsonlines.Config{Path: filepath.Join(t.TempDir(), "orders.jsonl"), MaxSizeMB: 1})
+	d := sinktest.NewDelivery(1)
+	d.Payload = make([]byte, 1<<20)
+	_, err := sink.Deliver(t.Context(), d)
+	class, _ := sinks.Classify(err)
+	require.Equal(t, sinks.ClassPermanent, class)
+	require.ErrorIs(t, err, jsonlines.ErrLine)
+	require.ErrorContains(t, err, "max_size_mb allows 1048576")
+}
+
+func TestALineThatWasCutShortIsEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orders.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(`{"id":"whole"}`+"\n"+`{"id":"cut sho`), 0o600))
+	d := sinktest.NewDelivery(1)
+	deliver(t, open(t, jsonlines.Config{Path: path}), d)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(string(text), "\n")
+	require.Equal(t, []string{`{"id":"whole"}`, `{"id":"cut sho`}, lines[:2])
+	require.Contains(t, lines[2], d.ID)
+}
+
+func TestDeliveriesGoOnWhenTheFolderIsBack(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "mount")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	path := filepath.Join(folder, "orders.jsonl")
+	sink := open(t, jsonlines.Config{Path: path, Fsync: true})
+	deliver(t, sink, sinktest.NewDelivery(1))
+	require.NoError(t, os.RemoveAll(folder))
+	for range 2 {
+		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(2))
+		class, _ := sinks.Classify(err)
+		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+	}
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	d := sinktest.NewDelivery(2)
+	deliver(t, sink, d)
+	require.Equal(t, d.ID, readFile(t, path)[0].ID)
+}
+
+func TestPathsThatCannotBeUsedAreRefusedAtOpen(t *testing.T) {
+	folder := t.TempDir()
+	plain := filepath.Join(folder, "plain")
+	require.NoError(t, os.WriteFile(plain, nil, 0o600))
+	for path, says := range map[string]string{
+		filepath.Join(folder, "no", "orders.jsonl"): "the folder " + filepath.Join(folder, "no") + " is not there; make it",
+		folder:                               "is a folder; name a file in it",
+		filepath.Join(plain, "orders.jsonl"): plain + " is no folder",
+		"/dev/null":                          `is no ordinary file, which rotation needs; use "-"`,
+		filepath.Join(folder, strings.Repeat("x", 300)): "file name too long",
+	} {
+		err := newSink(t, jsonlines.Config{Path: path}).Open(t.Context())
+		require.ErrorContains(t, err, "path "+path+": ")
+		require.ErrorContains(t, err, says)
+	}
+}
+
+func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orders.jsonl")
+	sink := newSink(t, jsonlines.Config{Path: path})
+	require.NoError(t, sink.Open(t.Context()))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = sink.Close(ended) // has no time to wait, and closes all the same
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	class, _ := sinks.Classify(err)
+	require.Equal(t, sinks.ClassUnavailable, class)
+	require.ErrorIs(t, err, jsonlines.ErrClosed)
+	require.Empty(t, readFile(t, path))
+}
+
+func TestAllMistakesOfAConfigurationAreReportedAtOnce(t *testing.T) {
+	var set sinks.Set
+	require.NoError(t, jsonlines.Register(&set))
+	require.ErrorIs(t, jsonlines.Register(&set), sinks.ErrDuplicateKind)
+	build := func(text string) error {
+		_, err := set.Build(jsonlines.Kind, sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
+		return err
+	}
+	require.NoError(t, build(""))
+	require.NoError(t, build("{path: orders.jsonl, fsync: true, max_size_mb: 5, max_files: 3, max_age_days: 7, compress: true}"))
+
+	err := build("{path: orders.jsonl, max_size_mb: -1, max_files: -1, max_age_days: 1000000}")
+	for _, want := range []string{
+		"max_size_mb: -1 is outside 1..1048576", "max_files: -1 is outside 0..1048576", "max_age_days: 1000000 is outside 0..36500",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	err = build("{fsync: true, compress: true, max_files: 2, max_age_days: 1, max_size_mb: 7}")
+	for _, key := range []string{"fsync", "compress", "max_files", "max_age_days", "max_size_mb"} {
+		require.ErrorContains(t, err, key+": is for files, and path is the program's output")
+	}
+}

@@ -1,0 +1,108 @@
+package kafka_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
+)
+
+// A sink that is stuck is left out: Deliver waits for the outcome, see "Time" in
+// the package's documentation.
+func TestConformance(t *testing.T) {
+	var (
+		cluster *kafkatest.Cluster
+		topic   string
+	)
+	unopened := func(t *testing.T, brokers []string, topic string) sinks.Sink {
+		var c kafka.Config
+		c.SetDefaults()
+		c.Brokers, c.Topic, c.Timeout = brokers, topic, 5*time.Second
+		sink, err := kafka.New(sinks.Instance{Name: "events"}, c)
+		require.NoError(t, err)
+		return sink
+	}
+	recent := func(n int) *notification.Delivery {
+		d := sinktest.NewDelivery(n)
+		d.OccurredOn = time.Now().UTC().Truncate(time.Microsecond) // a broker deletes what is old
+		return d
+	}
+	sinktest.Run(t, sinktest.Subject{
+		New: func(t *testing.T) sinks.Sink {
+			cluster = kafkatest.Fake(t)
+			topic = cluster.CreateTopic(t, 1, nil)
+			return unopened(t, cluster.Brokers, topic)
+		},
+		Received: func(t *testing.T) []notification.Envelope {
+			var es []notification.Envelope
+			for _, r := range cluster.Consume(t, topic, countRecords(t, cluster, topic)) {
+				es = append(es, envelopeOf(t, r))
+			}
+			return es
+		},
+		Delivery: recent,
+		Refused: func(n int) *notification.Delivery {
+			d := recent(n)
+			d.Payload = make([]byte, 2<<20)
+			return d
+		},
+		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
+			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return unopened(t, []string{"127.0.0.1:1"}, "orders") },
+			sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
+				return unopened(t, kafkatest.Fake(t).Brokers, "nobody-made-this")
+			},
+		},
+		Receipts: true,
+	})
+}
+
+// countRecords asks for the end of the topic's only partition.
+func countRecords(t *testing.T, cluster *kafkatest.Cluster, topic string) int {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
+	require.NoError(t, err)
+	defer client.Close()
+	partition := kmsg.NewListOffsetsRequestTopicPartition()
+	partition.Timestamp = -1 // the end
+	asked := kmsg.NewListOffsetsRequestTopic()
+	asked.Topic, asked.Partitions = topic, append(asked.Partitions, partition)
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.Topics = append(request.Topics, asked)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	response, err := request.RequestWith(ctx, client)
+	require.NoError(t, err)
+	return int(response.Topics[0].Partitions[0].Offset)
+}
+
+// envelopeOf reads a record back, as a consumer would.
+func envelopeOf(t *testing.T, r *kgo.Record) notification.Envelope {
+	t.Helper()
+	headers := headersOf(r)
+	version, err := strconv.Atoi(headers[kafka.HeaderVersion])
+	require.NoError(t, err)
+	occurredOn, err := time.Parse(kafka.OccurredOnLayout, headers[kafka.HeaderOccurredOn])
+	require.NoError(t, err)
+	e := notification.Envelope{
+		ID: headers[kafka.HeaderID], Type: headers[kafka.HeaderType], Version: version,
+		Key: string(r.Key), OccurredOn: occurredOn.UTC(), Payload: r.Value, Metadata: notification.Metadata{},
+	}
+	for name, text := range headers {
+		switch name {
+		case kafka.HeaderID, kafka.HeaderType, kafka.HeaderVersion, kafka.HeaderOccurredOn, kafka.HeaderWatermillUUID:
+		default:
+			e.Metadata[name] = text
+		}
+	}
+	return e
+}

@@ -1,0 +1,181 @@
+// Package publisher makes a sink of any Watermill publisher: NATS, AMQP, Google
+// Pub/Sub, Redis and whatever else Watermill's ecosystem has. It has no kind for
+// the configuration file, since the application makes the publisher:
+//
+//	sink, err := publisher.New(pub, publisher.Config{Topic: "orders"})
+//
+// # The message
+//
+// The message's UUID is the notification's id, what a subscriber deduplicates
+// by; its payload is the payload, byte for byte. Its metadata are the
+// notification's own, and those of [MetadataType] and its neighbours. Metadata
+// of the notification that is named like one of these is sent as
+// [MetadataPrefix] and its name. The names are those of the kafka sink's
+// headers.
+//
+// # Errors
+//
+// An error of the publisher is transient, unless it wraps one that was made with
+// [sinks.Permanent] and its neighbours: a publisher, or a decorator around it,
+// that knows better can say so. A topic that cannot be made of a notification
+// is permanent.
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Names of the metadata that every message has; the key's only where there is
+// one.
+const (
+	MetadataType       = "type"        // the registered name, such as order.placed
+	MetadataVersion    = "version"     // the payload's version, in decimal
+	MetadataKey        = "key"         // the ordering key
+	MetadataOccurredOn = "occurred-on" // in OccurredOnLayout, in UTC
+	// MetadataPrefix stands before the name of metadata that is named like one of
+	// the above.
+	MetadataPrefix = "metadata-"
+)
+
+// OccurredOnLayout is RFC 3339 with microseconds.
+const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+// Errors of New.
+var (
+	// ErrNoPublisher: the publisher is nil.
+	ErrNoPublisher = errors.New("publisher is nil")
+	// ErrTopic: the configured topic is empty or not a template. Deliveries whose
+	// topic comes out empty fail with it too.
+	ErrTopic = errors.New("topic cannot be used")
+)
+
+// Config is how deliveries are published.
+type Config struct {
+	// Topic is where messages go. Required. With {{ in it, it is a text/template
+	// over the [notification.Envelope], such as
+	//
+	//	shop.{{.Type}}
+	//	{{.Metadata.tenant}}.orders
+	//	{{.Metadata.Get "correlation-id"}}
+	//
+	// With a field's name, metadata that a notification lacks makes its delivery
+	// permanently undeliverable; Get makes it "".
+	Topic string
+}
+
+// Sink publishes deliveries. Its methods may be called in parallel, as far as
+// the publisher's Publish may, which Watermill asks of every publisher; Close
+// comes last.
+type Sink struct {
+	publisher message.Publisher
+	topic     topic
+}
+
+var (
+	_ sinks.Sink   = (*Sink)(nil)
+	_ sinks.Closer = (*Sink)(nil)
+)
+
+// New returns a sink that owns p: it closes it. p.Publish must return only
+// when the message is stored, or will not be: publishers that merely put it in a
+// buffer lose messages that were reported as delivered.
+//
+// It fails with ErrNoPublisher or ErrTopic. It tries the topic's template once,
+// on an envelope without metadata, so that a wrong name is found here and not by
+// every delivery.
+func New(p message.Publisher, c Config) (*Sink, error) {
+	if p == nil {
+		return nil, ErrNoPublisher
+	}
+	t, err := newTopic(c.Topic)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{publisher: p, topic: t}, nil
+}
+
+// Deliver publishes one message and returns "published to orders". The message
+// carries ctx, for publishers that look at it.
+//
+// Watermill's Publish takes no context of its own. Deliver looks at ctx before,
+// and then waits for the outcome: leaving earlier would leave a message behind
+// that may still be published, after newer ones of its key. How long that takes
+// is the publisher's timeouts to say; they should be shorter than the sink's. A
+// failure after ctx ended is reported as the context's error, a success as the
+// success that it is.
+func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	topic, err := s.topic(d.Envelope)
+	if err != nil {
+		return "", sinks.Permanent(err)
+	}
+	err = s.publisher.Publish(topic, newMessage(ctx, d.Envelope))
+	switch {
+	case err == nil:
+		return notification.Receipt("published to " + topic), nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	}
+	return "", classify(fmt.Errorf("publish to %s: %w", topic, err))
+}
+
+// Close closes the publisher. When ctx ends first it returns the context's
+// error, and the publisher goes on closing by itself.
+func (s *Sink) Close(ctx context.Context) error {
+	closed := make(chan error, 1)
+	go func() { closed <- s.publisher.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the publisher is still closing: %w", ctx.Err())
+	}
+}
+
+// classify makes transient what has no class. So is a context that ended inside
+// the publisher: ours had not, and without an attempt spent it would be tried
+// for ever.
+func classify(err error) error {
+	var classed *sinks.Error
+	if errors.As(err, &classed) {
+		return err
+	}
+	return sinks.Transient(err)
+}
+
+// newMessage copies what it takes: a publisher inside the process may hand the
+// message itself to its subscribers, who have it for longer than Deliver.
+func newMessage(ctx context.Context, e *notification.Envelope) *message.Message {
+	m := message.NewMessage(e.ID, bytes.Clone(e.Payload))
+	for name, text := range e.Metadata {
+		m.Metadata[metadataName(name)] = text
+	}
+	m.Metadata[MetadataType] = e.Type
+	m.Metadata[MetadataVersion] = strconv.Itoa(e.Version)
+	m.Metadata[MetadataOccurredOn] = e.OccurredOn.In(time.UTC).Format(OccurredOnLayout)
+	if e.Key != "" {
+		m.Metadata[MetadataKey] = e.Key
+	}
+	m.SetContext(ctx)
+	return m
+}
+
+func metadataName(name string) string {
+	switch name {
+	case MetadataType, MetadataVersion, MetadataKey, MetadataOccurredOn:
+		return MetadataPrefix + name
+	}
+	return name
+}

@@ -1,0 +1,207 @@
+package sinktest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// maxBatch keeps the suite quick for sinks of large batches.
+const maxBatch = 100
+
+// testBatches checks the contract of [sinks.Batcher], where the subject is one.
+func (s Subject) testBatches(t *testing.T) {
+	b, ok := s.New(t).(sinks.Batcher)
+	if !ok {
+		t.Skip("it is no sinks.Batcher")
+	}
+	open(t, b)
+	limits := b.BatchLimits()
+	if limits.Wait < 0 {
+		t.Errorf("batches wait %s", limits.Wait)
+	}
+	if limits.Size < 2 {
+		t.Skip("it makes no batches")
+	}
+	size := min(limits.Size, maxBatch)
+	run := func(name string, test func(*testing.T, sinks.Batcher)) {
+		t.Run(name, func(t *testing.T) { test(t, open(t, s.New(t)).(sinks.Batcher)) })
+	}
+	run("each delivery has its result", func(t *testing.T, b sinks.Batcher) { s.testBatch(t, b, size, limits.Ordered) })
+	run("in parallel all arrive", func(t *testing.T, b sinks.Batcher) { s.testParallelBatches(t, b, size) })
+	run("a cancelled one ends soon", func(t *testing.T, b sinks.Batcher) { s.testCancelledBatch(t, b, size) })
+	if limits.Ordered {
+		run("a key stays in order", func(t *testing.T, b sinks.Batcher) { s.testOrderedBatch(t, b, size) })
+	}
+	if s.Refused != nil && size > 2 {
+		run("only the refused one fails", s.testRefusedInBatch)
+	}
+	if s.Refused != nil && size > 3 && limits.Ordered {
+		run("behind a refused one its key waits", s.testKeyBehindRefused)
+	}
+}
+
+func (s Subject) testBatch(t *testing.T, b sinks.Batcher, size int, ordered bool) {
+	var sent []*notification.Delivery
+	for n := range 3 {
+		batch := s.batch(n*size, size)
+		s.succeed(t, b, batch)
+		sent = append(sent, batch...)
+	}
+	if s.Received == nil {
+		return
+	}
+	if ordered {
+		compare(t, s.Received(t), sent)
+	} else {
+		compareSorted(t, s.Received(t), sent)
+	}
+}
+
+// testParallelBatches also takes payload and metadata back, as testParallel does.
+func (s Subject) testParallelBatches(t *testing.T, b sinks.Batcher, size int) {
+	var (
+		wg   sync.WaitGroup
+		sent []*notification.Delivery
+	)
+	for n := range 8 {
+		batch := s.batch(n*size, size)
+		sent = append(sent, batch...)
+		lent := make([]*notification.Delivery, len(batch))
+		for i, d := range batch {
+			lent[i] = clone(d)
+		}
+		wg.Go(func() {
+			s.succeed(t, b, lent)
+			for _, d := range lent {
+				takeBack(d)
+			}
+			clear(lent)
+		})
+	}
+	wg.Wait()
+	if s.Received != nil {
+		compareSorted(t, s.Received(t), sent)
+	}
+}
+
+func (s Subject) testCancelledBatch(t *testing.T, b sinks.Batcher, size int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i, r := range deliverBatch(ctx, t, b, s.batch(0, size)) {
+		if r.Err != nil && class(r.Err) != sinks.ClassCancelled {
+			t.Errorf("result %d is %v, want no error or one that is cancelled", i, r.Err)
+		}
+	}
+	s.succeed(t, b, s.batch(size, size)) // it has broken nothing
+}
+
+func (s Subject) testOrderedBatch(t *testing.T, b sinks.Batcher, size int) {
+	batch := s.batch(0, size)
+	for _, d := range batch {
+		d.Key = "one"
+	}
+	s.succeed(t, b, batch)
+	if s.Received != nil {
+		compare(t, s.Received(t), batch)
+	}
+}
+
+func (s Subject) testRefusedInBatch(t *testing.T, b sinks.Batcher) {
+	batch := []*notification.Delivery{s.Delivery(0), s.Refused(1), s.Delivery(2)}
+	batch[1].Key = "another"
+	results := deliverBatch(t.Context(), t, b, batch)
+	s.checkResults(t, results, nil, []int{0, 2})
+	if err := results[1].Err; err == nil || class(err) != sinks.ClassPermanent {
+		t.Errorf("result 1 is %v, want an error that is permanent", err)
+	}
+	if s.Received != nil {
+		compareSorted(t, s.Received(t), []*notification.Delivery{batch[0], batch[2]})
+	}
+}
+
+func (s Subject) testKeyBehindRefused(t *testing.T, b sinks.Batcher) {
+	batch := []*notification.Delivery{s.Delivery(0), s.Refused(1), s.Delivery(2), s.Delivery(3)}
+	for _, d := range batch[:3] {
+		d.Key = "one"
+	}
+	results := deliverBatch(t.Context(), t, b, batch)
+	s.checkResults(t, results, []int{1, 2}, []int{0, 3})
+	if err := results[2].Err; err != nil && class(err) == sinks.ClassPermanent {
+		t.Errorf("result 2 is %v, want an error that is not permanent: it was not tried", err)
+	}
+	if s.Received != nil {
+		compare(t, s.Received(t), []*notification.Delivery{batch[0], batch[3]})
+	}
+}
+
+// checkResults wants errors and receipts at these places.
+func (s Subject) checkResults(t *testing.T, results []sinks.Result, failed, delivered []int) {
+	t.Helper()
+	for _, i := range failed {
+		if results[i].Err == nil {
+			t.Errorf("result %d has no error", i)
+		}
+	}
+	for _, i := range delivered {
+		if results[i].Err != nil {
+			t.Errorf("result %d: %v", i, results[i].Err)
+			continue
+		}
+		s.checkReceipt(t, results[i].Receipt)
+	}
+}
+
+// batch returns deliveries of different keys, beginning with the n-th.
+func (s Subject) batch(n, size int) []*notification.Delivery {
+	batch := make([]*notification.Delivery, size)
+	for i := range batch {
+		batch[i] = s.Delivery(n + i)
+	}
+	return batch
+}
+
+// succeed makes a batch whose deliveries all must succeed. Any goroutine may
+// call it.
+func (s Subject) succeed(t *testing.T, b sinks.Batcher, batch []*notification.Delivery) {
+	for i, r := range deliverBatch(t.Context(), t, b, batch) {
+		if r.Err != nil {
+			t.Errorf("result %d: %v", i, r.Err)
+			continue
+		}
+		s.checkReceipt(t, r.Receipt)
+	}
+}
+
+// deliverBatch returns exactly one result for each delivery, whatever the sink
+// does.
+func deliverBatch(ctx context.Context, t *testing.T, b sinks.Batcher, batch []*notification.Delivery) []sinks.Result {
+	t.Helper()
+	before := make([]*notification.Delivery, len(batch))
+	for i, d := range batch {
+		before[i] = clone(d)
+	}
+	results := b.DeliverBatch(ctx, batch)
+	if len(results) != len(batch) {
+		t.Errorf("%d deliveries have %d results", len(batch), len(results))
+	}
+	for i, d := range batch {
+		unchanged(t, d, before[i])
+	}
+	whole := make([]sinks.Result, len(batch))
+	copy(whole, results)
+	return whole
+}
+
+// batcherOf returns the sink as one of batches, if it makes any.
+func batcherOf(sink sinks.Sink) (sinks.Batcher, sinks.BatchLimits, bool) {
+	b, ok := sink.(sinks.Batcher)
+	if !ok {
+		return nil, sinks.BatchLimits{}, false
+	}
+	limits := b.BatchLimits()
+	return b, limits, limits.Size > 1
+}

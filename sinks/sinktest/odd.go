@@ -1,0 +1,86 @@
+package sinktest
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// hugePayload is more than most destinations take: Kafka's limit is 1 MiB.
+const hugePayload = 4 << 20
+
+// oddities are what an application may publish although few would.
+var oddities = map[string]func(d *notification.Delivery){
+	"no payload":                  func(d *notification.Delivery) { d.Payload = nil },
+	"a payload of no bytes":       func(d *notification.Delivery) { d.Payload = []byte{} },
+	"a payload of any bytes":      func(d *notification.Delivery) { d.Payload = anyBytes() },
+	"a payload of lines":          func(d *notification.Delivery) { d.Payload = []byte("one\ntwo\r\n\r\n.\r\n\"three\"\n") },
+	"a payload beyond ASCII":      func(d *notification.Delivery) { d.Payload = []byte(`"größe 10 € 🚀 \u2028"`) },
+	"a huge payload":              func(d *notification.Delivery) { d.Payload = huge() },
+	"neither key nor metadata":    func(d *notification.Delivery) { d.Key, d.Metadata = "", nil },
+	"texts beyond ASCII":          func(d *notification.Delivery) { setTexts(d, "größe 10 € 🚀") },
+	"texts with line ends":        func(d *notification.Delivery) { setTexts(d, "one\r\nInjected: two\n\nthree\t") },
+	"texts with spaces around":    func(d *notification.Delivery) { setTexts(d, "  two  ") },
+	"texts that look like markup": func(d *notification.Delivery) { setTexts(d, `%41 </b> {{.}} ${HOME} "; \\`) },
+	"the longest texts":           longest,
+	"a time to wait for":          func(d *notification.Delivery) { d.DeliverAt = d.OccurredOn.Add(time.Hour) },
+}
+
+func anyBytes() []byte {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return all
+}
+
+func huge() []byte {
+	return slices.Concat([]byte(`"`), bytes.Repeat([]byte("x"), hugePayload), []byte(`"`))
+}
+
+func setTexts(d *notification.Delivery, text string) {
+	d.Key = text
+	d.Metadata = d.Metadata.Clone()
+	d.Metadata["odd"] = text
+}
+
+func longest(d *notification.Delivery) {
+	d.ID += strings.Repeat("i", notification.MaxIDLength-len(d.ID))
+	d.Key += strings.Repeat("k", notification.MaxKeyLength-len(d.Key))
+	d.Metadata = d.Metadata.Clone()
+	d.Metadata["odd"] = strings.Repeat("m", 32<<10)
+}
+
+// testOdd wants a sink to be exact or to refuse for good: what cannot arrive now
+// cannot later.
+func (s Subject) testOdd(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(oddities)) {
+		t.Run(name, func(t *testing.T) {
+			sink := open(t, s.New(t))
+			d := s.Delivery(0)
+			oddities[name](d)
+			before := clone(d)
+			var taken []*notification.Delivery
+			receipt, err := sink.Deliver(t.Context(), d)
+			switch {
+			case err == nil:
+				s.checkReceipt(t, receipt)
+				taken = append(taken, d)
+			case class(err) != sinks.ClassPermanent:
+				t.Errorf("Deliver gave %v, want no error or one that is permanent", err)
+			}
+			unchanged(t, d, before)
+			usual := s.Delivery(1)
+			s.deliver(t, sink, usual)
+			if s.Received != nil {
+				compare(t, s.Received(t), append(taken, usual))
+			}
+		})
+	}
+}
