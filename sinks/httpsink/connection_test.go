@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"testing"
 	"time"
 
@@ -81,14 +80,6 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// through sends a sink's requests through a proxy, as the environment would.
-func through(proxy string, sink *Sink) *Sink {
-	u, _ := url.Parse(proxy)
-	sink.transport = newTransport(sink.dialer, u)
-	sink.health = sink.dialer.probe(sink.origin.url, u)
-	return sink
-}
-
 func TestAProxyThatIsInTheWayIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
@@ -97,13 +88,13 @@ func TestAProxyThatIsInTheWayIsUnavailable(t *testing.T) {
 
 	for name, proxy := range map[string]string{"refuses": refusing.URL, "is gone": gone} {
 		t.Run(name, func(t *testing.T) {
-			sink := through(proxy, secure.sink(t, Config{TLS: TLS{CAFile: ca}}))
+			sink := secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}})
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 		})
 	}
 	assert.Empty(t, secure.all())
-	assert.Error(t, through(gone, secure.sink(t, Config{})).CheckHealth(t.Context()))
+	assert.Error(t, secure.sink(t, Config{Proxy: gone}).CheckHealth(t.Context()))
 }
 
 func TestAProxyCarriesDeliveries(t *testing.T) {
@@ -112,8 +103,8 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 	proxy := newProxy(t)
 
 	for _, sink := range []*Sink{
-		through(proxy, plain.sink(t, Config{})),
-		through(proxy, secure.sink(t, Config{TLS: TLS{CAFile: ca}})),
+		plain.sink(t, Config{Proxy: proxy}),
+		secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}}),
 	} {
 		require.NoError(t, sink.CheckHealth(t.Context()))
 		_, err := sink.Deliver(t.Context(), newDelivery())
@@ -123,8 +114,8 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 	secure.only(t)
 
 	for name, sink := range map[string]*Sink{
-		"unknown authority": through(proxy, secure.sink(t, Config{})),
-		"no TLS there":      through(proxy, newSink(t, Config{URL: "https://" + plain.Listener.Addr().String()})),
+		"unknown authority": secure.sink(t, Config{Proxy: proxy}),
+		"no TLS there":      newSink(t, Config{URL: "https://" + plain.Listener.Addr().String(), Proxy: proxy}),
 	} {
 		_, err := sink.Deliver(t.Context(), newDelivery())
 		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s behind the proxy: %v", name, err)

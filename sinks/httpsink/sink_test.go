@@ -354,7 +354,8 @@ func TestARequestThatAStaleConnectionLostIsSentAgain(t *testing.T) {
 func TestARequestHoldsItsOwnCopyOfThePayload(t *testing.T) {
 	d := newDelivery()
 	want := string(d.Payload)
-	req := newSink(t, Config{URL: "http://partner.example"}).request(t.Context(), d)
+	sink := newSink(t, Config{URL: "http://partner.example"})
+	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d))
 	clear(d.Payload)
 	again, err := req.GetBody()
 	require.NoError(t, err)
