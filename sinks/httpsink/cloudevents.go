@@ -17,10 +17,11 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Content types of CloudEvents 1.0, JSON Event Format, sections 3 and 4.
+// Content types of CloudEvents 1.0, JSON Event Format, sections 3 and 4. Without a
+// charset, which JSON does not need: some libraries know a batch by the exact text.
 const (
-	contentTypeEvent      = "application/cloudevents+json; charset=utf-8"
-	contentTypeEventBatch = "application/cloudevents-batch+json; charset=utf-8"
+	contentTypeEvent      = "application/cloudevents+json"
+	contentTypeEventBatch = "application/cloudevents-batch+json"
 )
 
 // Attributes that Waybill adds to those of CloudEvents: the ordering key, by the
@@ -128,7 +129,7 @@ func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 		b = appendMember(b, name, attribute(value))
 	}
 	media := contentType(d)
-	b = appendMember(b, "datacontenttype", attribute(media))
+	b = appendMember(b, "datacontenttype", media)
 	switch {
 	case len(d.Payload) == 0:
 	case isJSON(media) && utf8.Valid(d.Payload) && json.Valid(d.Payload):
@@ -150,11 +151,17 @@ func appendMember(b []byte, name, value string) []byte {
 	return append(b, text...)
 }
 
+// contentType returns the payload's media type. What is none would make an event
+// invalid: such a payload is mere bytes.
 func contentType(d *notification.Delivery) string {
-	if media := d.Metadata.Get(notification.MetadataContentType); media != "" {
-		return media
+	media := d.Metadata.Get(notification.MetadataContentType)
+	if media == "" || media == defaultContentType {
+		return defaultContentType
 	}
-	return defaultContentType
+	if name, _, err := mime.ParseMediaType(media); err != nil || !strings.Contains(name, "/") || !isPlain(media) {
+		return "application/octet-stream"
+	}
+	return media
 }
 
 // isJSON follows the JSON Event Format, section 3.1: the subtype is json, or
@@ -163,11 +170,8 @@ func isJSON(media string) bool {
 	if media == defaultContentType {
 		return true
 	}
-	parsed, _, err := mime.ParseMediaType(media)
-	if err != nil {
-		return false
-	}
-	_, subtype, _ := strings.Cut(parsed, "/")
+	name, _, _ := mime.ParseMediaType(media) // "" if it is none
+	_, subtype, _ := strings.Cut(name, "/")
 	return subtype == "json" || strings.HasSuffix(subtype, "+json")
 }
 
