@@ -177,9 +177,7 @@ func (c *Config) resolve() (*origin, error) {
 	r.readSecrets()
 	r.readTLS(err == nil)
 	r.readGuard()
-	if err == nil {
-		r.readProxy()
-	}
+	r.readProxy(err == nil)
 	if len(r.mistakes) > 0 {
 		return nil, errors.Join(r.mistakes...)
 	}
@@ -375,13 +373,15 @@ func (r *resolver) readGuard() {
 
 // readProxy finds the proxy of a fixed host once. For hosts from data the
 // environment is asked each time.
-func (r *resolver) readProxy() {
+func (r *resolver) readProxy(urlIsGood bool) {
 	switch r.Proxy {
 	case noProxy:
 		r.proxy = http.ProxyURL(nil)
 		return
 	case "":
-		r.readEnvironment()
+		if urlIsGood {
+			r.readEnvironment()
+		}
 	default:
 		proxy, err := parseProxy(r.Proxy)
 		if err != nil {
