@@ -302,8 +302,9 @@ func TestConnectionsAreReused(t *testing.T) {
 			deliverAll(t, r.sink(t, Config{}), deliveries, inFlight)
 			assert.Len(t, r.all(), deliveries)
 			// net/http may dial for a request and then serve it by a
-			// connection that came free: some more than in flight are possible.
-			assert.LessOrEqual(t, r.connections.Load(), int64(2*inFlight))
+			// connection that came free: on a busy machine there are some more than
+			// in flight. Without reuse there would be one for each delivery.
+			assert.LessOrEqual(t, r.connections.Load(), int64(deliveries/4))
 		})
 	}
 	t.Run("over HTTP/2", func(t *testing.T) {
