@@ -1,11 +1,14 @@
 package httpsink
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -20,30 +23,82 @@ import (
 const (
 	DefaultTimeout          = 10 * time.Second
 	DefaultMaxResponseBytes = 4 << 10
-	maxMaxResponseBytes     = 64 << 10
+	DefaultBatchSize        = 100
 
-	// Lengths of a signing key in bytes, from Standard Webhooks 1.0.0,
-	// "Signature scheme".
-	minKeyLength = 24
-	maxKeyLength = 64
+	maxMaxResponseBytes = 64 << 10
+	maxBatchSize        = 10_000
+	maxBatchWait        = time.Minute
 )
+
+// Formats of a request.
+const (
+	FormatJSON       = "json"                   // the payload as it is, the rest in headers
+	FormatBinary     = "cloudevents-binary"     // the payload as it is, the rest in headers of CloudEvents
+	FormatStructured = "cloudevents-structured" // one event as JSON
+	FormatBatch      = "cloudevents-batch"      // many events as JSON
+)
+
+var formats = []string{FormatJSON, FormatBinary, FormatStructured, FormatBatch}
+
+// Modes of the guard.
+const (
+	GuardAuto = "auto" // on if the URL's host comes from data
+	GuardOn   = "on"
+	GuardOff  = "off"
+)
+
+// noProxy is what stands behind "proxy:" for none, whatever the environment says.
+const noProxy = "none"
 
 // Config is what stands under "with:" for a sink of this kind. Only URL is
 // required; the zero value of every other field means its default.
 type Config struct {
-	URL              string            `yaml:"url" doc:"where requests go, http or https; user:password@ in it becomes basic auth. Required"`
+	URL              string            `yaml:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
 	Method           string            `yaml:"method" doc:"POST or PUT. Default POST"`
+	Format           string            `yaml:"format" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
+	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
+	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request, which the destination takes or refuses as a whole"`
 	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
 	Bearer           string            `yaml:"bearer" doc:"token for the Authorization header"`
-	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_"`
-	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery may take; connecting may take half of it. Default 10s"`
+	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
+	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key behind the prefix whsk_"`
+	Secrets          []string          `yaml:"secrets" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
+	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery or batch may take; connecting may take half of it. Default 10s"`
+	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value stands in the receipt behind its status. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
 	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"how much of a response's body an error keeps, up to 65536. Default 4096"`
+	Proxy            string            `yaml:"proxy" doc:"proxy that requests go through, with http, https, socks5 or socks5h, user and password if it wants them; none for none. Default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say"`
 	TLS              TLS               `yaml:"tls" doc:"settings for https"`
+	Guard            Guard             `yaml:"guard" doc:"refuses connections into private networks"`
 }
 
-// TLS is how a server of an https URL is verified.
+// CloudEvents is what events say of their origin.
+type CloudEvents struct {
+	Source string `yaml:"source" doc:"URI, absolute or not, of what publishes, such as https://shop.example/orders or /shop; with the id it makes an event unique. Required for the cloudevents formats"`
+}
+
+// Batch is how large batches are.
+type Batch struct {
+	Size int           `yaml:"size" doc:"most notifications of a batch, 2 to 10000. Default 100"`
+	Wait time.Duration `yaml:"wait" doc:"how long a notification may wait for a batch to fill, up to 1m. Default 0s: a batch takes what is there"`
+}
+
+// Basic is basic authentication.
+type Basic struct {
+	User     string `yaml:"user" doc:"name of the user, without a colon"`
+	Password string `yaml:"password" doc:"the user's password"`
+}
+
+// TLS is how a server of an https URL is verified, and what it may verify.
 type TLS struct {
-	CAFile string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's"`
+	CAFile   string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's"`
+	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that shows servers who calls"`
+	KeyFile  string `yaml:"key_file" doc:"PEM file of that certificate's key"`
+}
+
+// Guard keeps requests out of private networks.
+type Guard struct {
+	Mode  string   `yaml:"mode" doc:"on, off or auto. Default auto: on if the URL's host comes from data. It does not see through proxies, so it needs proxy: none where one is set"`
+	Allow []string `yaml:"allow" doc:"networks to which it lets requests through, such as 10.1.0.0/16"`
 }
 
 var (
@@ -56,11 +111,20 @@ func (c *Config) SetDefaults() {
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
+	if c.Format == "" {
+		c.Format = FormatJSON
+	}
+	if c.Format == FormatBatch && c.Batch.Size == 0 {
+		c.Batch.Size = DefaultBatchSize
+	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
 	if c.MaxResponseBytes == 0 {
 		c.MaxResponseBytes = DefaultMaxResponseBytes
+	}
+	if c.Guard.Mode == "" {
+		c.Guard.Mode = GuardAuto
 	}
 }
 
@@ -75,142 +139,301 @@ func (c *Config) Validate() error {
 // origin is a configuration made ready for use: everything that can be computed
 // once.
 type origin struct {
-	url         *url.URL // without user and password
-	target      string   // for errors: method, scheme and host
+	destination destination
 	headers     http.Header
-	key         []byte         // signs; nil for none
-	roots       *x509.CertPool // nil for the system's
-	credentials []string       // what no error may repeat
+	keys        []key             // sign; none for no signature
+	roots       *x509.CertPool    // nil for the system's
+	certificate []tls.Certificate // at most one
+	guard       *guard            // nil for none
+	proxies     []*url.URL        // all that requests may go through
+	proxy       func(*http.Request) (*url.URL, error)
+	credentials []string // what no error may repeat
+}
+
+// resolver collects what it makes of a configuration, and all mistakes in it.
+type resolver struct {
+	*Config
+	origin
+	mistakes []error
+}
+
+func (r *resolver) mistake(format string, a ...any) {
+	r.mistakes = append(r.mistakes, fmt.Errorf(format, a...))
 }
 
 // resolve turns the configuration, its defaults set, into an origin. The error
 // joins all mistakes.
 func (c *Config) resolve() (*origin, error) {
-	var errs []error
-	mistake := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	o := &origin{headers: make(http.Header)}
-
-	if c.Method != http.MethodPost && c.Method != http.MethodPut {
-		mistake("method: %q is not offered; use POST or PUT", c.Method)
-	}
-	if c.Timeout < 0 {
-		mistake("timeout: %s is negative; leave it out for %s", c.Timeout, DefaultTimeout)
-	}
-	if c.MaxResponseBytes < 0 || c.MaxResponseBytes > maxMaxResponseBytes {
-		mistake("max_response_bytes: %d is outside 1..%d", c.MaxResponseBytes, maxMaxResponseBytes)
-	}
-
-	u, err := parseURL(c.URL)
+	r := &resolver{Config: c, origin: origin{headers: make(http.Header)}}
+	r.checkLimits()
+	r.checkFormat()
+	destination, user, err := newDestination(c.Method, c.URL)
 	if err != nil {
-		mistake("url: %w", err)
-		u = new(url.URL)
+		r.mistake("url: %w", err)
 	}
-	user := u.User
-	u.User = nil
-	o.url, o.target = u, c.Method+" "+u.Scheme+"://"+u.Host
+	r.destination = destination
+	r.readHeaders()
+	r.readAuthorization(user)
+	r.readSecrets()
+	r.readTLS(err == nil)
+	r.readGuard()
+	r.readProxy(err == nil)
+	if len(r.mistakes) > 0 {
+		return nil, errors.Join(r.mistakes...)
+	}
+	return &r.origin, nil
+}
 
-	for _, name := range sortedKeys(c.Headers) {
+func (r *resolver) checkLimits() {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut {
+		r.mistake("method: %q is not offered; use POST or PUT", r.Method)
+	}
+	if r.Timeout < 0 {
+		r.mistake("timeout: %s is negative; leave it out for %s", r.Timeout, DefaultTimeout)
+	}
+	if r.MaxResponseBytes < 0 || r.MaxResponseBytes > maxMaxResponseBytes {
+		r.mistake("max_response_bytes: %d is outside 1..%d", r.MaxResponseBytes, maxMaxResponseBytes)
+	}
+	if r.ReceiptHeader != "" && !isToken(r.ReceiptHeader) {
+		r.mistake("receipt_header: %q is not a header name; use letters, digits and dashes", r.ReceiptHeader)
+	}
+}
+
+func (r *resolver) checkFormat() {
+	if !slices.Contains(formats, r.Format) {
+		r.mistake("format: %q is not offered; use %s", r.Format, strings.Join(formats, ", "))
+		return
+	}
+	switch source, err := url.Parse(r.CloudEvents.Source); {
+	case r.Format == FormatJSON && r.CloudEvents.Source != "":
+		r.mistake("cloudevents.source: is for the cloudevents formats, and format is %s", r.Format)
+	case r.Format == FormatJSON:
+	case r.CloudEvents.Source == "":
+		r.mistake("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
+	case err != nil || !isPlain(r.CloudEvents.Source) || strings.ContainsAny(r.CloudEvents.Source, ` "<>\^`+"`{|}"):
+		r.mistake("cloudevents.source: %q is no URI; write one such as https://shop.example/orders or /shop", r.CloudEvents.Source)
+	case source.User != nil:
+		r.mistake("cloudevents.source: has a user in it, which every receiver would see")
+	}
+	if r.Format != FormatBatch {
+		if r.Batch != (Batch{}) {
+			r.mistake("batch: is for format %s, and format is %s", FormatBatch, r.Format)
+		}
+		return
+	}
+	if r.Batch.Size < 2 || r.Batch.Size > maxBatchSize {
+		r.mistake("batch.size: %d is outside 2..%d; for single events use format %s", r.Batch.Size, maxBatchSize, FormatStructured)
+	}
+	if r.Batch.Wait < 0 || r.Batch.Wait > maxBatchWait {
+		r.mistake("batch.wait: %s is outside 0s..%s", r.Batch.Wait, maxBatchWait)
+	}
+	if strings.Contains(r.URL, "{{") {
+		r.mistake("url: is a template, but a batch goes to one place; use format %s, or a sink for each place", FormatStructured)
+	}
+}
+
+func (r *resolver) readHeaders() {
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		canonical := http.CanonicalHeaderKey(name)
-		switch _, twice := o.headers[canonical]; {
+		switch _, twice := r.headers[canonical]; {
 		case twice:
-			mistake("headers.%s: stands there twice, in different case", name)
+			r.mistake("headers.%s: stands there twice, in different case", name)
 		case !isToken(name):
-			mistake("headers.%q: not a header name; use letters, digits and dashes", name)
-		case reserved(canonical) != "":
-			mistake("headers.%s: %s", name, reserved(canonical))
-		case !isPlain(c.Headers[name]):
-			mistake("headers.%s: the value is not printable ASCII without spaces around it; encode it as the receiver expects", name)
+			r.mistake("headers.%q: not a header name; use letters, digits and dashes", name)
+		case reserved(canonical, r.Format) != "":
+			r.mistake("headers.%s: %s", name, reserved(canonical, r.Format))
+		case !isPlain(r.Headers[name]):
+			r.mistake("headers.%s: the value is not printable ASCII without spaces around it; encode it as the receiver expects", name)
 		default:
-			o.headers[canonical] = []string{c.Headers[name]}
-			o.credentials = append(o.credentials, c.Headers[name])
+			r.headers[canonical] = []string{r.Headers[name]}
+			r.credentials = append(r.credentials, r.Headers[name])
 		}
 	}
+}
 
-	var authorizations []string
-	if _, ok := o.headers["Authorization"]; ok {
-		authorizations = append(authorizations, "headers.Authorization")
+func (r *resolver) readAuthorization(user *url.Userinfo) {
+	var given []string
+	if _, ok := r.headers["Authorization"]; ok {
+		given = append(given, "headers.Authorization")
 	}
 	if user != nil {
 		password, _ := user.Password()
-		basic := base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password))
-		o.headers["Authorization"] = []string{"Basic " + basic}
-		o.credentials = append(o.credentials, basic, password)
-		authorizations = append(authorizations, "the user in url")
+		r.setBasic(user.Username(), password)
+		given = append(given, "the user in url")
 	}
-	if c.Bearer != "" {
-		if !isPlain(c.Bearer) || strings.Contains(c.Bearer, " ") {
-			mistake("bearer: the token contains spaces, line ends or characters outside ASCII; give the token alone")
+	if r.Basic != (Basic{}) {
+		switch {
+		case r.Basic.User == "":
+			r.mistake("basic.user: is missing, and basic.password is given")
+		case strings.Contains(r.Basic.User, ":"):
+			r.mistake("basic.user: contains a colon, which would end it")
 		}
-		o.headers["Authorization"] = []string{"Bearer " + c.Bearer}
-		o.credentials = append(o.credentials, c.Bearer)
-		authorizations = append(authorizations, "bearer")
+		r.setBasic(r.Basic.User, r.Basic.Password)
+		given = append(given, "basic")
 	}
-	if len(authorizations) > 1 {
-		mistake("%s: each sets the Authorization header; keep one", strings.Join(authorizations, ", "))
-	}
-
-	if c.Secret != "" {
-		if o.key, err = parseSecret(c.Secret); err != nil {
-			mistake("secret: %w", err)
+	if r.Bearer != "" {
+		if !isPlain(r.Bearer) || strings.Contains(r.Bearer, " ") {
+			r.mistake("bearer: the token contains spaces, line ends or characters outside ASCII; give the token alone")
 		}
-		o.credentials = append(o.credentials, strings.TrimPrefix(c.Secret, secretPrefix))
+		r.headers["Authorization"] = []string{"Bearer " + r.Bearer}
+		r.credentials = append(r.credentials, r.Bearer)
+		given = append(given, "bearer")
 	}
-
-	if c.TLS.CAFile != "" {
-		if u.Scheme == "http" {
-			mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
-		}
-		if o.roots, err = readRoots(c.TLS.CAFile); err != nil {
-			mistake("tls.ca_file: %w", err)
-		}
+	if len(given) > 1 {
+		r.mistake("%s: each sets the Authorization header; keep one", strings.Join(given, ", "))
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return o, nil
 }
 
-// parseURL accepts an absolute http or https URL. Its errors do not quote a URL
-// that has a password in it.
-func parseURL(raw string) (*url.URL, error) {
-	if raw == "" {
-		return nil, errors.New("is missing; give the address that takes the requests, such as https://partner.example/hooks")
+func (r *resolver) setBasic(user, password string) {
+	basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	r.headers["Authorization"] = []string{"Basic " + basic}
+	r.credentials = append(r.credentials, basic, password)
+}
+
+func (r *resolver) readSecrets() {
+	if r.Secret != "" {
+		r.readSecret("secret", r.Secret)
 	}
-	u, err := url.Parse(raw)
+	for i, secret := range r.Secrets {
+		r.readSecret(fmt.Sprintf("secrets[%d]", i), secret)
+	}
+}
+
+func (r *resolver) readSecret(name, secret string) {
+	k, err := parseSecret(secret)
 	if err != nil {
-		if strings.Contains(raw, "@") {
-			return nil, errors.New("cannot be parsed; percent-encode special characters of user and password")
-		}
-		return nil, fmt.Errorf("cannot be parsed: %w", errors.Unwrap(err)) // without url.Error's own quote of the whole
+		r.mistake("%s: %w", name, err)
+		return
 	}
-	port, _ := strconv.Atoi(u.Port()) // "" is 0, Parse has checked the rest for digits
+	r.keys = append(r.keys, k)
+	r.credentials = append(r.credentials, secretCredential(secret))
+}
+
+func (r *resolver) readTLS(urlIsGood bool) {
+	plain := urlIsGood && strings.HasPrefix(strings.ToLower(r.URL), "http:")
+	var err error
+	if r.TLS.CAFile != "" {
+		if plain {
+			r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
+		}
+		if r.roots, err = readRoots(r.TLS.CAFile); err != nil {
+			r.mistake("tls.ca_file: %w", err)
+		}
+	}
+	cert, private := r.TLS.CertFile, r.TLS.KeyFile
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("scheme %q is not offered; start it with https:// or http://", u.Scheme)
+	case cert == "" && private == "":
+		return
+	case private == "":
+		r.mistake("tls.key_file: is missing, and tls.cert_file is given")
+		return
+	case cert == "":
+		r.mistake("tls.cert_file: is missing, and tls.key_file is given")
+		return
+	case plain:
+		r.mistake("tls.cert_file: url is plain http, where no certificate is shown; use https or leave it out")
+	}
+	pair, err := tls.LoadX509KeyPair(cert, private)
+	if err != nil {
+		r.mistake("tls.cert_file: %s with %s: %w", cert, private, err)
+		return
+	}
+	r.certificate = []tls.Certificate{pair}
+}
+
+func (r *resolver) readGuard() {
+	g := new(guard)
+	for i, text := range r.Guard.Allow {
+		prefix, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			r.mistake("guard.allow[%d]: %q is no network; write it like 10.1.0.0/16 or fd00:1::/32", i, text)
+		case prefix != prefix.Masked():
+			r.mistake("guard.allow[%d]: %s has bits behind its length; do you mean %s?", i, text, prefix.Masked())
+		case prefix.Addr().Is4In6():
+			r.mistake("guard.allow[%d]: %s is IPv4 in the form of IPv6; write the IPv4 network", i, text)
+		}
+		g.allowed = append(g.allowed, prefix)
+	}
+	switch r.Guard.Mode {
+	case GuardOn:
+		r.guard = g
+	case GuardAuto:
+		if r.destination.open {
+			r.guard = g
+		}
+	case GuardOff:
+		if len(r.Guard.Allow) > 0 {
+			r.mistake("guard.allow: makes exceptions of a guard that is off")
+		}
+	default:
+		r.mistake("guard.mode: %q is not offered; use auto, on or off", r.Guard.Mode)
+	}
+}
+
+// readProxy finds the proxy of a fixed host once. For hosts from data the
+// environment is asked each time.
+func (r *resolver) readProxy(urlIsGood bool) {
+	switch r.Proxy {
+	case noProxy:
+		r.proxy = http.ProxyURL(nil)
+		return
+	case "":
+		if urlIsGood {
+			r.readEnvironment()
+		}
+	default:
+		proxy, err := parseProxy(r.Proxy)
+		if err != nil {
+			r.mistake("proxy: %w", err)
+			return
+		}
+		r.proxy, r.proxies = http.ProxyURL(proxy), []*url.URL{proxy}
+		if password, ok := proxy.User.Password(); ok {
+			r.credentials = append(r.credentials, password)
+		}
+	}
+	if r.guard != nil && len(r.proxies) > 0 {
+		r.mistake("proxy: the guard cannot see where %s leads; use proxy: none, or guard.mode: off if the proxy keeps requests out of private networks",
+			r.proxies[0].Redacted())
+	}
+}
+
+func (r *resolver) readEnvironment() {
+	asked := []*url.URL{r.destination.fixed.url}
+	r.proxy = http.ProxyFromEnvironment
+	if r.destination.open {
+		asked = []*url.URL{{Scheme: "http", Host: "partner.invalid"}, {Scheme: "https", Host: "partner.invalid"}}
+	}
+	for _, u := range asked {
+		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+		if err != nil {
+			r.mistake("proxy: from the environment: %w", err)
+			return
+		}
+		if proxy != nil {
+			r.proxies = append(r.proxies, proxy)
+		}
+		if !r.destination.open {
+			r.proxy = http.ProxyURL(proxy)
+		}
+	}
+}
+
+// parseProxy does not quote a URL that has a password in it.
+func parseProxy(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil && strings.Contains(raw, "@"):
+		return nil, errors.New("cannot be parsed; percent-encode special characters of user and password")
+	case err != nil:
+		return nil, fmt.Errorf("cannot be parsed: %w", errors.Unwrap(err))
+	case !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme):
+		return nil, fmt.Errorf("scheme %q is not offered; start it with http://, https://, socks5:// or socks5h://, or use none", u.Scheme)
 	case u.Hostname() == "":
 		return nil, errors.New("has no host")
-	case !isPlain(u.Host):
-		return nil, fmt.Errorf("host %q is not ASCII; write an international name in its xn-- form", u.Host)
-	case port > 65535:
-		return nil, fmt.Errorf("port %d is above 65535", port)
-	case u.Fragment != "":
-		return nil, fmt.Errorf("fragment #%s would not be sent; leave it out", u.Fragment)
 	}
 	return u, nil
-}
-
-// parseSecret decodes a signing secret as Standard Webhooks libraries do: the
-// prefix is decoration, the rest is base64.
-func parseSecret(secret string) ([]byte, error) {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
-	if err != nil {
-		return nil, fmt.Errorf("is not base64; make one with: echo %s$(openssl rand -base64 32)", secretPrefix)
-	}
-	if len(key) < minKeyLength || len(key) > maxKeyLength {
-		return nil, fmt.Errorf("is %d bytes long once decoded, outside %d..%d; make one with: echo %s$(openssl rand -base64 32)",
-			len(key), minKeyLength, maxKeyLength, secretPrefix)
-	}
-	return key, nil
 }
 
 func readRoots(path string) (*x509.CertPool, error) {
@@ -226,7 +449,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 }
 
 // reserved returns why the header cannot be configured, "" if it can.
-func reserved(canonical string) string {
+func reserved(canonical, format string) string {
 	switch canonical {
 	case "Host":
 		return "comes from url"
@@ -243,14 +466,8 @@ func reserved(canonical string) string {
 	if strings.HasPrefix(canonical, "Waybill-") || strings.HasPrefix(canonical, "Webhook-") {
 		return "is written by the sink; choose another name"
 	}
-	return ""
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+	if strings.HasPrefix(canonical, eventHeaderPrefix) && format != FormatJSON {
+		return "belongs to the event; choose another name"
 	}
-	slices.Sort(keys)
-	return keys
+	return ""
 }

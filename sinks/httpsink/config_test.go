@@ -34,7 +34,7 @@ max_response_bytes: 100
 `)
 	require.NoError(t, err)
 	sink := built.(*Sink)
-	assert.Equal(t, "PUT https://partner.example", sink.origin.target)
+	assert.Equal(t, "PUT https://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, 3*time.Second, sink.timeout)
 	assert.Equal(t, 100, sink.excerpt.limit)
 	assert.NotNil(t, sink.signer)
@@ -44,7 +44,7 @@ func TestOnlyTheURLIsRequired(t *testing.T) {
 	built, err := build(t, `url: "http://partner.example"`)
 	require.NoError(t, err)
 	sink := built.(*Sink)
-	assert.Equal(t, "POST http://partner.example", sink.origin.target)
+	assert.Equal(t, "POST http://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, DefaultTimeout, sink.timeout)
 	assert.Equal(t, DefaultMaxResponseBytes, sink.excerpt.limit)
 	assert.Nil(t, sink.signer)
@@ -103,6 +103,57 @@ func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 }
 
+func TestEverySettingIsChecked(t *testing.T) {
+	for want, c := range map[string]Config{
+		`format: "xml" is not offered; use json, cloudevents-binary`:                     {Format: "xml"},
+		`cloudevents.source: is missing`:                                                 {Format: FormatBinary},
+		`cloudevents.source: is for the cloudevents formats`:                             {CloudEvents: CloudEvents{Source: "/shop"}},
+		`cloudevents.source: "a b" is no URI`:                                            {Format: FormatBinary, CloudEvents: CloudEvents{Source: "a b"}},
+		`cloudevents.source: has a user`:                                                 {Format: FormatBinary, CloudEvents: CloudEvents{Source: "//u:p@a/"}},
+		`batch: is for format cloudevents-batch, and format is json`:                     {Batch: Batch{Size: 5}},
+		`batch.size: 1 is outside 2..10000`:                                              {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Size: 1}},
+		`batch.wait: 1h0m0s is outside 0s..1m0s`:                                         {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Wait: time.Hour}},
+		`url: is a template, but a batch goes to one place`:                              {Format: FormatBatch, CloudEvents: eventsFrom, URL: "https://a.example/{{.Type}}"},
+		`headers.ce-id: belongs to the event`:                                            {Format: FormatBinary, CloudEvents: eventsFrom, Headers: map[string]string{"ce-id": "1"}},
+		`basic.user: is missing, and basic.password is given`:                            {Basic: Basic{Password: "p"}},
+		`basic.user: contains a colon`:                                                   {Basic: Basic{User: "a:b"}},
+		`basic, bearer: each sets the Authorization header; keep one`:                    {Basic: Basic{User: "a"}, Bearer: "b"},
+		`receipt_header: "no name" is not a header name`:                                 {ReceiptHeader: "no name"},
+		`guard.mode: "maybe" is not offered; use auto, on or off`:                        {Guard: Guard{Mode: "maybe"}},
+		`guard.allow[1]: "10.0.0.1" is no network`:                                       {Guard: Guard{Allow: []string{"10.0.0.0/8", "10.0.0.1"}}},
+		`guard.allow[0]: 10.0.0.1/8 has bits behind its length; do you mean 10.0.0.0/8?`: {Guard: Guard{Allow: []string{"10.0.0.1/8"}}},
+		`guard.allow[0]: ::ffff:10.0.0.0/104 is IPv4 in the form of IPv6`:                {Guard: Guard{Allow: []string{"::ffff:10.0.0.0/104"}}},
+		`guard.allow: makes exceptions of a guard that is off`:                           {Guard: Guard{Mode: "off", Allow: []string{"10.0.0.0/8"}}},
+	} {
+		if c.URL == "" {
+			c.URL = "https://partner.example"
+		}
+		assert.ErrorContains(t, c.Validate(), want)
+	}
+}
+
+func TestAllSettingsFromYAML(t *testing.T) {
+	built, err := build(t, `
+url: "https://partner.example/events"
+format: cloudevents-batch
+cloudevents: {source: /shop}
+batch: {size: 20, wait: 50ms}
+basic: {user: shop, password: secret}
+secrets: ["`+vectorSecret+`"]
+receipt_header: x-delivery
+proxy: "socks5://u:p@proxy.example:1080"
+guard: {mode: off}
+`)
+	require.NoError(t, err)
+	sink := built.(*Sink)
+	assert.Equal(t, sinks.BatchLimits{Size: 20, Wait: 50 * time.Millisecond, Ordered: true}, sink.BatchLimits())
+	assert.Equal(t, "/shop", sink.source)
+	assert.Equal(t, []string{"Basic c2hvcDpzZWNyZXQ="}, sink.headers["Authorization"])
+	assert.Len(t, sink.signer.keys, 1)
+	assert.Equal(t, []string{"X-Delivery"}, sink.receiptHeaders)
+	assert.Equal(t, map[string]bool{"proxy.example:1080": true}, sink.dialer.proxies)
+}
+
 func TestReservedHeadersAreRefused(t *testing.T) {
 	for _, name := range []string{
 		"host", "Content-Type", "content-length", "Transfer-Encoding", "Connection", "TE", "Upgrade",
@@ -127,7 +178,8 @@ func TestTheKindCanBeRegisteredOnce(t *testing.T) {
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {
-	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[TLS]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[TLS](), reflect.TypeFor[CloudEvents](),
+		reflect.TypeFor[Batch](), reflect.TypeFor[Basic](), reflect.TypeFor[Guard]()} {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
 			assert.NotEmpty(t, f.Tag.Get("yaml"), f.Name)

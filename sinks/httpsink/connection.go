@@ -3,7 +3,6 @@ package httpsink
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,11 +25,11 @@ const (
 	maxResponseHeaderBytes = 64 << 10
 )
 
-// newTransport returns a transport for one destination. Every error before a
-// connection stands is a *connectError.
-func newTransport(d *dialer, proxy *url.URL) *http.Transport {
+// newTransport returns a transport. Every error before a connection stands is a
+// *connectError.
+func newTransport(d *dialer, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	return &http.Transport{
-		Proxy:                  http.ProxyURL(proxy),
+		Proxy:                  proxy,
 		DialContext:            d.dial,
 		DialTLSContext:         d.dialTLS,
 		OnProxyConnectResponse: checkProxy,
@@ -38,6 +37,7 @@ func newTransport(d *dialer, proxy *url.URL) *http.Transport {
 		TLSHandshakeTimeout:    d.timeout,     // there, too
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
+		MaxIdleConns:           maxIdleConnections, // of all hosts
 		MaxIdleConnsPerHost:    maxIdleConnections,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
@@ -60,18 +60,27 @@ type dialer struct {
 	tcp     net.Dialer
 	tls     *tls.Config
 	timeout time.Duration
+	proxies map[string]bool // by address
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	closed bool
 }
 
-func newDialer(roots *x509.CertPool, timeout time.Duration) *dialer {
-	return &dialer{
-		tls:     &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}},
+func newDialer(o *origin, timeout time.Duration) *dialer {
+	d := &dialer{
+		tls:     &tls.Config{RootCAs: o.roots, Certificates: o.certificate, NextProtos: []string{"h2", "http/1.1"}},
 		timeout: timeout,
+		proxies: make(map[string]bool),
 		open:    make(map[*connection]struct{}),
 	}
+	if o.guard != nil {
+		d.tcp.ControlContext = o.guard.control
+	}
+	for _, proxy := range o.proxies {
+		d.proxies[addressOf(proxy)] = true
+	}
+	return d
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -95,6 +104,10 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	}
 	config := d.tls.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled, so it can be split
+	if d.proxies[address] {
+		// A proxy is spoken to in HTTP/1.1, and is not the one to show who calls.
+		config.NextProtos, config.Certificates = nil, nil
+	}
 	conn := tls.Client(plain, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = plain.Close()
@@ -141,19 +154,21 @@ func (c *connection) Close() error {
 }
 
 // probe returns a function that connects to where requests would connect to,
-// and hangs up.
-func (d *dialer) probe(destination, proxy *url.URL) func(context.Context) error {
-	peer := destination
-	if proxy != nil {
-		peer = proxy
+// and hangs up. Where that comes from data there is nothing to connect to.
+func (d *dialer) probe(o *origin) func(context.Context) error {
+	peer := o.destination.fixed.url
+	if len(o.proxies) > 0 {
+		peer = o.proxies[0]
+	}
+	if peer == nil {
+		return func(context.Context) error { return nil }
 	}
 	dial := d.dial
 	if peer.Scheme == "https" {
 		dial = d.dialTLS
 	}
-	address := net.JoinHostPort(peer.Hostname(), portOf(peer))
 	return func(ctx context.Context) error {
-		conn, err := dial(ctx, "tcp", address)
+		conn, err := dial(ctx, "tcp", addressOf(peer))
 		if err != nil {
 			return err
 		}
@@ -161,6 +176,9 @@ func (d *dialer) probe(destination, proxy *url.URL) func(context.Context) error 
 		return nil
 	}
 }
+
+// addressOf returns host and port as they are dialled.
+func addressOf(u *url.URL) string { return net.JoinHostPort(u.Hostname(), portOf(u)) }
 
 func portOf(u *url.URL) string {
 	switch {

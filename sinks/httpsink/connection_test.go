@@ -1,14 +1,26 @@
 package httpsink
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,14 +93,6 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// through sends a sink's requests through a proxy, as the environment would.
-func through(proxy string, sink *Sink) *Sink {
-	u, _ := url.Parse(proxy)
-	sink.transport = newTransport(sink.dialer, u)
-	sink.health = sink.dialer.probe(sink.origin.url, u)
-	return sink
-}
-
 func TestAProxyThatIsInTheWayIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
@@ -97,13 +101,13 @@ func TestAProxyThatIsInTheWayIsUnavailable(t *testing.T) {
 
 	for name, proxy := range map[string]string{"refuses": refusing.URL, "is gone": gone} {
 		t.Run(name, func(t *testing.T) {
-			sink := through(proxy, secure.sink(t, Config{TLS: TLS{CAFile: ca}}))
+			sink := secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}})
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 		})
 	}
 	assert.Empty(t, secure.all())
-	assert.Error(t, through(gone, secure.sink(t, Config{})).CheckHealth(t.Context()))
+	assert.Error(t, secure.sink(t, Config{Proxy: gone}).CheckHealth(t.Context()))
 }
 
 func TestAProxyCarriesDeliveries(t *testing.T) {
@@ -112,8 +116,8 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 	proxy := newProxy(t)
 
 	for _, sink := range []*Sink{
-		through(proxy, plain.sink(t, Config{})),
-		through(proxy, secure.sink(t, Config{TLS: TLS{CAFile: ca}})),
+		plain.sink(t, Config{Proxy: proxy}),
+		secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}}),
 	} {
 		require.NoError(t, sink.CheckHealth(t.Context()))
 		_, err := sink.Deliver(t.Context(), newDelivery())
@@ -123,8 +127,8 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 	secure.only(t)
 
 	for name, sink := range map[string]*Sink{
-		"unknown authority": through(proxy, secure.sink(t, Config{})),
-		"no TLS there":      through(proxy, newSink(t, Config{URL: "https://" + plain.Listener.Addr().String()})),
+		"unknown authority": secure.sink(t, Config{Proxy: proxy}),
+		"no TLS there":      newSink(t, Config{URL: "https://" + plain.Listener.Addr().String(), Proxy: proxy}),
 	} {
 		_, err := sink.Deliver(t.Context(), newDelivery())
 		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s behind the proxy: %v", name, err)
@@ -153,8 +157,18 @@ func TestSwitchingProtocolsIsNoDelivery(t *testing.T) {
 
 // newProxy forwards plain requests and opens tunnels.
 func newProxy(t *testing.T) string {
+	proxy := newUnstartedProxy(t, func(*http.Request) {})
+	proxy.Start()
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// newUnstartedProxy shows each request that reaches it to see.
+func newUnstartedProxy(t *testing.T, see func(*http.Request)) *httptest.Server {
 	forward := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // the reverse proxy's
+	return httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		see(r)
 		if r.Method != http.MethodConnect {
 			forward.ServeHTTP(w, r)
 			return
@@ -173,9 +187,230 @@ func newProxy(t *testing.T) string {
 		_, _ = io.Copy(here, there)
 		_ = here.Close()
 	}))
-	t.Cleanup(func() {
-		server.Close()
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections() // the reverse proxy's
+}
+
+// authority makes certificates for one test.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t}
+	a.cert, a.key, a.file, _ = a.make("authority")
+	return a
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// make returns a certificate, signed by the authority's own once there is one.
+func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true,
+		IsCA: a.cert == nil, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	parent, signer := template, key
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(a.t, err)
+	cert, err = x509.ParseCertificate(raw)
+	require.NoError(a.t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(a.t, err)
+	dir := a.t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(a.t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600))
+	require.NoError(a.t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return cert, key, certFile, keyFile
+}
+
+func TestAClientCertificateShowsWhoCalls(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	r, ca := newTLSReceiver(t, func(c *tls.Config) {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
 	})
-	return server.URL
+	_, _, cert, key := ours.make("shop")
+	_, _, strangeCert, strangeKey := theirs.make("shop")
+	good := TLS{CAFile: ca, CertFile: cert, KeyFile: key}
+
+	_, err := r.sink(t, Config{TLS: good}).Deliver(t.Context(), newDelivery())
+	require.NoError(t, err)
+	got := r.only(t)
+	assert.Equal(t, "shop", got.TLS.PeerCertificates[0].Subject.CommonName)
+	assert.Equal(t, "HTTP/2.0", got.Proto)
+	require.NoError(t, r.sink(t, Config{TLS: good}).CheckHealth(t.Context()))
+
+	_, err = r.sink(t, Config{TLS: good, Proxy: newProxy(t)}).Deliver(t.Context(), newDelivery())
+	require.NoError(t, err, "through a proxy")
+	assert.Len(t, r.all()[1].TLS.PeerCertificates, 1)
+
+	_, err = r.sink(t, Config{TLS: TLS{CAFile: ca, CertFile: strangeCert, KeyFile: strangeKey}}).Deliver(t.Context(), newDelivery())
+	assert.Error(t, err)
+	assert.Len(t, r.all(), 2)
+}
+
+func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
+	a := newAuthority(t)
+	_, _, cert, key := a.make("one")
+	_, _, _, otherKey := a.make("two")
+	for want, c := range map[string]Config{
+		"tls.key_file: is missing":                      {TLS: TLS{CertFile: cert}},
+		"tls.cert_file: is missing":                     {TLS: TLS{KeyFile: key}},
+		"tls.cert_file: url is plain http":              {URL: "http://a.example", TLS: TLS{CertFile: cert, KeyFile: key}},
+		"tls: private key does not match public key":    {TLS: TLS{CertFile: cert, KeyFile: otherKey}},
+		"tls.cert_file: /no/cert.pem with /no/key.pem:": {TLS: TLS{CertFile: "/no/cert.pem", KeyFile: "/no/key.pem"}},
+	} {
+		if c.URL == "" {
+			c.URL = "https://a.example"
+		}
+		_, err := New(sinks.Instance{}, c)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+// A proxy that is itself reached by TLS, and would rather speak HTTP/2.
+func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
+	ours := newAuthority(t)
+	r, _ := newTLSReceiver(t, func(c *tls.Config) {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
+	})
+	_, _, cert, key := ours.make("shop")
+	var shown atomic.Int64
+	proxy := newUnstartedProxy(t, func(r *http.Request) {
+		shown.Add(int64(len(r.TLS.PeerCertificates)))
+		assert.Equal(t, "Basic c2hvcDpzZWNyZXQ=", r.Header.Get("Proxy-Authorization"))
+	})
+	proxy.EnableHTTP2 = true
+	proxy.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	proxy.StartTLS()
+	t.Cleanup(proxy.Close)
+	roots := filepath.Join(t.TempDir(), "roots.pem") // httptest's servers share their certificate
+	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600))
+
+	sink := r.sink(t, Config{
+		Proxy: strings.Replace(proxy.URL, "https://", "https://shop:secret@", 1),
+		TLS:   TLS{CAFile: roots, CertFile: cert, KeyFile: key},
+	})
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	_, err := sink.Deliver(t.Context(), newDelivery())
+	require.NoError(t, err)
+	r.only(t)
+	assert.Zero(t, shown.Load())
+}
+
+func TestAProxyThatWantsAPasswordIsUnavailable(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
+	t.Cleanup(proxy.Close)
+	_, err := newSink(t, Config{URL: "http://partner.example", Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
+	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+}
+
+func TestProxiesThatCannotBeUsedAreRefused(t *testing.T) {
+	for proxy, want := range map[string]string{
+		"proxy.example:3128":        `proxy: scheme "proxy.example" is not offered`,
+		"ftp://proxy.example":       `proxy: scheme "ftp" is not offered`,
+		"http://":                   "proxy: has no host",
+		"http://u:pass/word@host:1": "proxy: cannot be parsed; percent-encode",
+		"http://proxy:port":         "proxy: cannot be parsed",
+	} {
+		_, err := New(sinks.Instance{}, Config{URL: "https://a.example", Proxy: proxy})
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "pass/")
+	}
+	_, err := New(sinks.Instance{}, Config{URL: "https://{{.Metadata.host}}/", Proxy: "http://u:secret@proxy.example"})
+	require.ErrorContains(t, err, "proxy: the guard cannot see where http://u:xxxxx@proxy.example leads; use proxy: none, or guard.mode: off")
+	for _, c := range []Config{{Proxy: "none"}, {Proxy: "http://proxy.example", Guard: Guard{Mode: "off"}}} {
+		c.URL = "https://{{.Metadata.host}}/"
+		newSink(t, c)
+	}
+}
+
+// A receiver that hangs up in the middle of things.
+func TestHalfClosedConnections(t *testing.T) {
+	const accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+	for name, tt := range map[string]struct {
+		answer string
+		class  sinks.Class
+		taken  bool
+	}{
+		"says nothing":             {answer: "", class: sinks.ClassTransient},
+		"stops in the status":      {answer: "HTTP/1.1 20", class: sinks.ClassTransient},
+		"stops in the headers":     {answer: "HTTP/1.1 202 Accepted\r\nX-A: b", class: sinks.ClassTransient},
+		"speaks something else":    {answer: "220 mail.example ESMTP\r\n", class: sinks.ClassTransient},
+		"answers":                  {answer: accepted, taken: true},
+		"answers with half a body": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", taken: true},
+		"refuses with half a body": {answer: "HTTP/1.1 400 Bad Request\r\nContent-Length: 10\r\n\r\nhalf", class: sinks.ClassPermanent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := newSink(t, Config{URL: "http://" + halfClosing(t, tt.answer), Timeout: 5 * time.Second}).Deliver(t.Context(), newDelivery())
+			if tt.taken {
+				require.NoError(t, err)
+				return
+			}
+			assert.Equal(t, tt.class, classOf(err), "%v", err)
+		})
+	}
+}
+
+// halfClosing reads a request, gives an answer and ends its own direction only.
+func halfClosing(t *testing.T, answer string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var server errgroup.Group
+	server.Go(func() error {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			server.Go(func() error {
+				defer conn.Close()
+				if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_, _ = io.Copy(io.Discard, request.Body)
+				}
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.(*net.TCPConn).CloseWrite()
+				_, err := io.Copy(io.Discard, conn)
+				return err
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
+	return l.Addr().String()
+}
+
+// A request that is still being written when the answer comes.
+func TestALargePayloadThatIsRefusedEarlyKeepsTheStatus(t *testing.T) {
+	r := newTLSRefusing(t)
+	d := newDelivery()
+	d.Payload = bytes.Repeat([]byte("x"), 8<<20)
+	_, err := r.Deliver(t.Context(), d)
+	assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+	assert.ErrorContains(t, err, "413 Request Entity Too Large")
+}
+
+// newTLSRefusing is a sink for a server of HTTP/2 that reads no bodies.
+func newTLSRefusing(t *testing.T) *Sink {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(413) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	return newSink(t, Config{URL: server.URL, TLS: TLS{CAFile: ca}})
 }

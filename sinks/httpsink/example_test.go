@@ -72,3 +72,68 @@ func ExampleRegister() {
 	// method: "GET" is not offered; use POST or PUT
 	// url: scheme "" is not offered; start it with https:// or http://
 }
+
+// Many notifications become one request, as a JSON array of CloudEvents. The
+// engine makes the batches, of any size up to the configured one.
+func ExampleSink_DeliverBatch() {
+	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Println(r.Header.Get("Content-Type"))
+		fmt.Println(string(body))
+		w.Header().Set("X-Request-Id", "7f3a")
+	}))
+	defer partner.Close()
+
+	sink, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{
+		URL:         partner.URL,
+		Format:      httpsink.FormatBatch,
+		CloudEvents: httpsink.CloudEvents{Source: "/shop"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sink.Close(context.Background())
+
+	fmt.Println("at most", sink.BatchLimits().Size)
+	for _, result := range sink.DeliverBatch(context.Background(), []*notification.Delivery{
+		{Envelope: &notification.Envelope{ID: "1", Type: "order.placed", Version: 1, Payload: []byte(`{"order":42}`)}},
+		{Envelope: &notification.Envelope{ID: "2", Type: "order.paid", Version: 1}},
+	}) {
+		fmt.Println("receipt:", result.Receipt, result.Err)
+	}
+	// Output:
+	// at most 100
+	// application/cloudevents-batch+json
+	// [{"specversion":"1.0","id":"1","source":"/shop","type":"order.placed","payloadversion":1,"datacontenttype":"application/json","data":{"order":42}},{"specversion":"1.0","id":"2","source":"/shop","type":"order.paid","payloadversion":1,"datacontenttype":"application/json"}]
+	// receipt: http 200 7f3a <nil>
+	// receipt: http 200 7f3a <nil>
+}
+
+// Where data says which host gets a request, it cannot lead into the network
+// that Waybill itself is in.
+func ExampleConfig_template() {
+	sink, err := httpsink.New(sinks.Instance{Name: "tenants"}, httpsink.Config{
+		URL: `http://{{.Metadata.host}}/hooks/{{.Type}}?order={{.Key}}`,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sink.Close(context.Background())
+
+	_, err = sink.Deliver(context.Background(), &notification.Delivery{
+		Envelope: &notification.Envelope{
+			ID:       "1",
+			Type:     "order.placed",
+			Version:  1,
+			Metadata: notification.Metadata{"host": "169.254.169.254"},
+		},
+		Sink:    "tenants",
+		Attempt: 1,
+	})
+	class, _ := sinks.Classify(err)
+	fmt.Println(class)
+	// Output:
+	// permanent
+}

@@ -25,7 +25,7 @@ const (
 	HeaderAttempt    = "Waybill-Attempt"     // from 1
 
 	// HeaderIdempotencyKey carries the id once more, for receivers that know
-	// this customary name.
+	// this customary name. With a batch it is the batch's.
 	HeaderIdempotencyKey = "Idempotency-Key"
 
 	// HeaderMetaPrefix stands before the name of every other metadata. In the
@@ -37,9 +37,9 @@ const (
 
 // Headers of a signed request, from Standard Webhooks 1.0.0.
 const (
-	HeaderWebhookID        = "Webhook-Id"        // the id, "." percent-encoded too: it parts the signed fields
+	HeaderWebhookID        = "Webhook-Id"        // as Idempotency-Key, "." percent-encoded too: it parts the signed fields
 	HeaderWebhookTimestamp = "Webhook-Timestamp" // of the attempt, in Unix seconds
-	HeaderWebhookSignature = "Webhook-Signature" // "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body"
+	HeaderWebhookSignature = "Webhook-Signature" // for each secret, over "id.timestamp.body": "v1," and HMAC-SHA256, or "v1a," and ed25519, in base64
 )
 
 // Metadata with a header of its own, which it fills as it stands as long as it
@@ -57,27 +57,16 @@ const (
 // userAgent names Waybill and its version, unless the configuration does.
 var userAgent = "waybill/" + version()
 
-// header returns the headers of one attempt. payload is what will be sent.
+// header returns the headers of one attempt in the format json. payload is what
+// will be sent.
 func (s *Sink) header(d *notification.Delivery, payload []byte) http.Header {
-	size := 9 + len(d.Metadata) + len(s.headers) // a map grown too large costs more than all values
+	size := 6 + len(d.Metadata)
 	if _, ok := d.Metadata[notification.MetadataContentType]; ok {
 		size--
 	}
-	if s.signer != nil {
-		size += 3
-	}
-	h := make(http.Header, size)
-	for name, values := range s.headers {
-		h[name] = values // shared: nobody writes to them
-	}
-	w := headerWriter{h, make([]string, 0, size)}
-
-	if _, configured := h["User-Agent"]; !configured {
-		w.set("User-Agent", userAgent)
-	}
+	w := s.newHeader(size)
 	id := encodeValue(d.ID)
 	w.set(HeaderID, id)
-	w.set(HeaderIdempotencyKey, id)
 	w.set(HeaderType, encodeValue(d.Type))
 	w.set(HeaderVersion, strconv.Itoa(d.Version))
 	w.set(HeaderAttempt, strconv.Itoa(d.Attempt))
@@ -88,10 +77,34 @@ func (s *Sink) header(d *notification.Delivery, payload []byte) http.Header {
 		w.set(HeaderOccurredOn, formatTime(d.OccurredOn))
 	}
 	w.setMetadata(d.Metadata)
+	s.finish(&w, id, payload)
+	return w.header
+}
+
+// newHeader begins with what all requests have in common; size is how many
+// headers will come on top.
+func (s *Sink) newHeader(size int) headerWriter {
+	size += 3 // User-Agent, Idempotency-Key, and Content-Type
 	if s.signer != nil {
-		s.signer.sign(&w, id, s.now(), payload)
+		size += 3
 	}
-	return h
+	h := make(http.Header, size+len(s.headers)) // a map grown too large costs more than all values
+	for name, values := range s.headers {
+		h[name] = values // shared: nobody writes to them
+	}
+	w := headerWriter{h, make([]string, 0, size)}
+	if _, configured := h["User-Agent"]; !configured {
+		w.set("User-Agent", userAgent)
+	}
+	return w
+}
+
+// finish adds what tells a receiver that a request came before, and who sent it.
+func (s *Sink) finish(w *headerWriter, id string, body []byte) {
+	w.set(HeaderIdempotencyKey, id)
+	if s.signer != nil {
+		s.signer.sign(w, id, s.now(), body)
+	}
 }
 
 // headerWriter fills a header whose values all lie in one allocation.

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -31,14 +32,36 @@ const (
 	minCredential = 6
 )
 
+// receiptHeaders are customary names for a request's id at its destination.
+var receiptHeaders = []string{"X-Request-Id", "Request-Id", "X-Message-Id"}
+
+// maxReceiptID keeps receipts readable and small.
+const maxReceiptID = 128
+
+// receipt makes the proof of a delivery: the status, and the id that the
+// destination gave it, if it did.
+func (s *Sink) receipt(resp *http.Response) notification.Receipt {
+	receipt := "http " + strconv.Itoa(resp.StatusCode)
+	for _, name := range s.receiptHeaders {
+		if values := resp.Header[name]; len(values) > 0 && values[0] != "" {
+			id := s.excerpt.clean(values[0])
+			return notification.Receipt(strings.TrimRight(receipt+" "+strings.ToValidUTF8(id[:min(len(id), maxReceiptID)], ""), " "))
+		}
+	}
+	return notification.Receipt(receipt)
+}
+
 // refused makes the error of a response that is not 2xx.
-func (s *Sink) refused(resp *http.Response) error {
+//
+// Where hosts come from data, one that asks to wait speaks only for itself: the
+// deliveries to it are retried, and the others go on.
+func (s *Sink) refused(to place, resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		_ = resp.Body.Close() // it is the connection itself and has no end
 		resp.Body = http.NoBody
 	}
 	e := &ResponseError{
-		Target: s.origin.target,
+		Target: to.target,
 		Status: resp.StatusCode,
 		Body:   s.excerpt.read(resp.Body),
 	}
@@ -46,8 +69,10 @@ func (s *Sink) refused(resp *http.Response) error {
 	case resp.StatusCode/100 == 3:
 		e.Location = s.excerpt.clean(resp.Header.Get("Location"))
 		return sinks.Permanent(e)
+	case resp.StatusCode == http.StatusProxyAuthRequired && len(s.dialer.proxies) > 0:
+		return sinks.Unavailable(e) // the proxy speaks, and would to every delivery
 	case mayRetry(resp.StatusCode):
-		if until, ok := retryAfter(resp.Header.Get("Retry-After"), s.now()); ok {
+		if until, ok := retryAfter(resp.Header.Get("Retry-After"), s.now()); ok && !s.destination.open {
 			return sinks.Throttled(until, e)
 		}
 		return sinks.Transient(e)
@@ -90,16 +115,22 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 
 // unanswered makes the error of an attempt that got no response. ctx is the
 // engine's, bounded the same with the sink's timeout.
-func (s *Sink) unanswered(ctx, bounded context.Context, err error) error {
+//
+// Where hosts come from data, one that cannot be reached says nothing of the
+// others: only this delivery is retried.
+func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error) error {
+	var guarded *guardError
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", s.origin.target, ctx.Err())
-	case unreachable(err):
-		return sinks.Unavailable(fmt.Errorf("%s: %w", s.origin.target, err))
+		return fmt.Errorf("%s: %w", target, ctx.Err())
+	case errors.As(err, &guarded):
+		return sinks.Permanent(fmt.Errorf("%s: %w", target, err))
+	case unreachable(err) && !s.destination.open:
+		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))
 	case bounded.Err() != nil:
-		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", s.origin.target, s.timeout, bounded.Err()))
+		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", target, s.timeout, bounded.Err()))
 	}
-	return sinks.Transient(fmt.Errorf("%s: %w", s.origin.target, err))
+	return sinks.Transient(fmt.Errorf("%s: %w", target, err))
 }
 
 // unreachable tells errors about the connection from those about a request.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -109,6 +110,46 @@ func TestRetryAfter(t *testing.T) {
 		value = "120"
 		_, err := sink.Deliver(t.Context(), newDelivery())
 		assert.NotEqual(t, sinks.ClassThrottled, classOf(err), status)
+	}
+}
+
+func FuzzRetryAfterNeverLiesInThePastOrFarAhead(f *testing.F) {
+	for _, s := range []string{"120", "-1", "Sat, 01 Mar 2025 12:00:30 GMT", "9999999999999", "", "1e3", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		f.Add(s)
+	}
+	now := time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, value string) {
+		if until, ok := retryAfter(value, now); ok {
+			require.True(t, until.After(now) && !until.After(now.Add(maxRetryAfter)), "%q: %s", value, until)
+		}
+	})
+}
+
+func TestAReceiptHasTheDestinationsID(t *testing.T) {
+	header := http.Header{}
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		maps.Copy(w.Header(), header)
+		w.WriteHeader(201)
+	})
+	for _, tt := range []struct {
+		configured string
+		header     http.Header
+		want       notification.Receipt
+	}{
+		{"", http.Header{}, "http 201"},
+		{"", http.Header{"X-Request-Id": {"r-1"}}, "http 201 r-1"},
+		{"", http.Header{"X-Message-Id": {"m-1"}, "Request-Id": {""}}, "http 201 m-1"},
+		{"", http.Header{"X-Request-Id": {"r-1"}, "X-Message-Id": {"m-1"}}, "http 201 r-1"},
+		{"x-delivery", http.Header{"X-Delivery": {"d-1"}, "X-Request-Id": {"r-1"}}, "http 201 d-1"},
+		{"x-delivery", http.Header{"X-Request-Id": {"r-1"}}, "http 201"},
+		{"", http.Header{"X-Request-Id": {strings.Repeat("é", 200)}}, notification.Receipt("http 201 " + strings.Repeat("é", 64))},
+		{"", http.Header{"X-Request-Id": {"bearer-token"}}, "http 201 ***"},
+	} {
+		clear(header)
+		maps.Copy(header, tt.header)
+		receipt, err := r.sink(t, Config{ReceiptHeader: tt.configured, Bearer: "bearer-token"}).Deliver(t.Context(), newDelivery())
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, receipt)
 	}
 }
 
@@ -218,7 +259,9 @@ func TestNoErrorRepeatsACredential(t *testing.T) {
 		"url-password": {URL: strings.Replace(r.URL, "http://", "http://user:url-password@", 1)},
 		"query-token":  {URL: r.URL + "/path-token?query-token", MaxResponseBytes: 1},
 		"path-token":   {URL: r.URL + "/path-token?query-token", MaxResponseBytes: 1},
-		strings.TrimPrefix(vectorSecret, "whsec_"): {Secret: vectorSecret},
+		strings.TrimPrefix(vectorSecret, "whsec_"): {Secrets: []string{vectorSecret}},
+		"basic-password": {Basic: Basic{User: "user", Password: "basic-password"}},
+		"template-token": {URL: r.URL + "/template-token/{{.Type}}?template-token", MaxResponseBytes: 1},
 	}
 	for credential, c := range configs {
 		_, err := r.sink(t, c).Deliver(t.Context(), newDelivery())

@@ -1,9 +1,13 @@
 package httpsink
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"hash"
 	"strconv"
 	"strings"
@@ -11,48 +15,121 @@ import (
 	"time"
 )
 
-// secretPrefix marks a serialized symmetric secret of Standard Webhooks.
-const secretPrefix = "whsec_"
+// How Standard Webhooks 1.0.0 serializes keys, "Signature scheme".
+const (
+	secretPrefix     = "whsec_" // symmetric, signs as v1; may be left out
+	privateKeyPrefix = "whsk_"  // ed25519, signs as v1a
+	publicKeyPrefix  = "whpk_"  // ed25519, the receiver's
+)
 
-// signer signs requests with the symmetric scheme "v1" of Standard Webhooks
-// 1.0.0. It may be used in parallel.
-type signer struct {
+// Lengths of a symmetric key in bytes, from the same section.
+const (
+	minKeyLength = 24
+	maxKeyLength = 64
+)
+
+// key makes the signatures of one secret. It may be used in parallel.
+type key interface {
+	// appendSignature appends the signature, with its version, of a content that
+	// comes in two parts.
+	appendSignature(to, head, body []byte) []byte
+}
+
+// signer signs requests as Standard Webhooks 1.0.0 says, with each of its keys:
+// a receiver that changes its secret knows the old or the new one.
+type signer struct{ keys []key }
+
+// sign adds the three headers of the standard. The signed content is
+// "id.timestamp.body".
+func (s *signer) sign(w *headerWriter, id string, at time.Time, body []byte) {
+	id = strings.ReplaceAll(id, ".", "%2e")
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	head := make([]byte, 0, len(id)+len(timestamp)+2)
+	head = append(append(append(append(head, id...), '.'), timestamp...), '.')
+	var signatures []byte
+	for i, k := range s.keys {
+		if i > 0 {
+			signatures = append(signatures, ' ')
+		}
+		signatures = k.appendSignature(signatures, head, body)
+	}
+	w.set(HeaderWebhookID, id)
+	w.set(HeaderWebhookTimestamp, timestamp)
+	w.set(HeaderWebhookSignature, string(signatures))
+}
+
+// symmetric signs with HMAC-SHA256, as "v1".
+type symmetric struct {
 	states sync.Pool // of *signing: keying an HMAC costs as much as a short body
 }
 
 type signing struct {
-	mac     hash.Hash
-	scratch []byte
+	mac hash.Hash
+	sum [sha256.Size]byte
 }
 
-func newSigner(key []byte) *signer {
-	s := new(signer)
-	s.states.New = func() any { return &signing{mac: hmac.New(sha256.New, key)} }
-	return s
+func newSymmetric(secret []byte) *symmetric {
+	k := new(symmetric)
+	k.states.New = func() any { return &signing{mac: hmac.New(sha256.New, secret)} }
+	return k
 }
 
-// sign adds the three headers of the standard.
-func (s *signer) sign(w *headerWriter, id string, at time.Time, body []byte) {
-	id = strings.ReplaceAll(id, ".", "%2e")
-	timestamp := strconv.FormatInt(at.Unix(), 10)
-	w.set(HeaderWebhookID, id)
-	w.set(HeaderWebhookTimestamp, timestamp)
-	w.set(HeaderWebhookSignature, s.signature(id, timestamp, body))
-}
-
-// signature covers "id.timestamp.body".
-func (s *signer) signature(id, timestamp string, body []byte) string {
-	st := s.states.Get().(*signing)
-	defer s.states.Put(st)
+func (k *symmetric) appendSignature(to, head, body []byte) []byte {
+	st := k.states.Get().(*signing)
+	defer k.states.Put(st)
 	st.mac.Reset()
-	st.scratch = append(st.scratch[:0], id...)
-	st.scratch = append(st.scratch, '.')
-	st.scratch = append(st.scratch, timestamp...)
-	st.scratch = append(st.scratch, '.')
-	st.mac.Write(st.scratch) // a hash never fails
+	st.mac.Write(head) // a hash never fails
 	st.mac.Write(body)
-	sum := st.mac.Sum(st.scratch[:0])
-	text := base64.StdEncoding.AppendEncode(append(sum, "v1,"...), sum)
-	st.scratch = text
-	return string(text[len(sum):])
+	return base64.StdEncoding.AppendEncode(append(to, "v1,"...), st.mac.Sum(st.sum[:0]))
+}
+
+// asymmetric signs with ed25519, as "v1a".
+type asymmetric struct{ private ed25519.PrivateKey }
+
+func (k asymmetric) appendSignature(to, head, body []byte) []byte {
+	content := append(bytes.Clone(head), body...) // ed25519 reads it twice, so it needs it in one piece
+	return base64.StdEncoding.AppendEncode(append(to, "v1a,"...), ed25519.Sign(k.private, content))
+}
+
+// parseSecret decodes a signing secret as Standard Webhooks libraries do. Its
+// errors do not quote the secret.
+func parseSecret(secret string) (key, error) {
+	switch {
+	case strings.HasPrefix(secret, publicKeyPrefix):
+		return nil, fmt.Errorf("is a public key, which is the receiver's; sign with the secret key, which begins with %s", privateKeyPrefix)
+	case strings.HasPrefix(secret, privateKeyPrefix):
+		return parsePrivateKey(strings.TrimPrefix(secret, privateKeyPrefix))
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	if err != nil {
+		return nil, fmt.Errorf("is not base64; make one with: echo %s$(openssl rand -base64 32)", secretPrefix)
+	}
+	if len(raw) < minKeyLength || len(raw) > maxKeyLength {
+		return nil, fmt.Errorf("is %d bytes long once decoded, outside %d..%d; make one with: echo %s$(openssl rand -base64 32)",
+			len(raw), minKeyLength, maxKeyLength, secretPrefix)
+	}
+	return newSymmetric(raw), nil
+}
+
+// parsePrivateKey takes the two usual forms of RFC 8032: the seed alone, and the
+// seed with the public key behind it.
+func parsePrivateKey(text string) (key, error) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("is not base64 behind %s", privateKeyPrefix)
+	case len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize:
+		return nil, fmt.Errorf("is %d bytes long once decoded; an ed25519 key has %d, or %d with its public key",
+			len(raw), ed25519.SeedSize, ed25519.PrivateKeySize)
+	}
+	private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
+	if len(raw) == ed25519.PrivateKeySize && !bytes.Equal(private, raw) {
+		return nil, errors.New("holds a public key that is not the secret key's")
+	}
+	return asymmetric{private}, nil
+}
+
+// secretCredential returns what of a secret no error may repeat.
+func secretCredential(secret string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(secret, secretPrefix), privateKeyPrefix)
 }

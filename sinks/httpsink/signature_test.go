@@ -1,15 +1,21 @@
 package httpsink
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"strings"
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -98,6 +104,106 @@ func TestWithoutASecretNothingIsSigned(t *testing.T) {
 	for name := range r.only(t).Header {
 		assert.False(t, strings.HasPrefix(name, "Webhook-"), name)
 	}
+}
+
+// verifySignature lets the standard's own library read a request, its time too.
+func verifySignature(t *testing.T, secret string, r received) {
+	t.Helper()
+	webhook, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	require.NoError(t, webhook.Verify([]byte(r.Body), r.Header))
+}
+
+// The library knows v1 only, so v1a is verified by the standard's text.
+func verifyAsymmetric(t *testing.T, public ed25519.PublicKey, r received) bool {
+	t.Helper()
+	content := r.Header.Get("webhook-id") + "." + r.Header.Get("webhook-timestamp") + "." + r.Body
+	for _, signature := range strings.Split(r.Header.Get("webhook-signature"), " ") {
+		if text, ok := strings.CutPrefix(signature, "v1a,"); ok {
+			raw, err := base64.StdEncoding.DecodeString(text)
+			require.NoError(t, err)
+			if ed25519.Verify(public, []byte(content), raw) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func newSecret() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw)
+	return secretPrefix + base64.StdEncoding.EncodeToString(raw)
+}
+
+func TestEverySecretSigns(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	other, _, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	now, old := newSecret(), newSecret()
+	r := newReceiver(t)
+	sink := r.sink(t, Config{Secret: now, Secrets: []string{old, privateKeyPrefix + base64.StdEncoding.EncodeToString(private)}})
+	var workers errgroup.Group
+	for range 20 {
+		workers.Go(func() error { _, err := sink.Deliver(t.Context(), newDelivery()); return err })
+	}
+	require.NoError(t, workers.Wait())
+	for _, request := range r.all() {
+		assert.Regexp(t, `^v1,\S{44} v1,\S{44} v1a,\S{88}$`, request.Header.Get("webhook-signature"))
+		verifySignature(t, now, request)
+		verifySignature(t, old, request)
+		assert.True(t, verifyAsymmetric(t, public, request))
+		assert.False(t, verifyAsymmetric(t, other, request))
+
+		stranger, err := standardwebhooks.NewWebhook(newSecret())
+		require.NoError(t, err)
+		require.ErrorIs(t, stranger.Verify([]byte(request.Body), request.Header), standardwebhooks.ErrNoMatchingSignature)
+	}
+}
+
+// RFC 8032, section 7.1, has the key pair of test 1.
+func TestAPrivateKeyIsReadInBothForms(t *testing.T) {
+	seed, err := hex.DecodeString("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+	require.NoError(t, err)
+	public, err := hex.DecodeString("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+	require.NoError(t, err)
+	for _, raw := range [][]byte{seed, append(bytes.Clone(seed), public...)} {
+		r := newReceiver(t)
+		_, err := r.sink(t, Config{Secrets: []string{privateKeyPrefix + base64.StdEncoding.EncodeToString(raw)}}).Deliver(t.Context(), newDelivery())
+		require.NoError(t, err)
+		assert.True(t, verifyAsymmetric(t, public, r.only(t)))
+	}
+}
+
+func TestPrivateKeysThatAreNoneAreRefused(t *testing.T) {
+	seed := bytes.Repeat([]byte{7}, 32)
+	encode := base64.StdEncoding.EncodeToString
+	for secret, want := range map[string]string{
+		"whsk_p@ss":                             "is not base64 behind whsk_",
+		"whsk_" + encode(seed[:31]):             "is 31 bytes long once decoded; an ed25519 key has 32, or 64",
+		"whsk_" + encode(append(seed, seed...)): "holds a public key that is not the secret key's",
+		"whpk_" + encode(seed):                  "is a public key, which is the receiver's",
+	} {
+		_, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Secrets: []string{vectorSecret, secret}})
+		require.ErrorContains(t, err, "secrets[1]: "+want)
+		assert.NotContains(t, err.Error(), secret[5:])
+	}
+}
+
+func FuzzASecretIsReadOrRefused(f *testing.F) {
+	for _, s := range []string{vectorSecret, "", "whsec_", "whsk_", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 32)), "whpk_x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, secret string) {
+		k, err := parseSecret(secret)
+		if err != nil {
+			return
+		}
+		signature := string(k.appendSignature(nil, []byte("id.1."), []byte("body")))
+		require.Regexp(t, `^v1a?,[A-Za-z0-9+/]+={0,2}$`, signature)
+		require.Equal(t, strings.HasPrefix(secret, privateKeyPrefix), strings.HasPrefix(signature, "v1a,"))
+	})
 }
 
 func TestSecretsOutsideTheStandardAreRefused(t *testing.T) {

@@ -1,24 +1,33 @@
-// Package httpsink delivers notifications as HTTP requests to one fixed URL:
-// webhooks, in short.
+// Package httpsink delivers notifications as HTTP requests: webhooks, in short.
 //
 // The body is the payload, byte for byte; everything else travels in headers,
-// see [HeaderID] and its neighbours. With a secret each request is signed as
-// Standard Webhooks 1.0.0 says (https://www.standardwebhooks.com), so a receiver
-// can verify it with any library of that standard.
+// see [HeaderID] and its neighbours. Other formats are CloudEvents 1.0 in binary,
+// structured and batched mode, see [FormatBinary]. With secrets each request is
+// signed as Standard Webhooks 1.0.0 says (https://www.standardwebhooks.com), so a
+// receiver can verify it with any library of that standard.
+//
+// Requests go to one URL, or to one that a template makes of the notification's
+// type, key and metadata. Where data has a say in the host, a guard keeps requests
+// out of private networks.
 //
 // What an answer means:
 //
-//	2xx                                        delivered, the receipt is "http 202"
+//	2xx                                        delivered, the receipt is "http 202" and the destination's id for it
 //	408, 425, 429, 502, 503, 504               throttled until Retry-After if that lies ahead (1 h at most), else transient
 //	other 5xx                                  transient
 //	3xx                                        permanent: redirects are not followed, the error says where to
 //	410 and other 4xx                          permanent
 //	no connection: DNS, TCP, TLS, proxy        unavailable
 //	no response in time, connection lost       transient
+//	no URL from the template                   permanent
+//	a connection that the guard refuses        permanent
 //	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
 //
-// HTTP_PROXY, HTTPS_PROXY and NO_PROXY are heeded as they stand when the sink is
-// built.
+// Throttled and unavailable let the whole sink wait. Where hosts come from data
+// both are transient instead: one host of many is not the whole sink.
+//
+// HTTP_PROXY, HTTPS_PROXY and NO_PROXY are heeded as they stand when the program
+// asks for them first.
 //
 // A request may reach the receiver twice, also within one delivery: one that a
 // kept-alive connection lost is sent again on a fresh connection. The id is the
@@ -28,10 +37,8 @@ package httpsink
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -41,23 +48,29 @@ import (
 // Kind is what stands behind "kind:" in the configuration.
 const Kind = "http"
 
-// Sink posts deliveries to one URL. It implements [sinks.Sink], [sinks.Closer]
+// Sink sends deliveries to one URL, or to one for each. It implements
+// [sinks.Batcher], with batches in the format [FormatBatch] only, [sinks.Closer]
 // and [sinks.HealthChecker]; all methods may be called in parallel.
 type Sink struct {
-	origin    *origin
-	timeout   time.Duration
-	excerpt   excerpt
-	dialer    *dialer
-	transport *http.Transport
-	health    func(context.Context) error
-	template  *http.Request
-	headers   http.Header
-	signer    *signer // nil where nothing is signed
-	now       func() time.Time
+	destination    destination
+	format         string
+	source         string // of events
+	batch          sinks.BatchLimits
+	timeout        time.Duration
+	excerpt        excerpt
+	receiptHeaders []string
+	dialer         *dialer
+	transport      *http.Transport
+	health         func(context.Context) error
+	template       *http.Request
+	headers        http.Header
+	signer         *signer // nil where nothing is signed
+	now            func() time.Time
 }
 
 var (
 	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Batcher       = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
@@ -77,34 +90,31 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &http.Request{
-		Method:     c.Method,
-		URL:        o.url,
-		Host:       o.url.Host,
-		Proto:      "HTTP/1.1",
-		ProtoMajor: 1,
-		ProtoMinor: 1,
-	}
-	proxy, err := http.ProxyFromEnvironment(template)
-	if err != nil {
-		return nil, fmt.Errorf("proxy from the environment: %w", err)
-	}
 	// An attempt that gets no connection in half of its time leaves with
 	// "unavailable" before the whole time is over, which would be "transient".
-	dial := newDialer(o.roots, c.Timeout/2)
+	dial := newDialer(o, c.Timeout/2)
 	s := &Sink{
-		origin:    o,
-		timeout:   c.Timeout,
-		excerpt:   newExcerpt(c.MaxResponseBytes, o.credentials),
-		dialer:    dial,
-		transport: newTransport(dial, proxy),
-		health:    dial.probe(o.url, proxy),
-		template:  template,
-		headers:   o.headers,
-		now:       time.Now,
+		destination:    o.destination,
+		format:         c.Format,
+		source:         c.CloudEvents.Source,
+		timeout:        c.Timeout,
+		excerpt:        newExcerpt(c.MaxResponseBytes, o.credentials),
+		receiptHeaders: receiptHeaders,
+		dialer:         dial,
+		transport:      newTransport(dial, o.proxy),
+		health:         dial.probe(o),
+		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
+		headers:        o.headers,
+		now:            time.Now,
 	}
-	if o.key != nil {
-		s.signer = newSigner(o.key)
+	if c.Format == FormatBatch {
+		s.batch = sinks.BatchLimits{Size: c.Batch.Size, Wait: c.Batch.Wait, Ordered: true}
+	}
+	if c.ReceiptHeader != "" {
+		s.receiptHeaders = []string{http.CanonicalHeaderKey(c.ReceiptHeader)}
+	}
+	if len(o.keys) > 0 {
+		s.signer = &signer{o.keys}
 	}
 	return s, nil
 }
@@ -114,17 +124,29 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 // comment for what the errors mean; those about a response are a
 // [*ResponseError].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	bounded, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	resp, err := s.transport.RoundTrip(s.request(bounded, d))
+	to, err := s.destination.of(d)
 	if err != nil {
-		return "", s.unanswered(ctx, bounded, err)
+		return "", sinks.Permanent(err)
 	}
-	defer drain(resp)
-	if resp.StatusCode/100 == 2 {
-		return notification.Receipt("http " + strconv.Itoa(resp.StatusCode)), nil
+	return s.send(ctx, to, s.message(d))
+}
+
+// BatchLimits are those of the configuration, in the format [FormatBatch]; in
+// any other there are no batches.
+func (s *Sink) BatchLimits() sinks.BatchLimits { return s.batch }
+
+// DeliverBatch sends all events in one request, in their order. The destination
+// takes or refuses them as a whole: all have the same result.
+func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	receipt, err := s.send(ctx, s.destination.fixed, s.batchMessage(batch))
+	if err != nil {
+		return sinks.Failed(batch, err)
 	}
-	return "", s.refused(resp)
+	results := make([]sinks.Result, len(batch))
+	for i := range results {
+		results[i].Receipt = receipt
+	}
+	return results
 }
 
 // Close closes all connections, at once. Deliver must not be called after it.
@@ -138,38 +160,79 @@ func (s *Sink) Close(context.Context) error {
 }
 
 // CheckHealth connects to the host (TCP, and TLS for https) or to the proxy
-// that the environment sets for it, and sends nothing. What stands in the way
-// is unavailable.
+// that requests go through, and sends nothing. What stands in the way is
+// unavailable. Where hosts come from data it finds nothing wrong.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.health(bounded); err != nil {
-		return s.unanswered(ctx, bounded, err)
+		return s.unanswered(ctx, bounded, s.destination.fixed.target, err)
 	}
 	return nil
 }
 
-// request makes the request of one attempt from the template: nothing that is
-// the same for all deliveries is computed again.
-//
-// The payload is copied, since the transport may still read the body of an
-// attempt that was cancelled after Deliver returned. GetBody, with the
-// idempotency key, lets it repeat a request that a stale connection lost.
-func (s *Sink) request(ctx context.Context, d *notification.Delivery) *http.Request {
-	payload := bytes.Clone(d.Payload)
+// message is what one request says.
+type message struct {
+	header http.Header
+	body   []byte // the message's own
+}
+
+// message makes the message of one attempt. The payload is copied, since the
+// transport may still read the body of an attempt that was cancelled after
+// Deliver returned.
+func (s *Sink) message(d *notification.Delivery) message {
+	switch s.format {
+	case FormatBinary:
+		body := bytes.Clone(d.Payload)
+		return message{s.eventHeader(d, body), body}
+	case FormatStructured:
+		body := s.appendEvent(nil, d)
+		return message{s.structuredHeader(d, body), body}
+	case FormatBatch:
+		return s.batchMessage([]*notification.Delivery{d})
+	}
+	body := bytes.Clone(d.Payload)
+	return message{s.header(d, body), body}
+}
+
+func (s *Sink) batchMessage(batch []*notification.Delivery) message {
+	body := s.appendBatch(nil, batch)
+	return message{s.batchHeader(batch, body), body}
+}
+
+// send makes one request and reads its response.
+func (s *Sink) send(ctx context.Context, to place, m message) (notification.Receipt, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	resp, err := s.transport.RoundTrip(s.request(bounded, to, m))
+	if err != nil {
+		return "", s.unanswered(ctx, bounded, to.target, err)
+	}
+	defer drain(resp)
+	if resp.StatusCode/100 == 2 {
+		return s.receipt(resp), nil
+	}
+	return "", s.refused(to, resp)
+}
+
+// request makes the request of one attempt from the template. GetBody, with the
+// idempotency key, lets the transport repeat a request that a stale connection
+// lost.
+func (s *Sink) request(ctx context.Context, to place, m message) *http.Request {
 	req := s.template.WithContext(ctx)
-	req.Header = s.header(d, payload)
-	req.Body = newBody(payload)
-	req.GetBody = func() (io.ReadCloser, error) { return newBody(payload), nil }
-	req.ContentLength = int64(len(payload))
+	req.URL, req.Host = to.url, to.url.Host
+	req.Header = m.header
+	req.Body = newBody(m.body)
+	req.GetBody = func() (io.ReadCloser, error) { return newBody(m.body), nil }
+	req.ContentLength = int64(len(m.body))
 	return req
 }
 
 // newBody returns types that net/http knows, so that it writes headers and
 // body in one go.
-func newBody(payload []byte) io.ReadCloser {
-	if len(payload) == 0 {
+func newBody(body []byte) io.ReadCloser {
+	if len(body) == 0 {
 		return http.NoBody
 	}
-	return io.NopCloser(bytes.NewReader(payload))
+	return io.NopCloser(bytes.NewReader(body))
 }

@@ -304,8 +304,9 @@ func TestConnectionsAreReused(t *testing.T) {
 			deliverAll(t, r.sink(t, Config{}), deliveries, inFlight)
 			assert.Len(t, r.all(), deliveries)
 			// net/http may dial for a request and then serve it by a
-			// connection that came free: some more than in flight are possible.
-			assert.LessOrEqual(t, r.connections.Load(), int64(2*inFlight))
+			// connection that came free: on a busy machine there are some more than
+			// in flight. Without reuse there would be one for each delivery.
+			assert.LessOrEqual(t, r.connections.Load(), int64(deliveries/4))
 		})
 	}
 	t.Run("over HTTP/2", func(t *testing.T) {
@@ -356,7 +357,8 @@ func TestARequestThatAStaleConnectionLostIsSentAgain(t *testing.T) {
 func TestARequestHoldsItsOwnCopyOfThePayload(t *testing.T) {
 	d := newDelivery()
 	want := string(d.Payload)
-	req := newSink(t, Config{URL: "http://partner.example"}).request(t.Context(), d)
+	sink := newSink(t, Config{URL: "http://partner.example"})
+	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d))
 	clear(d.Payload)
 	again, err := req.GetBody()
 	require.NoError(t, err)

@@ -1,0 +1,248 @@
+package httpsink
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// maxURL is longer than what servers usually take.
+const maxURL = 8 << 10
+
+// destination is where requests go: one URL, or one for each delivery.
+type destination struct {
+	fixed    place
+	template *template.Template // nil: all go to fixed
+	// open tells that the host comes from data. Else fixed has the scheme and
+	// host of all URLs.
+	open   bool
+	method string
+}
+
+// place is the URL of one request.
+type place struct {
+	url    *url.URL // without user and password
+	target string   // for errors: method, scheme and host
+}
+
+func newPlace(method string, u *url.URL) place {
+	return place{u, method + " " + u.Scheme + "://" + u.Host}
+}
+
+// newDestination parses a URL, or a template of one, and returns the user and
+// password in it.
+func newDestination(method, raw string) (destination, *url.Userinfo, error) {
+	d := destination{method: method}
+	start := raw
+	if strings.Contains(raw, "{{") {
+		var err error
+		if d.template, err = template.New("url").Option("missingkey=error").Parse(raw); err != nil {
+			return destination{}, nil, fmt.Errorf("the template cannot be parsed: %w", err)
+		}
+		if name := unknownField(d.template.Root); name != "" {
+			return destination{}, nil, fmt.Errorf("the template wants %s; there are .ID, .Type, .Version, .Key, .Metadata.NAME and .Meta \"NAME\"", name)
+		}
+		if start, d.open = beginning(d.template); d.open {
+			return d, nil, checkOpen(start)
+		}
+	}
+	u, err := parseURL(start)
+	if err != nil {
+		return destination{}, nil, err
+	}
+	user := u.User
+	u.User = nil
+	d.fixed = newPlace(method, u)
+	return d, user, nil
+}
+
+// beginning returns the text before the first value, down to the host if that
+// is in it. open tells that it is not.
+func beginning(t *template.Template) (text string, open bool) {
+	if len(t.Root.Nodes) > 0 {
+		if first, ok := t.Root.Nodes[0].(*parse.TextNode); ok {
+			text = string(first.Text)
+		}
+	}
+	_, rest, found := strings.Cut(text, "://")
+	host := strings.IndexAny(rest, "/?#")
+	if !found || host < 0 {
+		return text, true
+	}
+	return text[:len(text)-len(rest)+host], false
+}
+
+// checkOpen wants a template to say at least how data becomes a host.
+func checkOpen(start string) error {
+	switch {
+	case !strings.HasPrefix(start, "https://") && !strings.HasPrefix(start, "http://"):
+		return errors.New("the template does not begin with https:// or http://; only host, path and query may come from data")
+	case strings.Contains(start, "@"):
+		return errors.New("user and password would go to hosts that come from data; use basic, if that is what you want")
+	}
+	return nil
+}
+
+// unknownField returns a field that no delivery has, "" where there is none.
+// Below "with" and "range" the dot is something else.
+func unknownField(node parse.Node) string {
+	switch n := node.(type) {
+	case *parse.ListNode:
+		if n != nil {
+			return firstUnknown(n.Nodes)
+		}
+	case *parse.ActionNode:
+		return unknownField(n.Pipe)
+	case *parse.PipeNode:
+		return firstUnknown(n.Cmds)
+	case *parse.CommandNode:
+		return firstUnknown(n.Args)
+	case *parse.IfNode:
+		return firstUnknown([]parse.Node{n.Pipe, n.List, n.ElseList})
+	case *parse.WithNode:
+		return unknownField(n.Pipe)
+	case *parse.RangeNode:
+		return unknownField(n.Pipe)
+	case *parse.FieldNode:
+		data := reflect.TypeFor[urlData]()
+		_, field := data.FieldByName(n.Ident[0])
+		_, method := data.MethodByName(n.Ident[0])
+		if !field && !method {
+			return n.String()
+		}
+	}
+	return ""
+}
+
+func firstUnknown[N parse.Node](nodes []N) string {
+	for _, n := range nodes {
+		if name := unknownField(n); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// of returns where a delivery goes. An error is about the delivery, for good.
+func (d *destination) of(delivery *notification.Delivery) (place, error) {
+	if d.template == nil {
+		return d.fixed, nil
+	}
+	var b strings.Builder
+	if err := d.template.Execute(&b, newURLData(delivery)); err != nil {
+		return place{}, fmt.Errorf("url: %w", err)
+	}
+	u, err := parseMadeURL(b.String())
+	if err != nil {
+		return place{}, fmt.Errorf("url: what the template makes of this notification %w", err)
+	}
+	if d.open && u.User != nil {
+		return place{}, errors.New("url: what the template makes of this notification has a user in it")
+	}
+	if d.open {
+		return newPlace(d.method, u), nil
+	}
+	u.User = nil
+	return place{u, d.fixed.target}, nil
+}
+
+// parseMadeURL also refuses what nobody would write, but data can bring about.
+func parseMadeURL(raw string) (*url.URL, error) {
+	if len(raw) > maxURL {
+		return nil, fmt.Errorf("is %d bytes long, the limit is %d", len(raw), maxURL)
+	}
+	u, err := parseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	if host := u.Hostname(); strings.HasPrefix(host, ".") || strings.Contains(host, "..") {
+		return nil, fmt.Errorf("has the host %q, a part of which is empty", host)
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return nil, fmt.Errorf("has %q in its path, which leads elsewhere", segment)
+		}
+	}
+	return u, nil
+}
+
+// urlData is what a template of a URL sees.
+type urlData struct {
+	ID       urlValue
+	Type     urlValue
+	Version  int
+	Key      urlValue
+	Metadata map[string]urlValue
+}
+
+func newURLData(d *notification.Delivery) urlData {
+	data := urlData{urlValue(d.ID), urlValue(d.Type), d.Version, urlValue(d.Key), make(map[string]urlValue, len(d.Metadata))}
+	for name, value := range d.Metadata {
+		data.Metadata[name] = urlValue(value)
+	}
+	return data
+}
+
+// Meta is for names that cannot stand behind a dot.
+func (d urlData) Meta(name string) (urlValue, error) {
+	value, ok := d.Metadata[name]
+	if !ok {
+		return "", fmt.Errorf("metadata %q is missing", name)
+	}
+	return value, nil
+}
+
+// urlValue is a text that is compared as it is and printed so that it can be
+// only itself in any part of a URL: everything but RFC 3986's unreserved
+// characters is percent-encoded.
+type urlValue string
+
+func (v urlValue) String() string {
+	b := make([]byte, 0, len(v)+16)
+	for i := range len(v) {
+		if c := v[i]; isAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', upperHexDigits[c>>4], upperHexDigits[c&15])
+		}
+	}
+	return string(b)
+}
+
+const upperHexDigits = "0123456789ABCDEF"
+
+// parseURL accepts an absolute http or https URL. Its errors do not quote a URL
+// that has a password in it.
+func parseURL(raw string) (*url.URL, error) {
+	if raw == "" {
+		return nil, errors.New("is missing; give the address that takes the requests, such as https://partner.example/hooks")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		if strings.Contains(raw, "@") {
+			return nil, errors.New("cannot be parsed; percent-encode special characters of user and password")
+		}
+		return nil, fmt.Errorf("cannot be parsed: %w", errors.Unwrap(err)) // without url.Error's own quote of the whole
+	}
+	port, _ := strconv.Atoi(u.Port()) // "" is 0, Parse has checked the rest for digits
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("scheme %q is not offered; start it with https:// or http://", u.Scheme)
+	case u.Hostname() == "":
+		return nil, errors.New("has no host")
+	case !isPlain(u.Host):
+		return nil, fmt.Errorf("host %q is not ASCII; write an international name in its xn-- form", u.Host)
+	case port > 65535:
+		return nil, fmt.Errorf("port %d is above 65535", port)
+	case u.Fragment != "":
+		return nil, fmt.Errorf("fragment #%s would not be sent; leave it out", u.Fragment)
+	}
+	return u, nil
+}
