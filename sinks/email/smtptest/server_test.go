@@ -59,7 +59,7 @@ func TestCloseEndsABlockedHookAndIdleConnections(t *testing.T) {
 	server, err := smtptest.Start(smtptest.Config{OnRecipient: func(ctx context.Context, _ string) error {
 		close(started)
 		<-ctx.Done()
-		return nil
+		return ctx.Err()
 	}})
 	require.NoError(t, err)
 	sent := make(chan error, 1)
