@@ -108,7 +108,7 @@ func (s *Sink) Open(context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	s.child, s.done = first, make(chan struct{})
+	s.child, s.down, s.done = first, nil, make(chan struct{})
 	s.mu.Unlock()
 	go s.keepRunning(first)
 	return nil
