@@ -111,15 +111,23 @@ func (c *child) awaitHello(ctx context.Context) error {
 	case <-c.ready:
 		return nil
 	case <-c.refused:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return sinks.Unavailable(c.cause)
+		return c.refusal()
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err()
 		}
 		return sinks.Unavailable(fmt.Errorf("the program has not said hello yet: %w", ctx.Err()))
 	}
+}
+
+// refusal is why no delivery is taken any more; nil while they are.
+func (c *child) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil {
+		return nil
+	}
+	return sinks.Unavailable(c.cause)
 }
 
 // register gives a delivery its number and its line.

@@ -27,6 +27,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -119,7 +120,10 @@ func (s *Sink) Open(context.Context) error {
 // no longer than ctx. The program is told of a delivery that nobody waits for
 // any more.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	if err := ctx.Err(); err != nil {
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", sinks.Unavailable(fmt.Errorf("no time is left to hand it to the program: %w", err))
+	case err != nil:
 		return "", err
 	}
 	c, err := s.running()
@@ -136,7 +140,10 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	if err != nil {
 		return sinks.Unavailable(err)
 	}
-	return c.awaitHello(ctx)
+	if err := c.awaitHello(ctx); err != nil {
+		return err
+	}
+	return c.refusal()
 }
 
 // Close closes the program's stdin and waits for it to end: for grace, then for
