@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/kafka"
-	"github.com/waybill-go/waybill/sinks/process"
+	processsink "github.com/waybill-go/waybill/sinks/process"
 )
 
 // The providers of wire.go: each makes one thing of others.
@@ -30,7 +30,7 @@ func provideKinds() (*sinks.Set, error) {
 		email.Register(set),
 		httpsink.Register(set),
 		kafka.Register(set),
-		process.Register(set),
+		processsink.Register(set),
 	)
 }
 

@@ -140,8 +140,8 @@ func (c *child) register(d *notification.Delivery) (*pending, error) {
 	if err != nil {
 		return nil, sinks.Permanent(err)
 	}
-	if limit := c.sink.config.MaxLineBytes; len(line) > limit {
-		return nil, sinks.Permanent(fmt.Errorf("%w: its line has %d bytes, max_line_bytes is %d", ErrTooLong, len(line), limit))
+	if limit := c.sink.config.MaxLineBytes; len(line)-len("\n") > limit {
+		return nil, sinks.Permanent(fmt.Errorf("%w: its line has %d bytes, max_line_bytes is %d", ErrTooLong, len(line)-len("\n"), limit))
 	}
 	p := &pending{number: number, id: d.ID, line: line, settled: make(chan settlement, 1)}
 	c.mu.Lock()

@@ -44,6 +44,7 @@ type act struct {
 	Say    string          `json:"say,omitempty"`    // a line for stderr
 	Huge   int             `json:"huge,omitempty"`   // bytes of a line without an end
 	Exit   int             `json:"exit,omitempty"`   // end with this status
+	Last   bool            `json:"last,omitempty"`   // answer, and end at once
 	Hold   int             `json:"hold,omitempty"`   // answer in reverse once so many are held, or stdin ends
 	Silent bool            `json:"silent,omitempty"`
 }
@@ -61,8 +62,11 @@ func (p *program) run() {
 	if p.is("stubborn") {
 		signal.Ignore(syscall.SIGTERM)
 	}
-	if p.is("forks") {
+	if p.is("forks") || p.is("sheds") {
 		sleeper := exec.Command("sleep", "1000")
+		if p.is("sheds") {
+			leaveGroup(sleeper)
+		}
 		sleeper.Stdout, sleeper.Stderr = os.Stdout, os.Stderr // and so it holds our pipes
 		if err := sleeper.Start(); err != nil {
 			panic(err)
@@ -132,6 +136,9 @@ func (p *program) take(line string) {
 	case a.Huge > 0:
 		_, _ = io.WriteString(os.Stdout, strings.Repeat("x", a.Huge))
 		return
+	case a.Last:
+		ok(d.Delivery, "last")
+		os.Exit(1)
 	case a.Silent:
 		return
 	case a.Answer != nil:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+func leaveGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // requireGone checks that every process that the children noted has ended.
 func requireGone(t *testing.T, c Config, count int) {
@@ -58,6 +61,20 @@ func TestNothingIsLeftOfAProgramThatForks(t *testing.T) {
 		requireGoneFirst(t, c, 2)
 		eventuallyTaken(t, sink)
 	})
+}
+
+func TestAProcessThatLeftTheGroupHoldsNobody(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "sheds")
+	sink := open(t, c)
+	eventuallyTaken(t, sink)
+	sleeper, err := strconv.Atoi(noted(c, pidsVariable)[1])
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(sleeper, syscall.SIGKILL) })
+	began := time.Now()
+	closeSink(t, sink)
+	require.Less(t, time.Since(began), soon)
+	require.False(t, gone(sleeper), "it has our pipes, and is nobody's")
 }
 
 // requireGoneFirst checks the first processes that were noted.

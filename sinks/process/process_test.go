@@ -197,6 +197,20 @@ func TestACrashFailsWhatIsInFlightAndIsForgotten(t *testing.T) {
 	eventuallyTaken(t, sink)
 }
 
+func TestWhatAProgramAnsweredBeforeItsEndCounts(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	sink := open(t, c)
+	for started := 1; started <= 20; started++ {
+		require.Eventually(t, func() bool {
+			return len(noted(c, pidsVariable)) == started && sink.CheckHealth(t.Context()) == nil
+		}, soon, time.Millisecond)
+		receipt, err := sink.Deliver(t.Context(), delivery(t, act{Last: true}))
+		require.NoError(t, err)
+		require.EqualValues(t, "last", receipt)
+	}
+}
+
 func TestADeliveryThatKillsEveryProgramIsBlamed(t *testing.T) {
 	t.Parallel()
 	sink := open(t, testConfig(t))
