@@ -52,8 +52,8 @@ func eventuallyTaken(t *testing.T, sink *Sink) {
 	}, soon, 5*time.Millisecond)
 }
 
+// Not parallel: it looks for goroutines that are left.
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	var c Config
 	make := func(t *testing.T, traits ...string) sinks.Sink {
 		c = testConfig(t, traits...)
