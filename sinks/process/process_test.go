@@ -334,11 +334,37 @@ func TestALateAnswerIsIgnored(t *testing.T) {
 
 func TestWithoutAnAnswerInTimeAnAttemptIsSpent(t *testing.T) {
 	t.Parallel()
-	sink := open(t, testConfig(t))
-	eventuallyTaken(t, sink)
-	_, err := sink.Deliver(within(t, 50*time.Millisecond), delivery(t, act{Silent: true}))
+	c := testConfig(t)
+	sink := open(t, c)
+	ctx := overdue{t.Context(), make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sink.Deliver(ctx, delivery(t, act{Silent: true}))
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 2 }, soon, time.Millisecond)
+	eventuallyTaken(t, sink) // so the line before it is known to be written
+	close(ctx.done)
+	err := <-ended
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, sinks.ClassTransient, classOf(err))
+}
+
+// overdue is a context whose deadline passes when a test says so.
+type overdue struct {
+	context.Context
+	done chan struct{}
+}
+
+func (o overdue) Done() <-chan struct{} { return o.done }
+
+func (o overdue) Err() error {
+	select {
+	case <-o.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 func TestAProgramThatReadsNothingHoldsNobody(t *testing.T) {
