@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/jsonlines"
 	"github.com/waybill-go/waybill/sinks/kafka"
+	processsink "github.com/waybill-go/waybill/sinks/process"
 )
 
 // The providers of wire.go: each makes one thing of others.
@@ -31,6 +32,7 @@ func provideKinds() (*sinks.Set, error) {
 		httpsink.Register(set),
 		jsonlines.Register(set),
 		kafka.Register(set),
+		processsink.Register(set),
 	)
 }
 

@@ -1,0 +1,115 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Defaults and limits of the configuration.
+const (
+	DefaultGrace           = 5 * time.Second
+	DefaultStartTimeout    = 30 * time.Second
+	DefaultMaxRestartPause = 30 * time.Second
+	DefaultMaxLineBytes    = 4 << 20
+	DefaultStderr          = "info"
+
+	minMaxLineBytes = 1 << 10
+	maxMaxLineBytes = 1 << 30
+)
+
+// Config is what stands under "with:" for a sink of this kind. Only Command is
+// required; the zero value of every other field means its default.
+type Config struct {
+	Command         []string          `yaml:"command" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
+	Dir             string            `yaml:"dir" doc:"where the program runs. Default: where this program runs"`
+	Env             map[string]string `yaml:"env" doc:"environment variables of the program, beside and over those of this program"`
+	Grace           time.Duration     `yaml:"grace" doc:"how long the program may take to end once its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
+	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"how long the program may take from its start to its hello. Default 30s"`
+	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"the longest pause before a program that ended is started again; pauses begin at 100ms and double until it answers a delivery. Default 30s"`
+	MaxLineBytes    int               `yaml:"max_line_bytes" doc:"longest line in either direction, 1024 to 1073741824. A notification that needs a longer one is dead at once. Default 4194304"`
+	Stderr          string            `yaml:"stderr" doc:"level at which the program's stderr stands in the log: info or warn. Default info"`
+}
+
+var (
+	_ sinks.Defaulter = (*Config)(nil)
+	_ sinks.Validator = (*Config)(nil)
+)
+
+// SetDefaults fills the fields that are zero.
+func (c *Config) SetDefaults() {
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = DefaultStartTimeout
+	}
+	if c.MaxRestartPause == 0 {
+		c.MaxRestartPause = DefaultMaxRestartPause
+	}
+	if c.MaxLineBytes == 0 {
+		c.MaxLineBytes = DefaultMaxLineBytes
+	}
+	if c.Stderr == "" {
+		c.Stderr = DefaultStderr
+	}
+}
+
+// Validate reports all mistakes at once. Whether the program exists is asked by
+// Open, on the machine where it is to run.
+func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.check()
+}
+
+func (c *Config) check() error {
+	var errs []error
+	mistake := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+
+	switch {
+	case len(c.Command) == 0:
+		mistake("command: is missing; give the program and its arguments, such as [python3, handler.py]")
+	case strings.TrimSpace(c.Command[0]) == "":
+		mistake("command: the program is empty; give it first, such as [python3, handler.py]")
+	case slices.ContainsFunc(c.Command, hasNUL):
+		mistake("command: contains a NUL byte, which no argument can hold")
+	}
+	if hasNUL(c.Dir) {
+		mistake("dir: contains a NUL byte, which no path can hold")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		switch {
+		case name == "" || strings.Contains(name, "=") || hasNUL(name):
+			mistake("env: %q is not the name of a variable; leave = and NUL out", name)
+		case hasNUL(c.Env[name]):
+			mistake("env.%s: the value contains a NUL byte, which no variable can hold", name)
+		}
+	}
+	for _, d := range []struct {
+		key             string
+		value, standard time.Duration
+	}{
+		{"grace", c.Grace, DefaultGrace},
+		{"start_timeout", c.StartTimeout, DefaultStartTimeout},
+		{"max_restart_pause", c.MaxRestartPause, DefaultMaxRestartPause},
+	} {
+		if d.value < 0 {
+			mistake("%s: %s is negative; leave it out for %s", d.key, d.value, d.standard)
+		}
+	}
+	if c.MaxLineBytes < minMaxLineBytes || c.MaxLineBytes > maxMaxLineBytes {
+		mistake("max_line_bytes: %d is outside %d..%d", c.MaxLineBytes, minMaxLineBytes, maxMaxLineBytes)
+	}
+	if c.Stderr != "info" && c.Stderr != "warn" {
+		mistake("stderr: %q is not offered; use info or warn", c.Stderr)
+	}
+	return errors.Join(errs...)
+}
+
+func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }

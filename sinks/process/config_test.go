@@ -1,0 +1,87 @@
+package process
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func build(t *testing.T, config string) (sinks.Sink, error) {
+	t.Helper()
+	var set sinks.Set
+	require.NoError(t, Register(&set))
+	return set.Build("process", sinks.Instance{Name: "shop"}, func(c any) error {
+		return yaml.Unmarshal([]byte(config), c)
+	})
+}
+
+func TestASinkIsBuiltFromYAML(t *testing.T) {
+	t.Parallel()
+	built, err := build(t, `
+command: [python3, handler.py]
+dir: /srv/shop
+env: {SHOP: "1"}
+grace: 3s
+max_line_bytes: 2048
+stderr: warn
+`)
+	require.NoError(t, err)
+	require.Equal(t, Config{
+		Command: []string{"python3", "handler.py"}, Dir: "/srv/shop", Env: map[string]string{"SHOP": "1"},
+		Grace: 3 * time.Second, StartTimeout: DefaultStartTimeout, MaxRestartPause: DefaultMaxRestartPause,
+		MaxLineBytes: 2048, Stderr: "warn",
+	}, built.(*Sink).config)
+}
+
+func TestAllMistakesOfAConfigurationAreReported(t *testing.T) {
+	t.Parallel()
+	_, err := build(t, `
+dir: "a\0b"
+env: {"": "1", "A=B": "1", C: "x\0"}
+grace: -1s
+start_timeout: -1s
+max_restart_pause: -1s
+max_line_bytes: 12
+stderr: debug
+`)
+	for _, want := range []string{
+		"command: is missing; give the program and its arguments",
+		"dir: contains a NUL byte",
+		`env: "" is not the name of a variable`,
+		`env: "A=B" is not the name of a variable`,
+		"env.C: the value contains a NUL byte",
+		"grace: -1s is negative; leave it out for 5s",
+		"start_timeout: -1s is negative; leave it out for 30s",
+		"max_restart_pause: -1s is negative; leave it out for 30s",
+		"max_line_bytes: 12 is outside 1024..1073741824",
+		`stderr: "debug" is not offered; use info or warn`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.Len(t, strings.Split(err.Error(), "\n"), 10)
+	_, err = build(t, `command: ["", "x"]`)
+	require.EqualError(t, err, "command: the program is empty; give it first, such as [python3, handler.py]")
+	_, err = build(t, `command: ["x", "a\0"]`)
+	require.ErrorContains(t, err, "command: contains a NUL byte")
+}
+
+func TestTheKindCanBeRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	var set sinks.Set
+	require.NoError(t, Register(&set))
+	require.ErrorIs(t, Register(&set), sinks.ErrDuplicateKind)
+}
+
+func TestEveryFieldIsDocumented(t *testing.T) {
+	t.Parallel()
+	for f := range reflect.TypeFor[Config]().Fields() {
+		require.NotEmpty(t, f.Tag.Get("yaml"), f.Name)
+		require.NotEmpty(t, f.Tag.Get("doc"), f.Name)
+	}
+}

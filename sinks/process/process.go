@@ -1,0 +1,227 @@
+// Package process delivers notifications to a program of the user's, in any
+// language: a sink without Go.
+//
+// The sink starts the program and keeps it running. It writes a line of JSON to
+// the program's stdin for each delivery; the program answers with a line of JSON
+// on its stdout, in any order. Many deliveries are in flight at once, as many as
+// the sink's parallelism threshold allows. What the program writes to stderr
+// stands in the log. docs/process-protocol.md has the protocol.
+//
+// What an attempt's end means:
+//
+//	ok                                          delivered, the receipt is the program's
+//	transient, throttled, unavailable,          as the program says
+//	permanent
+//	an answer that cannot be understood         transient
+//	no program: not startable, ended, broke     unavailable; its third death in a row
+//	the protocol                                with one and the same delivery alone in
+//	                                            flight makes that one transient
+//	the program did not read the line in time   unavailable
+//	no answer in time                           transient
+//	line longer than max_line_bytes             permanent
+//	the engine's context was cancelled          context.Canceled, as it is
+//
+// The program has a process group of its own. Whatever of the group is left when
+// the program has ended is killed.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Kind is what stands behind "kind:" in the configuration.
+const Kind = "process"
+
+// firstPause is how long a program that ended waits for its next start; pauses
+// double up to max_restart_pause until one has answered something.
+const firstPause = 100 * time.Millisecond
+
+// Sink keeps one program running and hands it deliveries. Until Open, and after
+// Close, every delivery is unavailable. Deliver and CheckHealth may be called in
+// parallel.
+type Sink struct {
+	config   Config
+	name     string
+	logger   *slog.Logger
+	suspects suspects
+
+	stopping chan struct{} // closed when Close is called
+	hurry    chan struct{} // closed when Close may wait no longer
+	closing  sync.Once
+	hurrying sync.Once
+
+	mu    sync.Mutex
+	child *child        // nil while none runs
+	down  error         // why none runs
+	done  chan struct{} // closed when nothing runs any more; nil before Open
+}
+
+var (
+	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Opener        = (*Sink)(nil)
+	_ sinks.Closer        = (*Sink)(nil)
+	_ sinks.HealthChecker = (*Sink)(nil)
+)
+
+// Register adds the kind "process" to set. [sinks.ErrDuplicateKind] if the name
+// is taken.
+func Register(set *sinks.Set) error {
+	return sinks.Register(set, Kind, "a program of your own, in any language, that reads and answers lines of JSON",
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+}
+
+// New makes a sink from c, whose zero fields get their defaults. It starts
+// nothing. The error joins all mistakes of c.
+func New(in sinks.Instance, c Config) (*Sink, error) {
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if in.Logger == nil {
+		in.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Sink{
+		config:   c,
+		name:     in.Name,
+		logger:   in.Logger,
+		stopping: make(chan struct{}),
+		hurry:    make(chan struct{}),
+		down:     errNotOpen,
+	}, nil
+}
+
+// Open starts the program and does not wait for its hello: deliveries do. It
+// fails if there is no such program or it cannot be executed; a program that
+// starts and ends at once is started again, as at any later time.
+func (s *Sink) Open(context.Context) error {
+	first, err := s.start()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.child, s.down, s.done = first, nil, make(chan struct{})
+	s.mu.Unlock()
+	go s.keepRunning(first)
+	return nil
+}
+
+// Deliver writes one line and waits for its answer. See the package comment for
+// what the errors mean. A program that reads nothing, or never answers, holds it
+// no longer than ctx. The program is told of a delivery that nobody waits for
+// any more.
+func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", sinks.Unavailable(fmt.Errorf("no time is left to hand it to the program: %w", err))
+	case err != nil:
+		return "", err
+	}
+	c, err := s.running()
+	if err != nil {
+		return "", sinks.Unavailable(err)
+	}
+	return c.deliver(ctx, d)
+}
+
+// CheckHealth waits for the program's hello if it has just been started. No
+// program is unavailable.
+func (s *Sink) CheckHealth(ctx context.Context) error {
+	c, err := s.running()
+	if err != nil {
+		return sinks.Unavailable(err)
+	}
+	if err := c.awaitHello(ctx); err != nil {
+		return err
+	}
+	return c.refusal()
+}
+
+// Close closes the program's stdin and waits for it to end: for grace, then for
+// grace after SIGTERM, then it is killed. Once ctx ends it is killed at once.
+// Nothing runs when Close returns. Deliveries that are still in flight may be
+// answered as long as the program runs; the others are unavailable.
+func (s *Sink) Close(ctx context.Context) error {
+	s.mu.Lock()
+	done := s.done
+	s.mu.Unlock()
+	if done == nil {
+		return nil
+	}
+	s.closing.Do(func() { close(s.stopping) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.hurrying.Do(func() { close(s.hurry) })
+		<-done // a killed process does not keep anybody waiting
+	}
+	return nil
+}
+
+// running returns the program's process, or why there is none.
+func (s *Sink) running() (*child, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child, s.down
+}
+
+func (s *Sink) set(c *child, down error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.child, s.down = c, down
+}
+
+// keepRunning starts the program again whenever it has ended, until Close.
+func (s *Sink) keepRunning(c *child) {
+	defer close(s.done)
+	defer s.set(nil, errClosed)
+	pauses := &backoff.ExponentialBackOff{
+		InitialInterval:     min(firstPause, s.config.MaxRestartPause),
+		RandomizationFactor: 0.2,
+		Multiplier:          2,
+		MaxInterval:         s.config.MaxRestartPause,
+	}
+	var err error
+	for {
+		if c != nil {
+			s.set(c, nil)
+			err = c.run(s.stopping, s.hurry)
+			if c.wasUseful() {
+				pauses.Reset()
+			}
+		}
+		pause := min(pauses.NextBackOff(), s.config.MaxRestartPause).Round(time.Millisecond)
+		s.set(nil, fmt.Errorf("%w; it is started again %s later", err, pause))
+		if !s.sleep(pause, err) {
+			return
+		}
+		c, err = s.start()
+	}
+}
+
+// sleep waits for a pause; false where Close came.
+func (s *Sink) sleep(pause time.Duration, why error) bool {
+	select {
+	case <-s.stopping:
+		return false
+	default:
+	}
+	s.logger.Warn("the program does not run and is started again", "error", why, "after", pause)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-s.stopping:
+		return false
+	case <-timer.C:
+		return true
+	}
+}

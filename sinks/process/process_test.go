@@ -1,0 +1,577 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/sinktest"
+)
+
+const soon = 20 * time.Second
+
+func delivery(t *testing.T, what any) *notification.Delivery {
+	t.Helper()
+	d := sinktest.NewDelivery(1)
+	payload, err := json.Marshal(what)
+	require.NoError(t, err)
+	d.Payload = payload
+	return d
+}
+
+func classOf(err error) sinks.Class {
+	class, _ := sinks.Classify(err)
+	return class
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventuallyTaken delivers until the sink works again.
+func eventuallyTaken(t *testing.T, sink *Sink) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
+		return err == nil
+	}, soon, 5*time.Millisecond)
+}
+
+// Not parallel: it looks for goroutines that are left.
+func TestConformance(t *testing.T) {
+	var c Config
+	make := func(t *testing.T, traits ...string) sinks.Sink {
+		c = testConfig(t, traits...)
+		sink, err := New(sinks.Instance{Name: "shop"}, c)
+		require.NoError(t, err)
+		return sink
+	}
+	sinktest.Run(t, sinktest.Subject{
+		New:      func(t *testing.T) sinks.Sink { return make(t) },
+		Received: func(t *testing.T) []notification.Envelope { return received(t, c) },
+		Broken: map[sinks.Class]func(t *testing.T) sinks.Sink{
+			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return make(t, "broken") },
+		},
+		Stuck: func(t *testing.T) sinks.Sink {
+			c := testConfig(t, "deaf")
+			c.Grace = 10 * time.Millisecond
+			sink, err := New(sinks.Instance{}, c)
+			require.NoError(t, err)
+			return sink
+		},
+		Receipts: true,
+	})
+}
+
+func received(t *testing.T, c Config) (envelopes []notification.Envelope) {
+	t.Helper()
+	for _, line := range noted(c, journalVariable) {
+		var l struct {
+			Line, ID, Type, Key string
+			Version             int
+			OccurredOn          time.Time `json:"occurred_on"`
+			Metadata            notification.Metadata
+			Payload             json.RawMessage
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		if l.Line != "deliver" {
+			continue
+		}
+		envelopes = append(envelopes, notification.Envelope{
+			ID: l.ID, Type: l.Type, Key: l.Key, Version: l.Version, OccurredOn: l.OccurredOn, Metadata: l.Metadata, Payload: l.Payload,
+		})
+	}
+	return envelopes
+}
+
+func TestAnswersComeInAnyOrder(t *testing.T) {
+	t.Parallel()
+	sink := open(t, testConfig(t))
+	const many = 50 // the child answers nothing before it has them all
+	var group sync.WaitGroup
+	for range many {
+		d := delivery(t, act{Hold: many})
+		group.Go(func() {
+			receipt, err := sink.Deliver(t.Context(), d)
+			if err != nil || receipt != "held" {
+				t.Errorf("%q, %v", receipt, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestAnAnswerGoesToItsDelivery(t *testing.T) {
+	t.Parallel()
+	sink := open(t, testConfig(t))
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			for range 50 {
+				d := sinktest.NewDelivery(1)
+				receipt, err := sink.Deliver(t.Context(), d)
+				if want := notification.Receipt("took " + d.ID); err != nil || receipt != want {
+					t.Errorf("%q, %v, want %q", receipt, err, want)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestTheProgramSaysWhatAFailureMeans(t *testing.T) {
+	t.Parallel()
+	sink := open(t, testConfig(t))
+	for name, c := range map[string]struct {
+		answer string
+		class  sinks.Class
+		says   string
+	}{
+		"transient":           {`{"outcome":"transient","error":"try later"}`, sinks.ClassTransient, "try later"},
+		"unavailable":         {`{"outcome":"unavailable","error":"shop is shut"}`, sinks.ClassUnavailable, "shop is shut"},
+		"permanent":           {`{"outcome":"permanent","error":"no such order"}`, sinks.ClassPermanent, "no such order"},
+		"throttled, seconds":  {`{"outcome":"throttled","seconds":0.5,"error":"slow"}`, sinks.ClassThrottled, "slow"},
+		"throttled, until":    {`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`, sinks.ClassThrottled, "no reason"},
+		"throttled, past":     {`{"outcome":"throttled","until":"1999-01-01T00:00:00Z"}`, sinks.ClassTransient, "no reason"},
+		"throttled, for ever": {`{"outcome":"throttled","error":"slow"}`, sinks.ClassTransient, "either until or seconds"},
+		"throttled, twice":    {`{"outcome":"throttled","seconds":1,"until":"2999-01-01T00:00:00Z"}`, sinks.ClassTransient, "either until or seconds"},
+		"throttled, no time":  {`{"outcome":"throttled","until":"soon"}`, sinks.ClassTransient, `until is "soon"`},
+		"unknown outcome":     {`{"outcome":"done"}`, sinks.ClassTransient, `the outcome "done" is none of`},
+		"no outcome":          {`{"receipt":"x"}`, sinks.ClassTransient, `the outcome "" is none of`},
+		"wrong type":          {`{"outcome":"throttled","seconds":"3"}`, sinks.ClassTransient, "seconds is a string"},
+	} {
+		_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(c.answer)}))
+		require.ErrorContains(t, err, c.says, name)
+		require.Equal(t, c.class, classOf(err), "%s: %v", name, err)
+	}
+	_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`)}))
+	_, until := sinks.Classify(err)
+	require.WithinDuration(t, time.Now().Add(time.Hour), until, time.Minute, "no typing error stops a sink for days")
+}
+
+func TestTextsOfTheProgramAreMadeFitForDatabases(t *testing.T) {
+	t.Parallel()
+	sink := open(t, testConfig(t))
+	answer, err := json.Marshal(map[string]string{"outcome": "ok", "receipt": "a\x00b" + strings.Repeat("é", 2*maxReceiptBytes)})
+	require.NoError(t, err)
+	receipt, err := sink.Deliver(t.Context(), delivery(t, act{Answer: answer}))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(receipt), "a bé"), receipt[:10])
+	require.LessOrEqual(t, len(receipt), maxReceiptBytes+len("…"))
+	require.NotContains(t, receipt, "\uFFFD")
+}
+
+func TestACrashFailsWhatIsInFlightAndIsForgotten(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	sink := open(t, c)
+	var group sync.WaitGroup
+	for range 5 {
+		d := delivery(t, act{Silent: true})
+		group.Go(func() {
+			if _, err := sink.Deliver(t.Context(), d); classOf(err) != sinks.ClassUnavailable || !errors.Is(err, ErrEnded) {
+				t.Errorf("%v, want one that is unavailable", err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 6 }, soon, time.Millisecond)
+	_, err := sink.Deliver(t.Context(), delivery(t, act{Exit: 3}))
+	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.ErrorContains(t, err, "the program ended with exit status 3: boom")
+	group.Wait()
+	eventuallyTaken(t, sink)
+}
+
+func TestWhatAProgramAnsweredBeforeItsEndCounts(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	sink := open(t, c)
+	for started := 1; started <= 20; started++ {
+		require.Eventually(t, func() bool {
+			return len(noted(c, pidsVariable)) == started && sink.CheckHealth(t.Context()) == nil
+		}, soon, time.Millisecond)
+		receipt, err := sink.Deliver(t.Context(), delivery(t, act{Last: true}))
+		require.NoError(t, err)
+		require.EqualValues(t, "last", receipt)
+	}
+}
+
+func TestADeliveryThatKillsEveryProgramIsBlamed(t *testing.T) {
+	t.Parallel()
+	sink := open(t, testConfig(t))
+	poison := delivery(t, act{Exit: 1})
+	for death := 1; death <= 2*lonelyDeaths; death++ {
+		require.Eventually(t, func() bool { return sink.CheckHealth(t.Context()) == nil }, soon, time.Millisecond)
+		_, err := sink.Deliver(t.Context(), poison)
+		require.ErrorIs(t, err, ErrEnded)
+		want := sinks.ClassUnavailable
+		if death%lonelyDeaths == 0 {
+			want = sinks.ClassTransient
+		}
+		require.Equal(t, want, classOf(err), "death %d: %v", death, err)
+	}
+}
+
+func TestPausesBetweenStartsGrowUntilAnAnswer(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "broken")
+	c.MaxRestartPause = time.Hour
+	var log lockedBuffer
+	sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "is started again") == 3 }, soon, time.Millisecond)
+	var pauses []time.Duration
+	for line := range strings.Lines(log.String()) {
+		if _, after, ok := strings.Cut(strings.TrimSpace(line), " after="); ok {
+			pause, err := time.ParseDuration(after)
+			require.NoError(t, err, line)
+			pauses = append(pauses, pause)
+		}
+	}
+	for i, about := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
+		require.InDelta(t, about, pauses[i], 0.25*float64(about))
+	}
+	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
+	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.Error(t, sink.CheckHealth(t.Context()))
+	require.Contains(t, log.String(), "ImportError: no module named shop")
+}
+
+func TestADeliveryWaitsForTheHelloAndHearsWhyNoneCame(t *testing.T) {
+	t.Parallel()
+	for trait, says := range map[string]string{
+		"broken":  "the program ended with exit status 1: ImportError: no module named shop",
+		"young":   "it speaks version 2, and this sink only 1",
+		"refuses": "it refuses: I want version 2",
+		"chatty":  `"Listening ..." on stdout is not a line of it`,
+		"shy":     "no hello within 300ms",
+	} {
+		t.Run(trait, func(t *testing.T) {
+			t.Parallel()
+			c := testConfig(t, trait)
+			c.MaxRestartPause = time.Hour
+			c.StartTimeout = 300 * time.Millisecond
+			if trait != "shy" {
+				c.StartTimeout = soon
+			}
+			sink := open(t, c)
+			_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
+			require.Equal(t, sinks.ClassUnavailable, classOf(err))
+			require.ErrorContains(t, err, says)
+		})
+	}
+}
+
+func TestABrokenProtocolEndsTheProgram(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		act  act
+		says string
+	}{
+		"garbage":        {act{Print: "Debug: got one"}, `"Debug: got one" on stdout is not a line of it`},
+		"another line":   {act{Print: `{"line":"log","text":"x"}`}, `the line "log", which is neither hello nor answer`},
+		"no delivery":    {act{Print: `{"line":"answer","outcome":"ok"}`}, "tells no delivery"},
+		"odd delivery":   {act{Print: `{"line":"answer","delivery":"1","outcome":"ok"}`}, "is not a line of it"},
+		"unknown number": {act{Print: `{"line":"answer","delivery":99,"outcome":"ok"}`}, "it answers delivery 99, which it was never given"},
+		"number zero":    {act{Print: `{"line":"answer","delivery":0,"outcome":"ok"}`}, "it answers delivery 0"},
+		"second hello":   {act{Print: `{"line":"hello","version":1}`}, "says hello twice"},
+		"huge line":      {act{Huge: 100_000}, "a line on stdout is longer than max_line_bytes, 4096"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := testConfig(t)
+			config.MaxLineBytes = 4096
+			sink := open(t, config)
+			_, err := sink.Deliver(t.Context(), delivery(t, c.act))
+			require.ErrorIs(t, err, ErrProtocol)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, sinks.ClassUnavailable, classOf(err))
+			eventuallyTaken(t, sink)
+			require.Len(t, noted(config, pidsVariable), 2)
+		})
+	}
+}
+
+func TestALateAnswerIsIgnored(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	sink := open(t, c)
+	eventuallyTaken(t, sink)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	held := delivery(t, act{Hold: 2})
+	go func() {
+		_, err := sink.Deliver(ctx, held)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(strings.Join(noted(c, journalVariable), ""), held.ID) }, soon, time.Millisecond)
+	cancel()
+	require.Equal(t, sinks.ClassCancelled, classOf(<-ended))
+	require.Eventually(t, func() bool {
+		lines := noted(c, journalVariable)
+		return lines[len(lines)-1] == `{"line":"cancel","delivery":2}`
+	}, soon, time.Millisecond, "the program is told")
+	receipt, err := sink.Deliver(t.Context(), delivery(t, act{Hold: 2}))
+	require.NoError(t, err)
+	require.EqualValues(t, "held", receipt)
+	eventuallyTaken(t, sink)
+	require.Len(t, noted(c, pidsVariable), 1)
+}
+
+func TestWithoutAnAnswerInTimeAnAttemptIsSpent(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	sink := open(t, c)
+	ctx := overdue{t.Context(), make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sink.Deliver(ctx, delivery(t, act{Silent: true}))
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 2 }, soon, time.Millisecond)
+	eventuallyTaken(t, sink) // so the line before it is known to be written
+	close(ctx.done)
+	err := <-ended
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, sinks.ClassTransient, classOf(err))
+}
+
+// overdue is a context whose deadline passes when a test says so.
+type overdue struct {
+	context.Context
+	done chan struct{}
+}
+
+func (o overdue) Done() <-chan struct{} { return o.done }
+
+func (o overdue) Err() error {
+	select {
+	case <-o.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+func TestAProgramThatReadsNothingHoldsNobody(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "deaf")
+	c.Grace = 10 * time.Millisecond
+	sink := open(t, c)
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	large := delivery(t, strings.Repeat("x", 1<<20)) // more than a pipe holds
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			began := time.Now()
+			_, err := sink.Deliver(within(t, 200*time.Millisecond), large)
+			if classOf(err) != sinks.ClassUnavailable || time.Since(began) > soon {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+		})
+	}
+	group.Wait()
+	require.Eventually(t, func() bool { return len(noted(c, pidsVariable)) > 1 }, soon, time.Millisecond,
+		"one that neither reads nor answers for a whole delivery is started again")
+}
+
+func TestANotificationThatIsTooLongIsDeadAtOnce(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	c.MaxLineBytes = 4096
+	sink := open(t, c)
+	_, err := sink.Deliver(t.Context(), delivery(t, strings.Repeat("x", 5000)))
+	require.ErrorIs(t, err, ErrTooLong)
+	require.Equal(t, sinks.ClassPermanent, classOf(err))
+	eventuallyTaken(t, sink)
+}
+
+func TestStderrStandsInTheLogInBoundedLines(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	c := testConfig(t)
+	c.Stderr = "warn"
+	sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	_, err := sink.Deliver(t.Context(), delivery(t, act{Say: "first " + strings.Repeat("x", 3*maxLogLine) + " last"}))
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), delivery(t, act{Say: "second"}))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "text=second") }, soon, time.Millisecond)
+	require.Contains(t, log.String(), `text="first xxx`)
+	require.NotContains(t, log.String(), "last")
+	require.Equal(t, 2, strings.Count(log.String(), "level=WARN"))
+}
+
+func TestCloseLetsWhatIsInFlightBeAnswered(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "stubborn")
+	c.Grace = 100 * time.Millisecond
+	sink := open(t, c)
+	eventuallyTaken(t, sink)
+	ended := make(chan error, 2)
+	for _, what := range []act{{Silent: true}, {Hold: 2}} {
+		go func() {
+			_, err := sink.Deliver(t.Context(), delivery(t, what))
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 4 }, soon, time.Millisecond)
+	closeSink(t, sink)
+	require.NoError(t, <-ended, "one is answered when the program's stdin ends")
+	require.Equal(t, sinks.ClassUnavailable, classOf(<-ended), "the other one never")
+	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
+	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.ErrorContains(t, err, "the sink is closed")
+	closeSink(t, sink)
+}
+
+func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "stubborn")
+	c.Grace = time.Hour
+	sink := open(t, c)
+	eventuallyTaken(t, sink)
+	began := time.Now()
+	require.NoError(t, sink.Close(within(t, 50*time.Millisecond)))
+	require.Less(t, time.Since(began), soon)
+}
+
+func TestCloseInAPauseEndsIt(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "broken")
+	c.MaxRestartPause = time.Hour
+	sink := open(t, c)
+	require.Eventually(t, func() bool { return sink.CheckHealth(t.Context()) != nil }, soon, time.Millisecond)
+	closeSink(t, sink)
+}
+
+func TestASinkThatIsNotOpenIsUnavailable(t *testing.T) {
+	t.Parallel()
+	sink, err := New(sinks.Instance{}, testConfig(t))
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), delivery(t, "plain"))
+	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	closeSink(t, sink)
+}
+
+func TestOpenTellsWhatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "plain"), []byte("text"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "headless"), []byte("text"), 0o700))
+	for _, c := range []struct {
+		config Config
+		says   string
+	}{
+		{Config{Command: []string{"no-such-program"}}, `command: there is no program "no-such-program" in PATH`},
+		{Config{Command: []string{"./none"}, Dir: folder}, "command: there is no program " + folder + "/none"},
+		{Config{Command: []string{"./plain"}, Dir: folder}, "cannot be executed"},
+		{Config{Command: []string{"./headless"}, Dir: folder}, "command: fork/exec " + folder + "/headless: exec format error"},
+		{Config{Command: []string{"sh"}, Dir: folder + "/none"}, "dir: stat " + folder + "/none"},
+		{Config{Command: []string{"sh"}, Dir: folder + "/plain"}, "is not a directory"},
+	} {
+		sink, err := New(sinks.Instance{}, c.config)
+		require.NoError(t, err)
+		require.ErrorContains(t, sink.Open(t.Context()), c.says)
+		closeSink(t, sink)
+	}
+}
+
+func TestARelativeProgramIsFoundInDir(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	self := c.Command[0]
+	c.Dir = t.TempDir()
+	require.NoError(t, os.Symlink(self, filepath.Join(c.Dir, "child")))
+	c.Command = []string{"./child"}
+	eventuallyTaken(t, open(t, c))
+}
+
+func TestAPayloadThatIsNotJSONTravelsAsBase64(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ contentType, payload, want string }{
+		"JSON":              {"application/json", `{"b": 1.0,"a":"<é>"}`, `"payload":{"b":1.0,"a":"<é>"}`},
+		"JSON with charset": {"application/json; charset=utf-8", `1`, `"payload":1`},
+		"JSON by suffix":    {"application/cloudevents+json", `[]`, `"payload":[]`},
+		"no content type":   {"", "[\n1\n]", `"payload":[1]`},
+		"broken JSON":       {"application/json", `{"a":`, `"base64":true,"payload":"eyJhIjo="`},
+		"broken UTF-8":      {"application/json", "\"\xff\"", `"base64":true,"payload":"Iv8i"`},
+		"nothing":           {"application/json", ``, `"base64":true,"payload":""`},
+		"other":             {"text/plain", `1`, `"base64":true,"payload":"MQ=="`},
+		"odd type":          {";", `1`, `"base64":true,"payload":"MQ=="`},
+	} {
+		d := sinktest.NewDelivery(1)
+		d.Metadata = notification.Metadata{notification.MetadataContentType: c.contentType}
+		d.Payload = []byte(c.payload)
+		line, err := encodeDelivery(1, d)
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(string(line), c.want+"}\n"), "%s: %s", name, line)
+		require.Equal(t, 1, strings.Count(string(line), "\n"))
+	}
+}
+
+func TestALineTellsEverythingAboutTheNotification(t *testing.T) {
+	t.Parallel()
+	d := &notification.Delivery{
+		Envelope: &notification.Envelope{
+			ID: "0198c0de-0000-7000-8000-000000000001", Type: "order.placed", Version: 3, Key: "o-17",
+			OccurredOn: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC),
+			DeliverAt:  time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC),
+			Payload:    []byte(`{"order": 17}`),
+		},
+		Attempt: 2,
+	}
+	line, err := encodeDelivery(42, d)
+	require.NoError(t, err)
+	require.Equal(t, `{"line":"deliver","delivery":42,"attempt":2,"id":"0198c0de-0000-7000-8000-000000000001","type":"order.placed","version":3,"key":"o-17",`+
+		`"occurred_on":"2026-01-02T03:04:05.678901Z","deliver_at":"2026-01-02T04:00:00Z","metadata":{},"payload":{"order":17}}`+"\n", string(line))
+	hello, err := encodeHello("shop", 4096)
+	require.NoError(t, err)
+	require.Equal(t, `{"line":"hello","protocol":"waybill-process","versions":[1],"sink":"shop","max_line_bytes":4096}`+"\n", string(hello))
+}
+
+func FuzzDecodeReply(f *testing.F) {
+	for _, seed := range []string{
+		`{"line":"hello","version":1}`, `{"line":"answer","delivery":1,"outcome":"ok","receipt":"r"}`,
+		`{"line":"answer","delivery":2,"outcome":"throttled","seconds":1e308}`, `{"line":"answer","delivery":1,"outcome":"throttled","until":"2026-01-02T15:04:05+23:59"}`,
+		`{"line":"answer","delivery":1e3}`, `null`, `[]`, `{"line":"answer","delivery":3,"seconds":"1"}`, "{\"line\":\"answer\",\"delivery\":1,\"error\":\"\xff\x00\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	now := time.Now()
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := decodeReply(line)
+		if err != nil {
+			require.ErrorIs(t, err, ErrProtocol)
+			return
+		}
+		if r.Line == lineHello {
+			if r.checkHello() == nil {
+				require.Equal(t, ProtocolVersion, r.Version)
+			}
+			return
+		}
+		require.NotNil(t, r.Delivery)
+		receipt, err := r.result(now)
+		text := fmt.Sprint(receipt, err)
+		require.NotContains(t, text, "\x00")
+		require.LessOrEqual(t, len(text), 2*maxErrorBytes)
+		if class, until := sinks.Classify(err); err != nil && class == sinks.ClassThrottled {
+			require.True(t, until.After(now) && !until.After(now.Add(maxThrottle)), until)
+		}
+	})
+}

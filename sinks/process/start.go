@@ -1,0 +1,105 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// start starts the program. Nothing runs beside the process itself until the
+// child's run.
+func (s *Sink) start() (*child, error) {
+	select {
+	case <-s.stopping:
+		return nil, errClosed
+	default:
+	}
+	program, err := s.program()
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{Path: program, Args: s.config.Command, Dir: s.config.Dir, Env: os.Environ()}
+	for _, name := range slices.Sorted(maps.Keys(s.config.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+s.config.Env[name])
+	}
+	leadGroup(cmd)
+
+	c := &child{
+		sink:     s,
+		cmd:      cmd,
+		exited:   make(chan struct{}),
+		ready:    make(chan struct{}),
+		refused:  make(chan struct{}),
+		mute:     make(chan struct{}),
+		trouble:  make(chan error, 1),
+		outgoing: make(chan *pending),
+		wake:     make(chan struct{}, 1),
+		pending:  make(map[int64]*pending),
+		moved:    time.Now(),
+	}
+	if err := c.startWithPipes(); err != nil {
+		return nil, fmt.Errorf("command: %w", err)
+	}
+	c.logger = s.logger.With("pid", cmd.Process.Pid)
+	c.logger.Debug("the program is started", "program", program)
+	return c, nil
+}
+
+// program is the file to execute. Contrary to os/exec, a relative path is
+// relative to the folder in which the program runs, as in a shell there.
+func (s *Sink) program() (string, error) {
+	if s.config.Dir != "" {
+		info, err := os.Stat(s.config.Dir)
+		if err != nil {
+			return "", fmt.Errorf("dir: %w", err)
+		}
+		if !info.IsDir() {
+			return "", fmt.Errorf("dir: %s is not a directory", s.config.Dir)
+		}
+	}
+	name := s.config.Command[0]
+	if filepath.Base(name) != name && !filepath.IsAbs(name) {
+		name = filepath.Join(s.config.Dir, name)
+	}
+	found, err := exec.LookPath(name)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", fmt.Errorf("command: there is no program %q in PATH: %w", name, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("command: there is no program %s: %w", name, err)
+	case errors.Is(err, fs.ErrPermission):
+		return "", fmt.Errorf("command: %s cannot be executed; is it executable, with an interpreter before it where it needs one?: %w", name, err)
+	case err != nil:
+		return "", fmt.Errorf("command: %w", err)
+	}
+	return filepath.Abs(found)
+}
+
+// startWithPipes starts the process. The pipes are our own and not those of
+// exec.Cmd, whose Wait closes them with answers still in them.
+func (c *child) startWithPipes() (err error) {
+	var ends [6]*os.File
+	defer func() {
+		theirs := []*os.File{ends[0], ends[3], ends[5]}
+		if err != nil {
+			theirs = ends[:]
+		}
+		for _, f := range theirs {
+			_ = f.Close() // nil is an error as well
+		}
+	}()
+	for i := 0; i < len(ends); i += 2 {
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			return err
+		}
+	}
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = ends[0], ends[3], ends[5]
+	c.stdin, c.stdout, c.stderr = ends[1], ends[2], ends[4]
+	return c.cmd.Start()
+}
