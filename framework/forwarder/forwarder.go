@@ -9,8 +9,8 @@
 //
 // The files in the order in which to read them: config.go, forwarder.go,
 // keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
-// turns.go, courier.go, gate.go, rate.go, hooks.go, middleware.go, settler.go,
-// janitor.go.
+// turns.go, courier.go, call.go, result.go, gate.go, rate.go, middleware.go,
+// settler.go, hooks.go, janitor.go.
 package forwarder
 
 import (
