@@ -87,13 +87,18 @@ func received(t *testing.T, c Config) (envelopes []notification.Envelope) {
 			OccurredOn          time.Time `json:"occurred_on"`
 			Metadata            notification.Metadata
 			Payload             json.RawMessage
+			Base64              bool
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &l))
 		if l.Line != "deliver" {
 			continue
 		}
+		payload := []byte(l.Payload)
+		if l.Base64 {
+			require.NoError(t, json.Unmarshal(l.Payload, &payload))
+		}
 		envelopes = append(envelopes, notification.Envelope{
-			ID: l.ID, Type: l.Type, Key: l.Key, Version: l.Version, OccurredOn: l.OccurredOn, Metadata: l.Metadata, Payload: l.Payload,
+			ID: l.ID, Type: l.Type, Key: l.Key, Version: l.Version, OccurredOn: l.OccurredOn, Metadata: l.Metadata, Payload: payload,
 		})
 	}
 	return envelopes
