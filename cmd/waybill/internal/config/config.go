@@ -13,7 +13,9 @@ package config
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -182,6 +184,17 @@ func (p Policy) forwarder() forwarder.Retry {
 		}
 	}
 	return retry
+}
+
+// RoutesTo lists the patterns whose types go to a sink, in alphabetical order.
+func (c *Config) RoutesTo(sink string) []string {
+	patterns := []string{}
+	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
+		if slices.Contains(c.Routes[pattern], sink) {
+			patterns = append(patterns, pattern)
+		}
+	}
+	return patterns
 }
 
 // MaxAttempts is how many attempts a delivery of a type to a sink has.
