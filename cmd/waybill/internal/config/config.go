@@ -7,11 +7,10 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // document.go, keys.go, decoder.go, expand.go, environment.go, check.go,
-// report.go.
+// report.go, effective.go.
 package config
 
 import (
-	"cmp"
 	"log/slog"
 	"maps"
 	"math"
@@ -21,7 +20,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -199,12 +197,6 @@ func (c *Config) RoutesTo(sink string) []string {
 
 // MaxAttempts is how many attempts a delivery of a type to a sink has.
 func (c *Config) MaxAttempts(sink, typ string) int {
-	retry := c.Sinks[sink].Retry
-	attempts, longest := retry.MaxAttempts, ""
-	for pattern, policy := range retry.Types {
-		if policy.MaxAttempts > 0 && len(pattern) > len(longest) && route.Matches(pattern, typ) {
-			attempts, longest = policy.MaxAttempts, pattern
-		}
-	}
-	return cmp.Or(attempts, forwarder.DefaultMaxAttempts)
+	policy, _ := c.Sinks[sink].Retry.of(typ)
+	return policy.MaxAttempts
 }

@@ -78,6 +78,28 @@ func LoadRoutes(source Source) (*Config, error) {
 	return c, l.report.err()
 }
 
+// LoadDeliveries reads what says where notifications go and how deliveries are made.
+// No sinks are built and keys of database are not judged, so no secrets need to be
+// at hand.
+func LoadDeliveries(source Source) (*Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, l.report.err()
+	}
+	var c struct {
+		Database  skipped             `yaml:"database"`
+		Outbox    Outbox              `yaml:"outbox"`
+		Forwarder Forwarder           `yaml:"forwarder"`
+		Sinks     map[string]Sink     `yaml:"sinks"`
+		Routes    map[string][]string `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes}
+	l.checkRoutes(whole)
+	l.checkForwarder(whole)
+	return whole, l.report.err()
+}
+
 // Tables is the part of the configuration that says where the outbox is, for
 // those who forward.
 func (c *Config) Tables() Tables {
