@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -140,17 +139,17 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 		Retry: retryView{
 			Types:       e.RetryFrom,
 			MaxAttempts: e.Retry.MaxAttempts,
-			Initial:     durationText(e.Retry.Initial),
+			Initial:     config.DurationText(e.Retry.Initial),
 			Multiplier:  e.Retry.Multiplier,
-			Max:         durationText(e.Retry.Max),
+			Max:         config.DurationText(e.Retry.Max),
 			Jitter:      *e.Retry.Jitter,
 		},
-		Timeout: durationText(e.Timeout),
+		Timeout: config.DurationText(e.Timeout),
 		Rate:    e.Rate.String(),
 		OnDead:  string(e.OnDead),
 	}
 	if e.Retry.MaxAge > 0 {
-		view.Retry.MaxAge = durationText(e.Retry.MaxAge)
+		view.Retry.MaxAge = config.DurationText(e.Retry.MaxAge)
 	}
 	return view
 }
@@ -184,18 +183,6 @@ func (r retryView) pauses() string {
 	text := fmt.Sprintf("%s x%g to %s", r.Initial, r.Multiplier, r.Max)
 	if r.Jitter > 0 {
 		text += " ±" + strconv.FormatFloat(100*r.Jitter, 'g', 3, 64) + "%"
-	}
-	return text
-}
-
-// durationText is a duration as people write it: 15m, not 15m0s.
-func durationText(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

@@ -7,7 +7,7 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // document.go, keys.go, decoder.go, expand.go, environment.go, check.go,
-// report.go, effective.go.
+// report.go, effective.go, show.go.
 package config
 
 import (

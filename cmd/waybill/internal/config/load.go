@@ -14,9 +14,15 @@ import (
 // that there are. Nothing is opened. logger is for the sinks. The error is an
 // *Error with all that is wrong.
 func Load(source Source, kinds *sinks.Set, logger *slog.Logger) (*Config, error) {
+	_, c, err := load(source, kinds, logger)
+	return c, err
+}
+
+// load is Load, and returns what knows where everything came from as well.
+func load(source Source, kinds *sinks.Set, logger *slog.Logger) (*loader, *Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
-		return nil, l.report.err()
+		return nil, nil, l.report.err()
 	}
 	c := new(Config)
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
@@ -26,9 +32,9 @@ func Load(source Source, kinds *sinks.Set, logger *slog.Logger) (*Config, error)
 	l.checkForwarder(c)
 	l.environment.reportUnknown()
 	if err := l.report.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, nil
+	return l, c, nil
 }
 
 // Tables is the part of a configuration that says where the outbox is.
@@ -121,6 +127,7 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 		variables:   variables,
 		flags:       map[string]string{"database": source.Database},
 		places:      make(map[string]place),
+		typed:       make(map[string]string),
 		fields:      make(map[string]bool),
 		wrong:       make(map[string]bool),
 	}}
