@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"strings"
@@ -53,9 +52,9 @@ type engine struct {
 }
 
 func (f *forward) run(cmd *cobra.Command, _ []string) error {
-	f.source = f.program.source(f.flags)
-	if f.source.File == "" {
-		return wrongUsage(cmd, errors.New("there is no "+config.DefaultFile+" here: name a configuration with -c"))
+	var err error
+	if f.source, err = f.fileSource(cmd, f.flags); err != nil {
+		return err
 	}
 	ctx := cmd.Context()
 	defer context.AfterFunc(ctx, func() {

@@ -63,6 +63,7 @@ func newRoot(p *program) *cobra.Command {
 		newResume(p),
 		newActions(p),
 		newForget(p),
+		newConfig(p),
 		newVersion(p),
 		newDocs(),
 	)
@@ -132,6 +133,15 @@ func (p *program) source(f sourceFlags) config.Source {
 		s.File = config.DefaultFile
 	}
 	return s
+}
+
+// fileSource is source for commands that need a file.
+func (p *program) fileSource(cmd *cobra.Command, f sourceFlags) (config.Source, error) {
+	s := p.source(f)
+	if s.File == "" {
+		return s, wrongUsage(cmd, errors.New("there is no "+config.DefaultFile+" here: name a configuration with -c"))
+	}
+	return s, nil
 }
 
 // usageError is a mistake on the command line.

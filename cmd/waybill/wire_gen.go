@@ -14,6 +14,10 @@ import (
 	"log/slog"
 )
 
+import (
+	_ "embed"
+)
+
 // Injectors from wire.go:
 
 // newEngine makes the engine of everything that the configuration has. It

@@ -7,19 +7,19 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // document.go, keys.go, decoder.go, expand.go, environment.go, check.go,
-// report.go.
+// report.go, effective.go, show.go.
 package config
 
 import (
-	"cmp"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -184,14 +184,19 @@ func (p Policy) forwarder() forwarder.Retry {
 	return retry
 }
 
-// MaxAttempts is how many attempts a delivery of a type to a sink has.
-func (c *Config) MaxAttempts(sink, typ string) int {
-	retry := c.Sinks[sink].Retry
-	attempts, longest := retry.MaxAttempts, ""
-	for pattern, policy := range retry.Types {
-		if policy.MaxAttempts > 0 && len(pattern) > len(longest) && route.Matches(pattern, typ) {
-			attempts, longest = policy.MaxAttempts, pattern
+// RoutesTo lists the patterns whose types go to a sink, in alphabetical order.
+func (c *Config) RoutesTo(sink string) []string {
+	patterns := []string{}
+	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
+		if slices.Contains(c.Routes[pattern], sink) {
+			patterns = append(patterns, pattern)
 		}
 	}
-	return cmp.Or(attempts, forwarder.DefaultMaxAttempts)
+	return patterns
+}
+
+// MaxAttempts is how many attempts a delivery of a type to a sink has.
+func (c *Config) MaxAttempts(sink, typ string) int {
+	policy, _ := c.Sinks[sink].Retry.of(typ)
+	return policy.MaxAttempts
 }

@@ -30,9 +30,10 @@ type decoder struct {
 	variables   map[string]string // for ${NAME}
 	flags       map[string]string // keys given on the command line, which win
 
-	places map[string]place // of each key that is given
-	fields map[string]bool  // each key that could be given
-	wrong  map[string]bool  // each key that is reported already
+	places map[string]place  // of each key that is given
+	typed  map[string]string // the text of each value into which a variable came
+	fields map[string]bool   // each key that could be given
+	wrong  map[string]bool   // each key that is reported already
 
 	nodes, depth int
 	endless      bool // one of them is beyond its bound
@@ -266,7 +267,13 @@ func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
 	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") {
 		return node, true
 	}
-	text, problems := expand(node.Value, d.variable)
+	text, problems := expand(node.Value, func(name string) (string, bool) {
+		value, set := d.variable(name)
+		if value != "" {
+			d.typed[path] = node.Value
+		}
+		return value, set
+	})
 	for _, problem := range problems {
 		d.mistake(path, "%s: %s", path, problem)
 	}

@@ -14,9 +14,15 @@ import (
 // that there are. Nothing is opened. logger is for the sinks. The error is an
 // *Error with all that is wrong.
 func Load(source Source, kinds *sinks.Set, logger *slog.Logger) (*Config, error) {
+	_, c, err := load(source, kinds, logger)
+	return c, err
+}
+
+// load is Load, and returns what knows where everything came from as well.
+func load(source Source, kinds *sinks.Set, logger *slog.Logger) (*loader, *Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
-		return nil, l.report.err()
+		return nil, nil, l.report.err()
 	}
 	c := new(Config)
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
@@ -26,9 +32,9 @@ func Load(source Source, kinds *sinks.Set, logger *slog.Logger) (*Config, error)
 	l.checkForwarder(c)
 	l.environment.reportUnknown()
 	if err := l.report.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, nil
+	return l, c, nil
 }
 
 // Tables is the part of a configuration that says where the outbox is.
@@ -78,6 +84,28 @@ func LoadRoutes(source Source) (*Config, error) {
 	return c, l.report.err()
 }
 
+// LoadDeliveries reads what says where notifications go and how deliveries are made.
+// No sinks are built and keys of database are not judged, so no secrets need to be
+// at hand.
+func LoadDeliveries(source Source) (*Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, l.report.err()
+	}
+	var c struct {
+		Database  skipped             `yaml:"database"`
+		Outbox    Outbox              `yaml:"outbox"`
+		Forwarder Forwarder           `yaml:"forwarder"`
+		Sinks     map[string]Sink     `yaml:"sinks"`
+		Routes    map[string][]string `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes}
+	l.checkRoutes(whole)
+	l.checkForwarder(whole)
+	return whole, l.report.err()
+}
+
 // Tables is the part of the configuration that says where the outbox is, for
 // those who forward.
 func (c *Config) Tables() Tables {
@@ -99,6 +127,7 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 		variables:   variables,
 		flags:       map[string]string{"database": source.Database},
 		places:      make(map[string]place),
+		typed:       make(map[string]string),
 		fields:      make(map[string]bool),
 		wrong:       make(map[string]bool),
 	}}

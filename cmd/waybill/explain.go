@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newExplain(p *program) *cobra.Command {
+	e := &explain{program: p}
+	cmd := &cobra.Command{
+		Use:   "explain TYPE...",
+		Short: "Tell where notifications of a type go, and how they are delivered",
+		Long: `Tell, for each type, to which sinks its notifications go and by which routes, or what
+becomes of them where no route matches; and what holds for its deliveries to each
+sink, with defaults filled in: the threshold, attempts and pauses between them, and
+which of retry.types they come from, timeout, rate and on_dead.
+
+It reads routes and settings of deliveries only: neither the database's address nor
+the sinks' secrets need to be at hand.`,
+		Example: `  waybill config explain order.placed customer.moved`,
+		Args:    someTypes,
+		RunE:    e.run,
+	}
+	cmd.Flags().StringVarP(&e.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+// someTypes is for commands about types.
+func someTypes(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return wrongUsage(cmd, errors.New("give a type of notifications, such as order.placed"))
+	}
+	for _, typ := range args {
+		if err := notification.ValidateType(typ); err != nil {
+			return wrongUsage(cmd, err)
+		}
+	}
+	return nil
+}
+
+type explain struct {
+	*program
+	flags sourceFlags
+	json  bool
+}
+
+// typeView is what becomes of a type.
+type typeView struct {
+	Type string `json:"type"`
+	// Unrouted is what becomes of it where no route matches.
+	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
+	Sinks    []deliveryView     `json:"sinks"`
+}
+
+// deliveryView is what holds for deliveries of a type to a sink.
+type deliveryView struct {
+	Sink        string          `json:"sink"`
+	Kind        string          `json:"kind"`
+	Routes      []string        `json:"routes"`
+	Parallelism parallelismView `json:"parallelism"`
+	Retry       retryView       `json:"retry"`
+	Timeout     string          `json:"timeout"`
+	Rate        string          `json:"rate,omitempty"`
+	OnDead      string          `json:"on_dead"`
+}
+
+type parallelismView struct {
+	Threshold int    `json:"threshold"`
+	Above     string `json:"above"`
+}
+
+type retryView struct {
+	// Types is the pattern of retry.types that it comes from.
+	Types       string  `json:"types,omitempty"`
+	MaxAttempts int     `json:"max_attempts"`
+	MaxAge      string  `json:"max_age,omitempty"`
+	Initial     string  `json:"initial"`
+	Multiplier  float64 `json:"multiplier"`
+	Max         string  `json:"max"`
+	Jitter      float64 `json:"jitter"`
+}
+
+func (e *explain) run(cmd *cobra.Command, args []string) error {
+	source, err := e.fileSource(cmd, e.flags)
+	if err != nil {
+		return err
+	}
+	c, err := config.LoadDeliveries(source)
+	if err != nil {
+		return err
+	}
+	views := make([]typeView, len(args))
+	for i, typ := range args {
+		views[i] = typeOf(c, typ)
+	}
+	if e.json {
+		return printJSON(e.stdout, views)
+	}
+	for i, view := range views {
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
+		}
+		printType(e.stdout, view)
+	}
+	return nil
+}
+
+func typeOf(c *config.Config, typ string) typeView {
+	view := typeView{Type: typ, Sinks: []deliveryView{}}
+	for _, name := range c.SinksOf(typ) {
+		view.Sinks = append(view.Sinks, deliveryOf(c, name, typ))
+	}
+	if len(view.Sinks) == 0 {
+		view.Unrouted = cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)
+	}
+	return view
+}
+
+func deliveryOf(c *config.Config, sink, typ string) deliveryView {
+	e := c.Effective(sink, typ)
+	view := deliveryView{
+		Sink:        sink,
+		Kind:        c.Sinks[sink].Kind,
+		Routes:      e.Routes,
+		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above)},
+		Retry: retryView{
+			Types:       e.RetryFrom,
+			MaxAttempts: e.Retry.MaxAttempts,
+			Initial:     config.DurationText(e.Retry.Initial),
+			Multiplier:  e.Retry.Multiplier,
+			Max:         config.DurationText(e.Retry.Max),
+			Jitter:      *e.Retry.Jitter,
+		},
+		Timeout: config.DurationText(e.Timeout),
+		Rate:    e.Rate.String(),
+		OnDead:  string(e.OnDead),
+	}
+	if e.Retry.MaxAge > 0 {
+		view.Retry.MaxAge = config.DurationText(e.Retry.MaxAge)
+	}
+	return view
+}
+
+func printType(w io.Writer, view typeView) {
+	switch {
+	case view.Unrouted == forwarder.UnroutedIgnore:
+		fmt.Fprintf(w, "%s: no route matches, so it is passed over (forwarder.unrouted: ignore)\n", view.Type)
+		return
+	case view.Unrouted != "":
+		fmt.Fprintf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.Type, store.SinkUnrouted)
+		return
+	}
+	fmt.Fprintf(w, "%s\n", view.Type)
+	t := newTable(w, "sink", "kind", "routes", "threshold", "attempts", "pauses", "max age", "by", "timeout", "rate", "on dead")
+	for _, d := range view.Sinks {
+		by := "retry"
+		if d.Retry.Types != "" {
+			by = "retry.types." + d.Retry.Types
+		}
+		t.AppendRow(table.Row{
+			d.Sink, d.Kind, strings.Join(d.Routes, ", "), fmt.Sprintf("%d %s", d.Parallelism.Threshold, d.Parallelism.Above),
+			d.Retry.MaxAttempts, d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
+		})
+	}
+	t.Render()
+}
+
+// pauses tells the pauses between attempts: 1s x2 to 15m ±20%.
+func (r retryView) pauses() string {
+	text := fmt.Sprintf("%s x%g to %s", r.Initial, r.Multiplier, r.Max)
+	if r.Jitter > 0 {
+		text += " ±" + strconv.FormatFloat(100*r.Jitter, 'g', 3, 64) + "%"
+	}
+	return text
+}

@@ -1,0 +1,283 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Show writes what holds as YAML: the file with the variables over it and defaults
+// filled in. Secrets are not in it: passwords of addresses and what keys with names
+// like secret or token hold are masked, and where a ${NAME} brought something in
+// the reference stands, without its default. The error is as that of [Load].
+func Show(source Source, kinds *sinks.Set, logger *slog.Logger) ([]byte, error) {
+	l, c, err := load(source, kinds, logger)
+	if err != nil {
+		return nil, err
+	}
+	s := &show{loader: l, settings: make(map[string]any)}
+	for name, sink := range c.Sinks {
+		s.addSettings(sink, join("sinks", name)+".with", kinds)
+	}
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(s.node(reflect.ValueOf(c.withDefaults()), "")); err != nil {
+		return nil, fmt.Errorf("write the configuration: %w", err)
+	}
+	return b.Bytes(), encoder.Close()
+}
+
+// DurationText is a duration as people write it: 15m, not 15m0s.
+func DurationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// withDefaults is a copy in which what was left out is filled in.
+func (c *Config) withDefaults() Config {
+	filled := *c
+	o, f := &filled.Outbox, &filled.Forwarder
+	o.Prefix = cmp.Or(o.Prefix, store.DefaultPrefix)
+	o.Lanes = cmp.Or(o.Lanes, 1)
+	o.Payload = cmp.Or(o.Payload, PayloadJSON)
+	retention, listen := forwarder.DefaultRetention, true
+	o.Retention = cmp.Or(o.Retention, &retention)
+	if f.Name == "" {
+		f.Name, _ = os.Hostname() // the forwarder does not need one either
+	}
+	f.Poll.Min = cmp.Or(f.Poll.Min, forwarder.DefaultPollMin)
+	f.Poll.Max = cmp.Or(f.Poll.Max, max(forwarder.DefaultPollMax, f.Poll.Min))
+	if c.Database.Dialect() == PostgreSQL {
+		f.Listen = cmp.Or(f.Listen, &listen)
+	}
+	f.Lease = cmp.Or(f.Lease, forwarder.DefaultLease)
+	f.ShutdownTimeout = cmp.Or(f.ShutdownTimeout, forwarder.DefaultShutdownTimeout)
+	f.Unrouted = cmp.Or(f.Unrouted, forwarder.UnroutedPark)
+	filled.Sinks = make(map[string]Sink, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		sink = sink.withDefaults()
+		types := make(map[string]Policy, len(sink.Retry.Types))
+		for pattern, policy := range sink.Retry.Types {
+			types[pattern] = policy.over(sink.Retry.Policy)
+		}
+		sink.Retry.Types = types
+		filled.Sinks[name] = sink
+	}
+	return filled
+}
+
+// show makes YAML of what was loaded.
+type show struct {
+	*loader
+	settings map[string]any // of kinds, by the paths of their with
+}
+
+// addSettings decodes a sink's settings again. Defaults are set before and between:
+// some depend on what the user has given.
+func (s *show) addSettings(sink Sink, at string, kinds *sinks.Set) {
+	kind, _ := kinds.Kind(sink.Kind)
+	settings := kind.Config()
+	s.decode(sink.With.node, reflect.ValueOf(settings).Elem(), at)
+	if d, ok := settings.(sinks.Defaulter); ok {
+		d.SetDefaults()
+		s.decode(sink.With.node, reflect.ValueOf(settings).Elem(), at)
+	}
+	s.settings[at] = settings
+}
+
+// node is a value as YAML; nil for what stands neither in the file nor has a
+// default.
+func (s *show) node(v reflect.Value, path string) *yaml.Node {
+	isItem := strings.HasSuffix(path, "]") // a list without it would be another one
+	if v.IsZero() && v.Kind() != reflect.Bool && v.Type() != reflect.TypeFor[With]() && !s.given(path) && !isItem {
+		return nil
+	}
+	return s.present(v, path)
+}
+
+func (s *show) present(value reflect.Value, path string) *yaml.Node {
+	v := reflect.New(value.Type()).Elem() // one that has an address
+	v.Set(value)
+	typed, fromVariable := s.typed[path]
+	switch {
+	case fromVariable:
+		return textNode(maskedReference(typed, path))
+	case v.Type() == reflect.TypeFor[With]():
+		return s.present(reflect.ValueOf(s.settings[path]).Elem(), path)
+	case isScalar(v):
+		return scalarNode(v, path)
+	case (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && !v.IsNil():
+		return s.present(v.Elem(), path)
+	case v.Kind() == reflect.Struct:
+		return s.structNode(v, path)
+	case v.Kind() == reflect.Map:
+		return s.mapNode(v, path)
+	case v.Kind() == reflect.Slice:
+		return s.listNode(v, path)
+	}
+	return nil
+}
+
+func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, f := range fieldsOf(v) {
+		if below := s.node(f.value, join(path, f.name)); below != nil {
+			n.Content = append(n.Content, textNode(f.name), below)
+		}
+	}
+	if len(n.Content) == 0 {
+		return nil
+	}
+	return n
+}
+
+func (s *show) mapNode(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	keys := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
+		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+	for _, key := range keys {
+		if below := s.node(v.MapIndex(key), join(path, fmt.Sprint(key))); below != nil {
+			n.Content = append(n.Content, textNode(fmt.Sprint(key)), below)
+		}
+	}
+	if len(n.Content) == 0 {
+		return nil
+	}
+	return n
+}
+
+func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for i := range v.Len() {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		item := s.node(v.Index(i), at)
+		if item == nil {
+			item = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+		}
+		if i > 0 && secretFlag.MatchString(n.Content[i-1].Value) && item.Kind == yaml.ScalarNode && !reference.MatchString(item.Value) {
+			item = textNode(mask)
+		}
+		n.Content = append(n.Content, item)
+	}
+	return n
+}
+
+// scalarNode is a single value that no variable came into.
+func scalarNode(v reflect.Value, path string) *yaml.Node {
+	switch value := v.Interface().(type) {
+	case Database:
+		return textNode(escaped(masked(value.address(), path)))
+	case time.Duration:
+		return textNode(DurationText(value))
+	case fmt.Stringer:
+		return textNode(escaped(masked(value.String(), path)))
+	}
+	if v.Kind() == reflect.String || isSecret(path) {
+		return textNode(escaped(masked(fmt.Sprint(v), path)))
+	}
+	n := new(yaml.Node)
+	if err := n.Encode(v.Interface()); err != nil || n.Kind != yaml.ScalarNode {
+		return textNode(mask) // better than a guess
+	}
+	return n
+}
+
+func textNode(value string) *yaml.Node {
+	n := new(yaml.Node)
+	n.SetString(value)
+	return n
+}
+
+// address is the database as the configuration has it.
+func (d Database) address() string {
+	if d.dialect == SQLite {
+		return "sqlite:" + d.dsn
+	}
+	return d.dsn
+}
+
+// mask stands for a secret.
+const mask = "***"
+
+// secretWords are parts of names of what nobody should see.
+const secretWords = `passw(?:or)?d|passphrase|secret|token|bearer|credential|authorization|cookie|signature|api[-_]?key|access[-_]?key|private[-_]?key`
+
+var (
+	secretName = regexp.MustCompile(`(?i)` + secretWords + `|(?:^|[-_])key$`)
+	// A file's name is none, whatever is in the file.
+	fileName = regexp.MustCompile(`(?i)[-_]?(?:file|path)$`)
+	// The last @ ends the password, which may hold others if it is not encoded.
+	passwordInURL = regexp.MustCompile(`(://[^:/?#@\s]*:)([^\s]*)@`)
+	// As in a URL's query, a list of key=value, and arguments of programs.
+	assignment = regexp.MustCompile(`(?i)((?:` + secretWords + `)[\w-]*\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)`)
+	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*(?:` + secretWords + `)[\w-]*$`)
+
+	reference   = regexp.MustCompile(`^\$\{\w+\}$`)
+	withDefault = regexp.MustCompile(`\$\{(\w+):-[^}]*\}`)
+)
+
+// isSecret says whether a key of a kind's settings is one of a secret, by its name
+// or the name of a key above it.
+func isSecret(path string) bool {
+	_, names, below := strings.Cut(path, ".with.")
+	if !below {
+		return false
+	}
+	return slices.ContainsFunc(strings.FieldsFunc(names, func(r rune) bool { return r == '.' || r == '[' || r == ']' }), func(name string) bool {
+		return secretName.MatchString(name) && !fileName.MatchString(name)
+	})
+}
+
+// masked is a value without its secrets.
+func masked(value, path string) string {
+	if isSecret(path) && value != "" {
+		return mask
+	}
+	value = replaceSecond(passwordInURL, value, "@")
+	return replaceSecond(assignment, value, "")
+}
+
+// replaceSecond masks the second group of each match, before what ends the match; a
+// reference, which tells nothing, stays.
+func replaceSecond(pattern *regexp.Regexp, value, end string) string {
+	return pattern.ReplaceAllStringFunc(value, func(found string) string {
+		parts := pattern.FindStringSubmatch(found)
+		if reference.MatchString(parts[2]) {
+			return found
+		}
+		return parts[1] + mask + end
+	})
+}
+
+// maskedReference is a value as the user typed it, with ${NAME} in it.
+func maskedReference(typed, path string) string {
+	typed = withDefault.ReplaceAllString(typed, "$${$1}")
+	if reference.MatchString(typed) {
+		return typed
+	}
+	return masked(typed, path)
+}
+
+// escaped keeps a dollar sign from being read as the beginning of a reference.
+func escaped(value string) string { return strings.ReplaceAll(value, "$", "$$") }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+)
+
+func newShow(p *program) *cobra.Command {
+	s := &show{program: p}
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the configuration that holds, with defaults and without secrets",
+		Long: `Show the configuration that holds, as YAML: the file, the environment variables and
+flags over it, and defaults filled in. A setting that has neither a value nor a
+default is left out.
+
+Passwords in addresses are shown as ***, and so is what stands under a kind's keys
+with names like password, secret, token or api_key. Where a ${NAME} brought a value
+in, the reference is shown and not the value. A secret that stands in the file under
+another name is shown: read the output before it is passed on.`,
+		Example: `  waybill config show -c waybill.yaml`,
+		Args:    noArguments,
+		RunE:    s.run,
+	}
+	s.flags.add(cmd)
+	cmd.Flags().BoolVar(&s.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+type show struct {
+	*program
+	flags sourceFlags
+	json  bool
+}
+
+func (s *show) run(cmd *cobra.Command, _ []string) error {
+	source, err := s.fileSource(cmd, s.flags)
+	if err != nil {
+		return err
+	}
+	kinds, err := provideKinds()
+	if err != nil {
+		return err
+	}
+	text, err := config.Show(source, kinds, s.logger)
+	if err != nil {
+		return err
+	}
+	if !s.json {
+		_, err = fmt.Fprintf(s.stdout, "%s", text)
+		return err
+	}
+	var shown any
+	if err := yaml.Unmarshal(text, &shown); err != nil {
+		return fmt.Errorf("read what is shown: %w", err)
+	}
+	return printJSON(s.stdout, shown)
+}
