@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +23,8 @@ const (
 
 // Limits of the configuration.
 const (
-	minTimeout         = 100 * time.Millisecond
-	maxMessageBytes    = 100<<20 - 1 // below sarama.MaxRequestSize's default
-	maxTopicNameLength = 249         // Kafka's own, see org.apache.kafka.common.internals.Topic
+	minTimeout      = 100 * time.Millisecond
+	maxMessageBytes = 100<<20 - 1 // below sarama.MaxRequestSize's default
 )
 
 // Config is what stands behind "with:" of a kafka sink.
@@ -35,7 +33,7 @@ const (
 // saramaConfig.
 type Config struct {
 	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
-	Topic           string        `yaml:"topic" doc:"The topic that gets the records. Required."`
+	Topic           string        `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
 	ClientID        string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
 	Acks            string        `yaml:"acks" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. There is no none: nothing would prove the delivery."`
 	Compression     string        `yaml:"compression" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
@@ -89,16 +87,9 @@ func validateBrokers(brokers []string) error {
 	return errors.Join(problems...)
 }
 
-var legalTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
-
-func validateTopic(topic string) error {
-	switch {
-	case topic == "":
-		return errors.New("topic: the name of a topic is needed")
-	case len(topic) > maxTopicNameLength:
-		return fmt.Errorf("topic: the name is %d bytes long, Kafka's limit is %d", len(topic), maxTopicNameLength)
-	case topic == "." || topic == ".." || !legalTopic.MatchString(topic):
-		return fmt.Errorf("topic: %q is not a topic's name; use letters, digits, dots, dashes and underscores", topic)
+func validateTopic(text string) error {
+	if _, err := newTopic(text); err != nil {
+		return fmt.Errorf("topic: %w", err)
 	}
 	return nil
 }
@@ -166,7 +157,7 @@ func (c *Config) saramaConfig(name string) *sarama.Config {
 	conf.Producer.Retry.BackoffFunc = backoff
 	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
 
-	// Only our topic's metadata: a large cluster's is megabytes with each refresh.
+	// Only our topics' metadata: a large cluster's is megabytes with each refresh.
 	conf.Metadata.Full = false
 
 	conf.Producer.Return.Successes = true

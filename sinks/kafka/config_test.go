@@ -47,6 +47,8 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: "orders\n"}`:                       `topic: "orders\n"`,
 		`{brokers: [a:1], topic: ..}`:                               `topic: ".."`,
 		`{brokers: [a:1], topic: ` + strings.Repeat("x", 250) + `}`: "topic: the name is 250 bytes long",
+		`{brokers: [a:1], topic: "orders.{{.Type"}`:                 "topic: template: topic:1: unclosed action",
+		`{brokers: [a:1], topic: "orders.{{.Typ}}"}`:                "topic: template: topic:1",
 		`{brokers: [a:1], topic: t, acks: none}`:                    "acks: none",
 		`{brokers: [a:1], topic: t, acks: two}`:                     `acks: "two"`,
 		`{brokers: [a:1], topic: t, acks: leader}`:                  "idempotent: needs acks: all",

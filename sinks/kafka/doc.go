@@ -24,6 +24,17 @@
 // older than the topic's retention writes records that soon disappear, and one
 // that occurred later than the broker's clock allows is refused.
 //
+// # The topic
+//
+// A topic with {{ in it is a text/template over the [notification.Envelope]. With
+// a field's name, metadata that a notification lacks makes its delivery
+// permanently undeliverable, as an illegal name does; Get makes it "". What the
+// template is made of should be the same for all notifications of a key: Kafka
+// knows no order between topics. Each topic is looked for ahead of its first
+// record. One that is unknown, or refused, is transient and not what it is where
+// the configuration names it: only the notifications that name it wait, and
+// go through if it is created or granted before their attempts are spent.
+//
 // # Order
 //
 // A key is hashed to its partition with murmur2 exactly as the Java client does
@@ -51,7 +62,7 @@
 // # Errors
 //
 // See the table in errors.go for the class of each error. In short: what the
-// broker has against the record or the topic's name is permanent; a cluster
+// broker has against the record or the configured topic is permanent; a cluster
 // that cannot be reached, has no leader or does not let us in is unavailable;
 // the rest, such as missing replicas, is transient.
 //

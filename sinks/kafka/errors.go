@@ -14,6 +14,8 @@ import (
 
 // Errors before a record is sent.
 var (
+	// ErrTopic is returned for a notification whose topic cannot be made of it.
+	ErrTopic = errors.New("topic cannot be used")
 	// ErrClosed is returned by a sink whose Close was called.
 	ErrClosed = errors.New("kafka sink is closed")
 	// ErrNotConnected is returned while there is no connection; it wraps what
@@ -88,11 +90,22 @@ func classify(topic string, err error) error {
 	return &sinks.Error{Class: class, Err: describe(topic, err)}
 }
 
+// describe says what was tried; topic is "" before one is known.
 func describe(topic string, err error) error {
 	if _, hint := classOf(err); hint != "" {
-		return fmt.Errorf("topic %s: %w (%s)", topic, err, hint)
+		err = fmt.Errorf("%w (%s)", err, hint)
+	}
+	if topic == "" {
+		return err
 	}
 	return fmt.Errorf("topic %s: %w", topic, err)
+}
+
+// concernsTopicOnly tells whether err leaves all other topics alone. Where data
+// names the topic such an error is transient: others go on, and this one may
+// be created, or granted, before the attempts are spent.
+func concernsTopicOnly(err error) bool {
+	return errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 }
 
 func classOf(err error) (class sinks.Class, hint string) {
