@@ -28,9 +28,6 @@ const (
 )
 
 // Config is what stands behind "with:" of a kafka sink.
-//
-// TLS and SASL will be fields of this struct, and are to be applied in
-// saramaConfig.
 type Config struct {
 	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
 	Topic           string        `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
@@ -40,6 +37,8 @@ type Config struct {
 	Idempotent      bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
 	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take half as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
 	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
+	SASL            SASL          `yaml:"sasl" doc:"How the client proves to the brokers who it is."`
+	TLS             TLS           `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
 }
 
 var (
@@ -69,6 +68,8 @@ func (c *Config) Validate() error {
 		c.validateAcks(),
 		c.validateCompression(),
 		c.validateLimits(),
+		c.SASL.validate(),
+		c.TLS.validate(),
 	)
 }
 
@@ -141,7 +142,9 @@ func (c *Config) validateLimits() error {
 // in an older form, the metadata), and one at another broker. Those that wait
 // behind it for the same partition end after 9 more, when three times nobody
 // named a leader and sarama's breaker opens. So a step is a tenth of the timeout.
-func (c *Config) saramaConfig(name string) *sarama.Config {
+//
+// It fails if a file of tls can no longer be read.
+func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 	conf := sarama.NewConfig()
 	conf.ClientID = c.ClientID
 	if conf.ClientID == "" {
@@ -172,7 +175,13 @@ func (c *Config) saramaConfig(name string) *sarama.Config {
 		conf.Producer.Idempotent = true
 		conf.Net.MaxOpenRequests = 1 // sarama insists
 	}
-	return conf
+	c.SASL.apply(conf)
+	encryption, err := c.TLS.config()
+	if err != nil {
+		return nil, err
+	}
+	conf.Net.TLS.Enable, conf.Net.TLS.Config = encryption != nil, encryption
+	return conf, nil
 }
 
 // backoff waits 1, 8, 64 and 512 ms before the client's retries, and not at all

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -165,7 +166,7 @@ func (c *connector) begin(try func() error) *attempt {
 	go func() {
 		defer c.running.Done()
 		defer close(a.done)
-		a.err = try()
+		a.err = c.explain(try())
 		a.again = time.Now().Add(reconnectPause)
 	}()
 	return a
@@ -249,9 +250,30 @@ func (c *connector) check(ctx context.Context) error {
 
 func (c *connector) ask() error {
 	if err := c.find(c.topic); err != nil {
-		return classifyConnect(c.topic, err)
+		return classifyConnect(c.topic, c.explain(err))
 	}
 	return nil
+}
+
+// explain says more of a broker that would not talk to us. Brokers close the
+// connection without a word if they expect another protocol, and old ones if
+// they refuse the credentials. What a broker has against the mechanism, sarama
+// drops: then ErrOutOfBrokers wraps nothing.
+func (c *connector) explain(err error) error {
+	sasl, encrypted := c.config.Net.SASL.Enable, c.config.Net.TLS.Enable
+	switch {
+	case sasl && errors.Is(err, sarama.ErrOutOfBrokers) && errors.Unwrap(err) == nil:
+		return fmt.Errorf("do the brokers offer sasl.mechanism %s? %w", c.config.Net.SASL.Mechanism, err)
+	case !errors.Is(err, io.EOF):
+		return err
+	case sasl && encrypted:
+		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right? %w", ErrHungUp, err)
+	case sasl:
+		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right, or does it want tls? %w", ErrHungUp, err)
+	case encrypted:
+		return fmt.Errorf("%w: does it want sasl, or no tls? %w", ErrHungUp, err)
+	}
+	return fmt.Errorf("%w: does it want sasl, or tls? %w", ErrHungUp, err)
 }
 
 // find asks for a topic over a connection of its own, or without one for

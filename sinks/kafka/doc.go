@@ -70,6 +70,13 @@
 // was rejected in company is sent once more alone before it is called
 // permanently undeliverable, and its innocent neighbours go through.
 //
+// # Who calls
+//
+// SASL and TLS are checked with each connection. Brokers that refuse the
+// credentials, or a certificate on either side that does, make the sink
+// unavailable: nothing dies of a password that was changed on one side only. The
+// files of tls are read when the sink is made.
+//
 // # Time
 //
 // Watermill's Publish takes no context. Deliver looks at its context before it

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,9 @@ var (
 	// ErrNotConnected is returned while there is no connection; it wraps what
 	// the last attempt to make one met.
 	ErrNotConnected = errors.New("not connected to kafka")
+	// ErrHungUp is returned when a broker closed the connection while it was
+	// being made.
+	ErrHungUp = errors.New("a broker hung up")
 )
 
 // verdict is what one of the client's errors means for the engine.
@@ -40,6 +44,9 @@ type verdict struct {
 // all go through.
 var verdicts = []verdict{
 	{err: ErrClosed, class: sinks.ClassUnavailable},
+	{err: ErrHungUp, class: sinks.ClassUnavailable},
+	{err: sarama.ErrSASLAuthenticationFailed, class: sinks.ClassUnavailable, hint: "the brokers refuse sasl.user and sasl.password"},
+	{err: sarama.ErrUnsupportedSASLMechanism, class: sinks.ClassUnavailable, hint: "the brokers do not offer this sasl.mechanism"},
 	{err: sarama.ErrOutOfBrokers, class: sinks.ClassUnavailable, hint: "is the cluster running, and are the brokers' addresses right?"},
 	{err: sarama.ErrBrokerNotFound, class: sinks.ClassUnavailable},
 	{err: sarama.ErrClosedClient, class: sinks.ClassUnavailable},
@@ -59,8 +66,6 @@ var verdicts = []verdict{
 	{err: sarama.ErrNotCoordinatorForConsumer, class: sinks.ClassUnavailable},
 	{err: sarama.ErrTopicAuthorizationFailed, class: sinks.ClassUnavailable, hint: "grant this client WRITE and DESCRIBE on the topic"},
 	{err: sarama.ErrClusterAuthorizationFailed, class: sinks.ClassUnavailable, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
-	{err: sarama.ErrSASLAuthenticationFailed, class: sinks.ClassUnavailable},
-	{err: sarama.ErrUnsupportedSASLMechanism, class: sinks.ClassUnavailable},
 	{err: sarama.ErrUnsupportedVersion, class: sinks.ClassUnavailable, hint: "the brokers are too old or too new for this client"},
 	{err: sarama.ErrUnsupportedCompressionType, class: sinks.ClassUnavailable, hint: "choose another compression"},
 	{err: io.EOF, class: sinks.ClassUnavailable},
@@ -109,6 +114,9 @@ func concernsTopicOnly(err error) bool {
 }
 
 func classOf(err error) (class sinks.Class, hint string) {
+	if hint := aboutTLS(err); hint != "" {
+		return sinks.ClassUnavailable, hint
+	}
 	for _, v := range verdicts {
 		if errors.Is(err, v.err) {
 			return v.class, v.hint
@@ -133,6 +141,25 @@ func classOf(err error) (class sinks.Class, hint string) {
 		return sinks.ClassPermanent, ""
 	}
 	return sinks.ClassTransient, ""
+}
+
+// aboutTLS returns the way out if a TLS connection could not be made, and "" for
+// all other errors. The client wraps these in ErrOutOfBrokers.
+func aboutTLS(err error) (hint string) {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		network     *net.OpError
+	)
+	switch {
+	case errors.As(err, &certificate):
+		return "check tls.ca_file and tls.server_name"
+	case errors.As(err, &record):
+		return "the broker does not speak TLS at this address; is it another listener's port?"
+	case errors.As(err, &network) && network.Op == "remote error": // how crypto/tls names an alert
+		return "the broker refused the TLS connection; check tls.cert_file"
+	}
+	return ""
 }
 
 // blamesBatch tells whether a broker says err to all records of a batch when

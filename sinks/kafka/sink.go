@@ -50,13 +50,19 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	config := c.saramaConfig(in.Name)
+	config, err := c.saramaConfig(in.Name)
+	if err != nil {
+		return nil, err
+	}
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	logger := in.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
+	}
+	if c.SASL.plain() && !c.TLS.Enabled {
+		logger.Warn("kafka gets the password in the clear: sasl.mechanism is PLAIN and tls is off", "sink", in.Name)
 	}
 	topic, err := newTopic(c.Topic)
 	if err != nil {
