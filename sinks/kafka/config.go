@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,12 @@ import (
 const (
 	AcksAll    = "all"    // every replica that is in sync
 	AcksLeader = "leader" // the partition's leader only; its loss loses records
+)
+
+// Formats of a record.
+const (
+	FormatJSON   = "json"               // the payload as it is, the rest in headers
+	FormatBinary = "cloudevents-binary" // the payload as it is, the rest in headers of CloudEvents
 )
 
 // Limits of the configuration.
@@ -37,8 +44,15 @@ type Config struct {
 	Idempotent      bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
 	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take half as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
 	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
+	Format          string        `yaml:"format" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
+	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
 	SASL            SASL          `yaml:"sasl" doc:"How the client proves to the brokers who it is."`
 	TLS             TLS           `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+}
+
+// CloudEvents is what events say of their origin.
+type CloudEvents struct {
+	Source string `yaml:"source" doc:"URI, absolute or not, of what publishes, such as https://shop.example/orders or /shop; with the id it makes an event unique. Required for cloudevents-binary."`
 }
 
 var (
@@ -53,6 +67,7 @@ var (
 // forwarder's CPU was the limit. Where the network is, it pays; and a topic's
 // compression.type can have the broker do it.
 func (c *Config) SetDefaults() {
+	c.Format = FormatJSON
 	c.Acks = AcksAll
 	c.Compression = sarama.CompressionNone.String()
 	c.Idempotent = true
@@ -68,6 +83,7 @@ func (c *Config) Validate() error {
 		c.validateAcks(),
 		c.validateCompression(),
 		c.validateLimits(),
+		c.validateFormat(),
 		c.SASL.validate(),
 		c.TLS.validate(),
 	)
@@ -133,6 +149,29 @@ func (c *Config) validateLimits() error {
 	}
 	return errors.Join(problems...)
 }
+
+func (c *Config) validateFormat() error {
+	text := c.CloudEvents.Source
+	source, err := url.Parse(text)
+	switch {
+	case c.Format == FormatJSON && text != "":
+		return fmt.Errorf("cloudevents.source: is for format %s, and format is %s", FormatBinary, c.Format)
+	case c.Format == FormatJSON:
+		return nil
+	case c.Format != FormatBinary:
+		return fmt.Errorf("format: %q is not offered; use %s or %s", c.Format, FormatJSON, FormatBinary)
+	case text == "":
+		return errors.New("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
+	case err != nil || strings.ContainsFunc(text, notInURI):
+		return fmt.Errorf("cloudevents.source: %q is no URI; write one such as https://shop.example/orders or /shop", text)
+	case source.User != nil:
+		return errors.New("cloudevents.source: has a user in it, which every consumer would see")
+	}
+	return nil
+}
+
+// notInURI follows RFC 3986, section 2.
+func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
 
 // saramaConfig is the client's configuration for the sink of that name.
 //

@@ -28,6 +28,7 @@ type connector struct {
 	brokers []string
 	topic   string // "" if each notification names its own
 	config  *sarama.Config
+	source  string // of events; "" for the format json
 
 	publisher atomic.Pointer[wmkafka.Publisher]
 	found     sync.Map // topics from data that exist, by name
@@ -215,7 +216,7 @@ func (c *connector) connect() error {
 	}
 	publisher, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{
 		Brokers:               c.brokers,
-		Marshaler:             marshaler{},
+		Marshaler:             marshaler{source: c.source},
 		OverwriteSaramaConfig: c.config,
 	}, nil)
 	if err != nil {

@@ -16,13 +16,23 @@
 // and one for each metadata under its own name: content-type and traceparent
 // are then where CloudEvents and OpenTelemetry put them. The names differ from
 // CloudEvents' ce_id, ce_type and so on, since the record does not claim to be
-// a CloudEvent; who wants to send one sets these as metadata. Metadata that is
+// a CloudEvent. Metadata that is
 // named like one of the headers above is sent as "metadata-" and its name, so
 // that it neither hides a header nor gets lost.
 //
 // Brokers delete by the record's timestamp. Replaying notifications that are
 // older than the topic's retention writes records that soon disappear, and one
 // that occurred later than the broker's clock allows is refused.
+//
+// # Events
+//
+// With the format cloudevents-binary the record is an event of CloudEvents
+// 1.0.2, Kafka Protocol Binding, in binary mode: key, value and timestamp are the
+// same, and the headers are ce_id, ce_source, ce_specversion, ce_type, ce_time,
+// ce_partitionkey (the key), ce_payloadversion, content-type, and ce_ and the
+// name for each metadata, as far as CloudEvents lets it be a name: lower case
+// letters and digits. traceparent, tracestate and Watermill's id stand beside
+// them under their own names.
 //
 // # The topic
 //
