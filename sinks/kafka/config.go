@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"regexp"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,26 +22,37 @@ const (
 	AcksLeader = "leader" // the partition's leader only; its loss loses records
 )
 
+// Formats of a record.
+const (
+	FormatJSON   = "json"               // the payload as it is, the rest in headers
+	FormatBinary = "cloudevents-binary" // the payload as it is, the rest in headers of CloudEvents
+)
+
 // Limits of the configuration.
 const (
-	minTimeout         = 100 * time.Millisecond
-	maxMessageBytes    = 100<<20 - 1 // below sarama.MaxRequestSize's default
-	maxTopicNameLength = 249         // Kafka's own, see org.apache.kafka.common.internals.Topic
+	minTimeout      = 100 * time.Millisecond
+	maxMessageBytes = 100<<20 - 1 // below sarama.MaxRequestSize's default
 )
 
 // Config is what stands behind "with:" of a kafka sink.
-//
-// TLS and SASL will be fields of this struct, and are to be applied in
-// saramaConfig.
 type Config struct {
 	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
-	Topic           string        `yaml:"topic" doc:"The topic that gets the records. Required."`
+	Topic           string        `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
 	ClientID        string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
 	Acks            string        `yaml:"acks" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. There is no none: nothing would prove the delivery."`
 	Compression     string        `yaml:"compression" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
 	Idempotent      bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
 	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take half as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
 	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
+	Format          string        `yaml:"format" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
+	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
+	SASL            SASL          `yaml:"sasl" doc:"How the client proves to the brokers who it is."`
+	TLS             TLS           `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+}
+
+// CloudEvents is what events say of their origin.
+type CloudEvents struct {
+	Source string `yaml:"source" doc:"URI, absolute or not, of what publishes, such as https://shop.example/orders or /shop; with the id it makes an event unique. Required for cloudevents-binary."`
 }
 
 var (
@@ -56,6 +67,7 @@ var (
 // forwarder's CPU was the limit. Where the network is, it pays; and a topic's
 // compression.type can have the broker do it.
 func (c *Config) SetDefaults() {
+	c.Format = FormatJSON
 	c.Acks = AcksAll
 	c.Compression = sarama.CompressionNone.String()
 	c.Idempotent = true
@@ -71,6 +83,9 @@ func (c *Config) Validate() error {
 		c.validateAcks(),
 		c.validateCompression(),
 		c.validateLimits(),
+		c.validateFormat(),
+		c.SASL.validate(),
+		c.TLS.validate(),
 	)
 }
 
@@ -89,16 +104,9 @@ func validateBrokers(brokers []string) error {
 	return errors.Join(problems...)
 }
 
-var legalTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
-
-func validateTopic(topic string) error {
-	switch {
-	case topic == "":
-		return errors.New("topic: the name of a topic is needed")
-	case len(topic) > maxTopicNameLength:
-		return fmt.Errorf("topic: the name is %d bytes long, Kafka's limit is %d", len(topic), maxTopicNameLength)
-	case topic == "." || topic == ".." || !legalTopic.MatchString(topic):
-		return fmt.Errorf("topic: %q is not a topic's name; use letters, digits, dots, dashes and underscores", topic)
+func validateTopic(text string) error {
+	if _, err := newTopic(text); err != nil {
+		return fmt.Errorf("topic: %w", err)
 	}
 	return nil
 }
@@ -142,6 +150,29 @@ func (c *Config) validateLimits() error {
 	return errors.Join(problems...)
 }
 
+func (c *Config) validateFormat() error {
+	text := c.CloudEvents.Source
+	source, err := url.Parse(text)
+	switch {
+	case c.Format == FormatJSON && text != "":
+		return fmt.Errorf("cloudevents.source: is for format %s, and format is %s", FormatBinary, c.Format)
+	case c.Format == FormatJSON:
+		return nil
+	case c.Format != FormatBinary:
+		return fmt.Errorf("format: %q is not offered; use %s or %s", c.Format, FormatJSON, FormatBinary)
+	case text == "":
+		return errors.New("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
+	case err != nil || strings.ContainsFunc(text, notInURI):
+		return fmt.Errorf("cloudevents.source: %q is no URI; write one such as https://shop.example/orders or /shop", text)
+	case source.User != nil:
+		return errors.New("cloudevents.source: has a user in it, which every consumer would see")
+	}
+	return nil
+}
+
+// notInURI follows RFC 3986, section 2.
+func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
+
 // saramaConfig is the client's configuration for the sink of that name.
 //
 // sarama has no limit for a delivery as a whole. The worst way that one can go
@@ -150,7 +181,9 @@ func (c *Config) validateLimits() error {
 // in an older form, the metadata), and one at another broker. Those that wait
 // behind it for the same partition end after 9 more, when three times nobody
 // named a leader and sarama's breaker opens. So a step is a tenth of the timeout.
-func (c *Config) saramaConfig(name string) *sarama.Config {
+//
+// It fails if a file of tls can no longer be read.
+func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 	conf := sarama.NewConfig()
 	conf.ClientID = c.ClientID
 	if conf.ClientID == "" {
@@ -166,7 +199,7 @@ func (c *Config) saramaConfig(name string) *sarama.Config {
 	conf.Producer.Retry.BackoffFunc = backoff
 	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
 
-	// Only our topic's metadata: a large cluster's is megabytes with each refresh.
+	// Only our topics' metadata: a large cluster's is megabytes with each refresh.
 	conf.Metadata.Full = false
 
 	conf.Producer.Return.Successes = true
@@ -181,7 +214,13 @@ func (c *Config) saramaConfig(name string) *sarama.Config {
 		conf.Producer.Idempotent = true
 		conf.Net.MaxOpenRequests = 1 // sarama insists
 	}
-	return conf
+	c.SASL.apply(conf)
+	encryption, err := c.TLS.config()
+	if err != nil {
+		return nil, err
+	}
+	conf.Net.TLS.Enable, conf.Net.TLS.Config = encryption != nil, encryption
+	return conf, nil
 }
 
 // backoff waits 1, 8, 64 and 512 ms before the client's retries, and not at all

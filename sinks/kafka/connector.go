@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,31 +26,43 @@ const reconnectPause = 500 * time.Millisecond
 // to the cluster by itself.
 type connector struct {
 	brokers []string
-	topic   string
+	topic   string // "" if each notification names its own
 	config  *sarama.Config
+	source  string // of events; "" for the format json
 
 	publisher atomic.Pointer[wmkafka.Publisher]
+	found     sync.Map // topics from data that exist, by name
 
 	mu      sync.Mutex
-	last    *attempt // running, or failed not long ago
+	last    *attempt            // running, or failed not long ago
+	asked   map[string]*attempt // the same for each topic from data
 	closed  bool
 	running sync.WaitGroup // goroutines of attempts and of health checks
 }
 
-// attempt is one try to connect. err and again are set before done is closed.
+// attempt is one try to connect, or to find a topic. err and again are set before done is closed.
 type attempt struct {
 	done  chan struct{}
 	err   error
 	again time.Time // no other attempt before then
 }
 
-// await returns the publisher, once there is one.
+// await returns the publisher, once there is one and the topic is found.
+func (c *connector) await(ctx context.Context, topic string) (*wmkafka.Publisher, error) {
+	p, err := c.awaitPublisher(ctx)
+	if err != nil || c.topic != "" {
+		return p, err
+	}
+	return p, c.awaitTopic(ctx, topic)
+}
+
+// awaitPublisher returns the publisher, once there is one.
 //
 // Of all deliveries that wait for an attempt, only the one that caused it
 // gets what it met with its own class; the others are told ErrNotConnected,
 // which is unavailable. So a topic that nobody created costs one dead letter
 // for each attempt and not the whole outbox.
-func (c *connector) await(ctx context.Context) (*wmkafka.Publisher, error) {
+func (c *connector) awaitPublisher(ctx context.Context) (*wmkafka.Publisher, error) {
 	if p := c.publisher.Load(); p != nil {
 		return p, nil
 	}
@@ -67,28 +81,96 @@ func (c *connector) await(ctx context.Context) (*wmkafka.Publisher, error) {
 	return nil, sinks.Unavailable(fmt.Errorf("%w: %w", ErrNotConnected, describe(c.topic, a.err)))
 }
 
+// awaitTopic returns when a topic from data is found. It is looked for ahead of
+// the first record, because sarama's breaker would make of the third record to
+// a topic that nobody created a reason for all others to wait.
+func (c *connector) awaitTopic(ctx context.Context, topic string) error {
+	if _, ok := c.found.Load(topic); ok {
+		return nil
+	}
+	a := c.search(topic)
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	switch {
+	case a.err == nil:
+		return nil
+	case concernsTopicOnly(a.err):
+		return sinks.Transient(describe(topic, a.err))
+	}
+	return classifyConnect(topic, a.err)
+}
+
+// failed gives an error of the publisher its class. A topic from data that is
+// gone is looked for again.
+func (c *connector) failed(topic string, err error) error {
+	if c.topic == "" && concernsTopicOnly(err) {
+		c.found.Delete(topic)
+		return sinks.Transient(describe(topic, err))
+	}
+	return classify(topic, err)
+}
+
 // attempt returns the attempt to wait for, and whether this call began it.
 func (c *connector) attempt() (a *attempt, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		a = &attempt{done: make(chan struct{}), err: ErrClosed}
-		close(a.done)
-		return a, true
+		return refused(), true
 	}
 	if c.last != nil && !c.last.over() {
 		return c.last, false
 	}
-	a = &attempt{done: make(chan struct{})}
-	c.last = a
+	c.last = c.begin(c.connect)
+	return c.last, true
+}
+
+// search returns the attempt to find a topic that is running, or failed not long
+// ago, or begins.
+func (c *connector) search(topic string) *attempt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return refused()
+	}
+	maps.DeleteFunc(c.asked, func(_ string, a *attempt) bool { return a.over() || a.succeeded() })
+	if a := c.asked[topic]; a != nil {
+		return a
+	}
+	if c.asked == nil {
+		c.asked = make(map[string]*attempt)
+	}
+	a := c.begin(func() error {
+		err := c.find(topic)
+		if err == nil {
+			c.found.Store(topic, nil)
+		}
+		return err
+	})
+	c.asked[topic] = a
+	return a
+}
+
+// refused is the attempt of a connector that is closed.
+func refused() *attempt {
+	a := &attempt{done: make(chan struct{}), err: ErrClosed}
+	close(a.done)
+	return a
+}
+
+// begin starts an attempt. The caller holds mu.
+func (c *connector) begin(try func() error) *attempt {
+	a := &attempt{done: make(chan struct{})}
 	c.running.Add(1)
 	go func() {
 		defer c.running.Done()
 		defer close(a.done)
-		a.err = c.connect()
+		a.err = c.explain(try())
 		a.again = time.Now().Add(reconnectPause)
 	}()
-	return a, true
+	return a
 }
 
 // over tells whether the attempt failed long enough ago for another one. One
@@ -97,6 +179,16 @@ func (a *attempt) over() bool {
 	select {
 	case <-a.done:
 		return a.err != nil && time.Now().After(a.again)
+	default:
+		return false
+	}
+}
+
+// succeeded tells whether the attempt has ended well.
+func (a *attempt) succeeded() bool {
+	select {
+	case <-a.done:
+		return a.err == nil
 	default:
 		return false
 	}
@@ -112,8 +204,10 @@ func (c *connector) connect() error {
 		return err
 	}
 	defer client.Close()
-	if err := askForTopic(client, c.topic); err != nil {
-		return err
+	if c.topic != "" {
+		if err := askForTopic(client, c.topic); err != nil {
+			return err
+		}
 	}
 	if c.config.Producer.Idempotent {
 		if err := askForProducerID(client); err != nil {
@@ -122,7 +216,7 @@ func (c *connector) connect() error {
 	}
 	publisher, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{
 		Brokers:               c.brokers,
-		Marshaler:             marshaler{},
+		Marshaler:             marshaler{source: c.source},
 		OverwriteSaramaConfig: c.config,
 	}, nil)
 	if err != nil {
@@ -156,15 +250,49 @@ func (c *connector) check(ctx context.Context) error {
 }
 
 func (c *connector) ask() error {
-	client, err := sarama.NewClient(c.brokers, c.config)
-	if err != nil {
-		return classifyConnect(c.topic, err)
-	}
-	defer client.Close()
-	if err := askForTopic(client, c.topic); err != nil {
-		return classifyConnect(c.topic, err)
+	if err := c.find(c.topic); err != nil {
+		return classifyConnect(c.topic, c.explain(err))
 	}
 	return nil
+}
+
+// explain says more of a broker that would not talk to us. Brokers close the
+// connection without a word if they expect another protocol, and old ones if
+// they refuse the credentials. What a broker has against the mechanism, sarama
+// drops: then ErrOutOfBrokers wraps nothing.
+func (c *connector) explain(err error) error {
+	sasl, encrypted := c.config.Net.SASL.Enable, c.config.Net.TLS.Enable
+	switch {
+	case sasl && errors.Is(err, sarama.ErrOutOfBrokers) && errors.Unwrap(err) == nil:
+		return fmt.Errorf("do the brokers offer sasl.mechanism %s? %w", c.config.Net.SASL.Mechanism, err)
+	case !errors.Is(err, io.EOF):
+		return err
+	case sasl && encrypted:
+		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right? %w", ErrHungUp, err)
+	case sasl:
+		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right, or does it want tls? %w", ErrHungUp, err)
+	case encrypted:
+		return fmt.Errorf("%w: does it want sasl, or no tls? %w", ErrHungUp, err)
+	}
+	return fmt.Errorf("%w: does it want sasl, or tls? %w", ErrHungUp, err)
+}
+
+// find asks for a topic over a connection of its own, or without one for
+// whatever topics there are.
+func (c *connector) find(topic string) error {
+	client, err := sarama.NewClient(c.brokers, c.config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if topic != "" {
+		return askForTopic(client, topic)
+	}
+	err = client.RefreshMetadata()
+	if errors.Is(err, sarama.ErrLeaderNotAvailable) || errors.Is(err, sarama.ErrReplicaNotAvailable) {
+		return nil // of some topic or other: the cluster answers
+	}
+	return err
 }
 
 // askForTopic finds out whether the topic has a partition that can be written.

@@ -16,13 +16,34 @@
 // and one for each metadata under its own name: content-type and traceparent
 // are then where CloudEvents and OpenTelemetry put them. The names differ from
 // CloudEvents' ce_id, ce_type and so on, since the record does not claim to be
-// a CloudEvent; who wants to send one sets these as metadata. Metadata that is
+// a CloudEvent. Metadata that is
 // named like one of the headers above is sent as "metadata-" and its name, so
 // that it neither hides a header nor gets lost.
 //
 // Brokers delete by the record's timestamp. Replaying notifications that are
 // older than the topic's retention writes records that soon disappear, and one
 // that occurred later than the broker's clock allows is refused.
+//
+// # Events
+//
+// With the format cloudevents-binary the record is an event of CloudEvents
+// 1.0.2, Kafka Protocol Binding, in binary mode: key, value and timestamp are the
+// same, and the headers are ce_id, ce_source, ce_specversion, ce_type, ce_time,
+// ce_partitionkey (the key), ce_payloadversion, content-type, and ce_ and the
+// name for each metadata, as far as CloudEvents lets it be a name: lower case
+// letters and digits. traceparent, tracestate and Watermill's id stand beside
+// them under their own names.
+//
+// # The topic
+//
+// A topic with {{ in it is a text/template over the [notification.Envelope]. With
+// a field's name, metadata that a notification lacks makes its delivery
+// permanently undeliverable, as an illegal name does; Get makes it "". What the
+// template is made of should be the same for all notifications of a key: Kafka
+// knows no order between topics. Each topic is looked for ahead of its first
+// record. One that is unknown, or refused, is transient and not what it is where
+// the configuration names it: only the notifications that name it wait, and
+// go through if it is created or granted before their attempts are spent.
 //
 // # Order
 //
@@ -51,13 +72,20 @@
 // # Errors
 //
 // See the table in errors.go for the class of each error. In short: what the
-// broker has against the record or the topic's name is permanent; a cluster
+// broker has against the record or the configured topic is permanent; a cluster
 // that cannot be reached, has no leader or does not let us in is unavailable;
 // the rest, such as missing replicas, is transient.
 //
 // A broker rejects a whole batch for one bad record in it. So a record that
 // was rejected in company is sent once more alone before it is called
 // permanently undeliverable, and its innocent neighbours go through.
+//
+// # Who calls
+//
+// SASL and TLS are checked with each connection. Brokers that refuse the
+// credentials, or a certificate on either side that does, make the sink
+// unavailable: nothing dies of a password that was changed on one side only. The
+// files of tls are read when the sink is made.
 //
 // # Time
 //

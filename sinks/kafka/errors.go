@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +15,16 @@ import (
 
 // Errors before a record is sent.
 var (
+	// ErrTopic is returned for a notification whose topic cannot be made of it.
+	ErrTopic = errors.New("topic cannot be used")
 	// ErrClosed is returned by a sink whose Close was called.
 	ErrClosed = errors.New("kafka sink is closed")
 	// ErrNotConnected is returned while there is no connection; it wraps what
 	// the last attempt to make one met.
 	ErrNotConnected = errors.New("not connected to kafka")
+	// ErrHungUp is returned when a broker closed the connection while it was
+	// being made.
+	ErrHungUp = errors.New("a broker hung up")
 )
 
 // verdict is what one of the client's errors means for the engine.
@@ -38,6 +44,9 @@ type verdict struct {
 // all go through.
 var verdicts = []verdict{
 	{err: ErrClosed, class: sinks.ClassUnavailable},
+	{err: ErrHungUp, class: sinks.ClassUnavailable},
+	{err: sarama.ErrSASLAuthenticationFailed, class: sinks.ClassUnavailable, hint: "the brokers refuse sasl.user and sasl.password"},
+	{err: sarama.ErrUnsupportedSASLMechanism, class: sinks.ClassUnavailable, hint: "the brokers do not offer this sasl.mechanism"},
 	{err: sarama.ErrOutOfBrokers, class: sinks.ClassUnavailable, hint: "is the cluster running, and are the brokers' addresses right?"},
 	{err: sarama.ErrBrokerNotFound, class: sinks.ClassUnavailable},
 	{err: sarama.ErrClosedClient, class: sinks.ClassUnavailable},
@@ -57,8 +66,6 @@ var verdicts = []verdict{
 	{err: sarama.ErrNotCoordinatorForConsumer, class: sinks.ClassUnavailable},
 	{err: sarama.ErrTopicAuthorizationFailed, class: sinks.ClassUnavailable, hint: "grant this client WRITE and DESCRIBE on the topic"},
 	{err: sarama.ErrClusterAuthorizationFailed, class: sinks.ClassUnavailable, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
-	{err: sarama.ErrSASLAuthenticationFailed, class: sinks.ClassUnavailable},
-	{err: sarama.ErrUnsupportedSASLMechanism, class: sinks.ClassUnavailable},
 	{err: sarama.ErrUnsupportedVersion, class: sinks.ClassUnavailable, hint: "the brokers are too old or too new for this client"},
 	{err: sarama.ErrUnsupportedCompressionType, class: sinks.ClassUnavailable, hint: "choose another compression"},
 	{err: io.EOF, class: sinks.ClassUnavailable},
@@ -88,14 +95,28 @@ func classify(topic string, err error) error {
 	return &sinks.Error{Class: class, Err: describe(topic, err)}
 }
 
+// describe says what was tried; topic is "" before one is known.
 func describe(topic string, err error) error {
 	if _, hint := classOf(err); hint != "" {
-		return fmt.Errorf("topic %s: %w (%s)", topic, err, hint)
+		err = fmt.Errorf("%w (%s)", err, hint)
+	}
+	if topic == "" {
+		return err
 	}
 	return fmt.Errorf("topic %s: %w", topic, err)
 }
 
+// concernsTopicOnly tells whether err leaves all other topics alone. Where data
+// names the topic such an error is transient: others go on, and this one may
+// be created, or granted, before the attempts are spent.
+func concernsTopicOnly(err error) bool {
+	return errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)
+}
+
 func classOf(err error) (class sinks.Class, hint string) {
+	if hint := aboutTLS(err); hint != "" {
+		return sinks.ClassUnavailable, hint
+	}
 	for _, v := range verdicts {
 		if errors.Is(err, v.err) {
 			return v.class, v.hint
@@ -120,6 +141,25 @@ func classOf(err error) (class sinks.Class, hint string) {
 		return sinks.ClassPermanent, ""
 	}
 	return sinks.ClassTransient, ""
+}
+
+// aboutTLS returns the way out if a TLS connection could not be made, and "" for
+// all other errors. The client wraps these in ErrOutOfBrokers.
+func aboutTLS(err error) (hint string) {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		network     *net.OpError
+	)
+	switch {
+	case errors.As(err, &certificate):
+		return "check tls.ca_file and tls.server_name"
+	case errors.As(err, &record):
+		return "the broker does not speak TLS at this address; is it another listener's port?"
+	case errors.As(err, &network) && network.Op == "remote error": // how crypto/tls names an alert
+		return "the broker refused the TLS connection; check tls.cert_file"
+	}
+	return ""
 }
 
 // blamesBatch tells whether a broker says err to all records of a batch when

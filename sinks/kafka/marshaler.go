@@ -66,11 +66,13 @@ func (p *publication) receipt() notification.Receipt {
 
 // marshaler makes the record of a publication. See the package's documentation
 // for its form.
-type marshaler struct{}
+type marshaler struct {
+	source string // of events; "" for the format json
+}
 
 var _ wmkafka.Marshaler = marshaler{}
 
-func (marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
+func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
 	p, ok := m.Context().Value(publicationKey{}).(*publication)
 	if !ok {
 		return nil, errors.New("the message was not made by this sink")
@@ -79,7 +81,7 @@ func (marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMess
 	p.record = sarama.ProducerMessage{
 		Topic:     topic,
 		Value:     value(e.Payload),
-		Headers:   headers(e),
+		Headers:   f.headers(e),
 		Timestamp: e.OccurredOn,
 		Offset:    noOffset,
 	}
@@ -107,7 +109,10 @@ var (
 	headerWatermillUUID = []byte(HeaderWatermillUUID)
 )
 
-func headers(e *notification.Envelope) []sarama.RecordHeader {
+func (f marshaler) headers(e *notification.Envelope) []sarama.RecordHeader {
+	if f.source != "" {
+		return eventHeaders(e, f.source)
+	}
 	id := []byte(e.ID)
 	list := make([]sarama.RecordHeader, 0, 5+len(e.Metadata))
 	list = append(list,

@@ -21,14 +21,15 @@ func Register(set *sinks.Set) error {
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
 }
 
-// Sink writes deliveries to one Kafka topic. Its methods may be called in
+// Sink writes deliveries to Kafka, to one topic or to those that its template
+// names. Its methods may be called in
 // parallel; Close comes last.
 //
 // The client gathers what is in flight at the same time into batches, so
 // throughput comes from many parallel calls of Deliver: 256 are a good
 // parallelism threshold.
 type Sink struct {
-	topic     string
+	topic     topic
 	logger    *slog.Logger
 	connector *connector
 
@@ -49,7 +50,10 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	config := c.saramaConfig(in.Name)
+	config, err := c.saramaConfig(in.Name)
+	if err != nil {
+		return nil, err
+	}
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
@@ -57,11 +61,18 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Sink{
-		topic:     c.Topic,
-		logger:    logger,
-		connector: &connector{brokers: c.Brokers, topic: c.Topic, config: config},
-	}, nil
+	if c.SASL.plain() && !c.TLS.Enabled {
+		logger.Warn("kafka gets the password in the clear: sasl.mechanism is PLAIN and tls is off", "sink", in.Name)
+	}
+	topic, err := newTopic(c.Topic)
+	if err != nil {
+		return nil, fmt.Errorf("topic: %w", err)
+	}
+	connector := &connector{brokers: c.Brokers, config: config, source: c.CloudEvents.Source}
+	if !isTemplate(c.Topic) {
+		connector.topic = c.Topic
+	}
+	return &Sink{topic: topic, logger: logger, connector: connector}, nil
 }
 
 // Deliver stores one record and returns where: "kafka orders/3@1042", or
@@ -76,14 +87,18 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	publisher, err := s.connector.await(ctx)
+	topic, err := s.topic(d.Envelope)
+	if err != nil {
+		return "", sinks.Permanent(err)
+	}
+	publisher, err := s.connector.await(ctx, topic)
 	if err != nil {
 		return "", err
 	}
 	p := &publication{envelope: d.Envelope}
-	err = s.publish(publisher, p)
+	err = s.publish(publisher, topic, p)
 	if blamesBatch(err) && ctx.Err() == nil {
-		err = s.publishAlone(publisher, p, err)
+		err = s.publishAlone(publisher, topic, p, err)
 	}
 	switch {
 	case err == nil:
@@ -91,12 +106,13 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	}
-	return "", classify(s.topic, err)
+	return "", s.connector.failed(topic, err)
 }
 
 // CheckHealth asks the cluster for the topic, over a connection of its own, and
 // returns the classed error that a delivery would meet. Where brokers create
 // topics that are asked for, this creates it just as the first delivery would.
+// Of a topic from data it only finds out whether the cluster answers.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	return s.connector.check(ctx)
 }
@@ -107,21 +123,21 @@ func (s *Sink) Close(ctx context.Context) error {
 	return s.connector.close(ctx)
 }
 
-func (s *Sink) publish(publisher *wmkafka.Publisher, p *publication) error {
+func (s *Sink) publish(publisher *wmkafka.Publisher, topic string, p *publication) error {
 	s.alone.RLock()
 	defer s.alone.RUnlock()
-	return publisher.Publish(s.topic, p.message())
+	return publisher.Publish(topic, p.message())
 }
 
 // publishAlone sends a record again whose batch was rejected, while nothing else
 // is in flight: then the batch is this record, and the broker's word is about
 // it.
-func (s *Sink) publishAlone(publisher *wmkafka.Publisher, p *publication, rejected error) error {
+func (s *Sink) publishAlone(publisher *wmkafka.Publisher, topic string, p *publication, rejected error) error {
 	s.warnRejected.Do(func() {
 		s.logger.Warn("kafka rejected a batch, sending its records one by one, which is slow; max_message_bytes may be above the topic's max.message.bytes",
-			"topic", s.topic, "type", p.envelope.Type, "id", p.envelope.ID, "error", rejected)
+			"topic", topic, "type", p.envelope.Type, "id", p.envelope.ID, "error", rejected)
 	})
 	s.alone.Lock()
 	defer s.alone.Unlock()
-	return publisher.Publish(s.topic, p.message())
+	return publisher.Publish(topic, p.message())
 }

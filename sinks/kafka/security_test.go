@@ -1,0 +1,287 @@
+package kafka_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+const user, password = "shop", "p=ss, w\u00f6rd"
+
+var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+
+func TestEachMechanismLetsTheRightPasswordIn(t *testing.T) {
+	for _, mechanism := range mechanisms {
+		for _, named := range []string{mechanism, strings.ToLower(mechanism)} {
+			t.Run(named, func(t *testing.T) {
+				cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
+				sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
+					c.SASL = kafka.SASL{Mechanism: named, User: user, Password: password}
+				})
+				receipt, err := sink.Deliver(t.Context(), delivery("k"))
+				require.NoError(t, err)
+				assert.Equal(t, "kafka orders/0@0", string(receipt))
+				assert.NoError(t, sink.CheckHealth(t.Context()))
+			})
+		}
+	}
+}
+
+func TestWrongCredentialsAreUnavailable(t *testing.T) {
+	for _, mechanism := range mechanisms {
+		for name, wrong := range map[string]kafka.SASL{
+			"password": {Mechanism: mechanism, User: user, Password: "wrong-secret"},
+			"user":     {Mechanism: mechanism, User: "nobody", Password: password},
+		} {
+			t.Run(mechanism+" "+name, func(t *testing.T) {
+				cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
+				sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.SASL = wrong })
+				_, err := sink.Deliver(t.Context(), delivery("k"))
+				assertUnavailable(t, err, "sasl.user, sasl.password and sasl.mechanism")
+				assertUnavailable(t, sink.CheckHealth(t.Context()), "sasl.user, sasl.password and sasl.mechanism")
+			})
+		}
+	}
+}
+
+// Brokers since Kafka 2.0 say it; the fake hangs up.
+func TestABrokersRefusalOfTheCredentialsIsRepeated(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
+	cluster.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		response := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		response.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		response.ErrorMessage = kmsg.StringPtr("Authentication failed: Invalid username or password")
+		return response, nil, true
+	})
+	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
+		c.SASL = kafka.SASL{Mechanism: "PLAIN", User: user, Password: "wrong-secret"}
+	})
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	assertUnavailable(t, err, "the brokers refuse sasl.user and sasl.password")
+	assert.ErrorContains(t, err, "Invalid username or password")
+}
+
+func TestABrokerWithoutTheMechanismIsUnavailable(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
+	cluster.Fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		response := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
+		response.ErrorCode = kerr.UnsupportedSaslMechanism.Code
+		response.SupportedMechanisms = []string{"PLAIN"}
+		return response, nil, true
+	})
+	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
+		c.SASL = kafka.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
+	})
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	assertUnavailable(t, err, "sasl.mechanism")
+}
+
+func TestABrokerThatWantsCredentialsIsUnavailableWithoutThem(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.SeedTopics(1, "orders"))
+	_, err := newSink(t, cluster, "orders").Deliver(t.Context(), delivery("k"))
+	assertUnavailable(t, err, "does it want sasl, or tls?")
+}
+
+func TestAPasswordInTheClearIsWarnedOf(t *testing.T) {
+	var log bytes.Buffer
+	c := decode(t, `{brokers: [a:1], topic: t, sasl: {mechanism: plain, user: u, password: hush-hush}}`)
+	in := sinks.Instance{Name: "events", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	_, err := kafka.New(in, c)
+	require.NoError(t, err)
+	assert.Contains(t, log.String(), "in the clear")
+	assert.NotContains(t, log.String(), "hush-hush")
+
+	log.Reset()
+	c.TLS.Enabled = true
+	_, err = kafka.New(in, c)
+	require.NoError(t, err)
+	assert.Empty(t, log.String())
+}
+
+func TestBrokersAreVerified(t *testing.T) {
+	authority := newAuthority(t)
+	server := authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)
+	named := authority.issue(t, "kafka.test")
+	for name, c := range map[string]struct {
+		certificate tls.Certificate
+		tls         kafka.TLS
+		problem     string
+	}{
+		"of a known authority":    {server, kafka.TLS{Enabled: true, CAFile: authority.file}, ""},
+		"of an unknown authority": {server, kafka.TLS{Enabled: true}, "check tls.ca_file"},
+		"of another's authority":  {server, kafka.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
+		"not of this host":        {named, kafka.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
+		"of the name that is set": {named, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
+		"of another name":         {server, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
+		"not, if it is insecure":  {server, kafka.TLS{Enabled: true, Insecure: true}, ""},
+		"not, without tls":        {server, kafka.TLS{}, "does it want sasl, or tls?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
+			sink := newSink(t, cluster, "orders", func(config *kafka.Config) { config.TLS = c.tls })
+			_, err := sink.Deliver(t.Context(), delivery("k"))
+			if c.problem != "" {
+				assertUnavailable(t, err, c.problem)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+	sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.TLS.Enabled, c.Timeout = true, time.Second })
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	assertClass(t, sinks.ClassUnavailable, err)
+}
+
+func TestAClientShowsItsCertificateWithSASLOnTop(t *testing.T) {
+	authority := newAuthority(t)
+	client := authority.issue(t, "shop")
+	cluster := kafkatest.Fake(t,
+		kfake.TLS(&tls.Config{
+			Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			ClientCAs:    authority.pool,
+		}),
+		kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", user, password), kfake.SeedTopics(1, "orders"))
+	certFile, keyFile := writePair(t, client)
+	with := func(c *kafka.Config) {
+		c.TLS = kafka.TLS{Enabled: true, CAFile: authority.file, CertFile: certFile, KeyFile: keyFile}
+		c.SASL = kafka.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
+	}
+	_, err := newSink(t, cluster, "orders", with).Deliver(t.Context(), delivery("k"))
+	require.NoError(t, err)
+
+	without := newSink(t, cluster, "orders", with, func(c *kafka.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" })
+	_, err = without.Deliver(t.Context(), delivery("k"))
+	assertUnavailable(t, err, "check tls.cert_file")
+}
+
+func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
+	authority := newAuthority(t)
+	certFile, keyFile := writePair(t, authority.issue(t, "shop"))
+	_, otherKey := writePair(t, authority.issue(t, "other"))
+	for given, want := range map[string]string{
+		`sasl: {user: u, password: hush-hush}`:                                               "sasl.mechanism: is missing; use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+		`sasl: {mechanism: GSSAPI, user: u, password: hush-hush}`:                            `sasl.mechanism: "GSSAPI" is not offered; use one of PLAIN`,
+		`sasl: {mechanism: PLAIN, password: hush-hush}`:                                      "sasl.user: is missing",
+		`sasl: {mechanism: PLAIN, user: u}`:                                                  "sasl.password: is missing",
+		`sasl: {mechanism: PLAIN, user: "a\0b", password: hush-hush}`:                        "sasl.user: contains a zero byte",
+		`sasl: {mechanism: PLAIN, user: u, password: "hush-hush\0"}`:                         "sasl.password: contains a zero byte",
+		`sasl: {mechanism: SCRAM-SHA-256, user: "a\u0007b", password: hush-hush}`:            "sasl.user: has characters",
+		`sasl: {mechanism: SCRAM-SHA-512, user: u, password: "hush-hush\u0007"}`:             "sasl.password: has characters",
+		`tls: {ca_file: ` + authority.file + `}`:                                             "tls.enabled: is not set",
+		`tls: {insecure: true}`:                                                              "tls.enabled: is not set",
+		`tls: {enabled: true, ca_file: /not/there}`:                                          "tls.ca_file: open /not/there",
+		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "holds no certificate",
+		`tls: {enabled: true, cert_file: ` + certFile + `}`:                                  "tls.key_file: is missing",
+		`tls: {enabled: true, key_file: ` + keyFile + `}`:                                    "tls.cert_file: is missing",
+		`tls: {enabled: true, cert_file: ` + certFile + `, key_file: ` + otherKey + `}`:      "tls.cert_file: " + certFile,
+		`tls: {enabled: true, insecure: true, ca_file: ` + authority.file + `}`:              "tls.insecure: verifies nothing",
+		`tls: {enabled: true, insecure: true, server_name: kafka.test}`:                      "tls.insecure: verifies nothing",
+		`sasl: {mechanism: X, user: u, password: hush-hush}, tls: {server_name: kafka.test}`: "tls.enabled: is not set",
+	} {
+		t.Run(want, func(t *testing.T) {
+			c := decode(t, `{brokers: [a:1], topic: t, `+given+`}`)
+			err := c.Validate()
+			assert.ErrorContains(t, err, want)
+			assert.NotContains(t, err.Error(), "hush-hush")
+			_, err = kafka.New(sinks.Instance{}, c)
+			assert.Error(t, err)
+		})
+	}
+}
+
+func assertUnavailable(t *testing.T, err error, says string) {
+	t.Helper()
+	assertClass(t, sinks.ClassUnavailable, err)
+	assert.ErrorContains(t, err, says)
+	assert.NotContains(t, err.Error(), "wrong-secret")
+	assert.NotContains(t, err.Error(), password)
+}
+
+// authority issues certificates for the time of a test.
+type authority struct {
+	file        string // its own certificate
+	pool        *x509.CertPool
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	certificate, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	a := &authority{file: writePEM(t, "CERTIFICATE", der), pool: x509.NewCertPool(), certificate: certificate, key: key}
+	a.pool.AddCert(certificate)
+	return a
+}
+
+func (a *authority) issue(t *testing.T, name string, addresses ...net.IP) tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: addresses,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+func writePair(t *testing.T, certificate tls.Certificate) (certFile, keyFile string) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	require.NoError(t, err)
+	return writePEM(t, "CERTIFICATE", certificate.Certificate[0]), writePEM(t, "PRIVATE KEY", der)
+}
+
+func writePEM(t *testing.T, kind string, der []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file.pem")
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return path
+}

@@ -1,0 +1,177 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+func TestATopicIsMadeOfTheNotification(t *testing.T) {
+	for text, want := range map[string]string{
+		"shop.{{.Type}}":                           "shop.order.placed",
+		"{{.Metadata.tenant}}.v{{.Version}}":       "acme.v2",
+		`{{.Metadata.Get "tenant"}}-{{.Key}}`:      "acme-key_1",
+		`{{.Type}}{{.Metadata.Get "not there"}}`:   "order.placed",
+		`{{with .Metadata.tenant}}{{.}}-{{end}}in`: "acme-in",
+	} {
+		t.Run(text, func(t *testing.T) {
+			cluster := kafkatest.Fake(t, kfake.SeedTopics(1, want))
+			d := delivery("key_1")
+			d.Metadata = notification.Metadata{"tenant": "acme"}
+			sink := newSink(t, cluster, text)
+			receipt, err := sink.Deliver(t.Context(), d)
+			require.NoError(t, err)
+			assert.Equal(t, "kafka "+want+"/0@0", string(receipt))
+			assert.Equal(t, "key_1", string(cluster.Consume(t, want, 1)[0].Key))
+			assert.NoError(t, sink.CheckHealth(t.Context()))
+		})
+	}
+}
+
+func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
+	for _, c := range []struct{ text, tenant, says string }{
+		{"{{.Metadata.missing}}", "", "missing"},
+		{`{{.Metadata.Get "missing"}}`, "", "the name of a topic is needed"},
+		{"{{.Metadata.tenant}}", "a b", `"a b" is not a topic's name`},
+		{"{{.Metadata.tenant}}", "acme/../other", `"acme/../other" is not`},
+		{"{{.Metadata.tenant}}", "orders\n", `"orders\n" is not`},
+		{"{{.Metadata.tenant}}.", ".", `".." is not`},
+		{"{{.Metadata.tenant}}", "größe", `"größe" is not`},
+		{"{{.Metadata.tenant}}", strings.Repeat("x", 250), "the name is 250 bytes long"},
+	} {
+		t.Run(c.text+" "+c.tenant, func(t *testing.T) {
+			d := delivery("k")
+			d.Metadata = notification.Metadata{"tenant": c.tenant}
+			_, err := newSinkAt(t, []string{"127.0.0.1:1"}, c.text).Deliver(t.Context(), d)
+			assertClass(t, sinks.ClassPermanent, err)
+			assert.ErrorIs(t, err, kafka.ErrTopic)
+			assert.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
+func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "known"))
+	sink := newSink(t, cluster, "{{.Key}}")
+	var workers sync.WaitGroup
+	for range 16 { // sarama's breaker would open at the third
+		workers.Go(func() {
+			_, err := sink.Deliver(t.Context(), delivery("nobody-made-this"))
+			assertClass(t, sinks.ClassTransient, err)
+			assert.ErrorContains(t, err, "topic nobody-made-this")
+			assert.ErrorContains(t, err, "create the topic")
+		})
+		workers.Go(func() {
+			_, err := sink.Deliver(t.Context(), delivery("known"))
+			assert.NoError(t, err)
+		})
+	}
+	workers.Wait()
+}
+
+func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	sink := newSink(t, cluster, "{{.Metadata.topic}}")
+	topic := cluster.CreateTopic(t, 1, nil)
+	to := func() *notification.Delivery {
+		d := delivery("k")
+		d.Metadata = notification.Metadata{"topic": topic}
+		return d
+	}
+	transient := func(err error) { assertClass(t, sinks.ClassTransient, err) }
+
+	deleteTopic(t, cluster, topic)
+	_, err := sink.Deliver(t.Context(), to())
+	transient(err)
+	createTopic(t, cluster, topic)
+	deliverAtLast(t, sink, to(), transient)
+	deleteTopic(t, cluster, topic)
+	_, err = sink.Deliver(t.Context(), to())
+	transient(err)
+	createTopic(t, cluster, topic)
+	deliverAtLast(t, sink, to(), transient)
+}
+
+func TestARefusedTopicFromDataIsTransient(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+	sink := newSink(t, cluster, "{{.Key}}")
+	fault := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	_, err := sink.Deliver(t.Context(), delivery("orders"))
+	assertClass(t, sinks.ClassTransient, err)
+	fault.Remove()
+	_, err = sink.Deliver(t.Context(), delivery("orders"))
+	assert.NoError(t, err)
+}
+
+func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
+	for _, idempotent := range []bool{true, false} {
+		t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
+			cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+			cluster.Stop(t)
+			sink := newSink(t, cluster, "{{.Key}}", func(c *kafka.Config) { c.Idempotent = idempotent })
+			_, err := sink.Deliver(t.Context(), delivery("orders"))
+			assertClass(t, sinks.ClassUnavailable, err)
+			assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
+			cluster.Start(t)
+			deliverAtLast(t, sink, delivery("orders"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
+		})
+	}
+}
+
+func TestAClosedSinkLooksForNoTopic(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+	sink := newSink(t, cluster, "{{.Key}}")
+	_, err := sink.Deliver(t.Context(), delivery("orders"))
+	require.NoError(t, err)
+	require.NoError(t, sink.Close(t.Context()))
+	_, err = sink.Deliver(t.Context(), delivery("other"))
+	assert.ErrorIs(t, err, kafka.ErrClosed)
+	assertClass(t, sinks.ClassUnavailable, err)
+}
+
+func createTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {
+	t.Helper()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.Topics = append(request.Topics, topic)
+	response := ask(t, cluster, request).(*kmsg.CreateTopicsResponse)
+	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
+}
+
+func deleteTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {
+	t.Helper()
+	topic := kmsg.NewDeleteTopicsRequestTopic()
+	topic.Topic = kmsg.StringPtr(name)
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	request.Topics, request.TopicNames = append(request.Topics, topic), []string{name}
+	response := ask(t, cluster, request).(*kmsg.DeleteTopicsResponse)
+	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
+}
+
+func ask(t *testing.T, cluster *kafkatest.Cluster, request kmsg.Request) kmsg.Response {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
+	require.NoError(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	response, err := client.Request(ctx, request)
+	require.NoError(t, err)
+	return response
+}
