@@ -22,6 +22,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -188,7 +189,7 @@ func TestABatchIsOneRequestInOrder(t *testing.T) {
 	require.Len(t, events, len(batch))
 	for n, d := range batch {
 		assert.Equal(t, d.ID, events[n].ID())
-		assert.Equal(t, d.Key, events[n].Extensions()[extensionKey])
+		assert.Equal(t, d.Key, events[n].Extensions()[cloudevents.ExtensionKey])
 		assert.Equal(t, string(d.Payload), string(events[n].Data()))
 	}
 }
@@ -243,7 +244,7 @@ func TestOnlyTheBatchFormatHasBatches(t *testing.T) {
 
 func TestMetadataBecomesLegalExtensions(t *testing.T) {
 	got := make(map[string]string)
-	for name, value := range extensions(notification.Metadata{
+	for name, value := range cloudevents.Extensions(notification.Metadata{
 		"content-type": "x", "correlation-id": "c", "Tenant": "T", "tenant": "t", "a_b.c": "abc", "größe": "g", "日本": "j", "-": "d",
 		"id": "x", "S-o-u-r-c-e": "x", "data": "x", "data_base64": "x", "time": "x", "partition-key": "x", "payload-version": "x", "empty": "",
 	}) {
@@ -273,8 +274,8 @@ func FuzzAnEventIsValidWhateverIsInIt(f *testing.F) {
 		require.NoError(t, json.Unmarshal(body, &events), "%s", body)
 		require.True(t, utf8.Valid(body))
 		require.Len(t, events, 2)
-		require.Equal(t, attribute(d.ID), events[0].ID())
-		require.Equal(t, attribute(d.Type), events[0].Type())
+		require.Equal(t, cloudevents.Attribute(d.ID), events[0].ID())
+		require.Equal(t, cloudevents.Attribute(d.Type), events[0].Type())
 		for extension := range events[0].Extensions() {
 			require.Regexp(t, legalExtension, extension)
 		}
@@ -314,7 +315,7 @@ func TestConformanceOfEveryFormat(t *testing.T) {
 				Received: func(t *testing.T) (es []notification.Envelope) {
 					for _, request := range r.all() {
 						for _, e := range readEvents(t, request) {
-							key, _ := e.Extensions()[extensionKey].(string) // one that is empty has none
+							key, _ := e.Extensions()[cloudevents.ExtensionKey].(string) // one that is empty has none
 							if format == FormatBinary {
 								var err error
 								key, err = url.PathUnescape(key) // which the SDK leaves to its users
