@@ -198,15 +198,10 @@ const KeepForever time.Duration = math.MaxInt64
 
 const maxThreshold = 1 << 16
 
-// withDefaults fills in what was left out, compiles the routes, and reports all
-// that makes no sense, by the names of the configuration file.
-func (c Config) withDefaults() (Config, *route.Table, error) {
-	p := &problems{}
-	p.require(c.Store != nil, "the store is missing")
-	p.require(len(c.Routes) > 0, "routes: there is none")
-	p.require(len(c.Sinks) > 0, "sinks: there is none")
+// WithDefaults fills in what was left out.
+func (c Config) WithDefaults() Config {
 	if c.Name == "" {
-		c.Name, _ = os.Hostname()
+		c.Name, _ = os.Hostname() // it need not have one
 	}
 	setDefault(&c.Lanes, 1)
 	setDefault(&c.Poll.Min, DefaultPollMin)
@@ -218,6 +213,33 @@ func (c Config) withDefaults() (Config, *route.Table, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	filled := make(map[string]Sink, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		filled[name] = sink.WithDefaults()
+	}
+	c.Sinks = filled
+	return c
+}
+
+// WithDefaults fills in what was left out. Retry.Types stay as they are: see
+// [Retry.For].
+func (s Sink) WithDefaults() Sink {
+	setDefault(&s.Parallelism.Threshold, DefaultThreshold)
+	setDefault(&s.Parallelism.Above, AboveBounded)
+	setDefault(&s.OnDead, OnDeadContinue)
+	setDefault(&s.Timeout, DefaultTimeout)
+	s.Retry = s.Retry.withDefaults()
+	s.Breaker = s.Breaker.withDefaults()
+	return s
+}
+
+// compile reports all that makes no sense in a configuration with its defaults, by
+// the names of the configuration file, and compiles the routes.
+func (c Config) compile() (*route.Table, error) {
+	p := &problems{}
+	p.require(c.Store != nil, "the store is missing")
+	p.require(len(c.Routes) > 0, "routes: there is none")
+	p.require(len(c.Sinks) > 0, "sinks: there is none")
 	p.require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
 	p.require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
 	p.require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
@@ -225,28 +247,18 @@ func (c Config) withDefaults() (Config, *route.Table, error) {
 	p.require(c.Retention > 0, "outbox.retention is %s: use more than 0, or 0 in a file to keep all", c.Retention)
 	p.require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
 		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
-
-	withDefaults := make(map[string]Sink, len(c.Sinks))
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		p.require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
-		withDefaults[name] = c.Sinks[name].withDefaults(p, "sinks."+name)
+		c.Sinks[name].validate(p, "sinks."+name)
 	}
-	c.Sinks = withDefaults
 	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
 		p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
 	}
-	return c, routes, p.err()
+	return routes, p.err()
 }
 
-func (s Sink) withDefaults(p *problems, at string) Sink {
-	setDefault(&s.Parallelism.Threshold, DefaultThreshold)
-	setDefault(&s.Parallelism.Above, AboveBounded)
-	setDefault(&s.OnDead, OnDeadContinue)
-	setDefault(&s.Timeout, DefaultTimeout)
-	s.Retry = s.Retry.withDefaults()
-	s.Breaker = s.Breaker.withDefaults()
-
+func (s Sink) validate(p *problems, at string) {
 	p.require(s.Sink != nil, "%s: the sink is missing", at)
 	n := s.Parallelism.Threshold
 	p.require(n >= 1 && n <= maxThreshold, "%s.parallelism.threshold is %d: use 1 to %d", at, n, maxThreshold)
@@ -258,7 +270,6 @@ func (s Sink) withDefaults(p *problems, at string) Sink {
 	s.Retry.validate(p, at+".retry")
 	s.Rate.validate(p, at+".rate")
 	s.Breaker.validate(p, at+".breaker")
-	return s
 }
 
 func setDefault[T comparable](field *T, value T) {

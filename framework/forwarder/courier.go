@@ -30,7 +30,6 @@ type courier struct {
 
 	mu       sync.Mutex
 	sink     Sink
-	retries  retries
 	batch    sinks.BatchLimits
 	lanes    map[*lane]bool // those that are worked on
 	turns    turns          // items that may go now: at most one for each key
@@ -58,7 +57,7 @@ type courier struct {
 func newCourier(name string, sink Sink, log *slog.Logger) *courier {
 	c := &courier{
 		name: name, log: log.With("sink", name), destination: sink.Sink, deliver: sink.Sink.Deliver, hooks: sink.Hooks, sink: sink,
-		retries: newRetries(sink.Retry), gate: newGate(sink.Breaker), rate: newLimiter(sink.Rate),
+		gate: newGate(sink.Breaker), rate: newLimiter(sink.Rate),
 		lanes: make(map[*lane]bool), turns: newTurns(), batch: sinks.BatchLimits{Size: 1},
 	}
 	if len(sink.Middleware) > 0 {
@@ -222,7 +221,7 @@ func (c *courier) adjust(s Sink) {
 		c.rate = newLimiter(s.Rate)
 	}
 	regroup := s.Fairness != c.sink.Fairness
-	c.sink, c.retries = s, newRetries(s.Retry)
+	c.sink = s
 	if regroup {
 		c.turns.regroup(c.groupOf)
 	}

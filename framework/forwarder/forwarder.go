@@ -45,7 +45,8 @@ type Forwarder struct {
 // New checks a configuration and reports all that is wrong with it at once.
 // Nothing is started or opened.
 func New(c Config) (*Forwarder, error) {
-	c, routes, err := c.withDefaults()
+	c = c.WithDefaults()
+	routes, err := c.compile()
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +60,7 @@ func New(c Config) (*Forwarder, error) {
 		f.couriers = append(f.couriers, newCourier(name, c.Sinks[name], c.Logger))
 	}
 	if unrouted := routes.Unrouted(); c.Unrouted == UnroutedPark && !unrouted.None() {
-		var p problems
-		f.couriers = append(f.couriers, newCourier(store.SinkUnrouted, Sink{Sink: noRoute{}}.withDefaults(&p, ""), c.Logger))
+		f.couriers = append(f.couriers, newCourier(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), c.Logger))
 	}
 	return f, nil
 }
@@ -84,7 +84,8 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	changed := c.sink
 	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
-	changed = changed.withDefaults(p, "sinks."+sink)
+	changed = changed.WithDefaults()
+	changed.validate(p, "sinks."+sink)
 	p.require(changed.OnDead == c.sink.OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
 	if err := p.err(); err != nil {
 		return err

@@ -135,7 +135,7 @@ func (c *courier) transient(it *item, err error, now time.Time) {
 		c.putBack(it, false) // another one may fare better
 		return
 	}
-	policy := c.retries.of(it.Type)
+	policy, _ := c.sink.Retry.For(it.Type)
 	pause := policy.pause(it.Attempt)
 	switch {
 	case it.Attempt >= policy.MaxAttempts:

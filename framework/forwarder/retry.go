@@ -86,32 +86,22 @@ func (r Retry) validateOne(p *problems, at string) {
 	p.require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
 }
 
-// retries finds the policy of a type.
-type retries struct {
-	usual    Retry
-	patterns []string // the longest first
-	policies map[string]Retry
-}
-
-func newRetries(r Retry) retries {
-	all := retries{usual: r, policies: make(map[string]Retry, len(r.Types))}
-	all.patterns = slices.SortedFunc(maps.Keys(r.Types), func(a, b string) int { return len(b) - len(a) })
-	for pattern, policy := range r.Types {
-		all.policies[pattern] = policy.over(r)
+// For is the policy of a type, and the pattern of Types that it comes from; "" for
+// the usual one. The type itself counts before all patterns, and of these the longest
+// one that matches.
+func (r Retry) For(typ string) (policy Retry, from string) {
+	if own, ok := r.Types[typ]; ok {
+		return own.over(r), typ
 	}
-	return all
-}
-
-func (r *retries) of(typ string) Retry {
-	if policy, ok := r.policies[typ]; ok {
-		return policy
-	}
-	for _, pattern := range r.patterns {
-		if route.Matches(pattern, typ) {
-			return r.policies[pattern]
+	for pattern := range r.Types {
+		if len(pattern) > len(from) && route.Matches(pattern, typ) {
+			from = pattern
 		}
 	}
-	return r.usual
+	if from == "" {
+		return r, ""
+	}
+	return r.Types[from].over(r), from
 }
 
 // pause is how long to wait after the given number of failed attempts.

@@ -178,7 +178,7 @@ func (p Policy) forwarder() forwarder.Retry {
 	if p.Jitter != nil {
 		retry.Jitter = *p.Jitter
 		if retry.Jitter == 0 {
-			retry.Jitter = math.SmallestNonzeroFloat64 // a 0 would be its default
+			retry.Jitter = noJitter
 		}
 	}
 	return retry
@@ -195,8 +195,5 @@ func (c *Config) RoutesTo(sink string) []string {
 	return patterns
 }
 
-// MaxAttempts is how many attempts a delivery of a type to a sink has.
-func (c *Config) MaxAttempts(sink, typ string) int {
-	policy, _ := c.Sinks[sink].Retry.of(typ)
-	return policy.MaxAttempts
-}
+// noJitter is what a jitter of 0 is to the forwarder, to whom 0 is its default.
+const noJitter = math.SmallestNonzeroFloat64

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -38,12 +37,12 @@ func (c *Config) SinksOf(typ string) []string {
 
 // Effective is what holds for a type's deliveries to a sink.
 func (c *Config) Effective(sink, typ string) Effective {
-	s := c.Sinks[sink].withDefaults()
-	retry, from := s.Retry.of(typ)
+	s := c.Sinks[sink].forwarder().WithDefaults()
+	retry, from := s.Retry.For(typ)
 	return Effective{
 		Routes:      slices.DeleteFunc(c.RoutesTo(sink), func(pattern string) bool { return !route.Matches(pattern, typ) }),
-		Parallelism: s.Parallelism,
-		Retry:       retry,
+		Parallelism: Parallelism(s.Parallelism),
+		Retry:       policyOf(retry),
 		RetryFrom:   from,
 		OnDead:      s.OnDead,
 		Timeout:     s.Timeout,
@@ -51,53 +50,27 @@ func (c *Config) Effective(sink, typ string) Effective {
 	}
 }
 
-// withDefaults fills in what was left out, as the forwarder does. retry.types stay as
-// they are: they go over the sink's own policy.
+// MaxAttempts is how many attempts a delivery of a type to a sink has.
+func (c *Config) MaxAttempts(sink, typ string) int { return c.Effective(sink, typ).Retry.MaxAttempts }
+
+// withDefaults fills in what was left out, as the forwarder does.
 func (s Sink) withDefaults() Sink {
-	s.Parallelism.Threshold = cmp.Or(s.Parallelism.Threshold, forwarder.DefaultThreshold)
-	s.Parallelism.Above = cmp.Or(s.Parallelism.Above, forwarder.AboveBounded)
-	s.Retry.Policy = s.Retry.withDefaults()
-	s.OnDead = cmp.Or(s.OnDead, forwarder.OnDeadContinue)
-	s.Timeout = cmp.Or(s.Timeout, forwarder.DefaultTimeout)
-	s.Breaker.FailureShare = cmp.Or(s.Breaker.FailureShare, forwarder.DefaultFailureShare)
-	s.Breaker.Among = cmp.Or(s.Breaker.Among, forwarder.DefaultAmong)
-	s.Breaker.MaxPause = cmp.Or(s.Breaker.MaxPause, forwarder.DefaultMaxPause)
+	its := s.forwarder().WithDefaults()
+	types := make(map[string]Policy, len(s.Retry.Types))
+	for pattern := range s.Retry.Types {
+		policy, _ := its.Retry.For(pattern)
+		types[pattern] = policyOf(policy)
+	}
+	s.Parallelism = Parallelism(its.Parallelism)
+	s.Retry = Retry{Policy: policyOf(its.Retry), Types: types}
+	s.OnDead, s.Timeout, s.Breaker = its.OnDead, its.Timeout, Breaker(its.Breaker)
 	return s
 }
 
-// of is the policy of a type, and the pattern of types that it comes from; "" for
-// none. The type itself counts before all patterns, and of these the longest one.
-func (r Retry) of(typ string) (policy Policy, from string) {
-	usual := r.withDefaults()
-	if policy, ok := r.Types[typ]; ok {
-		return policy.over(usual), typ
+// policyOf is a policy as the file has it.
+func policyOf(r forwarder.Retry) Policy {
+	if r.Jitter == noJitter {
+		r.Jitter = 0
 	}
-	for pattern := range r.Types {
-		if len(pattern) > len(from) && route.Matches(pattern, typ) {
-			from = pattern
-		}
-	}
-	return r.Types[from].over(usual), from
-}
-
-func (p Policy) withDefaults() Policy {
-	jitter := forwarder.DefaultJitter
-	return p.over(Policy{
-		MaxAttempts: forwarder.DefaultMaxAttempts,
-		Initial:     forwarder.DefaultInitial,
-		Multiplier:  forwarder.DefaultMultiplier,
-		Max:         forwarder.DefaultMax,
-		Jitter:      &jitter,
-	})
-}
-
-// over fills in from another policy what was left out.
-func (p Policy) over(base Policy) Policy {
-	p.MaxAttempts = cmp.Or(p.MaxAttempts, base.MaxAttempts)
-	p.MaxAge = cmp.Or(p.MaxAge, base.MaxAge)
-	p.Initial = cmp.Or(p.Initial, base.Initial)
-	p.Multiplier = cmp.Or(p.Multiplier, base.Multiplier)
-	p.Max = cmp.Or(p.Max, max(base.Max, p.Initial))
-	p.Jitter = cmp.Or(p.Jitter, base.Jitter)
-	return p
+	return Policy{MaxAttempts: r.MaxAttempts, MaxAge: r.MaxAge, Initial: r.Initial, Multiplier: r.Multiplier, Max: r.Max, Jitter: &r.Jitter}
 }

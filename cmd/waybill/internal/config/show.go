@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -57,31 +55,19 @@ func DurationText(d time.Duration) string {
 func (c *Config) withDefaults() Config {
 	filled := *c
 	o, f := &filled.Outbox, &filled.Forwarder
+	its := c.ForwarderConfig(nil, nil).WithDefaults()
 	o.Prefix = cmp.Or(o.Prefix, store.DefaultPrefix)
-	o.Lanes = cmp.Or(o.Lanes, 1)
+	o.Lanes = its.Lanes
 	o.Payload = cmp.Or(o.Payload, PayloadJSON)
-	retention, listen := forwarder.DefaultRetention, true
-	o.Retention = cmp.Or(o.Retention, &retention)
-	if f.Name == "" {
-		f.Name, _ = os.Hostname() // the forwarder does not need one either
-	}
-	f.Poll.Min = cmp.Or(f.Poll.Min, forwarder.DefaultPollMin)
-	f.Poll.Max = cmp.Or(f.Poll.Max, max(forwarder.DefaultPollMax, f.Poll.Min))
-	if c.Database.Dialect() == PostgreSQL {
+	o.Retention = cmp.Or(o.Retention, &its.Retention)
+	f.Name, f.Poll, f.Lease = its.Name, Poll(its.Poll), its.Lease
+	f.ShutdownTimeout, f.Unrouted = its.ShutdownTimeout, its.Unrouted
+	if listen := true; c.Database.Dialect() == PostgreSQL {
 		f.Listen = cmp.Or(f.Listen, &listen)
 	}
-	f.Lease = cmp.Or(f.Lease, forwarder.DefaultLease)
-	f.ShutdownTimeout = cmp.Or(f.ShutdownTimeout, forwarder.DefaultShutdownTimeout)
-	f.Unrouted = cmp.Or(f.Unrouted, forwarder.UnroutedPark)
 	filled.Sinks = make(map[string]Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
-		sink = sink.withDefaults()
-		types := make(map[string]Policy, len(sink.Retry.Types))
-		for pattern, policy := range sink.Retry.Types {
-			types[pattern] = policy.over(sink.Retry.Policy)
-		}
-		sink.Retry.Types = types
-		filled.Sinks[name] = sink
+		filled.Sinks[name] = sink.withDefaults()
 	}
 	return filled
 }
