@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -22,18 +25,26 @@ func newExplain(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TYPE...",
 		Short: "Tell where notifications of a type go, and how they are delivered",
-		Long: `Tell, for each type, to which sinks its notifications go and by which routes, or what
-becomes of them where no route matches; and what holds for its deliveries to each
-sink, with defaults filled in: the threshold, attempts and pauses between them, and
-which of retry.types they come from, timeout, rate and on_dead.
+		Long: `Tell, for each type, to which sinks its notifications go and by which routes, under
+which conditions and with which payload, or what becomes of them where no route
+matches; and what holds for its deliveries to each sink, with defaults filled in: the
+threshold, attempts and pauses between them, and which of retry.types they come from,
+timeout, rate and on_dead.
+
+With --data it also asks the conditions of a notification with that payload, and
+shows what each sink would get. Nothing is sent.
 
 It reads routes and settings of deliveries only: neither the database's address nor
 the sinks' secrets need to be at hand.`,
-		Example: `  waybill config explain order.placed customer.moved`,
-		Args:    someTypes,
-		RunE:    e.run,
+		Example: `  waybill config explain order.placed customer.moved
+  waybill config explain order.placed --data order.json --metadata tenant=acme`,
+		Args: someTypes,
+		RunE: e.run,
 	}
 	cmd.Flags().StringVarP(&e.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	cmd.Flags().StringVar(&e.data, "data", "", "file with the payload of a notification to ask the conditions of; - for standard input")
+	cmd.Flags().StringToStringVar(&e.sample.metadata, "metadata", nil, "metadata of that notification, as `name=value`; may be repeated")
+	cmd.Flags().StringVar(&e.sample.key, "key", "", "key of that notification")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -53,8 +64,10 @@ func someTypes(cmd *cobra.Command, args []string) error {
 
 type explain struct {
 	*program
-	flags sourceFlags
-	json  bool
+	flags  sourceFlags
+	data   string
+	sample sample
+	json   bool
 }
 
 // typeView is what becomes of a type.
@@ -69,12 +82,20 @@ type typeView struct {
 type deliveryView struct {
 	Sink        string          `json:"sink"`
 	Kind        string          `json:"kind"`
-	Routes      []string        `json:"routes"`
+	Routes      []routeView     `json:"routes"`
+	Sample      *sampleView     `json:"sample,omitempty"`
 	Parallelism parallelismView `json:"parallelism"`
 	Retry       retryView       `json:"retry"`
 	Timeout     string          `json:"timeout"`
 	Rate        string          `json:"rate,omitempty"`
 	OnDead      string          `json:"on_dead"`
+}
+
+// routeView is a rule that brings a type to a sink.
+type routeView struct {
+	Route   string            `json:"route"`
+	When    string            `json:"when,omitempty"`
+	Payload map[string]string `json:"payload,omitempty"`
 }
 
 type parallelismView struct {
@@ -102,9 +123,16 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	routes, err := c.Table()
+	if err != nil {
+		return err
+	}
+	if err := e.readSample(cmd); err != nil {
+		return err
+	}
 	views := make([]typeView, len(args))
 	for i, typ := range args {
-		views[i] = typeOf(c, typ)
+		views[i] = e.typeOf(c, routes, typ)
 	}
 	if e.json {
 		return printJSON(e.stdout, views)
@@ -118,10 +146,18 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func typeOf(c *config.Config, typ string) typeView {
+func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) typeView {
 	view := typeView{Type: typ, Sinks: []deliveryView{}}
-	for _, name := range c.SinksOf(typ) {
-		view.Sinks = append(view.Sinks, deliveryOf(c, name, typ))
+	for _, name := range routes.Sinks(typ) {
+		path := routes.To(name)
+		delivery := deliveryOf(c, name, typ)
+		for _, step := range path.Steps(typ) {
+			delivery.Routes = append(delivery.Routes, routeView{step.Pattern, step.When, step.Payload})
+		}
+		if e.data != "" {
+			delivery.Sample = e.sample.ask(path, typ)
+		}
+		view.Sinks = append(view.Sinks, delivery)
 	}
 	if len(view.Sinks) == 0 {
 		view.Unrouted = cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)
@@ -134,7 +170,6 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	view := deliveryView{
 		Sink:        sink,
 		Kind:        c.Sinks[sink].Kind,
-		Routes:      e.Routes,
 		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above)},
 		Retry: retryView{
 			Types:       e.RetryFrom,
@@ -171,11 +206,51 @@ func printType(w io.Writer, view typeView) {
 			by = "retry.types." + d.Retry.Types
 		}
 		t.AppendRow(table.Row{
-			d.Sink, d.Kind, strings.Join(d.Routes, ", "), fmt.Sprintf("%d %s", d.Parallelism.Threshold, d.Parallelism.Above),
+			d.Sink, d.Kind, d.patterns(), fmt.Sprintf("%d %s", d.Parallelism.Threshold, d.Parallelism.Above),
 			d.Retry.MaxAttempts, d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
 		})
 	}
 	t.Render()
+	for _, d := range view.Sinks {
+		d.printRules(w)
+	}
+	for _, d := range view.Sinks {
+		if d.Sample != nil {
+			d.Sample.print(w, d.Sink)
+		}
+	}
+}
+
+// patterns are those of the rules, each once.
+func (d deliveryView) patterns() string {
+	var patterns []string
+	for _, r := range d.Routes {
+		if !slices.Contains(patterns, r.Route) {
+			patterns = append(patterns, r.Route)
+		}
+	}
+	return strings.Join(patterns, ", ")
+}
+
+// printRules tells of rules that ask something of a notification.
+func (d deliveryView) printRules(w io.Writer) {
+	if !slices.ContainsFunc(d.Routes, func(r routeView) bool { return r.When != "" || r.Payload != nil }) {
+		return
+	}
+	for _, r := range d.Routes {
+		fmt.Fprintf(w, " %s: %s", d.Sink, r.Route)
+		if r.When != "" {
+			fmt.Fprintf(w, ", when %s", r.When)
+		}
+		if r.Payload != nil {
+			fields := make([]string, 0, len(r.Payload))
+			for _, name := range slices.Sorted(maps.Keys(r.Payload)) {
+				fields = append(fields, name+": "+r.Payload[name])
+			}
+			fmt.Fprintf(w, ", with the payload {%s}", strings.Join(fields, ", "))
+		}
+		fmt.Fprintln(w)
+	}
 }
 
 // pauses tells the pauses between attempts: 1s x2 to 15m ±20%.

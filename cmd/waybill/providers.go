@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
@@ -61,11 +58,9 @@ func provideOperator(c *config.Config, s store.Store, who operatorName) (*operat
 		return nil, err
 	}
 	o := &operator{Admin: a}
-	if len(c.Routes) == 0 {
-		return o, nil
+	if o.routing.Routes, err = c.Table(); o.routing.Routes != nil {
+		o.routing.MaxAttempts = c.MaxAttempts
 	}
-	o.routing.MaxAttempts = c.MaxAttempts
-	o.routing.Routes, err = route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), nil)
 	return o, err
 }
 

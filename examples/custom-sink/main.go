@@ -30,6 +30,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -126,7 +127,7 @@ func forward(ctx context.Context, pager sinks.Sink, out io.Writer) error {
 	ended := make(chan string, 10)
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types,
-		Routes: map[string][]string{"alarm.*": {"on-call"}},
+		Routes: route.Routes{"alarm.*": route.To("on-call")},
 		Sinks: map[string]forwarder.Sink{"on-call": {
 			Sink:  pager,
 			Retry: forwarder.Retry{Initial: 50 * time.Millisecond},

@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
@@ -77,7 +78,7 @@ func run(ctx context.Context, w io.Writer) error {
 	engine, err := forwarder.New(forwarder.Config{
 		Store: s, Types: types,
 		Sinks:  map[string]forwarder.Sink{"warehouse": {Sink: hall}},
-		Routes: map[string][]string{"order.*": {"warehouse"}},
+		Routes: route.Routes{"order.*": route.To("warehouse")},
 		Lease:  2 * time.Second, // what people do is noticed within a twentieth of it
 	})
 	if err != nil {

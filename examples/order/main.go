@@ -24,6 +24,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -84,7 +85,7 @@ func run(ctx context.Context, out io.Writer) error {
 	w := &warehouse{out: out, wanted: 9, done: stop, taken: make(map[string][]string)}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types,
-		Routes: map[string][]string{"order.*": {"warehouse"}},
+		Routes: route.Routes{"order.*": route.To("warehouse")},
 		Sinks: map[string]forwarder.Sink{"warehouse": {
 			Sink:        w,
 			Parallelism: forwarder.Parallelism{Threshold: 8}, // at most 8 at once, and never two of one order

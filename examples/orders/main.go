@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -38,7 +39,7 @@ func main() {
 		return "printed", nil
 	})
 	engine := must(forwarder.New(forwarder.Config{Store: store, Sinks: map[string]forwarder.Sink{"printer": {Sink: printer}},
-		Types: types, Routes: map[string][]string{"order.*": {"printer"}}}))
+		Types: types, Routes: route.Routes{"order.*": route.To("printer")}}))
 	publisher := must(outbox.New(types, store, outbox.Config{Wake: engine.Wake}))
 	check(publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error { // both, or neither
 		if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ('o-17', 'kite')`); err != nil {

@@ -38,6 +38,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -115,7 +116,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types,
-		Routes: map[string][]string{"payment.*": {"ledger"}},
+		Routes: route.Routes{"payment.*": route.To("ledger")},
 		Sinks: map[string]forwarder.Sink{"ledger": {
 			Sink:  sink,
 			Retry: forwarder.Retry{Initial: 50 * time.Millisecond},

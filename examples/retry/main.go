@@ -31,6 +31,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -92,7 +93,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types,
-		Routes: map[string][]string{"*": {"partner"}},
+		Routes: route.Routes{"*": route.To("partner")},
 		Sinks: map[string]forwarder.Sink{"partner": {
 			Sink: sink,
 			Retry: forwarder.Retry{

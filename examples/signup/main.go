@@ -36,6 +36,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
@@ -125,7 +126,7 @@ func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http
 	engine, err := forwarder.New(forwarder.Config{
 		Store: log, Types: types,
 		Sinks:  map[string]forwarder.Sink{"mail": {Sink: mailSink, Hooks: forwarder.Hooks{Delivered: markSent}}},
-		Routes: map[string][]string{"customer.signed-up": {"mail"}},
+		Routes: route.Routes{"customer.signed-up": route.To("mail")},
 	})
 	if err != nil {
 		return nil, nil, err

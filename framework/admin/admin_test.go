@@ -116,7 +116,7 @@ func delivery(offset int64, id, key string, state store.State) store.Parked {
 // routing leads order.* to mail and web, with 5 attempts.
 func routing(t *testing.T) admin.Routing {
 	t.Helper()
-	routes, err := route.New(map[string][]string{"order.*": {"mail", "web"}}, []string{"mail", "web", "other"}, nil)
+	routes, err := route.New(route.Routes{"order.*": route.To("mail", "web")}, []string{"mail", "web", "other"}, nil)
 	require.NoError(t, err)
 	return admin.Routing{Routes: routes, MaxAttempts: func(string, string) int { return 5 }}
 }

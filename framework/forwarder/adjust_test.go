@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -233,7 +234,7 @@ func TestAForwarderIsAdjustedBeforeItRuns(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := seconds()
 		f, err := forwarder.New(forwarder.Config{
-			Store: o.store, Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Routes: map[string][]string{"*": {"sink"}},
+			Store: o.store, Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Routes: route.Routes{"*": route.To("sink")},
 			Retention: forwarder.KeepForever, Poll: forwarder.Poll{Max: 10 * time.Second}, Lease: time.Hour,
 		})
 		require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -165,7 +166,7 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s, other script
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, map[string][]string{"*": {"sink", "other"}}, watchful)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, watchful)
 		o.append("t", "k", "before")
 		oneLook()
 		require.Equal(t, []string{"before"}, s.given())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -69,7 +70,7 @@ func (l *backlog) drain(n int) time.Duration {
 	began := time.Now()
 	sink := &counter{n: int64(n), done: make(chan struct{})}
 	f, err := forwarder.New(forwarder.Config{
-		Store: l.store, Routes: map[string][]string{"*": {"nowhere"}}, Logger: slog.New(slog.DiscardHandler),
+		Store: l.store, Routes: route.Routes{"*": route.To("nowhere")}, Logger: slog.New(slog.DiscardHandler),
 		Sinks: map[string]forwarder.Sink{"nowhere": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: 256}}},
 	})
 	require.NoError(l.b, err)

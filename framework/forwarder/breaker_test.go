@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -49,7 +50,7 @@ func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
 		s, other := newBroken(), &script{}
 		ids := numbered("", 200)
 		o.append("t", "", ids...)
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Retry: later}, "up": {Sink: other}}, map[string][]string{"*": {"sink", "up"}})
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Retry: later}, "up": {Sink: other}}, route.Routes{"*": route.To("sink", "up")})
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Len(t, o.parked(), toOpen, "those that failed before it was noticed")

@@ -153,12 +153,21 @@ func (c *courier) perform(worker *call) {
 			worker.results = sinks.Failed(worker.deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
 		}
 	}()
-	if c.batcher != nil {
-		worker.results = c.batcher.DeliverBatch(worker.ctx, worker.deliveries)
-		return
+	if c.path.Plain() {
+		worker.results = c.hand(worker.ctx, worker.deliveries, worker.results)
+	} else {
+		c.performShaped(worker)
 	}
-	receipt, err := c.deliver(worker.ctx, worker.deliveries[0])
-	worker.results = append(worker.results, sinks.Result{Receipt: receipt, Err: err})
+}
+
+// hand hands deliveries to the sink. The results may be in an empty slice that is
+// given.
+func (c *courier) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result) []sinks.Result {
+	if c.batcher != nil {
+		return c.batcher.DeliverBatch(ctx, deliveries)
+	}
+	receipt, err := c.deliver(ctx, deliveries[0])
+	return append(results, sinks.Result{Receipt: receipt, Err: err})
 }
 
 // abandonAfter is how long a sink may take to come back once its context is done.

@@ -26,9 +26,9 @@ import (
 type Config struct {
 	// Store is the outbox. If it is a store.Listener, Run listens.
 	Store store.Store
-	// Routes say which sinks get which types, as pattern to names of sinks; package
-	// route tells what a pattern is.
-	Routes map[string][]string
+	// Routes say which sinks get which types; package route tells what a pattern is,
+	// and what rules can ask of a notification.
+	Routes route.Routes
 	// Sinks are the destinations by name. Names beginning with "_" are reserved.
 	Sinks map[string]Sink
 

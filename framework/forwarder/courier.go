@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -21,6 +22,7 @@ import (
 type courier struct {
 	name        string
 	log         *slog.Logger
+	path        *route.Path // to the sink
 	destination sinks.Sink
 	deliver     func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 	middleware  bool // it is within deliver
@@ -54,9 +56,9 @@ type courier struct {
 	stats    Stats
 }
 
-func newCourier(name string, sink Sink, log *slog.Logger) *courier {
+func newCourier(name string, sink Sink, path *route.Path, log *slog.Logger) *courier {
 	c := &courier{
-		name: name, log: log.With("sink", name), destination: sink.Sink, deliver: sink.Sink.Deliver, hooks: sink.Hooks, sink: sink,
+		name: name, log: log.With("sink", name), path: path, destination: sink.Sink, deliver: sink.Sink.Deliver, hooks: sink.Hooks, sink: sink,
 		gate: newGate(sink.Breaker), rate: newLimiter(sink.Rate),
 		lanes: make(map[*lane]bool), turns: newTurns(), batch: sinks.BatchLimits{Size: 1},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -97,7 +98,7 @@ func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func
 	require.NoError(w.t, err)
 	c := forwarder.Config{
 		Store: failing{s, &w.failures}, Name: "test", Lease: 2 * time.Second,
-		Routes: map[string][]string{"*": {"sink"}},
+		Routes: route.Routes{"*": route.To("sink")},
 		Sinks: map[string]forwarder.Sink{"sink": {Sink: w.tally, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
 			for _, d := range all {
 				if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES ($1)`, d.ID); err != nil {
@@ -521,7 +522,7 @@ func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	second := &ward{tally: stray, t: t, server: standby, db: w.db}
 	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
 		c.Sinks = map[string]forwarder.Sink{"other": {Sink: stray}}
-		c.Routes = map[string][]string{"*": {"other"}}
+		c.Routes = route.Routes{"*": route.To("other")}
 	})
 	second.awaitFailures()
 

@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -43,10 +45,7 @@ func (s *slow) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 // its first delivery on.
 func (l *backlog) forward(to map[string]forwarder.Sink, began *atomic.Int64, wait func()) time.Duration {
 	l.b.Helper()
-	routes := map[string][]string{"*": nil}
-	for name := range to {
-		routes["*"] = append(routes["*"], name)
-	}
+	routes := route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
 	f, err := forwarder.New(forwarder.Config{Store: l.store, Routes: routes, Sinks: to, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(l.b, err)
 	running, stop := context.WithCancel(l.b.Context())

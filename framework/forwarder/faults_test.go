@@ -19,6 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -588,7 +589,7 @@ func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
 		o.exec(`ALTER DATABASE "` + name + `" SET statement_timeout = '30ms'`)
 		o.db.SetMaxIdleConns(0) // new sessions
 		var s script
-		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, map[string][]string{"rare": {"s"}},
+		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, route.Routes{"rare": route.To("s")},
 			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
 		time.Sleep(10 * time.Minute) // more than 100 tries
 		synctest.Wait()

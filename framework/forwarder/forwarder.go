@@ -9,7 +9,7 @@
 //
 // The files in the order in which to read them: config.go, forwarder.go,
 // keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
-// turns.go, courier.go, call.go, result.go, gate.go, rate.go, middleware.go,
+// turns.go, courier.go, call.go, shape.go, result.go, gate.go, rate.go, middleware.go,
 // settler.go, hooks.go, janitor.go.
 package forwarder
 
@@ -57,10 +57,10 @@ func New(c Config) (*Forwarder, error) {
 		poller: newPoller(c.Store, c.Poll, newTrouble(c.Logger, "looking at the log")),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		f.couriers = append(f.couriers, newCourier(name, c.Sinks[name], c.Logger))
+		f.couriers = append(f.couriers, newCourier(name, c.Sinks[name], routes.To(name), c.Logger))
 	}
 	if unrouted := routes.Unrouted(); c.Unrouted == UnroutedPark && !unrouted.None() {
-		f.couriers = append(f.couriers, newCourier(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), c.Logger))
+		f.couriers = append(f.couriers, newCourier(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), routes.To(store.SinkUnrouted), c.Logger))
 	}
 	return f, nil
 }
@@ -243,6 +243,7 @@ type Stats struct {
 	Delivered int64 // deliveries that the sink took
 	Failed    int64 // attempts that failed for the moment
 	Dead      int64 // deliveries given up
+	PassedBy  int64 // notifications that no condition of their routes brought to the sink
 	Pending   int   // in memory and not settled
 	InFlight  int   // of these, in the sink's hands
 	// Abandoned are calls of the sink that did not come back after their deadline

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/sinks"
@@ -24,7 +25,7 @@ func TestEachNotificationReachesTheSinksOfItsType(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var events, mail script
 		f := o.start(map[string]forwarder.Sink{"events": {Sink: &events}, "mail": {Sink: &mail}},
-			map[string][]string{"order.placed": {"events", "mail"}, "customer.*": {"events"}})
+			route.Routes{"order.placed": route.To("events", "mail"), "customer.*": route.To("events")})
 		o.append("order.placed", "", "a")
 		o.append("customer.moved", "", "b")
 		o.append("stock.counted", "", "c")
@@ -39,7 +40,7 @@ func TestEachNotificationReachesTheSinksOfItsType(t *testing.T) {
 func TestUnroutedNotificationsCanBeIgnored(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
-		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, map[string][]string{"known": {"s"}},
+		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, route.Routes{"known": route.To("s")},
 			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
 		o.append("unknown", "", "a")
 		o.append("known", "", "b")
@@ -240,7 +241,7 @@ func TestAnUnavailableSinkWaitsWithoutSpendingAttempts(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return nil
 		}
-		f := o.start(map[string]forwarder.Sink{"down": {Sink: &s}, "up": {Sink: &other}}, map[string][]string{"*": {"down", "up"}})
+		f := o.start(map[string]forwarder.Sink{"down": {Sink: &s}, "up": {Sink: &other}}, route.Routes{"*": route.To("down", "up")})
 		o.append("t", "", numbered("", 100)...)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -604,7 +605,7 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 		Lanes:  2000,
 		Lease:  time.Millisecond,
 		Poll:   forwarder.Poll{Min: time.Second, Max: time.Millisecond},
-		Routes: map[string][]string{"order.placed": {"nowhere"}},
+		Routes: route.Routes{"order.placed": route.To("nowhere")},
 		Sinks: map[string]forwarder.Sink{
 			"_mine": {Sink: &script{}},
 			"partner": {
@@ -644,7 +645,7 @@ func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 		closed := 0
 		opens := openCloser{Sink: &script{}, closed: &closed}
 		fails := openCloser{Sink: &script{}, closed: &closed, err: errors.New("no such folder")}
-		f := o.start(map[string]forwarder.Sink{"a": {Sink: opens}, "b": {Sink: fails}}, map[string][]string{"*": {"a", "b"}})
+		f := o.start(map[string]forwarder.Sink{"a": {Sink: opens}, "b": {Sink: fails}}, route.Routes{"*": route.To("a", "b")})
 		require.ErrorContains(t, <-f.ended, "open sink b: no such folder")
 		require.Equal(t, 1, closed, "what was opened is closed again")
 

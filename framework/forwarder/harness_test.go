@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -101,7 +102,10 @@ func (o *outbox) insert(envelopes ...notification.Envelope) {
 	o.t.Helper()
 	messages := make(message.Messages, len(envelopes))
 	for i, e := range envelopes {
-		e.Version, e.OccurredOn, e.Payload = 1, time.Now(), []byte("{}")
+		e.Version, e.OccurredOn = 1, time.Now()
+		if e.Payload == nil {
+			e.Payload = []byte("{}")
+		}
 		messages[i] = store.NewMessage(e)
 	}
 	q, err := o.store.SchemaAdapter().InsertQuery("outbox", messages)
@@ -144,7 +148,7 @@ type engine struct {
 
 // start runs a forwarder that polls slowly, so that fake hours are cheap; flush
 // and Wake make it look at once.
-func (o *outbox) start(sinks map[string]forwarder.Sink, routes map[string][]string, adjust ...func(*forwarder.Config)) *engine {
+func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adjust ...func(*forwarder.Config)) *engine {
 	o.t.Helper()
 	c := forwarder.Config{
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
@@ -167,7 +171,7 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes map[string][]stri
 // one is the usual forwarder: one sink for all types.
 func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engine {
 	o.t.Helper()
-	return o.start(map[string]forwarder.Sink{"sink": s}, map[string][]string{"*": {"sink"}}, adjust...)
+	return o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"*": route.To("sink")}, adjust...)
 }
 
 // flush wakes the forwarder and waits until it has done all it can do now.

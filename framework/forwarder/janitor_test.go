@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -49,7 +50,7 @@ func TestOldRowsGoOnceEverySinkHasThem(t *testing.T) {
 			return nil
 		}
 		f := o.start(map[string]forwarder.Sink{"good": {Sink: &good}, "bad": {Sink: &bad}},
-			map[string][]string{"*": {"good", "bad"}}, forAnHour)
+			route.Routes{"*": route.To("good", "bad")}, forAnHour)
 		passes()
 		require.Len(t, good.given(), 20)
 		require.Equal(t, 20, o.rows())
@@ -152,13 +153,13 @@ func TestOneForwarderIsTheJanitorAndAnotherTakesOver(t *testing.T) {
 func TestASinkThatWasTakenOutIsWarnedOfOnceUntilItIsForgotten(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
-		both := o.start(map[string]forwarder.Sink{"mail": {Sink: &s}, "old": {Sink: &s}}, map[string][]string{"*": {"mail", "old"}}, forAnHour)
+		both := o.start(map[string]forwarder.Sink{"mail": {Sink: &s}, "old": {Sink: &s}}, route.Routes{"*": route.To("mail", "old")}, forAnHour)
 		both.flush()
 		both.end()
 		o.append("t", "", numbered("", 5)...)
 
 		var log lines
-		f := o.start(map[string]forwarder.Sink{"mail": {Sink: &s}}, map[string][]string{"*": {"mail"}}, forAnHour,
+		f := o.start(map[string]forwarder.Sink{"mail": {Sink: &s}}, route.Routes{"*": route.To("mail")}, forAnHour,
 			func(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()

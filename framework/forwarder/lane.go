@@ -154,7 +154,7 @@ func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failin
 				continue
 			}
 			failing.over()
-			l.add(page)
+			l.add(page, l.courier.passesBy(page))
 			if page.CaughtUp {
 				break
 			}
@@ -171,8 +171,9 @@ func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failin
 	}
 }
 
-// add takes a page into the window and hands over what may go.
-func (l *lane) add(read store.Page) {
+// add takes a page into the window and hands over what may go. passesBy is nil, or
+// says which rows are not for the sink.
+func (l *lane) add(read store.Page, passesBy []bool) {
 	l.courier.mu.Lock()
 	defer l.courier.mu.Unlock()
 	if read.Rebased != "" {
@@ -195,6 +196,9 @@ func (l *lane) add(read store.Page) {
 			p.settled[i] = true
 			l.met(it.Offset)
 			l.mark()
+		case passesBy != nil && passesBy[i]:
+			l.courier.stats.PassedBy++
+			l.leave(it)
 		case it.DeliverAt.After(now):
 			l.park(it, store.StateScheduled, it.DeliverAt, "")
 		default:
@@ -211,6 +215,11 @@ func (l *lane) delivered(it *item, receipt notification.Receipt) {
 	if l.courier.hooks.Delivered != nil || l.store.KeepsReceipts() {
 		l.out.delivered = append(l.out.delivered, Delivered{Delivery: &it.Delivery, Receipt: receipt})
 	}
+	l.settled(it)
+}
+
+// settled settles an item of which nothing is to be done any more.
+func (l *lane) settled(it *item) {
 	if it.page == nil {
 		l.out.unpark = append(l.out.unpark, store.RefOf(it.Envelope))
 		l.out.unparked = append(l.out.unparked, it.Key)

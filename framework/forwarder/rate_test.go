@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -146,7 +147,7 @@ func TestExtremeRatesAreKeptTo(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{
 			"quick": {Sink: &quick, Rate: forwarder.Rate{Events: 1e300, Per: time.Second}},
 			"slow":  {Sink: &slow, Rate: forwarder.Rate{Events: 1e-300, Per: time.Hour}},
-		}, map[string][]string{"*": {"quick", "slow"}}, func(c *forwarder.Config) { c.Poll.Max = time.Hour })
+		}, route.Routes{"*": route.To("quick", "slow")}, func(c *forwarder.Config) { c.Poll.Max = time.Hour })
 		o.append("t", "", numbered("", 100)...)
 		f.flush()
 		require.Len(t, quick.at, 100)

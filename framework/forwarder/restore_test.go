@@ -16,6 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -162,7 +163,7 @@ func forward(t *testing.T, db *sql.DB, to *tally) (stop func()) {
 	require.NoError(t, err)
 	f, err := forwarder.New(forwarder.Config{
 		Store: s, Name: "test",
-		Routes: map[string][]string{"*": {"sink"}},
+		Routes: route.Routes{"*": route.To("sink")},
 		Sinks:  map[string]forwarder.Sink{"sink": {Sink: to}},
 		Logger: slog.New(slog.NewTextHandler(to, nil)),
 	})

@@ -29,6 +29,8 @@ func (c *courier) settle(worker *call) {
 			c.pending--
 		case result.Err == nil:
 			c.delivered(it, result.Receipt)
+		case errors.Is(result.Err, errPassesBy):
+			c.passed(it)
 		default:
 			if it.chained {
 				c.unchain(worker, i)
@@ -78,6 +80,10 @@ func (c *courier) delivered(it *item, receipt notification.Receipt) {
 // failed settles an item that was not delivered by the class of its error, or puts
 // it back.
 func (c *courier) failed(it *item, err error, ctx context.Context) {
+	if isExpression(err) {
+		c.dead(it, err)
+		return
+	}
 	now := time.Now()
 	class, until := sinks.Classify(err)
 	if errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) {

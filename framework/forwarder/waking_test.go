@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -84,7 +85,7 @@ func (o *office) forward(listen string, longest time.Duration, adjust ...func(*f
 	require.NoError(o.t, err)
 	c := &clerk{t: o.t, looks: make(chan struct{}, 1)}
 	config := forwarder.Config{
-		Store: watchedStore{s, c.looks}, Routes: map[string][]string{"*": {"here"}},
+		Store: watchedStore{s, c.looks}, Routes: route.Routes{"*": route.To("here")},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
 		Poll:   forwarder.Poll{Max: longest},
 		Logger: slog.New(slog.DiscardHandler),
@@ -228,7 +229,7 @@ func TestTroubleWithListeningIsLoggedOnceAndPollingGoesOn(t *testing.T) {
 	s := &deafStore{Store: opened, failures: 3, heard: make(chan struct{})}
 	var log bytes.Buffer
 	f, err := forwarder.New(forwarder.Config{
-		Store: s, Routes: map[string][]string{"*": {"here"}},
+		Store: s, Routes: route.Routes{"*": route.To("here")},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})

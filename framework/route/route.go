@@ -4,6 +4,14 @@
 // type ("order.placed"), the beginning of types ("customer.*" matches
 // customer.moved and customer.address.changed), or "*" for all. Where several
 // patterns match a type, it goes to the sinks of all of them, once to each.
+//
+// A rule may have a condition on the notification, and may pick what of the payload
+// its sink gets: see [Rule]. Where several rules lead to one sink, the first whose
+// condition holds counts: a type's before those of its beginnings, longer ones
+// first, and in the order in which they are written.
+//
+// The files in the order in which to read them: route.go, rule.go, path.go,
+// expression.go.
 package route
 
 import (
@@ -24,18 +32,20 @@ var (
 	ErrUnknownSink = errors.New("route to an unknown sink")
 	ErrNoSinks     = errors.New("route without sinks")
 	ErrNoType      = errors.New("route matches no registered type")
+	ErrExpression  = errors.New("expression")
 )
 
 // Table is a checked set of routes. It is immutable and safe for concurrent use.
 type Table struct {
-	patterns map[string][]string // pattern to sinks
+	rules map[string][]*rule // of each pattern
 }
 
-// New checks routes, given as pattern to sinks, against the names of the sinks
-// that exist and, unless types is nil, against the registered types and their
-// aliases. All mistakes are reported at once.
-func New(routes map[string][]string, sinks []string, types *registry.Registry) (*Table, error) {
+// New checks routes against the names of the sinks that exist and, unless types is
+// nil, against the registered types and their aliases. All mistakes are reported at
+// once.
+func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error) {
 	var problems []error
+	t := &Table{rules: make(map[string][]*rule, len(routes))}
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
@@ -46,19 +56,20 @@ func New(routes map[string][]string, sinks []string, types *registry.Registry) (
 		if len(routes[pattern]) == 0 {
 			problems = append(problems, fmt.Errorf("%w: routes.%s: name at least one sink", ErrNoSinks, pattern))
 		}
-		for _, sink := range routes[pattern] {
-			if !slices.Contains(sinks, sink) {
+		for _, r := range routes[pattern] {
+			if !slices.Contains(sinks, r.Sink) {
 				problems = append(problems, fmt.Errorf("%w: routes.%s names %q; known sinks are %s",
-					ErrUnknownSink, pattern, sink, strings.Join(slices.Sorted(slices.Values(sinks)), ", ")))
+					ErrUnknownSink, pattern, r.Sink, strings.Join(slices.Sorted(slices.Values(sinks)), ", ")))
 			}
+			compiled, err := r.compile(pattern)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("routes.%s to %s: %w", pattern, r.Sink, err))
+			}
+			t.rules[pattern] = append(t.rules[pattern], compiled)
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
-	}
-	t := &Table{patterns: make(map[string][]string, len(routes))}
-	for pattern, to := range routes {
-		t.patterns[pattern] = slices.Clone(to)
 	}
 	return t, nil
 }
@@ -89,13 +100,15 @@ func namesOf(types *registry.Registry) []string {
 	return names
 }
 
-// Sinks lists the sinks that get notifications of a type, in alphabetical order;
-// none if no route matches.
+// Sinks lists the sinks to which routes of a type lead, in alphabetical order,
+// whatever their conditions; none if no route matches.
 func (t *Table) Sinks(typ string) []string {
 	var to []string
-	for pattern, sinks := range t.patterns {
+	for pattern, rules := range t.rules {
 		if Matches(pattern, typ) {
-			to = append(to, sinks...)
+			for _, r := range rules {
+				to = append(to, r.Sink)
+			}
 		}
 	}
 	slices.Sort(to)
@@ -110,23 +123,25 @@ func Matches(pattern, typ string) bool {
 	return pattern == typ
 }
 
-// Filter selects the types that go to a sink.
+// Filter selects the types that go to a sink, if its conditions hold.
 func (t *Table) Filter(sink string) store.TypeFilter {
-	return t.filter(func(to []string) bool { return slices.Contains(to, sink) })
+	return t.filter(func(rules []*rule) bool {
+		return slices.ContainsFunc(rules, func(r *rule) bool { return r.Sink == sink })
+	})
 }
 
 // Unrouted selects the types that no route matches.
 func (t *Table) Unrouted() store.TypeFilter {
-	f := t.filter(func([]string) bool { return true })
+	f := t.filter(func([]*rule) bool { return true })
 	f.Except = !f.Except
 	return f
 }
 
-// filter collects the patterns whose sinks are wanted.
-func (t *Table) filter(wanted func(sinks []string) bool) store.TypeFilter {
+// filter collects the patterns whose rules are wanted.
+func (t *Table) filter(wanted func([]*rule) bool) store.TypeFilter {
 	var f store.TypeFilter
-	for _, pattern := range slices.Sorted(maps.Keys(t.patterns)) {
-		if !wanted(t.patterns[pattern]) {
+	for _, pattern := range slices.Sorted(maps.Keys(t.rules)) {
+		if !wanted(t.rules[pattern]) {
 			continue
 		}
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")

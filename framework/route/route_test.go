@@ -15,10 +15,10 @@ var known = []string{"events", "mail", "partner"}
 
 func TestATypeGoesToTheSinksOfAllMatchingRoutesOnce(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(map[string][]string{
-		"order.placed": {"events", "mail"},
-		"order.*":      {"events"},
-		"*":            {"partner"},
+	table, err := route.New(route.Routes{
+		"order.placed": route.To("events", "mail"),
+		"order.*":      route.To("events"),
+		"*":            route.To("partner"),
 	}, known, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"events", "mail", "partner"}, table.Sinks("order.placed"))
@@ -28,9 +28,9 @@ func TestATypeGoesToTheSinksOfAllMatchingRoutesOnce(t *testing.T) {
 
 func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(map[string][]string{
-		"order.placed": {"events", "mail"},
-		"customer.*":   {"events"},
+	table, err := route.New(route.Routes{
+		"order.placed": route.To("events", "mail"),
+		"customer.*":   route.To("events"),
 	}, known, nil)
 	require.NoError(t, err)
 	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}, table.Filter("events"))
@@ -41,7 +41,7 @@ func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
 
 func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(map[string][]string{"*": {"events"}}, known, nil)
+	table, err := route.New(route.Routes{"*": route.To("events")}, known, nil)
 	require.NoError(t, err)
 	require.True(t, table.Filter("events").All())
 	require.Equal(t, store.TypeFilter{}, table.Unrouted())
@@ -49,9 +49,9 @@ func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := route.New(map[string][]string{
-		"order.placed": {"evnts"},
-		"or*der":       {"mail"},
+	_, err := route.New(route.Routes{
+		"order.placed": route.To("evnts"),
+		"or*der":       route.To("mail"),
 		"customer.*":   {},
 	}, known, nil)
 	require.ErrorIs(t, err, route.ErrUnknownSink)
@@ -65,7 +65,7 @@ func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed", registry.Aliases("OrderPlaced")))
 	for pattern, fits := range map[string]bool{"order.placed": true, "OrderPlaced": true, "order.*": true, "*": true, "order.plcaed": false, "customer.*": false} {
-		_, err := route.New(map[string][]string{pattern: {"events"}}, known, types)
+		_, err := route.New(route.Routes{pattern: route.To("events")}, known, types)
 		if fits {
 			require.NoError(t, err, pattern)
 			continue
@@ -76,9 +76,9 @@ func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
 }
 
 func ExampleTable_Sinks() {
-	table, err := route.New(map[string][]string{
-		"order.placed": {"events", "mail"},
-		"customer.*":   {"events"},
+	table, err := route.New(route.Routes{
+		"order.placed": route.To("events", "mail"),
+		"customer.*":   route.To("events"),
 	}, []string{"events", "mail"}, nil)
 	if err != nil {
 		panic(err)

@@ -90,18 +90,29 @@ func (l *loader) checkRoutes(c *Config) {
 		if l.reported(at) {
 			continue
 		}
-		if _, err := route.New(map[string][]string{pattern: nil}, names, nil); errors.Is(err, route.ErrPattern) {
+		if err := route.ValidatePattern(pattern); err != nil {
 			l.mistake(at, "%s: use a type like order.placed, the beginning of types like order.*, or *", at)
 		}
 		if len(c.Routes[pattern]) == 0 {
 			l.mistake(at, "%s: name at least one sink", at)
 		}
-		for i, name := range c.Routes[pattern] {
-			item := fmt.Sprintf("%s[%d]", at, i)
-			if !slices.Contains(names, name) && !l.reported(item) && !l.reported("sinks") {
-				l.mistake(item, "%s names the unknown sink %q%s", at, name, didYouMean(name, names))
-			}
+		for i, rule := range c.Routes[pattern] {
+			l.checkRule(rule, at, fmt.Sprintf("%s[%d]", at, i), names)
 		}
+	}
+}
+
+func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
+	name := join(at, "sink")
+	switch known := slices.Contains(sinks, rule.Sink); {
+	case known || l.reported(name) || l.reported("sinks"):
+	case rule.Sink == "":
+		l.mistake(name, "%s is missing: name the sink", name)
+	default:
+		l.mistake(name, "%s names the unknown sink %q%s", pattern, rule.Sink, didYouMean(rule.Sink, sinks))
+	}
+	if err := route.Rule(rule).Check(); err != nil {
+		l.complain(at, err)
 	}
 }
 
@@ -118,7 +129,7 @@ func (l *loader) checkForwarder(c *Config) {
 		}
 		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}} // what else is wrong shall be told too
 	}
-	engine.Routes = map[string][]string{"*": slices.Collect(maps.Keys(engine.Sinks))} // the same goes for routes
+	engine.Routes = route.Routes{"*": route.To(slices.Collect(maps.Keys(engine.Sinks))...)} // the same goes for routes
 	if _, err := forwarder.New(engine); err != nil {
 		for _, e := range flatten(err) {
 			l.complain("", errors.New(strings.TrimPrefix(e.Error(), forwarder.ErrConfig.Error()+": ")))

@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -27,11 +28,11 @@ import (
 // Config is the whole file. What the user left out is zero here; whoever the
 // value is for has the default.
 type Config struct {
-	Database  Database            `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
-	Outbox    Outbox              `yaml:"outbox" doc:"the tables"`
-	Forwarder Forwarder           `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
-	Sinks     map[string]Sink     `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
-	Routes    map[string][]string `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*)"`
+	Database  Database          `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
+	Outbox    Outbox            `yaml:"outbox" doc:"the tables"`
+	Forwarder Forwarder         `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
+	Sinks     map[string]Sink   `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
+	Routes    map[string][]Rule `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
 }
 
 // Outbox names the tables and says how they are made.
@@ -118,6 +119,34 @@ type Policy struct {
 	Jitter      *float64      `yaml:"jitter" doc:"share of a pause by which chance makes it shorter or longer, 0 to 1. Default 0.2"`
 }
 
+// Rule brings what a route's pattern matches to a sink; a name alone is one without
+// conditions. See [route.Rule].
+type Rule struct {
+	Sink    string            `yaml:"sink" short:"true" doc:"the sink's name. Required"`
+	When    string            `yaml:"when" doc:"a condition, such as payload.total > 100 && metadata.tenant == 'acme'. The language is that of expr-lang.org, over type, version, key, id, occurred_on, metadata and, where it is JSON, payload; what may be missing is asked for with ?. as in payload.customer?.country. A notification for which it is false passes the sink by; one on which it fails is parked as dead. Default: always"`
+	Payload map[string]string `yaml:"payload" doc:"what the sink gets instead of the payload: names of fields to expressions of the same language, as in {order: payload.id, total: payload.amount.value}. Default: the payload as it is"`
+}
+
+// routes are those of the engine.
+func (c *Config) routes() route.Routes {
+	routes := make(route.Routes, len(c.Routes))
+	for pattern, rules := range c.Routes {
+		routes[pattern] = make([]route.Rule, len(rules))
+		for i, r := range rules {
+			routes[pattern][i] = route.Rule(r)
+		}
+	}
+	return routes
+}
+
+// Table is the routes, checked and compiled; nil if there are none.
+func (c *Config) Table() (*route.Table, error) {
+	if len(c.Routes) == 0 {
+		return nil, nil
+	}
+	return route.New(c.routes(), slices.Collect(maps.Keys(c.Sinks)), nil)
+}
+
 // ForwarderConfig is what the engine works with.
 func (c *Config) ForwarderConfig(s store.Store, logger *slog.Logger) forwarder.Config {
 	destinations := make(map[string]forwarder.Sink, len(c.Sinks))
@@ -126,7 +155,7 @@ func (c *Config) ForwarderConfig(s store.Store, logger *slog.Logger) forwarder.C
 	}
 	return forwarder.Config{
 		Store:           s,
-		Routes:          c.Routes,
+		Routes:          c.routes(),
 		Sinks:           destinations,
 		Name:            c.Forwarder.Name,
 		Lanes:           c.Outbox.Lanes,
@@ -188,7 +217,7 @@ func (p Policy) forwarder() forwarder.Retry {
 func (c *Config) RoutesTo(sink string) []string {
 	patterns := []string{}
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
-		if slices.Contains(c.Routes[pattern], sink) {
+		if slices.ContainsFunc(c.Routes[pattern], func(r Rule) bool { return r.Sink == sink }) {
 			patterns = append(patterns, pattern)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
@@ -125,7 +126,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	aDay := 24 * time.Hour
 	require.Equal(t, config.Outbox{Prefix: "mail_outbox", Lanes: 4, Payload: config.PayloadBytes, Receipts: true, Retention: &aDay}, c.Outbox)
 	require.False(t, c.Tables().Listen)
-	require.Equal(t, []string{"partner", "other"}, engine.Routes["customer.*"])
+	require.Equal(t, route.To("partner", "other"), engine.Routes["customer.*"])
 	partner := engine.Sinks["partner"]
 	require.IsType(t, (*httpsink.Sink)(nil), partner.Sink)
 	require.Less(t, partner.Retry.Jitter, 1e-9, "0 is no jitter, not the default")
@@ -200,8 +201,8 @@ func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
 	require.Equal(t, time.Minute, c.Forwarder.Lease)
 	require.InDelta(t, 0.5, *c.Sinks["partner"].Retry.Jitter, 0)
 	require.Equal(t, 7*time.Second, c.Sinks["other"].Timeout)
-	require.Equal(t, []string{"other"}, c.Routes["customer.*"])
-	require.Equal(t, []string{"partner", "other"}, c.Routes["order.placed"])
+	require.Equal(t, []config.Rule{{Sink: "other"}}, c.Routes["customer.*"])
+	require.Equal(t, []config.Rule{{Sink: "partner"}, {Sink: "other"}}, c.Routes["order.placed"])
 
 	source.Database = "sqlite:flag.db"
 	c, err = load(t, source)

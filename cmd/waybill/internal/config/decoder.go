@@ -110,6 +110,10 @@ type skipped struct{}
 // structure fills a struct by its yaml tags.
 func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 	fields := fieldsOf(v)
+	if short := slices.IndexFunc(fields, field.isShort); short >= 0 && node != nil && node.Kind == yaml.ScalarNode {
+		d.decode(node, fields[short].value, path)
+		return
+	}
 	names := make([]string, len(fields))
 	values := make(map[string]*yaml.Node, len(fields))
 	for i, f := range fields {

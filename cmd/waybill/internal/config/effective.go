@@ -1,18 +1,14 @@
 package config
 
 import (
-	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 )
 
 // Effective is what holds for the deliveries of one type to one sink, with all
 // defaults filled in.
 type Effective struct {
-	// Routes are the patterns that bring the type to the sink.
-	Routes      []string
 	Parallelism Parallelism
 	Retry       Policy
 	// RetryFrom is the pattern of retry.types that Retry comes from; "" for the sink's
@@ -23,24 +19,11 @@ type Effective struct {
 	Rate      forwarder.Rate
 }
 
-// SinksOf lists the sinks that get a type, in alphabetical order.
-func (c *Config) SinksOf(typ string) []string {
-	var to []string
-	for pattern, names := range c.Routes {
-		if route.Matches(pattern, typ) {
-			to = append(to, names...)
-		}
-	}
-	slices.Sort(to)
-	return slices.Compact(to)
-}
-
 // Effective is what holds for a type's deliveries to a sink.
 func (c *Config) Effective(sink, typ string) Effective {
 	s := c.Sinks[sink].forwarder().WithDefaults()
 	retry, from := s.Retry.For(typ)
 	return Effective{
-		Routes:      slices.DeleteFunc(c.RoutesTo(sink), func(pattern string) bool { return !route.Matches(pattern, typ) }),
 		Parallelism: Parallelism(s.Parallelism),
 		Retry:       policyOf(retry),
 		RetryFrom:   from,

@@ -46,8 +46,6 @@ routes: {"*": [a], "order.*": [a]}
 		require.Equal(t, want.from, got.RetryFrom, typ)
 		require.Equal(t, want.policy.MaxAttempts, c.MaxAttempts("a", typ), typ)
 	}
-	require.Equal(t, []string{"*", "order.*"}, c.Effective("a", "order.b").Routes)
-	require.Equal(t, []string{"*"}, c.Effective("a", "parcel").Routes)
 }
 
 // dead is a sink that nobody delivers to.

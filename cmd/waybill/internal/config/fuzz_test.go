@@ -2,10 +2,8 @@ package config_test
 
 import (
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -13,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
-	"github.com/waybill-go/waybill/framework/route"
 )
 
 // FuzzLoad holds for any file: either it is a configuration, or the report
@@ -39,7 +36,7 @@ func FuzzLoad(f *testing.F) {
 		if err == nil {
 			require.NotEmpty(t, c.Database.Dialect())
 			require.NotEmpty(t, c.Sinks)
-			_, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), nil)
+			_, err := c.Table()
 			require.NoError(t, err, "what is accepted works")
 			for name, sink := range c.Sinks {
 				require.NotNil(t, sink.Sink, name)

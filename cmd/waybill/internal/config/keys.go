@@ -12,6 +12,9 @@ type field struct {
 	tag   reflect.StructTag
 }
 
+// isShort says that a single value in the place of the struct is this field's.
+func (f field) isShort() bool { return f.tag.Get("short") == "true" }
+
 // fieldsOf lists the keys of a struct as the yaml package understands its tags.
 func fieldsOf(v reflect.Value) []field {
 	var fields []field

@@ -93,11 +93,11 @@ func LoadDeliveries(source Source) (*Config, error) {
 		return nil, l.report.err()
 	}
 	var c struct {
-		Database  skipped             `yaml:"database"`
-		Outbox    Outbox              `yaml:"outbox"`
-		Forwarder Forwarder           `yaml:"forwarder"`
-		Sinks     map[string]Sink     `yaml:"sinks"`
-		Routes    map[string][]string `yaml:"routes"`
+		Database  skipped           `yaml:"database"`
+		Outbox    Outbox            `yaml:"outbox"`
+		Forwarder Forwarder         `yaml:"forwarder"`
+		Sinks     map[string]Sink   `yaml:"sinks"`
+		Routes    map[string][]Rule `yaml:"routes"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes}

@@ -33,12 +33,17 @@ func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 	for _, f := range fieldsOf(v) {
 		at := join(path, f.name)
 		fmt.Fprintf(b, "| `%s` | %s |\n", at, plain.Replace(f.tag.Get("doc")))
-		switch value := f.value; {
-		case value.Type() == reflect.TypeFor[With]() || isScalar(value):
-		case value.Kind() == reflect.Struct:
+		value := f.value
+		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice {
+			if value.Kind() == reflect.Map {
+				at += ".NAME"
+			} else {
+				at += "[]"
+			}
+			value = reflect.New(value.Type().Elem()).Elem()
+		}
+		if value.Kind() == reflect.Struct && value.Type() != reflect.TypeFor[With]() && !isScalar(value) {
 			writeKeys(b, value, at)
-		case value.Kind() == reflect.Map && value.Type().Elem().Kind() == reflect.Struct:
-			writeKeys(b, reflect.New(value.Type().Elem()).Elem(), at+".NAME")
 		}
 	}
 }

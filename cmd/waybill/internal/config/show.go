@@ -126,7 +126,11 @@ func (s *show) present(value reflect.Value, path string) *yaml.Node {
 
 func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, f := range fieldsOf(v) {
+	fields := fieldsOf(v)
+	if short := slices.IndexFunc(fields, field.isShort); short >= 0 && onlyOne(fields, short) {
+		return s.present(fields[short].value, path)
+	}
+	for _, f := range fields {
 		if below := s.node(f.value, join(path, f.name)); below != nil {
 			n.Content = append(n.Content, textNode(f.name), below)
 		}
@@ -135,6 +139,16 @@ func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
 		return nil
 	}
 	return n
+}
+
+// onlyOne says that no other field has something.
+func onlyOne(fields []field, one int) bool {
+	for i, f := range fields {
+		if i != one && !f.value.IsZero() {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *show) mapNode(v reflect.Value, path string) *yaml.Node {

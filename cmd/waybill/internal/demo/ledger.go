@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 // ledger is the shop's own record of what it published: the truth that the
@@ -45,8 +47,8 @@ func (l *ledger) commit(at time.Time, published []entry) {
 	for _, e := range published {
 		e.Committed = at
 		l.committed[e.ID] = e
-		for _, sink := range routes[e.Type] {
-			l.expected[sink]++
+		for _, rule := range routes[e.Type] {
+			l.expected[rule.Sink]++
 		}
 	}
 }
@@ -76,4 +78,6 @@ func (l *ledger) owed(sink string) int {
 }
 
 // owes says whether a sink has to deliver what the entry stands for.
-func owes(sink string, e entry) bool { return slices.Contains(routes[e.Type], sink) }
+func owes(sink string, e entry) bool {
+	return slices.ContainsFunc(routes[e.Type], func(r route.Rule) bool { return r.Sink == sink })
+}

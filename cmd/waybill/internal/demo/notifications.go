@@ -3,6 +3,7 @@ package demo
 import (
 	"errors"
 
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -14,10 +15,10 @@ const (
 )
 
 // routes say who hears of what.
-var routes = map[string][]string{
-	customerSignedUp: {kafkaSink, mailSink},
-	orderPlaced:      {kafkaSink, httpSink, mailSink},
-	stockReserved:    {kafkaSink},
+var routes = route.Routes{
+	customerSignedUp: route.To(kafkaSink, mailSink),
+	orderPlaced:      route.To(kafkaSink, httpSink, mailSink),
+	stockReserved:    route.To(kafkaSink),
 }
 
 // Customer is part of what customers hear.

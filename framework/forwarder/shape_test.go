@@ -1,0 +1,235 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// priced are notifications of a key that say what they cost.
+func priced(key string, costs map[string]string) []notification.Envelope {
+	var all []notification.Envelope
+	for _, id := range slices.Sorted(maps.Keys(costs)) {
+		all = append(all, notification.Envelope{ID: id, Type: "t", Key: key, Payload: fmt.Appendf(nil, `{"cost": %s, "secret": 1}`, costs[id])})
+	}
+	return all
+}
+
+// dear is what costs more than 10.
+var dear = route.Routes{"*": {{Sink: "sink", When: `payload.cost > 10`}}}
+
+// payloads is a sink's answer that remembers what it was given.
+type payloads struct {
+	mu sync.Mutex
+	of map[string]string
+}
+
+func (p *payloads) take(d *notification.Delivery) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = make(map[string]string)
+	}
+	p.of[d.ID] = string(d.Payload)
+}
+
+func (p *payloads) delivered(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
+	for _, d := range all {
+		p.take(d.Delivery)
+	}
+	return nil
+}
+
+func TestWhatNoConditionBringsToASinkPassesItBy(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{}
+		hooks := noted(o, func(string) error { return nil })
+		o.insert(priced("k", map[string]string{"1": "5", "2": "50", "3": "7", "4": "70"})...)
+		o.insert(notification.Envelope{ID: "5", Type: "t", Payload: []byte(`{"cost": 1}`), DeliverAt: time.Now().Add(time.Hour)})
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}}, dear)
+		f.flush()
+		require.Equal(t, []string{"2", "4"}, s.given())
+		require.Equal(t, []string{"delivered 2", "delivered 4"}, o.noted())
+		require.Empty(t, o.parked(), "nor is it without a route, nor scheduled")
+		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts`))
+		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 2, PassedBy: 3}, f.Stats()[0])
+		f.end()
+
+		again := &script{}
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: again}}, dear)
+		f.flush()
+		require.Empty(t, again.given())
+		require.Zero(t, f.Stats()[0].PassedBy, "they are settled")
+		f.end()
+	})
+}
+
+func TestWhatPassesASinkByTakesNothingOfItsRateNorItsThreshold(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		release := make(chan struct{})
+		s := &script{answer: func(context.Context, *notification.Delivery) error { <-release; return nil }}
+		rate, err := forwarder.ParseRate("1/h, burst 2")
+		require.NoError(t, err)
+		for i := range 100 {
+			o.insert(priced("", map[string]string{fmt.Sprintf("p%03d", i): "1"})...)
+		}
+		o.insert(priced("", map[string]string{"a": "11", "b": "12"})...)
+		f := o.start(map[string]forwarder.Sink{"sink": {
+			Sink: s, Rate: rate, Timeout: time.Hour, Parallelism: forwarder.Parallelism{Threshold: 2, Above: forwarder.AboveSequential},
+		}}, dear)
+		f.flush()
+		require.ElementsMatch(t, []string{"a", "b"}, s.given(), "both at once: no more than two are pending")
+		close(release)
+		synctest.Wait()
+		require.Equal(t, int64(100), f.Stats()[0].PassedBy)
+		f.end()
+	})
+}
+
+func TestAConditionThatFailsMakesADeliveryDeadInItsTurn(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{}
+		o.insert(priced("k", map[string]string{"1": "20", "2": `"much"`, "3": "30"})...)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, OnDead: forwarder.OnDeadHalt}}, dear)
+		f.flush()
+		require.Equal(t, []string{"1"}, s.given())
+		require.Equal(t, []string{"sink dead 2", "sink blocked 3"}, o.parked())
+		require.Equal(t, "expression: routes.*: when: invalid operation: string > int (1:14)", value[string](o, `SELECT last_error FROM outbox_parked WHERE id = '2'`)[len("permanent: "):])
+		f.end()
+	})
+}
+
+func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var down atomic.Bool
+		down.Store(true)
+		s := &script{answer: func(context.Context, *notification.Delivery) error {
+			if down.Load() {
+				return sinks.Unavailable(errors.New("nobody is there"))
+			}
+			return nil
+		}}
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone, Breaker: forwarder.Breaker{MaxPause: time.Hour}}}, dear)
+		o.insert(priced("", map[string]string{"1": "20"})...)
+		f.flush()
+		time.Sleep(time.Minute) // the pauses have grown
+		synctest.Wait()
+		s.given()
+		o.insert(priced("", map[string]string{"2": `"much"`})...)
+		f.flush()
+		for range 10 {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"sink dead 2"}, o.parked())
+		require.Less(t, len(s.given()), 8, "it goes on with its pauses, as if nothing had come")
+		down.Store(false)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, int64(1), f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
+func TestASinkGetsWhatItsRoutePicksAndTheRestIsKept(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var got payloads
+		s := &script{answer: func(_ context.Context, d *notification.Delivery) error {
+			got.take(d)
+			if d.Attempt == 1 {
+				return errors.New("later")
+			}
+			return nil
+		}}
+		var told payloads
+		hooks := forwarder.Hooks{Delivered: told.delivered}
+		o.insert(priced("", map[string]string{"1": "20"})...)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}},
+			route.Routes{"*": {{Sink: "sink", When: `payload.secret == 1`, Payload: map[string]string{"price": "payload.cost"}}}})
+		f.flush()
+		require.JSONEq(t, `{"cost": 20, "secret": 1}`, value[string](o, `SELECT payload FROM outbox_parked`), "its condition is asked again")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, map[string]string{"1": `{"price":20}`}, got.of)
+		require.JSONEq(t, `{"cost": 20, "secret": 1}`, told.of["1"])
+		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 1, Failed: 1}, f.Stats()[0])
+		f.end()
+	})
+}
+
+func TestWhatIsParkedPassesASinkByOnceItsRouteSaysSo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("later") }}
+		o.insert(priced("k", map[string]string{"1": "5", "2": "50", "3": "6"})...)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s}}, route.Routes{"*": route.To("sink")})
+		f.flush()
+		require.Equal(t, []string{"sink retrying 1", "sink blocked 2", "sink blocked 3"}, o.parked())
+		f.end()
+
+		later := &script{}
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: later}}, dear)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"2"}, later.given())
+		require.Empty(t, o.parked())
+		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 1, PassedBy: 2}, f.Stats()[0])
+		o.insert(priced("k", map[string]string{"4": "40"})...)
+		f.flush()
+		require.Equal(t, []string{"4"}, later.given(), "the key is free")
+		f.end()
+	})
+}
+
+func TestABatchHasWhatItsRoutesMakeOfIt(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var got payloads
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: true}, answer: func(d *notification.Delivery) error {
+			got.take(d)
+			return nil
+		}}
+		o.insert(priced("k", map[string]string{"k1": "1", "k2": `{"at": 3}`, "k3": "3"})...)
+		o.insert(priced("m", map[string]string{"m1": "4", "m2": "5"})...)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: b, OnDead: forwarder.OnDeadHalt, Parallelism: alone}},
+			route.Routes{"*": {{Sink: "sink", Payload: map[string]string{"twice": "payload.cost * 2"}}}})
+		f.flush()
+		require.Equal(t, []string{"k1", "m1", "m2"}, slices.Sorted(slices.Values(slices.Concat(b.given()...))))
+		require.Equal(t, map[string]string{"k1": `{"twice":2}`, "m1": `{"twice":8}`, "m2": `{"twice":10}`}, got.of)
+		require.Equal(t, []string{"sink dead k2", "sink blocked k3"}, o.parked(), "what is behind it in its batch waits")
+		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 3, Dead: 1}, f.Stats()[0])
+		f.end()
+	})
+}
+
+func TestABatchGoesOnBehindWhatPassesTheSinkBy(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		refusing := &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("later") }}
+		o.insert(priced("k", map[string]string{"1": "50", "2": "5", "3": "60", "4": "6"})...)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: refusing}}, route.Routes{"*": route.To("sink")})
+		f.flush()
+		require.Len(t, o.parked(), 4)
+		f.end()
+
+		b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: true}}
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: b}}, dear)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"1/2", "3"}, slices.Concat(b.given()...))
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}

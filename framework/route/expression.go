@@ -1,0 +1,156 @@
+package route
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// environment is what an expression can name.
+type environment struct {
+	ID         string            `expr:"id"`
+	Type       string            `expr:"type"`
+	Version    int               `expr:"version"`
+	Key        string            `expr:"key"`
+	OccurredOn time.Time         `expr:"occurred_on"`
+	Metadata   map[string]string `expr:"metadata"`
+	Payload    any               `expr:"payload"`
+}
+
+// expression is a compiled one. It is immutable and safe for concurrent use.
+type expression struct {
+	program      *vm.Program
+	needsPayload bool
+}
+
+func compileCondition(text string) (*expression, error) { return compile(text, expr.AsBool()) }
+
+func compileValue(text string) (*expression, error) { return compile(text) }
+
+func compile(text string, options ...expr.Option) (*expression, error) {
+	// The time of asking is no property of a notification.
+	options = append(options, expr.Env(environment{}), expr.DisableBuiltin("now"))
+	program, err := expr.Compile(text, options...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q: %s", ErrExpression, text, oneLine(err))
+	}
+	e := &expression{program: program}
+	root := program.Node()
+	ast.Walk(&root, visitor(func(name string) {
+		e.needsPayload = e.needsPayload || name == "payload" || name == "$env"
+	}))
+	return e, nil
+}
+
+// visitor is called with each name of an expression.
+type visitor func(name string)
+
+// Visit looks at one node.
+func (v visitor) Visit(node *ast.Node) {
+	if identifier, ok := (*node).(*ast.IdentifierNode); ok {
+		v(identifier.Value)
+	}
+}
+
+// oneLine leaves out of an error the drawing of where it is, whose place it names.
+func oneLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}
+
+// facts are what expressions are asked about. The payload is decoded when the first
+// one needs it.
+type facts struct {
+	envelope *notification.Envelope
+	names    environment
+	decoded  bool
+	err      error // of decoding
+}
+
+func factsOf(e *notification.Envelope) *facts {
+	return &facts{envelope: e, names: environment{
+		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
+	}}
+}
+
+// of is the result for a notification.
+func (e *expression) of(f *facts) (any, error) {
+	if e.needsPayload && !f.decoded {
+		f.names.Payload, f.err = decode(f.envelope.Payload)
+		f.decoded = true
+	}
+	if e.needsPayload && f.err != nil {
+		return nil, fmt.Errorf("the payload is no JSON, which expressions read: %w", f.err)
+	}
+	value, err := expr.Run(e.program, &f.names)
+	if err != nil {
+		return nil, errors.New(oneLine(err))
+	}
+	return value, nil
+}
+
+func decode(payload []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	return numbers(value), nil
+}
+
+// numbers makes numbers of JSON's that expressions calculate with, save those that
+// would be others then: these can be picked and not compared.
+func numbers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = numbers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case json.Number:
+		return number(v)
+	}
+	return value
+}
+
+// exactDigits is how many decimal digits a float64 keeps (IEEE 754, as C's DBL_DIG).
+const exactDigits = 15
+
+func number(n json.Number) any {
+	if whole, err := strconv.Atoi(n.String()); err == nil {
+		return whole
+	}
+	mantissa, _, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	if len(strings.Trim(strings.ReplaceAll(mantissa, ".", ""), "-0")) > exactDigits {
+		return n
+	}
+	float, err := n.Float64()
+	if err != nil {
+		return n
+	}
+	return float
+}
+
+func encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
