@@ -98,6 +98,15 @@ type routeView struct {
 	Payload map[string]string `json:"payload,omitempty"`
 }
 
+// routesOf lists the rules that bring a type along a path.
+func routesOf(path *route.Path, typ string) []routeView {
+	var views []routeView
+	for _, step := range path.Steps(typ) {
+		views = append(views, routeView{step.Pattern, step.When, step.Payload})
+	}
+	return views
+}
+
 type parallelismView struct {
 	Threshold int    `json:"threshold"`
 	Above     string `json:"above"`
@@ -151,9 +160,7 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 	for _, name := range routes.Sinks(typ) {
 		path := routes.To(name)
 		delivery := deliveryOf(c, name, typ)
-		for _, step := range path.Steps(typ) {
-			delivery.Routes = append(delivery.Routes, routeView{step.Pattern, step.When, step.Payload})
-		}
+		delivery.Routes = routesOf(path, typ)
 		if e.data != "" {
 			delivery.Sample = e.sample.ask(path, typ)
 		}

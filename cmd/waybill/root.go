@@ -56,6 +56,7 @@ func newRoot(p *program) *cobra.Command {
 		newMigrate(p),
 		newForward(p),
 		newStatus(p),
+		newTypes(p),
 		newWhy(p),
 		newParked(p),
 		newReplay(p),

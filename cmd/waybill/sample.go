@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +54,7 @@ type sampleView struct {
 
 func (s sample) ask(path *route.Path, typ string) *sampleView {
 	shaped, err := path.Shape(&notification.Envelope{
-		ID: notification.NewID(), Type: typ, Version: 1, Key: s.key, Metadata: s.metadata, Payload: s.payload,
+		ID: notification.NewID(), Type: typ, Version: 1, Key: s.key, OccurredOn: time.Now().UTC().Truncate(time.Microsecond), Metadata: s.metadata, Payload: s.payload,
 	})
 	switch {
 	case err != nil:

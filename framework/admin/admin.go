@@ -74,6 +74,12 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	return a.store.CountParked(ctx, filter)
 }
 
+// Types counts the last rows of the log, at most so many, by type, in the order of
+// the types' names.
+func (a *Admin) Types(ctx context.Context, rows int) ([]store.TypeCount, error) {
+	return a.store.Types(ctx, rows)
+}
+
 // Actions lists the latest actions, newest first.
 func (a *Admin) Actions(ctx context.Context, limit int) ([]store.Action, error) {
 	return a.store.Actions(ctx, limit)

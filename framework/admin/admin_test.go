@@ -151,6 +151,23 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 	})
 }
 
+func TestWhyTellsOfASinkThatANotificationPassesBy(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.publish(t, "a", "order.placed", "k")
+		o.settle(t, "mail", nothing)
+		o.settle(t, "web", nothing)
+		routes, err := route.New(route.Routes{
+			"order.*":      {{Sink: "mail", When: `key == "other"`}},
+			"order.placed": {{Sink: "web", When: `key == "k"`}},
+		}, []string{"mail", "web"}, nil)
+		require.NoError(t, err)
+		answer, err := o.Why(t.Context(), "a", admin.Routing{Routes: routes})
+		require.NoError(t, err)
+		require.Equal(t, admin.Verdict{Sink: "mail", Where: admin.PassedBy, Text: "passes the sink by: no condition of its routes holds"}, answer.Verdicts[0])
+		require.Equal(t, admin.Settled, answer.Verdicts[1].Where)
+	})
+}
+
 func TestWhyTellsOfWhatIsParked(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued"} {

@@ -29,6 +29,8 @@ const (
 	Dead      Whereabouts = "dead"
 	// Unrouted: no route matched its type.
 	Unrouted Whereabouts = "no route"
+	// PassedBy: no condition of its routes brings it to the sink.
+	PassedBy Whereabouts = "passed by"
 )
 
 // Verdict is where the delivery of a notification to one sink is, and why. Fields
@@ -79,6 +81,10 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 			return v, nil
 		}
 	}
+	if w.passesBy(sink, e) {
+		v.Where, v.Text = PassedBy, "passes the sink by: no condition of its routes holds"
+		return v, nil
+	}
 	for _, l := range w.lanes() {
 		if l.Lane.Sink == sink {
 			w.inLane(&v, l, e)
@@ -87,6 +93,19 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 	}
 	v.Where, v.Text = Unread, "not read yet: no forwarder has begun with this sink"
 	return v, nil
+}
+
+// passesBy says that a route leads to the sink, and no condition holds.
+func (w *inquiry) passesBy(sink string, e *notification.Envelope) bool {
+	if w.routing.Routes == nil || e == nil {
+		return false
+	}
+	path := w.routing.Routes.To(sink)
+	if len(path.Steps(e.Type)) == 0 {
+		return false
+	}
+	admitted, err := path.Admits(e)
+	return err == nil && !admitted
 }
 
 // parked tells of a parked delivery.

@@ -61,17 +61,16 @@ func TestConditionsAskAnyPartOfANotification(t *testing.T) {
 func TestWhatCannotBeAskedIsAnErrorAndNeitherYesNorNo(t *testing.T) {
 	t.Parallel()
 	for when, want := range map[string]string{
-		`payload.total > 100`:           "expression: routes.*: when: invalid operation: <nil> > int (1:15)",
-		`payload.customer.name == "x"`:  "expression: routes.*: when: cannot fetch name from <nil> (1:18)",
-		`payload.name > 3`:              "expression: routes.*: when: invalid operation: string > int (1:14)",
-		`payload.name`:                  "expression: routes.*: when: invalid operation: bool(string) (1:1)",
-		`payload.precise > 1`:           "expression: routes.*: when: invalid operation: json.Number > int (1:17)",
-		`payload.list[3] == 1`:          "expression: routes.*: when: index out of range: 3 (array length is 1) (1:13)",
-		`1 / payload.zero * 0 == "Inf"`: "expression: routes.*: when: ",
+		`payload.total > 100`:          "expression: routes.*: when: invalid operation: <nil> > int (1:15)",
+		`payload.customer.name == "x"`: "expression: routes.*: when: cannot fetch name from <nil> (1:18)",
+		`payload.name > 3`:             "expression: routes.*: when: invalid operation: string > int (1:14)",
+		`payload.name`:                 "expression: routes.*: when: invalid operation: bool(string) (1:1)",
+		`payload.precise > 1`:          "expression: routes.*: when: invalid operation: json.Number > int (1:17)",
+		`payload.list[3] == 1`:         "expression: routes.*: when: index out of range: 3 (array length is 1) (1:13)",
 	} {
 		table, err := route.New(route.Routes{"*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
 		require.NoError(t, err, when)
-		e := placed(`{"name": "x", "precise": 0.1234567890123456789, "list": [1], "zero": {}}`)
+		e := placed(`{"name": "x", "precise": 0.1234567890123456789, "list": [1]}`)
 		admitted, err := table.To("partner").Admits(e)
 		require.ErrorIs(t, err, route.ErrExpression, when)
 		require.ErrorContains(t, err, want, when)

@@ -45,6 +45,7 @@ type Administrator interface {
 	Action(ctx context.Context, id string) (Action, error)
 	Actions(ctx context.Context, limit int) ([]Action, error)
 
+	Census
 	Replayer
 	Tracer
 }

@@ -74,6 +74,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Administrator", administratorFacts},
 		{"Replay", replayFacts},
 		{"Trace", traceFacts},
+		{"Census", censusFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

@@ -213,12 +213,19 @@ func (p Policy) forwarder() forwarder.Retry {
 	return retry
 }
 
-// RoutesTo lists the patterns whose types go to a sink, in alphabetical order.
+// RoutesTo lists the patterns whose types go to a sink, with their conditions, in
+// alphabetical order.
 func (c *Config) RoutesTo(sink string) []string {
 	patterns := []string{}
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
-		if slices.ContainsFunc(c.Routes[pattern], func(r Rule) bool { return r.Sink == sink }) {
-			patterns = append(patterns, pattern)
+		for _, r := range c.Routes[pattern] {
+			switch {
+			case r.Sink != sink:
+			case r.When != "":
+				patterns = append(patterns, pattern+" when "+r.When)
+			default:
+				patterns = append(patterns, pattern)
+			}
 		}
 	}
 	return patterns
