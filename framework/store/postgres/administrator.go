@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"time"
 
@@ -66,26 +67,20 @@ func (s *Store) FindParked(ctx context.Context, f store.ParkedFilter, after stor
 
 func (s *Store) findParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) (found []store.ParkedDelivery, err error) {
 	q := statement{}
-	q.WriteString(`SELECT ` + columns + `, state, attempt, due_at, last_error, first_parked_at, sink, updated_at FROM ` + s.sql.prefix + `_parked p WHERE true`)
+	q.WriteString(`SELECT ` + parkedColumns + `, sink, updated_at FROM ` + s.sql.prefix + `_parked p WHERE true`)
 	s.parkedSQL(&q, f)
 	q.WriteString(` AND (sink, "offset", id) > (` + q.arg(after.Sink) + `, ` + q.arg(after.Offset) + `, ` + q.arg(after.ID) + `)
 		ORDER BY sink, "offset", id LIMIT ` + q.arg(limit))
-	rows, err := s.db.QueryContext(ctx, q.String(), q.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	envelopes := newScanner(limit)
-	for rows.Next() && envelopes.bytes < pageBytes {
-		var d store.ParkedDelivery
-		var due sql.NullTime
-		if err := envelopes.scan(rows, &d.State, &d.Attempt, &due, &d.LastError, &d.FirstParkedAt, &d.Sink, &d.UpdatedAt); err != nil {
-			return nil, err
+	envelopes := newScanner(0)
+	err = stream(ctx, s.db, q.String(), q.args, func(row []driver.Value) (bool, error) {
+		parked, rest, err := envelopes.scanParked(row)
+		if err != nil {
+			return false, err
 		}
-		d.Envelope, d.DueAt = envelopes.envelopes[len(found)], due.Time
-		found = append(found, d)
-	}
-	return found, rows.Err()
+		found = append(found, store.ParkedDelivery{Parked: parked, Sink: rest.text(), UpdatedAt: rest.time()})
+		return envelopes.bytes < pageBytes, rest.err
+	})
+	return found, err
 }
 
 // parkedSQL adds the conditions of a filter on parked deliveries, called p.

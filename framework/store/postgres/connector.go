@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bufio"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -203,7 +204,7 @@ func (w *wire) DialContext(ctx context.Context, network, address string) (net.Co
 	if w.given {
 		_ = c.Close()
 	}
-	return &wireConn{Conn: c, wire: w}, nil
+	return &wireConn{Conn: c, wire: w, buffer: bufio.NewReaderSize(c, readBytes)}, nil
 }
 
 // dialToCancel connects to ask the server to end a statement. Neither that nor the
@@ -270,11 +271,16 @@ func (w *wire) explain(err error) error {
 // wireConn is what lib/pq reads and writes.
 type wireConn struct {
 	net.Conn
-	wire *wire
+	wire   *wire
+	buffer *bufio.Reader
 }
 
+// readBytes is how much one call of the operating system reads: lib/pq asks for 4 KiB,
+// which is a dozen rows.
+const readBytes = 64 << 10
+
 func (c *wireConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.buffer.Read(b)
 	if err != nil {
 		err = c.wire.explain(err)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -61,9 +62,13 @@ func (s *Store) blockedKeysQuery(halt bool) string {
 		GROUP BY key`
 }
 
+// parkedColumns are those of a parked delivery, in the order in which scanParked reads
+// them.
+const parkedColumns = columns + `, state, attempt, due_at, last_error, first_parked_at`
+
 // parkedQuery selects what parked reads.
 func (s *Store) parkedQuery(where string) string {
-	return `SELECT ` + columns + `, state, attempt, due_at, last_error, first_parked_at FROM ` + s.sql.prefix + `_parked p ` + where
+	return `SELECT ` + parkedColumns + ` FROM ` + s.sql.prefix + `_parked p ` + where
 }
 
 // holding lists the states in which a delivery holds back its key.
@@ -85,26 +90,28 @@ func (s *Store) Blocked(ctx context.Context, lane store.Lane, key string, halt b
 }
 
 // parked runs a parkedQuery.
-func (s *Store) parked(ctx context.Context, to *[]store.Parked, query string, args ...any) (err error) {
-	rows, err := s.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = closeRows(rows, err) }()
+func (s *Store) parked(ctx context.Context, to *[]store.Parked, query string, args ...any) error {
 	envelopes := newScanner(0)
-	for rows.Next() && envelopes.bytes < pageBytes {
-		var p store.Parked
-		var due sql.NullTime
-		if err := envelopes.scan(rows, &p.State, &p.Attempt, &due, &p.LastError, &p.FirstParkedAt); err != nil {
-			return err
+	return stream(ctx, s.db, query, args, func(row []driver.Value) (bool, error) {
+		p, _, err := envelopes.scanParked(row)
+		if err == nil {
+			*to = append(*to, p)
 		}
-		p.DueAt = due.Time
-		*to = append(*to, p)
+		return envelopes.bytes < pageBytes, err
+	})
+}
+
+// scanParked reads a row of parkedColumns and returns what is behind them.
+func (s *scanner) scanParked(row []driver.Value) (p store.Parked, rest *values, err error) {
+	rest, err = s.scan(row)
+	if err != nil {
+		return p, nil, err
 	}
-	for i := range *to {
-		(*to)[i].Envelope = envelopes.envelopes[i]
+	p = store.Parked{
+		Envelope: s.last(), State: store.State(rest.text()), Attempt: int(rest.integer()), DueAt: rest.time(),
+		LastError: rest.text(), FirstParkedAt: rest.time(),
 	}
-	return rows.Err()
+	return p, rest, rest.err
 }
 
 // BlockedKeys counts what holds back each key; see store.Store.

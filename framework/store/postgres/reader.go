@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -48,6 +49,7 @@ type reader struct {
 	// under any plan: without statistics PostgreSQL sorts the whole range for
 	// each page.
 	window int64
+	read   int    // how many rows the last query gave: the next one gives about as many
 	note   string // why the log is read anew, for the next page
 }
 
@@ -215,22 +217,16 @@ func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ 
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	q := r.statement(d, upTo, limit)
-	rows, err := r.store.db.QueryContext(ctx, q.String(), q.args...)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-
-	s := newScanner(limit)
-	for rows.Next() {
-		if s.bytes >= pageBytes {
-			return s.envelopes, true, nil
+	s := newScanner(min(limit, r.read+r.read/8+1))
+	err = stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
+		if cut = s.bytes >= pageBytes; cut {
+			return false, nil
 		}
-		if err := s.scan(rows); err != nil {
-			return nil, false, err
-		}
-	}
-	return s.envelopes, false, rows.Err()
+		_, err = s.scan(row)
+		return true, err
+	})
+	r.read = len(s.envelopes)
+	return s.envelopes, cut, err
 }
 
 // statement is the query for a page: one range scan of the primary key, with its

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"time"
 
@@ -12,63 +13,72 @@ import (
 // columns are those of an envelope, in the order in which scanner reads them.
 const columns = `"offset", slot, id, type, version, key, occurred_on, deliver_at, metadata, payload`
 
-// scanner turns rows into the envelopes of one page. What repeats from row to
-// row (types, metadata) is kept once and shared.
+// scanner makes envelopes of a driver's values. It is where a backlog spends its
+// time: payloads share chunks of memory, and what repeats from row to row (types,
+// metadata) is kept once.
 type scanner struct {
 	envelopes []notification.Envelope
 	bytes     int
 
+	chunk    []byte // payloads, up to its capacity
 	types    map[string]string
 	metadata map[string]notification.Metadata
 }
 
-func newScanner(limit int) *scanner {
+// chunkBytes is how much memory payloads share at most.
+const chunkBytes = 64 << 10
+
+// envelopeBytes is about what an envelope takes beside its texts.
+const envelopeBytes = 200
+
+// newScanner expects about so many rows, which will go together; 0 if they may stay
+// for different times, and share no memory.
+func newScanner(rows int) *scanner {
 	return &scanner{
-		envelopes: make([]notification.Envelope, 0, min(limit, 1024)),
+		envelopes: make([]notification.Envelope, 0, rows),
 		types:     make(map[string]string),
 		metadata:  make(map[string]notification.Metadata),
 	}
 }
 
-// scan reads one row, whose further columns go to extra.
-func (s *scanner) scan(rows *sql.Rows, extra ...any) error {
-	var (
-		e         notification.Envelope
-		typ, meta sql.RawBytes
-		deliverAt sql.NullTime
-	)
-	dest := append([]any{&e.Offset, &e.Slot, &e.ID, &typ, &e.Version, &e.Key, &e.OccurredOn, &deliverAt, &meta, &e.Payload}, extra...)
-	if err := rows.Scan(dest...); err != nil {
-		return err
+// scan reads one row and returns what is behind its columns.
+func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
+	v := &values{left: row}
+	e := notification.Envelope{
+		Offset:  v.integer(),
+		Slot:    int(v.integer()),
+		ID:      v.text(),
+		Type:    s.shareType(v.text()),
+		Version: int(v.integer()),
+		Key:     v.text(),
 	}
-	e.Type = s.intern(typ)
-	e.OccurredOn = e.OccurredOn.UTC()
-	if deliverAt.Valid {
-		e.DeliverAt = deliverAt.Time.UTC()
+	e.OccurredOn, e.DeliverAt = v.time(), v.time()
+	metadata, payload := v.bytes(), v.bytes()
+	if v.err != nil {
+		return nil, v.err
 	}
-	var err error
-	if e.Metadata, err = s.decodeMetadata(meta); err != nil {
-		return fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
+	if e.Metadata, err = s.shareMetadata(metadata); err != nil {
+		return nil, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
 	}
-	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(meta) + envelopeBytes
+	e.Payload = s.keep(payload)
+	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
 	s.envelopes = append(s.envelopes, e)
-	return nil
+	return v, nil
 }
 
-// envelopeBytes is about what an envelope takes beside its texts.
-const envelopeBytes = 200
+// last is the envelope of the row that was read last.
+func (s *scanner) last() notification.Envelope { return s.envelopes[len(s.envelopes)-1] }
 
-func (s *scanner) intern(raw []byte) string {
-	if t, known := s.types[string(raw)]; known {
+func (s *scanner) shareType(name string) string {
+	if t, known := s.types[name]; known {
 		return t
 	}
-	t := string(raw)
-	s.types[t] = t
-	return t
+	s.types[name] = name
+	return name
 }
 
-// decodeMetadata reads the metadata column, once for all rows that have the same.
-func (s *scanner) decodeMetadata(raw []byte) (notification.Metadata, error) {
+// shareMetadata reads the metadata column, once for all rows that have the same.
+func (s *scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
 	if m, known := s.metadata[string(raw)]; known {
 		return m, nil
 	}
@@ -78,6 +88,85 @@ func (s *scanner) decodeMetadata(raw []byte) (notification.Metadata, error) {
 	}
 	s.metadata[string(raw)] = m
 	return m, nil
+}
+
+// keep copies a payload, which is the driver's. None of the copies can grow into the
+// next one.
+func (s *scanner) keep(payload []byte) []byte {
+	if len(payload) > cap(s.chunk)-len(s.chunk) {
+		// Room for the rows that are still expected, if they are like this one.
+		rows := max(1, cap(s.envelopes)-len(s.envelopes))
+		s.chunk = make([]byte, 0, max(len(payload), min(chunkBytes, rows*len(payload))))
+	}
+	begin := len(s.chunk)
+	s.chunk = append(s.chunk, payload...)
+	return s.chunk[begin:len(s.chunk):len(s.chunk)]
+}
+
+// values are a row's columns, to be read one after the other. The first that is not
+// what it should be is kept as the error.
+type values struct {
+	left []driver.Value
+	err  error
+}
+
+func (v *values) next() driver.Value {
+	next := v.left[0]
+	v.left = v.left[1:]
+	return next
+}
+
+func (v *values) wrong(value driver.Value) {
+	if v.err == nil {
+		v.err = fmt.Errorf("the driver gives %T for a column: use lib/pq", value)
+	}
+}
+
+func (v *values) integer() int64 {
+	value := v.next()
+	n, ok := value.(int64)
+	if !ok {
+		v.wrong(value)
+	}
+	return n
+}
+
+func (v *values) text() string {
+	switch value := v.next().(type) {
+	case string:
+		return value
+	case []byte:
+		return string(value)
+	default:
+		v.wrong(value)
+		return ""
+	}
+}
+
+// bytes are the driver's until the next row.
+func (v *values) bytes() []byte {
+	switch value := v.next().(type) {
+	case []byte:
+		return value
+	case string:
+		return []byte(value)
+	default:
+		v.wrong(value)
+		return nil
+	}
+}
+
+// time is zero for NULL.
+func (v *values) time() time.Time {
+	switch value := v.next().(type) {
+	case nil:
+		return time.Time{}
+	case time.Time:
+		return value.UTC()
+	default:
+		v.wrong(value)
+		return time.Time{}
+	}
 }
 
 // nullTime is t for a column that is null where there is no time.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -70,32 +71,27 @@ func (s *Store) traceLog(ctx context.Context, id string, all []stand, trace *sto
 	return nil
 }
 
-func (s *Store) tracePage(ctx context.Context, id string, last int64, all []stand, now *probe, trace *store.Trace) (err error) {
-	rows, err := s.db.QueryContext(ctx,
-		`SELECT `+columns+`, transaction_id::text FROM `+s.sql.prefix+s.sql.between+` AND id = $3 ORDER BY "offset"`, last-traceSpan, last, id)
-	if err != nil {
-		return err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	envelopes := newScanner(1)
-	for rows.Next() {
-		var text string
-		if err := envelopes.scan(rows, &text); err != nil {
-			return err
-		}
-		x, err := parseXID(text)
+func (s *Store) tracePage(ctx context.Context, id string, last int64, all []stand, now *probe, trace *store.Trace) error {
+	query := `SELECT ` + columns + `, transaction_id::text FROM ` + s.sql.prefix + s.sql.between + ` AND id = $3 ORDER BY "offset"`
+	envelopes := newScanner(0)
+	return stream(ctx, s.db, query, []any{last - traceSpan, last, id}, func(row []driver.Value) (bool, error) {
+		rest, err := envelopes.scan(row)
 		if err != nil {
-			return err
+			return false, err
 		}
-		row := store.TracedRow{Envelope: envelopes.envelopes[len(envelopes.envelopes)-1]}
+		x, err := parseXID(rest.text())
+		if err != nil {
+			return false, err
+		}
+		traced := store.TracedRow{Envelope: envelopes.last()}
 		for i := range all {
-			if st := &all[i]; st.lane.Slots.First <= row.Envelope.Slot && row.Envelope.Slot <= st.lane.Slots.Last {
-				row.Lanes = append(row.Lanes, st.lookAt(row.Envelope.Offset, x, now))
+			if st := &all[i]; st.lane.Slots.First <= traced.Envelope.Slot && traced.Envelope.Slot <= st.lane.Slots.Last {
+				traced.Lanes = append(traced.Lanes, st.lookAt(traced.Envelope.Offset, x, now))
 			}
 		}
-		trace.Rows = append(trace.Rows, row)
-	}
-	return rows.Err()
+		trace.Rows = append(trace.Rows, traced)
+		return true, nil
+	})
 }
 
 // lookAt says how the cursor stands with a row of its lane.

@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// stream runs a query and hands on each row as the driver has it: nil, int64, string,
+// []byte, time.Time. They are valid until row returns. row returns false to have no
+// more. It goes around the conversions of database/sql, which cost a page as much as
+// all that the driver does.
+func stream(ctx context.Context, db *sql.DB, query string, args []any, row func(values []driver.Value) (more bool, err error)) error {
+	named := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
+		if err != nil {
+			return fmt.Errorf("argument %d: %w", i+1, err)
+		}
+		named[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
+	}
+	for stale := 0; ; stale++ {
+		begun, err := streamOnce(ctx, db, query, named, row)
+		if begun || !errors.Is(err, driver.ErrBadConn) || stale == staleConnections {
+			return err
+		}
+	}
+}
+
+// staleConnections is how many connections of the pool may turn out to be gone, as
+// it is with database/sql.
+const staleConnections = 2
+
+func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.NamedValue, row func([]driver.Value) (bool, error)) (begun bool, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = cmp.Or(err, conn.Close()) }()
+	err = conn.Raw(func(c any) error {
+		queryer, ok := c.(driver.QueryerContext)
+		if !ok {
+			return fmt.Errorf("driver %T cannot be asked directly: use lib/pq", c)
+		}
+		rows, err := queryer.QueryContext(ctx, query, args)
+		if err != nil {
+			return err
+		}
+		begun = true
+		return cmp.Or(each(rows, row), rows.Close())
+	})
+	return begun, err
+}
+
+// each hands on rows until there are no more, or no more are wanted.
+func each(rows driver.Rows, row func([]driver.Value) (bool, error)) error {
+	values := make([]driver.Value, len(rows.Columns()))
+	for {
+		if err := rows.Next(values); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if more, err := row(values); !more || err != nil {
+			return err
+		}
+	}
+}
