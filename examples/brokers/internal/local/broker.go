@@ -1,0 +1,112 @@
+// Package local runs a broker of the distribution's packages as a process of its own,
+// for programs that show or test something with a real one. It listens on a free
+// port of the loopback only, keeps its data in a temporary folder, and knows
+// nothing of a broker that the machine runs as a service.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// ErrMissing is returned where the broker's program is not installed.
+var ErrMissing = errors.New("is not installed")
+
+// patience is how long a start or a stop may take: RabbitMQ needs some 5 s for each
+// on a slow machine, and much more on a busy one.
+const patience = 90 * time.Second
+
+// Broker is a broker's process and its data. Its methods are for one goroutine.
+type Broker struct {
+	// URL is where clients find it, also after it was stopped and started again.
+	URL string
+
+	address string
+	folder  string
+	command func() *exec.Cmd
+	server  *process
+	helper  *process // that the server needs; nil if it needs none
+}
+
+// newBroker finds a free port and makes the folder.
+func newBroker() (*Broker, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "broker")
+	if err != nil {
+		return nil, err
+	}
+	return &Broker{address: address, folder: folder}, nil
+}
+
+// Start starts the broker, with the data that it had before. It returns once the
+// broker listens.
+func (b *Broker) Start(ctx context.Context) error {
+	server, err := start(b.command(), filepath.Join(b.folder, "log"))
+	if err != nil {
+		return err
+	}
+	b.server = server
+	if err := server.waitUntilListening(ctx, b.address); err != nil {
+		return errors.Join(err, server.kill())
+	}
+	return nil
+}
+
+// Stop stops the broker as a service is stopped.
+func (b *Broker) Stop() error { return b.server.stop() }
+
+// Kill ends the broker without a warning, as a crash does.
+func (b *Broker) Kill() error { return b.server.kill() }
+
+// Close stops the broker if it runs, and removes its data.
+func (b *Broker) Close() error {
+	var failed []error
+	for _, p := range []*process{b.server, b.helper} {
+		if p != nil {
+			failed = append(failed, p.stop())
+		}
+	}
+	return errors.Join(append(failed, os.RemoveAll(b.folder))...)
+}
+
+// startOrClose is the last step of a constructor.
+func (b *Broker) startOrClose(ctx context.Context) (*Broker, error) {
+	if err := b.Start(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// find returns the program's path: the first that there is.
+func find(debianPackage string, programs ...string) (string, error) {
+	for _, program := range programs {
+		if path, err := exec.LookPath(program); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s %w: apt-get install %[1]s", debianPackage, ErrMissing)
+}
+
+// freeAddress names a port of the loopback that was free a moment ago.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+func port(address string) string {
+	_, port, _ := net.SplitHostPort(address) // it came from a listener
+	return port
+}

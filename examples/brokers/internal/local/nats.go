@@ -1,0 +1,26 @@
+package local
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+)
+
+// StartNATS starts a nats-server with JetStream. Its error wraps [ErrMissing] where
+// there is none.
+func StartNATS(ctx context.Context) (*Broker, error) {
+	program, err := find("nats-server", "nats-server", "/usr/sbin/nats-server")
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBroker()
+	if err != nil {
+		return nil, err
+	}
+	b.URL = "nats://" + b.address
+	b.command = func() *exec.Cmd {
+		return exec.Command(program, "--addr", "127.0.0.1", "--port", port(b.address),
+			"--jetstream", "--store_dir", filepath.Join(b.folder, "data"))
+	}
+	return b.startOrClose(ctx)
+}

@@ -1,0 +1,96 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a program that runs until it is ended, in a process group of its own:
+// a Ctrl-C in the terminal is not for it, and all that it started ends with it.
+type process struct {
+	cmd   *exec.Cmd
+	log   string // the file of its output
+	ended chan struct{}
+}
+
+func start(cmd *exec.Cmd, log string) (*process, error) {
+	output, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, log: log, ended: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // how it ended is for its log to say
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// waitUntilListening returns once the process takes connections.
+func (p *process) waitUntilListening(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return connection.Close()
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s ended at its start:\n%s", p.name(), p.lastLines())
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not listen: %w\n%s", p.name(), ctx.Err(), p.lastLines())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stop asks the process to end, and kills it when it does not. One that ended
+// already is no error.
+func (p *process) stop() error {
+	select {
+	case <-p.ended:
+		return nil
+	default:
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(patience):
+		return errors.Join(fmt.Errorf("%s did not stop and was killed:\n%s", p.name(), p.lastLines()), p.kill())
+	}
+}
+
+// kill ends the process and what it started.
+func (p *process) kill() error {
+	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	<-p.ended
+	return nil
+}
+
+func (p *process) name() string { return filepath.Base(p.cmd.Path) }
+
+func (p *process) lastLines() string {
+	output, _ := os.ReadFile(p.log) // without it there is less to say
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	return strings.Join(lines[max(0, len(lines)-15):], "\n")
+}
