@@ -17,10 +17,10 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka crash lint bench examples generate verify fuzz clean
+.PHONY: help demo test race test-kafka crash lint bench examples examples-brokers generate verify fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Watch notifications travel, with nothing to install
 	go run ./cmd/waybill demo
@@ -39,6 +39,7 @@ crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYB
 
 lint: $(LINT) ## Run the linters, which are built at the first time
 	$(LINT) run ./...
+	cd examples/brokers && $(CURDIR)/$(LINT) run ./...
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
@@ -46,12 +47,15 @@ bench: ## Run the packages' benchmarks, briefly
 examples: ## Run every example; each must end well by itself
 	@rm -rf .cache/examples && mkdir -p .cache/examples
 	go build -o .cache/examples/ ./examples/...
-	@set -e; for dir in examples/*/; do \
-		example=$$(basename $$dir); \
+	@set -e; for program in .cache/examples/*; do \
+		example=$$(basename $$program); \
 		echo "--- examples/$$example"; \
-		$(if $(timeout),$(timeout) $(EXAMPLE_LIMIT)) .cache/examples/$$example || \
+		$(if $(timeout),$(timeout) $(EXAMPLE_LIMIT)) $$program || \
 			{ code=$$?; echo "examples/$$example ended with code $$code" >&2; exit 1; }; \
 	done
+
+examples-brokers: ## Test and run examples/brokers with a RabbitMQ and a NATS (needs rabbitmq-server, nats-server)
+	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/examples-brokers
 
 generate: ## Make the generated files again: wiring, references
 	go generate ./...

@@ -40,8 +40,8 @@ func declareConsumer(connection *nats.Conn) error {
 		DeliverSubject: "deliver." + consumer,
 		FilterSubject:  "shop.order.*",
 		AckPolicy:      nats.AckExplicitPolicy,
-		AckWait:        30 * time.Second,
-		MaxAckPending:  1, // one at a time: what comes again does not come late
+		AckWait:        5 * time.Second, // then what a consumer died with comes again
+		MaxAckPending:  1,               // one at a time: what comes again does not come late
 	})
 	return err
 }

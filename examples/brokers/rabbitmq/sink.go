@@ -22,6 +22,10 @@ const (
 	unrouted = "shop.unrouted"
 )
 
+// confirmWithin is how long the broker may take to confirm a message; less than the
+// sink's timeout.
+const confirmWithin = 5 * time.Second
+
 // maxHeaders is what a message's headers may have in bytes: they must fit into a
 // frame of the default size, 128 KiB, with the properties. RabbitMQ closes the
 // connection over larger ones.
@@ -103,28 +107,34 @@ func declareUnrouted(connection *amqp091.Connection) error {
 	if err := channel.ExchangeDeclare(unrouted, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
 		return err
 	}
-	if _, err := channel.QueueDeclare(unrouted, true, false, false, false, quorum); err != nil {
+	if _, err := channel.QueueDeclare(unrouted, true, false, false, false, nil); err != nil {
 		return err
 	}
 	return channel.QueueBind(unrouted, "", unrouted, false, nil)
 }
-
-// quorum makes a queue of the replicated kind, which is durable always.
-var quorum = amqp091.Table{"x-queue-type": "quorum"}
 
 // classed gives errors the classes that the engine acts on.
 type classed struct{ *amqp.Publisher }
 
 // Publish fails as unavailable without a connection, in whatever words, since then
 // nothing is wrong with the message.
+//
+// watermill-amqp waits for the broker's confirmation without a limit. Where none comes
+// the connection is given up, which ends the wait; the library makes another one.
 func (p classed) Publish(topic string, messages ...*message.Message) error {
 	for _, m := range messages {
 		if err := checkHeaders(m); err != nil {
 			return sinks.Permanent(err)
 		}
 	}
+	connection := p.Connection()
+	giveUp := time.AfterFunc(confirmWithin, func() {
+		_ = connection.CloseDeadline(time.Now().Add(time.Second)) // it is closed after that, whatever it says
+	})
+	defer giveUp.Stop()
 	err := p.Publisher.Publish(topic, messages...)
-	if err != nil && p.Connection().IsClosed() {
+	// Meanwhile there may be a new one.
+	if err != nil && (connection.IsClosed() || p.Connection().IsClosed()) {
 		return sinks.Unavailable(err)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -66,6 +67,12 @@ func (b *Broker) Stop() error { return b.server.stop() }
 
 // Kill ends the broker without a warning, as a crash does.
 func (b *Broker) Kill() error { return b.server.kill() }
+
+// Freeze has the broker do nothing at all, while its connections stay open, until Thaw.
+func (b *Broker) Freeze() error { return b.server.signal(syscall.SIGSTOP) }
+
+// Thaw has the broker go on.
+func (b *Broker) Thaw() error { return b.server.signal(syscall.SIGCONT) }
 
 // Close stops the broker if it runs, and removes its data.
 func (b *Broker) Close() error {

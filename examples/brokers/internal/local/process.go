@@ -80,12 +80,15 @@ func (p *process) stop() error {
 
 // kill ends the process and what it started.
 func (p *process) kill() error {
-	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
 	<-p.ended
 	return nil
 }
+
+// signal is for the process and what it started.
+func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
 func (p *process) name() string { return filepath.Base(p.cmd.Path) }
 

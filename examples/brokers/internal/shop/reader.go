@@ -27,7 +27,7 @@ type Reader struct {
 	// may have older ones.
 	Orders string
 
-	handled map[string]bool
+	handled  map[string]bool
 	happened map[string][]string // types by order
 }
 
