@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -75,7 +76,7 @@ func Open(ctx context.Context, sink sinks.Sink) (_ *Shop, err error) {
 	}
 	s.engine, err = forwarder.New(forwarder.Config{
 		Store: store, Types: types,
-		Routes: map[string][]string{"order.*": {"broker"}},
+		Routes: route.Routes{"order.*": route.To("broker")},
 		Sinks:  map[string]forwarder.Sink{"broker": {Sink: sink}},
 	})
 	if err != nil {
