@@ -83,6 +83,14 @@ sink events. A list is written with commas; an empty variable counts as not set.
 A value of the file may name other variables: ${NAME}, or ${NAME:-default} where
 NAME may be unset or empty. A $$ is one dollar sign.
 
+A value that begins with file: stands for what a file holds, such as
+file:/run/secrets/partner, whether it is in the file or comes from a variable;
+${file:/run/secrets/db} is such a piece of a value, taken as it is, so in an address a
+password has to be percent-encoded in its file. Line ends behind the text are cut. A
+path that does not begin with a slash starts at the configuration's folder. The file
+is text of up to 64 KiB, and is read again at SIGHUP. A text that shall begin with
+file: is written with two colons: file::/is/no/file.
+
 `
 
 // writeConfiguration writes one page about all keys.

@@ -6,8 +6,8 @@
 // tags give the keys ("yaml") and what they mean ("doc").
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
-// document.go, keys.go, decoder.go, expand.go, environment.go, check.go,
-// report.go, effective.go, show.go.
+// document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
+// check.go, report.go, effective.go, show.go.
 package config
 
 import (
@@ -84,6 +84,8 @@ type Sink struct {
 
 	// Sink is the sink that Load built of kind and with.
 	Sink sinks.Sink `yaml:"-"`
+	// settings is what Load made of with: the kind's own struct.
+	settings any
 }
 
 // With is the settings of a kind, which only the kind can read.

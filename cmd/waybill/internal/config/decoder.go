@@ -27,11 +27,11 @@ const (
 type decoder struct {
 	report      *report
 	environment *environment
-	variables   map[string]string // for ${NAME}
+	outside     outside
 	flags       map[string]string // keys given on the command line, which win
 
 	places map[string]place  // of each key that is given
-	typed  map[string]string // the text of each value into which a variable came
+	typed  map[string]string // the text of each value into which something from outside came
 	fields map[string]bool   // each key that could be given
 	wrong  map[string]bool   // each key that is reported already
 
@@ -249,8 +249,9 @@ func isScalar(v reflect.Value) bool {
 // scalar fills a single value.
 func (d *decoder) scalar(node *yaml.Node, v reflect.Value, path string) {
 	if text, ok := d.override(path); ok {
-		node = &yaml.Node{Kind: yaml.ScalarNode, Value: text}
-		d.set(node, v, path, text)
+		if value, ok := d.whole(text, text, path); ok {
+			d.set(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, v, path, text)
+		}
 		return
 	}
 	if node == nil {
@@ -266,30 +267,40 @@ func (d *decoder) scalar(node *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// expanded returns a copy of a node with ${NAME} replaced.
+// expanded returns a copy of a node with what its ${…} and file: stand for.
 func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
-	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") {
+	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") && !strings.HasPrefix(node.Value, filePrefix) {
 		return node, true
 	}
-	text, problems := expand(node.Value, func(name string) (string, bool) {
-		value, set := d.variable(name)
-		if value != "" {
+	text, problems := expand(node.Value, func(reference string) (value, problem string) {
+		value, brought, problem := d.outside.resolve(reference)
+		if brought {
 			d.typed[path] = node.Value
 		}
-		return value, set
+		return value, problem
 	})
 	for _, problem := range problems {
 		d.mistake(path, "%s: %s", path, problem)
 	}
+	if len(problems) > 0 {
+		return nil, false
+	}
+	text, ok := d.whole(text, node.Value, path)
 	// Neither tag nor quotes: the text says what it is, as if it stood there.
-	return &yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: node.Line}, len(problems) == 0
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: node.Line}, ok
 }
 
-// variable looks an environment variable up and keeps its value out of the report.
-func (d *decoder) variable(name string) (value string, set bool) {
-	value, set = d.variables[name]
-	d.report.conceal(value, "${"+name+"}")
-	return value, set
+// whole returns a value, or what is in the file that it names. typed is the value
+// before the environment came in.
+func (d *decoder) whole(value, typed, path string) (text string, ok bool) {
+	text, brought, problem := d.outside.whole(value, typed)
+	if brought {
+		d.typed[path] = typed
+	}
+	if problem != "" {
+		d.mistake(path, "%s: %s", path, problem)
+	}
+	return text, problem == ""
 }
 
 // set converts a scalar. shown is the value as the user typed it, before the
