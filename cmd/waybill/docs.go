@@ -17,7 +17,7 @@ import (
 func newDocs() *cobra.Command {
 	return &cobra.Command{
 		Use:    "docs FOLDER",
-		Short:  "Write the references of the command line and the configuration",
+		Short:  "Write the references of the command line, the configuration and the sinks",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,10 +35,11 @@ func newDocs() *cobra.Command {
 	}
 }
 
-// references are the generated pages by the names of their files.
+// references are what is generated, by the names of their files.
 var references = map[string]func(w io.Writer, root *cobra.Command) error{
-	"cli.md":           writeCommandLine,
-	"configuration.md": writeConfiguration,
+	"cli.md":              writeCommandLine,
+	"configuration.md":    writeConfiguration,
+	"waybill.schema.json": writeSchema,
 }
 
 // writeCommandLine writes one page about all commands.

@@ -40,7 +40,7 @@ type Config struct {
 	// SMTP is the mail server's URL.
 	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given"`
 	// TLS says when an smtp:// connection is encrypted by STARTTLS.
-	TLS string `yaml:"tls" doc:"STARTTLS on smtp://: opportunistic (where the server offers it, the default), mandatory, or none"`
+	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (where the server offers it, the default), mandatory, or none"`
 	// From is the sender of all mails, in the header and in the envelope.
 	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>"`
 	// ReplyTo is where answers go, unless a type has a reply-to template.

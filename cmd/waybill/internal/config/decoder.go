@@ -43,6 +43,7 @@ type decoder struct {
 type place struct {
 	where string
 	line  int
+	empty bool // nothing stands behind the key, as if it were not there
 }
 
 // mistake reports something about a key at the place where it is given, or else
@@ -62,10 +63,10 @@ func (d *decoder) placeOf(path string) place {
 	return place{where: d.report.file}
 }
 
-// given says whether the user has written a key.
+// given says whether the user has written a key and a value.
 func (d *decoder) given(path string) bool {
-	_, ok := d.places[path]
-	return ok
+	p, ok := d.places[path]
+	return ok && !p.empty
 }
 
 // decode fills v, which can be set, with what stands at a path. node is nil where
@@ -183,7 +184,7 @@ func (d *decoder) list(node *yaml.Node, v reflect.Value, path string) {
 	for i, item := range node.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if item.Line > 0 {
-			d.places[at] = place{d.report.file, item.Line}
+			d.places[at] = place{where: d.report.file, line: item.Line}
 		}
 		d.decode(item, v.Index(i), at)
 	}
@@ -387,7 +388,7 @@ func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
 			d.report.add(d.report.file, key.Line, "%s is given twice, first on line %d", join(path, key.Value), first[key.Value])
 		default:
 			first[key.Value] = node.Content[i].Line
-			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line}
+			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line, follow(value) == nil}
 			entries = append(entries, entry{key, value})
 		}
 	}
