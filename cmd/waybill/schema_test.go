@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -107,7 +108,7 @@ sinks:
   again: *partner
   log: {kind: "${KIND}", with: }
 routes:
-  "*": [partner, again, "${SINK}"]
+  "*": [partner, again, "${SINK}", {sink: partner, when: "true", payload: {order: payload.id}}]
 `
 	file := writeFile(t, text)
 	folder := filepath.Dir(file)
@@ -143,6 +144,8 @@ func TestTheSchemaRefusesWhatIsNoConfiguration(t *testing.T) {
 		"sinks: {a: {kind: http, retry: {types: {\"*\": {max: soon}}}}}":             "/sinks/a/retry/types/*/max",
 		"sinks: {a: {kind: http, retry: {types: {\"*\": {types: {a: {max: 1s}}}}}}}": "/sinks/a/retry/types/*",
 		"routes: {a: b}":                                                             "/routes/a",
+		"routes: {a: [{sink: b, wen: c}]}":                                           "/routes/a/0",
+		"routes: {a: [[b]]}":                                                         "/routes/a/0",
 		"routes: [a]":                                                                "/routes",
 	} {
 		var refused *jsonschema.ValidationError
@@ -214,4 +217,34 @@ func eachChoice(schema map[string]any, path string, visit func(path string, choi
 	for name, below := range properties {
 		eachChoice(below.(map[string]any), strings.TrimPrefix(path+"."+name, "."), visit)
 	}
+}
+
+// TestDefaultsInWordsAreThoseThatHold compares what descriptions say with what the
+// structs have.
+func TestDefaultsInWordsAreThoseThatHold(t *testing.T) {
+	t.Parallel()
+	inWords := regexp.MustCompile(`Default (.*)$`)
+	compared := 0
+	var walk func(value any)
+	walk = func(value any) {
+		property, ok := value.(map[string]any)
+		if !ok {
+			return
+		}
+		description, _ := property["description"].(string)
+		words := inWords.FindStringSubmatch(description)
+		if standard, ok := property["default"]; ok && words != nil {
+			require.Regexp(t, "^"+regexp.QuoteMeta(fmt.Sprint(standard))+`([,;:.]|$)`, words[1], description)
+			compared++
+		}
+		for _, below := range property {
+			walk(below)
+		}
+	}
+	var document any
+	decoder := json.NewDecoder(strings.NewReader(waybill(t, "config", "schema").stdout))
+	decoder.UseNumber()
+	require.NoError(t, decoder.Decode(&document))
+	walk(document)
+	require.Greater(t, compared, 30)
 }

@@ -97,7 +97,7 @@ type TLS struct {
 
 // Guard keeps requests out of private networks.
 type Guard struct {
-	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"on, off or auto. Default auto: on if the URL's host comes from data. It does not see through proxies, so it needs proxy: none where one is set"`
+	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"on, off or auto (on if the URL's host comes from data). It does not see through proxies, so it needs proxy: none where one is set. Default auto"`
 	Allow []string `yaml:"allow" doc:"networks to which it lets requests through, such as 10.1.0.0/16"`
 }
 

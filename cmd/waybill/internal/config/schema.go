@@ -82,11 +82,14 @@ func orReference(schemas ...any) schema {
 
 // structSchema is the schema of a struct's keys. Its values are the defaults.
 func structSchema(v reflect.Value) schema {
-	properties := make(schema)
+	types, properties := []string{"object", "null"}, make(schema)
 	for _, f := range fieldsOf(v) {
 		properties[f.name] = fieldSchema(f)
+		if f.isShort() {
+			types = append(types, "string", "number", "boolean")
+		}
 	}
-	return schema{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
+	return schema{"type": types, "properties": properties, "additionalProperties": false}
 }
 
 func fieldSchema(f field) schema {
