@@ -123,7 +123,7 @@ func TestTheSchemaRefusesWhatIsNoConfiguration(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	for text, at := range map[string]string{
-		"datbase: sqlite:outbox.db":                                                  "",
+		"databases: sqlite:outbox.db":                                                "",
 		"outbox: [a]":                                                                "/outbox",
 		"outbox: {lanes: many}":                                                      "/outbox/lanes",
 		"outbox: {lanes: 0}":                                                         "/outbox/lanes",
