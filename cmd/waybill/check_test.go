@@ -144,6 +144,15 @@ func TestConfigCheckListsMistakesAsForwardDoes(t *testing.T) {
 	require.Contains(t, view.Mistakes, mistakeView{file, 5, `routes.a names the unknown sink "mial"; did you mean mail?`})
 }
 
+func TestAKindsKeyInTheWrongPlaceIsToldWhereItBelongs(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "database: sqlite:outbox.db\nsinks:\n  a:\n    kind: http\n    with:\n    url: https://partner.example\nroutes: {\"*\": [a]}\n")
+	r := waybill(t, "config", "check", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, file+`:6: sinks.a: unknown key "url"; known are `)
+	require.Contains(t, r.stderr, "; the kind's own settings stand below with\n")
+}
+
 func TestConfigCheckIsToldHowToBeUsed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

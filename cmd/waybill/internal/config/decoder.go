@@ -143,7 +143,11 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	if path != "" {
 		at = path + ": " + at
 	}
-	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, didYouMean(key.Value, known))
+	hint := didYouMean(key.Value, known)
+	if slices.Contains(known, "with") && suggest(key.Value, known) == "" {
+		hint += "; the kind's own settings stand below with"
+	}
+	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, hint)
 	if near := suggest(key.Value, known); near != "" && !d.given(join(path, near)) {
 		d.wrong[join(path, near)] = true // that it is missing is no news
 	}
