@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 // Schemer is a type of a key whose values have a JSON Schema that reflection does
-// not see. Into the returned schema go the key's description and default.
+// not see. The returned map is the caller's, who adds the key's description and
+// default.
 type Schemer interface {
 	JSONSchema() map[string]any
 }
@@ -35,36 +37,49 @@ type schema = map[string]any
 // so what is required is not said, save for kind: a variable can have it. Limits
 // and what depends on other keys are left to [Load].
 func WriteSchema(w io.Writer, kinds *sinks.Set) error {
-	definitions := schema{
-		"reference": schema{"type": "string", "pattern": `\$\{|^file:`, "description": "${NAME} of the environment, or file:PATH"},
-		"text":      schema{"type": []string{"string", "number", "boolean", "null"}},
-		"whole":     orReference(schema{"type": []string{"integer", "null"}}),
-		"number":    orReference(schema{"type": []string{"number", "null"}}),
-		"switch": orReference(schema{"type": []string{"boolean", "null"}},
-			schema{"type": "string", "pattern": `^([yY]|[yY]es|YES|[oO]n|ON|[nN]|[nN]o|NO|[oO]ff|OFF)$`}),
-		"duration": orReference(schema{"type": "null"}, schema{"const": 0},
-			schema{"type": "string", "pattern": `^([-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$|^[-+]?0$`}),
-	}
-	var choices []any
-	for _, name := range kinds.Names() {
-		kind, _ := kinds.Kind(name)
-		definitions["kind-"+name] = described(structSchema(reflect.ValueOf(kind.Config()).Elem()), upperFirst(kind.Summary))
-		choices = append(choices, schema{
-			"if":   schema{"properties": schema{"kind": schema{"const": name}}, "required": []string{"kind"}},
-			"then": schema{"properties": schema{"with": schema{"$ref": "#/$defs/kind-" + name}}},
-		})
-	}
 	whole := structSchema(reflect.ValueOf(allDefaults()).Elem())
+	whole["$schema"], whole["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of waybill"
+	definitions := scalars()
+	whole["$defs"] = definitions
 	sink := whole["properties"].(schema)["sinks"].(schema)["additionalProperties"].(schema)
-	sink["required"], sink["allOf"] = []string{"kind"}, choices
-	property := sink["properties"].(schema)
-	property["kind"] = described(orReference(schema{"enum": kinds.Names()}), property["kind"].(schema)["description"].(string))
-	whole["$schema"], whole["title"], whole["$defs"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of waybill", definitions
+	addKinds(sink, definitions, kinds)
 
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(whole)
+}
+
+// scalars are the schemas of single values, by name.
+func scalars() schema {
+	return schema{
+		"reference": schema{"type": "string", "pattern": `\$\{|^file:`, "description": "${NAME} of the environment, or file:PATH"},
+		"text":      schema{"type": []string{"string", "number", "boolean", "null"}},
+		"whole":     orReference(schema{"type": []string{"integer", "null"}}),
+		"number":    orReference(schema{"type": []string{"number", "null"}}),
+		"switch": orReference(schema{"type": []string{"boolean", "null"}},
+			schema{"type": "string", "pattern": `^([yY]|[yY]es|YES|[oO]n|ON|[nN]|[nN]o|NO|[oO]ff|OFF)$`}), // as YAML 1.1 has them
+		"duration": orReference(schema{"type": "null"}, schema{"const": 0},
+			schema{"type": "string", "pattern": `^([-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$|^[-+]?0$`}),
+	}
+}
+
+// addKinds has the schema of a sink ask for kind, and judge with by it.
+func addKinds(sink, definitions schema, kinds *sinks.Set) {
+	var choices []schema
+	for _, name := range kinds.Names() {
+		kind, _ := kinds.Kind(name)
+		definition := "kind-" + name
+		definitions[definition] = described(structSchema(reflect.ValueOf(kind.Config()).Elem()), kind.Summary)
+		choices = append(choices, schema{
+			"if":   schema{"properties": schema{"kind": schema{"const": name}}, "required": []string{"kind"}},
+			"then": schema{"properties": schema{"with": schema{"$ref": "#/$defs/" + definition}}},
+		})
+	}
+	sink["required"], sink["allOf"] = []string{"kind"}, choices
+	kind := sink["properties"].(schema)["kind"].(schema)
+	delete(kind, "$ref")
+	maps.Copy(kind, orReference(schema{"enum": kinds.Names()}))
 }
 
 // allDefaults is what holds where a file says nothing.
