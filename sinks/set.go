@@ -61,7 +61,9 @@ type Set struct {
 
 // Register adds a kind whose configuration is the struct C. C is the only
 // source of decoding (field tag "yaml"), defaults ([Defaulter]), validation
-// ([Validator]) and of the generated reference (field tag "doc").
+// ([Validator]) and of the generated reference and schema: field tag "doc", which
+// ends with "Required" or "Default …" where one of them is true, and "enum", the
+// values of a text with commas in between, where only these are valid.
 // A name that is taken gives ErrDuplicateKind.
 func Register[C any](s *Set, name, summary string, build func(Instance, C) (Sink, error)) error {
 	kind := Kind{

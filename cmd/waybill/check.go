@@ -31,8 +31,8 @@ the routes to each sink.
 Nothing is delivered and the database is not opened. Asking is connecting to an
 http sink's host, a NOOP to a mail server, and a question for the topic to a Kafka
 cluster, which creates it where brokers create topics that are asked for; a process
-sink's program is started, and ended. Sinks that cannot tell are not opened. With
---offline nobody is asked.`,
+sink's program is started, and ended; of a file it is found out whether it can be
+written. Sinks that cannot tell are not opened. With --offline nobody is asked.`,
 		Example: `  waybill config check -c waybill.yaml
   waybill config check --offline --json`,
 		Args: noArguments,

@@ -48,11 +48,11 @@ routes:
 `, "sqlite:"+database, partner.URL, mailbox.URL(), mailTemplates(t), lines))
 
 	r := waybill(t, "config", "check", "-c", file)
-	require.Equal(t, result{stdout: ` SINK     KIND       HEALTH       ROUTES           ERROR
- log      jsonlines  not checked  *                -
- mail     email      healthy      order.placed     -
- partner  http       healthy      *, order.placed  -
- spare    http       healthy      -                -
+	require.Equal(t, result{stdout: ` SINK     KIND       HEALTH   ROUTES           ERROR
+ log      jsonlines  healthy  *                -
+ mail     email      healthy  order.placed     -
+ partner  http       healthy  *, order.placed  -
+ spare    http       healthy  -                -
 `}, r)
 
 	r = waybill(t, "config", "check", "-c", file, "--offline", "--json")
@@ -68,7 +68,7 @@ routes:
 	require.Zero(t, bodies, "nothing is delivered")
 	require.Empty(t, mailbox.Messages())
 	require.NoFileExists(t, database, "the database is not opened")
-	require.NoFileExists(t, lines, "a sink that cannot tell is not opened")
+	require.NoFileExists(t, lines)
 }
 
 func TestConfigCheckFailsWhereASinkCannotBeReached(t *testing.T) {
@@ -142,6 +142,15 @@ func TestConfigCheckListsMistakesAsForwardDoes(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &view))
 	require.Empty(t, view.Sinks)
 	require.Contains(t, view.Mistakes, mistakeView{file, 5, `routes.a names the unknown sink "mial"; did you mean mail?`})
+}
+
+func TestAKindsKeyInTheWrongPlaceIsToldWhereItBelongs(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "database: sqlite:outbox.db\nsinks:\n  a:\n    kind: http\n    with:\n    url: https://partner.example\nroutes: {\"*\": [a]}\n")
+	r := waybill(t, "config", "check", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, file+`:6: sinks.a: unknown key "url"; known are `)
+	require.Contains(t, r.stderr, "; the kind's own settings stand below with\n")
 }
 
 func TestConfigCheckIsToldHowToBeUsed(t *testing.T) {

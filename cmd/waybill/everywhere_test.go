@@ -1,20 +1,36 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/jsonlines"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// TestPlainSQLReachesATopicAnEndpointAndAMailbox is the main job with nothing but
-// SQL on one side and servers on the other.
-func TestPlainSQLReachesATopicAnEndpointAndAMailbox(t *testing.T) {
+// handler is a program behind a process sink: it keeps the lines that it gets in a
+// file.
+const handler = `echo '{"line":"hello","version":1}'
+while read -r line; do
+	case $line in *'"line":"deliver"'*)
+		printf '%s\n' "$line" >>taken
+		number=${line#*'"delivery":'}
+		printf '{"line":"answer","delivery":%d,"outcome":"ok"}\n' "${number%%,*}";;
+	esac
+done
+`
+
+// TestPlainSQLReachesEverySink is the main job with nothing but SQL on one side, a
+// sink of each kind on the other, and one file in between.
+func TestPlainSQLReachesEverySink(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		broker := kafkatest.Fake(t)
@@ -23,13 +39,14 @@ func TestPlainSQLReachesATopicAnEndpointAndAMailbox(t *testing.T) {
 		mailbox, err := smtptest.Start(smtptest.Config{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, mailbox.Close()) })
-		templates := t.TempDir()
+		folder := t.TempDir()
 		for name, text := range map[string]string{
-			"to":      `{{address .Payload.name .Payload.email}}`,
-			"subject": `Order {{.Payload.order}}`,
-			"text":    `Thank you, {{.Payload.name}}.`,
+			"mail/order.placed/to.tmpl":      `{{address .Payload.name .Payload.email}}`,
+			"mail/order.placed/subject.tmpl": `Order {{.Payload.order}}`,
+			"mail/order.placed/text.tmpl":    `Thank you, {{.Payload.name}}.`,
+			"handler.sh":                     handler,
 		} {
-			path := filepath.Join(templates, "order.placed", name+".tmpl")
+			path := filepath.Join(folder, name)
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		}
@@ -39,10 +56,18 @@ sinks:
   events: {kind: kafka, with: {brokers: [%q], topic: %s}}
   partner: {kind: http, with: {url: %q}}
   mail: {kind: email, with: {smtp: %q, from: "Shop <shop@example.com>", templates: %q}}
+  program: {kind: process, with: {command: [sh, handler.sh], dir: %q}}
+  archive: {kind: jsonlines, with: {path: %q}}
 routes:
-  order.placed: [events, partner, mail]
-  "customer.*": [events]
-`, o.address, broker.Brokers[0], topic, endpoint.URL, mailbox.URL(), templates))
+  order.placed: [events, partner, mail, program, archive]
+  "customer.*": [events, program, archive]
+`, o.address, broker.Brokers[0], topic, endpoint.URL, mailbox.URL(), filepath.Join(folder, "mail"), folder, filepath.Join(folder, "archive")))
+		kinds, err := provideKinds()
+		require.NoError(t, err)
+		require.Len(t, kinds.Names(), 5, "a kind more, a sink more")
+		checked := waybill(t, "config", "check", "-c", file)
+		require.Zero(t, checked.code, checked.stdout)
+		require.NotContains(t, checked.stdout, notChecked)
 
 		o.migrate(t)
 		_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, payload) VALUES
@@ -51,9 +76,12 @@ routes:
 		require.NoError(t, err)
 		f := startForward(t, "-c", file)
 
-		records := broker.Consume(t, topic, 2)
-		keys := []string{string(records[0].Key), string(records[1].Key)}
-		require.ElementsMatch(t, []string{"o-17", "c-1"}, keys)
+		keys := []string{"o-17", "c-1"}
+		var got []string
+		for _, record := range broker.Consume(t, topic, 2) {
+			got = append(got, string(record.Key))
+		}
+		require.ElementsMatch(t, keys, got)
 		endpoint.await(t, 1)
 		require.NoError(t, mailbox.Wait(t.Context(), 1))
 		mail := mailbox.Messages()[0]
@@ -62,9 +90,25 @@ routes:
 		text, err := mail.Text()
 		require.NoError(t, err)
 		require.Contains(t, text, "Thank you, Ada.")
+		for _, name := range []string{"taken", "archive"} {
+			require.Eventually(t, func() bool { return len(keysIn(filepath.Join(folder, name))) == 2 }, patience, 10*time.Millisecond, name)
+			require.ElementsMatch(t, keys, keysIn(filepath.Join(folder, name)))
+		}
 
 		r := f.end(t)
 		require.Zero(t, r.code, r.stderr)
 		require.NotContains(t, r.stderr, "level=ERROR")
 	})
+}
+
+// keysIn lists the keys of a file of lines that is being written.
+func keysIn(path string) (keys []string) {
+	text, _ := os.ReadFile(path) // it may not be there yet
+	for text := range bytes.Lines(text) {
+		var line jsonlines.Line
+		if json.Unmarshal(text, &line) == nil {
+			keys = append(keys, line.Key)
+		}
+	}
+	return keys
 }

@@ -23,10 +23,11 @@ SIGINT or SIGTERM: then deliveries in flight may end within
 forwarder.shutdown_timeout, and the leases are given back. A second signal ends
 the program at once; what was delivered but not written down is repeated.
 
-SIGHUP has it read the configuration again. Of a sink, parallelism, retry,
-timeout, rate, breaker and fairness change while it runs; for anything else the
-forwarder stops gracefully and another one takes its place in the same process.
-A configuration with mistakes is reported and not taken over.
+SIGHUP has it read the configuration again, and the files that hold its values. Of
+a sink, parallelism, retry, timeout, rate, breaker and fairness change while it
+runs; for anything else the forwarder stops gracefully and another one takes its
+place in the same process. A configuration with mistakes is reported and not taken
+over.
 
 It may start before the database: while that cannot be reached it waits. A wrong
 password, an unknown database or an outbox that is not migrated is an error at

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -332,4 +333,31 @@ func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	first, second := newReceiver(t), newReceiver(t)
+	path := o.config(t, "15s", "file:url")
+	file := filepath.Join(filepath.Dir(path), "url")
+	require.NoError(t, os.WriteFile(file, []byte(first.URL+"\n"), 0o600))
+	f := start(t, "forward", "-c", path)
+	o.publish(t, 1, 20)
+	first.await(t, 20)
+
+	require.NoError(t, os.Remove(file))
+	f.signal(t, syscall.SIGHUP)
+	f.awaitLine(t, "sinks.partner.with.url: the file "+file+" does not exist")
+	f.awaitLine(t, "the configuration is not taken over")
+	require.NoError(t, os.WriteFile(file, []byte(second.URL+"\n"), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	f.awaitLine(t, "another forwarder takes over")
+	o.publish(t, 21, 40)
+	second.await(t, 20)
+
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+	require.Len(t, first.counts, 20)
 }

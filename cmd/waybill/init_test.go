@@ -38,17 +38,19 @@ func TestConfigInitWritesAFileThatNeedsItsPlaceholdersOnly(t *testing.T) {
 	}
 }
 
-// TestTheExamplesSettingsMakeSenseOnceSwitchedOn takes the # away from every line
-// that is a setting.
-func TestTheExamplesSettingsMakeSenseOnceSwitchedOn(t *testing.T) {
-	t.Parallel()
-	text := regexp.MustCompile(`(?m)^#( *[^ #\n])`).ReplaceAllStringFunc(example, func(begin string) string {
+// switchedOn is the example without the # of every line that is a setting.
+func switchedOn() string {
+	return regexp.MustCompile(`(?m)^#( *[^ #\n])`).ReplaceAllStringFunc(example, func(begin string) string {
 		if strings.HasPrefix(begin, "# ") && !strings.HasPrefix(begin, "#  ") {
 			return begin // words
 		}
 		return begin[1:]
 	})
-	text = strings.Replace(text, "./mail", mailTemplates(t), 1)
+}
+
+func TestTheExamplesSettingsMakeSenseOnceSwitchedOn(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(switchedOn(), "./mail", mailTemplates(t), 1)
 	r := waybillWith(t, placeholdersSet, "config", "check", "--offline", "-c", writeFile(t, text))
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, 6, strings.Count(r.stdout, "\n"), "five sinks: %s", r.stdout)

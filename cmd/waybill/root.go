@@ -22,7 +22,8 @@ Results go to stdout, logs and errors to stderr.
 Commands read waybill.yaml in the current folder, or the file that -c names. Each
 key is an environment variable too: WAYBILL_FORWARDER_LEASE is forwarder.lease,
 and wins over the file. Values of the file may name other variables: ${NAME}, or
-${NAME:-default}.
+${NAME:-default}. A value that begins with file:, in either, is what that file
+holds: file:/run/secrets/partner.
 
 Exit codes:
 

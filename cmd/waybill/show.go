@@ -19,8 +19,8 @@ flags over it, and defaults filled in. A setting that has neither a value nor a
 default is left out.
 
 Passwords in addresses are shown as ***, and so is what stands under a kind's keys
-with names like password, secret, token or api_key. Where a ${NAME} brought a value
-in, the reference is shown and not the value. A secret that stands in the file under
+with names like password, secret, token or api_key. Where a ${NAME} or a file: brought a
+value in, the reference is shown and not the value. A secret that stands in the file under
 another name is shown: read the output before it is passed on.`,
 		Example: `  waybill config show -c waybill.yaml`,
 		Args:    noArguments,

@@ -125,3 +125,17 @@ func TestReferencesAreCurrent(t *testing.T) {
 		require.Equal(t, string(committed), b.String(), "run go generate ./cmd/waybill")
 	}
 }
+
+func TestTheSinksPageLeadsToEachSinksOwn(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/sinks.md")
+	require.NoError(t, err)
+	pages, err := filepath.Glob("../../docs/sinks-*.md")
+	require.NoError(t, err)
+	for _, page := range pages {
+		require.Contains(t, string(text), "]("+filepath.Base(page)+")", "list it in sinkPages, or name it below them")
+	}
+	for _, page := range sinkPages {
+		require.FileExists(t, filepath.Join("../../docs", page))
+	}
+}

@@ -38,21 +38,21 @@ const (
 // Config configures the kind email.
 type Config struct {
 	// SMTP is the mail server's URL.
-	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given"`
+	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given. Required"`
 	// TLS says when an smtp:// connection is encrypted by STARTTLS.
-	TLS string `yaml:"tls" doc:"STARTTLS on smtp://: opportunistic (where the server offers it, the default), mandatory, or none"`
+	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (where the server offers it), mandatory, or none. Default opportunistic"`
 	// From is the sender of all mails, in the header and in the envelope.
-	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>"`
+	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>. Required"`
 	// ReplyTo is where answers go, unless a type has a reply-to template.
 	ReplyTo string `yaml:"reply_to" doc:"addresses for answers, comma-separated; a type's reply-to.tmpl wins"`
 	// Templates is the directory of the templates; inside FS where that is set.
-	Templates string `yaml:"templates" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl"`
+	Templates string `yaml:"templates" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
 	// Timeout bounds making a connection, and again one mail's conversation.
-	Timeout time.Duration `yaml:"timeout" doc:"longest time for making a connection, and again for handing over one mail (default 30s)"`
+	Timeout time.Duration `yaml:"timeout" doc:"longest time for making a connection, and again for handing over one mail. Default 30s"`
 	// Connections bounds the connections that are open at once.
-	Connections int `yaml:"connections" doc:"most connections to the mail server at once, 1 to 1000 (default 4); each carries many mails, and deliveries beyond them wait"`
+	Connections int `yaml:"connections" doc:"most connections to the mail server at once, 1 to 1000; each carries many mails, and deliveries beyond them wait. Default 4"`
 	// Hello is the name by which the sink introduces itself to the server.
-	Hello string `yaml:"hello" doc:"name for the EHLO command (default: the host's name)"`
+	Hello string `yaml:"hello" doc:"name for the EHLO command. Default: the host's name"`
 
 	// FS holds the templates in place of the directory on disk, such as an
 	// embed.FS; Templates is then a path inside it, "" its root.

@@ -54,8 +54,8 @@ const noProxy = "none"
 // required; the zero value of every other field means its default.
 type Config struct {
 	URL              string            `yaml:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
-	Method           string            `yaml:"method" doc:"POST or PUT. Default POST"`
-	Format           string            `yaml:"format" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
+	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
+	Format           string            `yaml:"format" enum:"json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
 	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
 	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request, which the destination takes or refuses as a whole"`
 	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
@@ -97,7 +97,7 @@ type TLS struct {
 
 // Guard keeps requests out of private networks.
 type Guard struct {
-	Mode  string   `yaml:"mode" doc:"on, off or auto. Default auto: on if the URL's host comes from data. It does not see through proxies, so it needs proxy: none where one is set"`
+	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"on, off or auto (on if the URL's host comes from data). It does not see through proxies, so it needs proxy: none where one is set. Default auto"`
 	Allow []string `yaml:"allow" doc:"networks to which it lets requests through, such as 10.1.0.0/16"`
 }
 

@@ -51,6 +51,8 @@ func Register(set *sinks.Set) error {
 
 // output is where lines go. Only one call at a time.
 type output interface {
+	// check finds what would stand in the way, and changes nothing.
+	check() error
 	// open makes the output ready for write; it may be ready already.
 	open() error
 	// write writes whole lines. Where it fails, the first n bytes are safe; the
@@ -73,9 +75,10 @@ type Sink struct {
 }
 
 var (
-	_ sinks.Batcher = (*Sink)(nil)
-	_ sinks.Opener  = (*Sink)(nil)
-	_ sinks.Closer  = (*Sink)(nil)
+	_ sinks.Batcher       = (*Sink)(nil)
+	_ sinks.Opener        = (*Sink)(nil)
+	_ sinks.HealthChecker = (*Sink)(nil)
+	_ sinks.Closer        = (*Sink)(nil)
 )
 
 // New makes a sink from c, whose zero fields get their defaults. It opens
@@ -96,14 +99,18 @@ func New(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Open opens the file, or makes it; its folder must be there. What stands in
-// the way is an error, since a path does not mend itself.
-func (s *Sink) Open(ctx context.Context) error {
-	if err := s.take(ctx); err != nil {
+// Open looks whether the file can be written or made, as [Sink.CheckHealth] does;
+// the first delivery makes it. What stands in the way is an error, since a path does
+// not mend itself.
+func (s *Sink) Open(ctx context.Context) error { return s.CheckHealth(ctx) }
+
+// CheckHealth tells whether the file can be written, or made: its folder must be
+// there. It changes nothing, also while another program writes the file.
+func (s *Sink) CheckHealth(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer s.leave()
-	return s.output.open()
+	return s.output.check()
 }
 
 // Deliver writes one line and returns where, such as "jsonlines orders.jsonl".

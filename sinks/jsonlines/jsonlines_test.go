@@ -275,6 +275,27 @@ func TestPathsThatCannotBeUsedAreRefusedAtOpen(t *testing.T) {
 	}
 }
 
+// TestItsHealthIsToldWithoutATrace has a line that another program is writing.
+func TestItsHealthIsToldWithoutATrace(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "orders.jsonl")
+	sink := newSink(t, jsonlines.Config{Path: path})
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+
+	require.NoError(t, os.WriteFile(path, []byte(`{"id":`), 0o600))
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, `{"id":`, string(text))
+
+	require.NoError(t, os.RemoveAll(folder))
+	require.ErrorContains(t, sink.CheckHealth(t.Context()), "path "+path+": the folder "+folder+" is not there; make it")
+	require.NoError(t, newSink(t, jsonlines.Config{}).CheckHealth(t.Context()), "the output is simply there")
+}
+
 func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orders.jsonl")
 	sink := newSink(t, jsonlines.Config{Path: path})
@@ -286,7 +307,7 @@ func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassUnavailable, class)
 	require.ErrorIs(t, err, jsonlines.ErrClosed)
-	require.Empty(t, readFile(t, path))
+	require.NoFileExists(t, path)
 }
 
 func TestAllMistakesOfAConfigurationAreReportedAtOnce(t *testing.T) {

@@ -20,6 +20,7 @@ type stream struct {
 	torn bool // the last line has no end
 }
 
+func (s *stream) check() error { return nil }
 func (s *stream) open() error  { return nil }
 func (s *stream) close() error { return nil }
 
@@ -46,6 +47,36 @@ type file struct {
 	synced  os.FileInfo        // the file that its folder is known to keep
 }
 
+// check finds what would stand in the way of a line, and leaves everything as it
+// is: another program may be writing the file.
+func (f *file) check() error {
+	exists, err := f.look()
+	if err == nil && exists {
+		err = f.tryOpen()
+	} else if err == nil {
+		err = f.tryMake()
+	}
+	return f.named(err)
+}
+
+func (f *file) tryOpen() error {
+	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND, fileMode)
+	if err != nil {
+		return bare(err)
+	}
+	return opened.Close()
+}
+
+// tryMake makes another file in the folder: one that is made and removed under the
+// path could be the first line's.
+func (f *file) tryMake() error {
+	made, err := os.CreateTemp(filepath.Dir(f.config.Path), ".waybill-")
+	if err != nil {
+		return bare(err)
+	}
+	return errors.Join(made.Close(), os.Remove(made.Name()))
+}
+
 // open checks the path, so that its errors name what is wrong, and ends a line
 // that was cut short.
 func (f *file) open() error {
@@ -53,7 +84,7 @@ func (f *file) open() error {
 		return nil
 	}
 	if err := f.prepare(); err != nil {
-		return fmt.Errorf("path %s: %w", f.config.Path, err)
+		return f.named(err)
 	}
 	compression := "none"
 	if f.config.Compress {
@@ -69,24 +100,41 @@ func (f *file) open() error {
 	return nil
 }
 
-func (f *file) prepare() error {
+// named is an error with the path that it is about.
+func (f *file) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("path %s: %w", f.config.Path, err)
+}
+
+// look says whether the file is there, and refuses what can be none.
+func (f *file) look() (exists bool, err error) {
 	folder := filepath.Dir(f.config.Path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the folder %s is not there; make it", folder)
+		return false, fmt.Errorf("the folder %s is not there; make it", folder)
 	case err != nil:
-		return err
+		return false, err
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", folder)
+		return false, fmt.Errorf("%s is no folder", folder)
 	}
 	switch info, err := os.Stat(f.config.Path); {
 	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case info.IsDir():
-		return errors.New("is a folder; name a file in it")
+		return true, errors.New("is a folder; name a file in it")
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("is no ordinary file, which rotation needs; use %q for the program's output", Output)
+		return true, fmt.Errorf("is no ordinary file, which rotation needs; use %q for the program's output", Output)
+	}
+	return true, nil
+}
+
+func (f *file) prepare() error {
+	if _, err := f.look(); err != nil {
+		return err
 	}
 	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
 	if err != nil {

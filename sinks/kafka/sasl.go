@@ -13,7 +13,7 @@ import (
 
 // SASL is how the client proves to the brokers who it is.
 type SASL struct {
-	Mechanism string `yaml:"mechanism" doc:"PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN sends the password as it is, so it wants tls. Default: no SASL."`
+	Mechanism string `yaml:"mechanism" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" doc:"PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN sends the password as it is, so it wants tls. Default: no SASL."`
 	User      string `yaml:"user" doc:"Name of the user."`
 	Password  string `yaml:"password" doc:"The user's password."`
 }

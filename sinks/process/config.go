@@ -33,7 +33,7 @@ type Config struct {
 	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"how long the program may take from its start to its hello. Default 30s"`
 	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"the longest pause before a program that ended is started again; pauses begin at 100ms and double until it answers a delivery. Default 30s"`
 	MaxLineBytes    int               `yaml:"max_line_bytes" doc:"longest line in either direction, 1024 to 1073741824. A notification that needs a longer one is dead at once. Default 4194304"`
-	Stderr          string            `yaml:"stderr" doc:"level at which the program's stderr stands in the log: info or warn. Default info"`
+	Stderr          string            `yaml:"stderr" enum:"info,warn" doc:"level at which the program's stderr stands in the log: info or warn. Default info"`
 }
 
 var (

@@ -50,14 +50,10 @@ func (s Sink) live() Sink {
 // fixed is the rest of a configuration, in a form that can be compared.
 func (c *Config) fixed() any {
 	rest := *c
-	rest.Sinks = nil
-	sinks, settings := make(map[string]Sink, len(c.Sinks)), make(map[string]any, len(c.Sinks))
+	rest.Sinks = make(map[string]Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
-		var with any
-		if sink.With.node != nil {
-			_ = sink.With.node.Decode(&with) // it was decoded before
-		}
-		sinks[name], settings[name] = Sink{Kind: sink.Kind, OnDead: sink.OnDead}, with
+		// Settings as they were made, since files that they name may have changed.
+		rest.Sinks[name] = Sink{Kind: sink.Kind, OnDead: sink.OnDead, settings: sink.settings}
 	}
-	return []any{rest, sinks, settings}
+	return rest
 }

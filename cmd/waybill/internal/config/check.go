@@ -20,7 +20,7 @@ func (l *loader) checkTables(d Database, o Outbox) {
 	if d.Dialect() == "" && !l.reported("database") {
 		l.report.add(l.report.file, 0, "database is missing: write it in the file, set %s, or use --database", variable("database"))
 	}
-	if l.given("outbox.prefix") {
+	if l.given("outbox.prefix") && !l.reported("outbox.prefix") {
 		if err := store.ValidatePrefix(o.Prefix); err != nil {
 			l.mistake("outbox.prefix", "outbox.prefix: %v", err)
 		}
@@ -42,29 +42,29 @@ func (l *loader) buildSinks(c *Config, kinds *sinks.Set, logger *slog.Logger) {
 		if !sinkName.MatchString(name) {
 			l.mistake(at, "%s: a sink's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", at)
 		}
-		sink.Sink = l.buildSink(sink, at, kinds, sinks.Instance{Name: name, Logger: logger.With("sink", name)})
+		sink.Sink, sink.settings = l.buildSink(sink, at, kinds, sinks.Instance{Name: name, Logger: logger.With("sink", name)})
 		c.Sinks[name] = sink
 	}
 }
 
-func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sinks.Instance) sinks.Sink {
+func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sinks.Instance) (built sinks.Sink, settings any) {
 	with := join(at, "with")
 	if _, known := kinds.Kind(sink.Kind); !known {
 		l.reportKind(sink.Kind, at, kinds.Names())
 		var anything any
 		l.decode(sink.With.node, reflect.ValueOf(&anything).Elem(), with)
 		l.environment.skip(with)
-		return nil
+		return nil, nil
 	}
-	built, err := kinds.Build(sink.Kind, instance, func(settings any) error {
-		l.decode(sink.With.node, reflect.ValueOf(settings).Elem(), with)
+	built, err := kinds.Build(sink.Kind, instance, func(config any) error {
+		settings = config
+		l.decode(sink.With.node, reflect.ValueOf(config).Elem(), with)
 		return nil
 	})
 	if err != nil {
 		l.complain(with, err)
-		return nil
 	}
-	return built
+	return built, settings
 }
 
 func (l *loader) reportKind(kind, at string, known []string) {

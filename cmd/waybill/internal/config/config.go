@@ -3,11 +3,12 @@
 //
 // Everything that is wrong is reported at once, with file and line, before
 // anything starts. The structs of this package are the reference: their field
-// tags give the keys ("yaml") and what they mean ("doc").
+// tags give the keys ("yaml"), what they mean ("doc") and what there is to choose
+// from ("enum"); see [sinks.Register].
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
-// document.go, keys.go, decoder.go, expand.go, environment.go, check.go,
-// report.go, effective.go, show.go.
+// document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
+// check.go, report.go, effective.go, show.go, reference.go, schema.go.
 package config
 
 import (
@@ -39,7 +40,7 @@ type Config struct {
 type Outbox struct {
 	Prefix   string  `yaml:"prefix" doc:"beginning of all table names. Default outbox"`
 	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them anew, and the forwarder that starts last decides. Default 1"`
-	Payload  Payload `yaml:"payload" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
+	Payload  Payload `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
 	// Retention is a pointer since 0 is a wish of its own.
 	Retention *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
@@ -61,7 +62,7 @@ type Forwarder struct {
 	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one connection more, to the same address; false behind a transaction pooler, where polling has to do. Default true; SQLite has nothing of the kind"`
 	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that is not heard of, at least 1s. Default 15s"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
-	Unrouted        forwarder.Unrouted `yaml:"unrouted" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
+	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
 }
 
 // Poll bounds the pause between two looks at the log.
@@ -76,7 +77,7 @@ type Sink struct {
 	With        With             `yaml:"with" doc:"the kind's own settings"`
 	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
 	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
-	OnDead      forwarder.OnDead `yaml:"on_dead" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
+	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery, or one batch, may take. Default 30s"`
 	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries in a time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination fails, with no attempt spent and nothing parked, until one gets through"`
@@ -84,6 +85,8 @@ type Sink struct {
 
 	// Sink is the sink that Load built of kind and with.
 	Sink sinks.Sink `yaml:"-"`
+	// settings is what Load made of with: the kind's own struct.
+	settings any
 }
 
 // With is the settings of a kind, which only the kind can read.
@@ -92,7 +95,7 @@ type With struct{ node *yaml.Node }
 // Parallelism is the threshold of deliveries in flight to one sink.
 type Parallelism struct {
 	Threshold int             `yaml:"threshold" zero:"refused" doc:"most deliveries in flight, 1 to 65536. Default 16"`
-	Above     forwarder.Above `yaml:"above" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
+	Above     forwarder.Above `yaml:"above" enum:"bounded,sequential" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
 }
 
 // Breaker says when a sink waits as a whole.

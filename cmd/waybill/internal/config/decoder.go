@@ -27,11 +27,11 @@ const (
 type decoder struct {
 	report      *report
 	environment *environment
-	variables   map[string]string // for ${NAME}
+	outside     outside
 	flags       map[string]string // keys given on the command line, which win
 
 	places map[string]place  // of each key that is given
-	typed  map[string]string // the text of each value into which a variable came
+	typed  map[string]string // the text of each value into which something from outside came
 	fields map[string]bool   // each key that could be given
 	wrong  map[string]bool   // each key that is reported already
 
@@ -43,6 +43,7 @@ type decoder struct {
 type place struct {
 	where string
 	line  int
+	empty bool // nothing stands behind the key, as if it were not there
 }
 
 // mistake reports something about a key at the place where it is given, or else
@@ -62,10 +63,10 @@ func (d *decoder) placeOf(path string) place {
 	return place{where: d.report.file}
 }
 
-// given says whether the user has written a key.
+// given says whether the user has written a key and a value.
 func (d *decoder) given(path string) bool {
-	_, ok := d.places[path]
-	return ok
+	p, ok := d.places[path]
+	return ok && !p.empty
 }
 
 // decode fills v, which can be set, with what stands at a path. node is nil where
@@ -142,7 +143,11 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	if path != "" {
 		at = path + ": " + at
 	}
-	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, didYouMean(key.Value, known))
+	hint := didYouMean(key.Value, known)
+	if slices.Contains(known, "with") && suggest(key.Value, known) == "" {
+		hint += "; the kind's own settings stand below with"
+	}
+	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, hint)
 	if near := suggest(key.Value, known); near != "" && !d.given(join(path, near)) {
 		d.wrong[join(path, near)] = true // that it is missing is no news
 	}
@@ -183,7 +188,7 @@ func (d *decoder) list(node *yaml.Node, v reflect.Value, path string) {
 	for i, item := range node.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if item.Line > 0 {
-			d.places[at] = place{d.report.file, item.Line}
+			d.places[at] = place{where: d.report.file, line: item.Line}
 		}
 		d.decode(item, v.Index(i), at)
 	}
@@ -249,8 +254,9 @@ func isScalar(v reflect.Value) bool {
 // scalar fills a single value.
 func (d *decoder) scalar(node *yaml.Node, v reflect.Value, path string) {
 	if text, ok := d.override(path); ok {
-		node = &yaml.Node{Kind: yaml.ScalarNode, Value: text}
-		d.set(node, v, path, text)
+		if value, ok := d.whole(text, text, path); ok {
+			d.set(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, v, path, text)
+		}
 		return
 	}
 	if node == nil {
@@ -266,30 +272,40 @@ func (d *decoder) scalar(node *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// expanded returns a copy of a node with ${NAME} replaced.
+// expanded returns a copy of a node with what its ${…} and file: stand for.
 func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
-	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") {
+	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") && !strings.HasPrefix(node.Value, filePrefix) {
 		return node, true
 	}
-	text, problems := expand(node.Value, func(name string) (string, bool) {
-		value, set := d.variable(name)
-		if value != "" {
+	text, problems := expand(node.Value, func(reference string) (value, problem string) {
+		value, brought, problem := d.outside.resolve(reference)
+		if brought {
 			d.typed[path] = node.Value
 		}
-		return value, set
+		return value, problem
 	})
 	for _, problem := range problems {
 		d.mistake(path, "%s: %s", path, problem)
 	}
+	if len(problems) > 0 {
+		return nil, false
+	}
+	text, ok := d.whole(text, node.Value, path)
 	// Neither tag nor quotes: the text says what it is, as if it stood there.
-	return &yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: node.Line}, len(problems) == 0
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: node.Line}, ok
 }
 
-// variable looks an environment variable up and keeps its value out of the report.
-func (d *decoder) variable(name string) (value string, set bool) {
-	value, set = d.variables[name]
-	d.report.conceal(value, "${"+name+"}")
-	return value, set
+// whole returns a value, or what is in the file that it names. typed is the value
+// before the environment came in.
+func (d *decoder) whole(value, typed, path string) (text string, ok bool) {
+	text, brought, problem := d.outside.whole(value, typed)
+	if brought {
+		d.typed[path] = typed
+	}
+	if problem != "" {
+		d.mistake(path, "%s: %s", path, problem)
+	}
+	return text, problem == ""
 }
 
 // set converts a scalar. shown is the value as the user typed it, before the
@@ -376,7 +392,7 @@ func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
 			d.report.add(d.report.file, key.Line, "%s is given twice, first on line %d", join(path, key.Value), first[key.Value])
 		default:
 			first[key.Value] = node.Content[i].Line
-			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line}
+			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line, follow(value) == nil}
 			entries = append(entries, entry{key, value})
 		}
 	}

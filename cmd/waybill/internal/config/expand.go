@@ -8,10 +8,10 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${NAME} and ${NAME:-default} in a value; the default stands in
-// for a variable that is unset or empty. $$ is one dollar sign, and any other
-// dollar sign is itself. All that is wrong is reported at once.
-func expand(text string, lookUp lookUp) (expanded string, problems []string) {
+// expand replaces each ${…} in a value by what resolve makes of the text between
+// the braces. $$ is one dollar sign, and any other dollar sign is itself. All that
+// is wrong is reported at once.
+func expand(text string, resolve func(reference string) (value, problem string)) (expanded string, problems []string) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "$")
@@ -32,7 +32,7 @@ func expand(text string, lookUp lookUp) (expanded string, problems []string) {
 		if !closed {
 			return "", append(problems, "${ has no closing }; write $$ for a dollar sign")
 		}
-		value, problem := lookUp.resolve(reference)
+		value, problem := resolve(reference)
 		if problem != "" {
 			problems = append(problems, problem)
 		}
@@ -41,20 +41,33 @@ func expand(text string, lookUp lookUp) (expanded string, problems []string) {
 	}
 }
 
-// lookUp gives an environment variable, and whether it is set.
-type lookUp func(name string) (value string, set bool)
+// outside is what a configuration can have values from: environment variables and
+// files. They may be passwords, so the report shows none.
+type outside struct {
+	report    *report
+	variables map[string]string
+	folder    string // from which paths of files start
+}
 
-func (l lookUp) resolve(reference string) (value, problem string) {
+// resolve returns what ${reference} stands for: ${NAME}, ${NAME:-default}, where
+// the default stands in for a variable that is unset or empty, or ${file:PATH}.
+// brought says that it came from outside.
+func (o outside) resolve(reference string) (value string, brought bool, problem string) {
+	if path, ok := strings.CutPrefix(reference, filePrefix); ok {
+		value, problem = o.file(path, "${"+reference+"}")
+		return value, true, problem
+	}
 	name, fallback, hasFallback := strings.Cut(reference, ":-")
-	value, set := l(name)
+	value, set := o.variables[name]
 	switch {
 	case !variableName.MatchString(name):
 		// Not repeated: it may be a piece of a password.
-		return "", "${…} names no variable; write ${NAME} or ${NAME:-default}, and $$ for a dollar sign"
+		return "", false, "${…} names no variable; write ${NAME}, ${NAME:-default} or ${file:PATH}, and $$ for a dollar sign"
 	case hasFallback && value == "":
-		return fallback, ""
+		return fallback, false, ""
 	case !set:
-		return "", fmt.Sprintf("the environment variable %s is not set; set it, or give a default as ${%s:-…}", name, name)
+		return "", false, fmt.Sprintf("the environment variable %s is not set; set it, or give a default as ${%s:-…}", name, name)
 	}
-	return value, ""
+	o.report.conceal(value, "${"+name+"}")
+	return value, value != "", ""
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -124,7 +125,7 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 	l := &loader{decoder{
 		report:      r,
 		environment: newEnvironment(variables, r),
-		variables:   variables,
+		outside:     outside{report: r, variables: variables, folder: filepath.Dir(source.File)},
 		flags:       map[string]string{"database": source.Database},
 		places:      make(map[string]place),
 		typed:       make(map[string]string),

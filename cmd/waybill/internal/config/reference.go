@@ -4,25 +4,44 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// WriteReference writes what all keys mean, those of the sink kinds too, as
-// tables in Markdown. It comes from the structs that are decoded into.
-func WriteReference(w io.Writer, kinds *sinks.Set) error {
+// WriteReference writes what all keys mean but the sink kinds' own, as a table in
+// Markdown. It comes from the structs that are decoded into.
+func WriteReference(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| key | meaning |\n|---|---|\n")
-	writeKeys(&b, reflect.ValueOf(new(Config)).Elem(), "")
+	writeTable(&b, reflect.ValueOf(allDefaults()).Elem())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteSinks writes a section about each sink kind and its keys. pages are the files
+// that tell more, by kind.
+func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
+	var b strings.Builder
 	for _, name := range kinds.Names() {
 		kind, _ := kinds.Kind(name)
-		fmt.Fprintf(&b, "\n## Kind %s\n\n%s. Below `sinks.NAME.with`:\n\n", name, upperFirst(strings.TrimSuffix(kind.Summary, ".")))
-		b.WriteString("| key | meaning |\n|---|---|\n")
-		writeKeys(&b, reflect.ValueOf(kind.Config()).Elem(), "")
+		fmt.Fprintf(&b, "## Kind %s\n\n%s.", name, upperFirst(strings.TrimSuffix(kind.Summary, ".")))
+		if page, ok := pages[name]; ok {
+			fmt.Fprintf(&b, " More in [%s](%[1]s).", page)
+		}
+		b.WriteString("\n\n")
+		writeTable(&b, reflect.ValueOf(kind.Config()).Elem())
+		b.WriteString("\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func writeTable(b *strings.Builder, v reflect.Value) {
+	b.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
+	writeKeys(b, v, "")
 }
 
 // plain keeps Markdown from reading something into a text.
@@ -32,7 +51,11 @@ var plain = strings.NewReplacer(`|`, `\|`, `*`, `\*`, `_`, `\_`, `<`, `\<`)
 func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 	for _, f := range fieldsOf(v) {
 		at := join(path, f.name)
-		fmt.Fprintf(b, "| `%s` | %s |\n", at, plain.Replace(f.tag.Get("doc")))
+		meaning, standard := splitDoc(f.tag.Get("doc"))
+		if value, ok := defaultOf(f.value); ok && standard == "" {
+			standard = fmt.Sprint(value)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.value), plain.Replace(standard), plain.Replace(meaning))
 		value := f.value
 		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice {
 			if value.Kind() == reflect.Map {
@@ -40,12 +63,50 @@ func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 			} else {
 				at += "[]"
 			}
-			value = reflect.New(value.Type().Elem()).Elem()
+			value = elementOf(value)
 		}
 		if value.Kind() == reflect.Struct && value.Type() != reflect.TypeFor[With]() && !isScalar(value) {
 			writeKeys(b, value, at)
 		}
 	}
+}
+
+// lastSentence is what a doc tag ends with where a key is required or has a default.
+var lastSentence = regexp.MustCompile(`^(.*?)(?:^|[.;] )(?:([Rr]equired)|[Dd]efault:? (.*?))\.?$`)
+
+// splitDoc parts what a key means from the default that its doc tag ends with.
+// A default in the midst of more stays where it is.
+func splitDoc(doc string) (meaning, standard string) {
+	parts := lastSentence.FindStringSubmatch(doc)
+	if parts == nil || strings.Contains(parts[3], ". ") {
+		return strings.TrimSuffix(doc, "."), ""
+	}
+	return parts[1], strings.ToLower(parts[2]) + parts[3]
+}
+
+// typeName is what a person calls the values of a key.
+func typeName(v reflect.Value) string {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case v.Kind() == reflect.Pointer:
+		return typeName(elementOf(v))
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case v.CanInt(), v.CanUint():
+		return "whole number"
+	case v.CanFloat():
+		return "number"
+	case isScalar(v):
+		return "text"
+	case v.Kind() == reflect.Slice:
+		return "list of " + typeName(elementOf(v))
+	case v.Kind() == reflect.Map && v.Type().Elem().Kind() != reflect.Struct:
+		return "names and " + typeName(elementOf(v))
+	case v.Kind() == reflect.Struct && slices.ContainsFunc(fieldsOf(v), field.isShort):
+		return "text or mapping"
+	}
+	return "mapping"
 }
 
 func upperFirst(text string) string {

@@ -19,8 +19,8 @@ import (
 
 // Show writes what holds as YAML: the file with the variables over it and defaults
 // filled in. Secrets are not in it: passwords of addresses and what keys with names
-// like secret or token hold are masked, and where a ${NAME} brought something in
-// the reference stands, without its default. The error is as that of [Load].
+// like secret or token hold are masked, and where a ${NAME} or a file brought something
+// in the reference stands, without its default. The error is as that of [Load].
 func Show(source Source, kinds *sinks.Set, logger *slog.Logger) ([]byte, error) {
 	l, c, err := load(source, kinds, logger)
 	if err != nil {
@@ -104,9 +104,9 @@ func (s *show) node(v reflect.Value, path string) *yaml.Node {
 func (s *show) present(value reflect.Value, path string) *yaml.Node {
 	v := reflect.New(value.Type()).Elem() // one that has an address
 	v.Set(value)
-	typed, fromVariable := s.typed[path]
+	typed, fromOutside := s.typed[path]
 	switch {
-	case fromVariable:
+	case fromOutside:
 		return textNode(maskedReference(typed, path))
 	case v.Type() == reflect.TypeFor[With]():
 		return s.present(reflect.ValueOf(s.settings[path]).Elem(), path)
@@ -175,7 +175,7 @@ func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
 		if item == nil {
 			item = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 		}
-		if i > 0 && secretFlag.MatchString(n.Content[i-1].Value) && item.Kind == yaml.ScalarNode && !reference.MatchString(item.Value) {
+		if i > 0 && secretFlag.MatchString(n.Content[i-1].Value) && item.Kind == yaml.ScalarNode && !isReference(item.Value) {
 			item = textNode(mask)
 		}
 		n.Content = append(n.Content, item)
@@ -183,7 +183,7 @@ func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
 	return n
 }
 
-// scalarNode is a single value that no variable came into.
+// scalarNode is a single value that nothing from outside came into.
 func scalarNode(v reflect.Value, path string) *yaml.Node {
 	switch value := v.Interface().(type) {
 	case Database:
@@ -233,7 +233,8 @@ var (
 	assignment = regexp.MustCompile(`(?i)((?:` + secretWords + `)[\w-]*\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)`)
 	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*(?:` + secretWords + `)[\w-]*$`)
 
-	reference   = regexp.MustCompile(`^\$\{\w+\}$`)
+	reference   = regexp.MustCompile(`^\$\{(?:\w+|file:[^}]*)\}$`)
+	fileInPlace = regexp.MustCompile(`^file:[^:]`)
 	withDefault = regexp.MustCompile(`\$\{(\w+):-[^}]*\}`)
 )
 
@@ -270,14 +271,24 @@ func replaceSecond(pattern *regexp.Regexp, value, end string) string {
 	})
 }
 
-// maskedReference is a value as the user typed it, with ${NAME} in it.
+// isReference says whether a whole value tells only where it comes from.
+func isReference(value string) bool {
+	return reference.MatchString(value) || fileInPlace.MatchString(value)
+}
+
+// maskedReference is a value as the user typed it, with ${NAME} in it or in a file.
 func maskedReference(typed, path string) string {
 	typed = withDefault.ReplaceAllString(typed, "$${$1}")
-	if reference.MatchString(typed) {
+	if isReference(typed) {
 		return typed
 	}
 	return masked(typed, path)
 }
 
-// escaped keeps a dollar sign from being read as the beginning of a reference.
-func escaped(value string) string { return strings.ReplaceAll(value, "$", "$$") }
+// escaped keeps a text from being read as a reference.
+func escaped(value string) string {
+	if rest, ok := strings.CutPrefix(value, filePrefix); ok {
+		value = filePrefix + ":" + rest
+	}
+	return strings.ReplaceAll(value, "$", "$$")
+}

@@ -2,9 +2,7 @@ package config
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -29,7 +27,7 @@ func (s Source) read(r *report) (text []byte, ok bool) {
 	if s.File == "" {
 		return nil, false
 	}
-	text, err := readFile(s.File)
+	text, err := readFile(s.File, maxFileSize)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.add(s.File, 0, "there is no such file")
@@ -41,23 +39,6 @@ func (s Source) read(r *report) (text []byte, ok bool) {
 		return text, true
 	}
 	return nil, false
-}
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFileSize+1))
-}
-
-// withoutPath is the error without the path, which stands before it already.
-func withoutPath(err error) error {
-	if failed := new(fs.PathError); errors.As(err, &failed) {
-		return failed.Err
-	}
-	return err
 }
 
 // variables is the environment as a map. Of names that stand there twice the

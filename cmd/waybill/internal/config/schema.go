@@ -1,0 +1,196 @@
+package config
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Schemer is a type of a key whose values have a JSON Schema that reflection does
+// not see. The returned map is the caller's, who adds the key's description and
+// default.
+type Schemer interface {
+	JSONSchema() map[string]any
+}
+
+var _ Schemer = Database{}
+
+// JSONSchema shows what addresses look like.
+func (Database) JSONSchema() map[string]any {
+	return schema{"$ref": "#/$defs/text", "examples": []string{"postgres://app@localhost:5432/app?sslmode=disable", "sqlite:outbox.db"}}
+}
+
+// schema is a JSON Schema, draft 2020-12.
+type schema = map[string]any
+
+// WriteSchema writes what can stand in a file as JSON Schema, for editors. It comes
+// from the structs that are decoded into. It refuses nothing that the program takes,
+// so what is required is not said, save for kind: a variable can have it. Limits
+// and what depends on other keys are left to [Load].
+func WriteSchema(w io.Writer, kinds *sinks.Set) error {
+	whole := structSchema(reflect.ValueOf(allDefaults()).Elem())
+	whole["$schema"], whole["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of waybill"
+	definitions := scalars()
+	whole["$defs"] = definitions
+	sink := whole["properties"].(schema)["sinks"].(schema)["additionalProperties"].(schema)
+	addKinds(sink, definitions, kinds)
+
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(whole)
+}
+
+// scalars are the schemas of single values, by name.
+func scalars() schema {
+	return schema{
+		"reference": schema{"type": "string", "pattern": `\$\{|^file:`, "description": "${NAME} of the environment, or file:PATH"},
+		"text":      schema{"type": []string{"string", "number", "boolean", "null"}},
+		"whole":     orReference(schema{"type": []string{"integer", "null"}}),
+		"number":    orReference(schema{"type": []string{"number", "null"}}),
+		"switch": orReference(schema{"type": []string{"boolean", "null"}},
+			schema{"type": "string", "pattern": `^([yY]|[yY]es|YES|[oO]n|ON|[nN]|[nN]o|NO|[oO]ff|OFF)$`}), // as YAML 1.1 has them
+		"duration": orReference(schema{"type": "null"}, schema{"const": 0},
+			schema{"type": "string", "pattern": `^([-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$|^[-+]?0$`}),
+	}
+}
+
+// addKinds has the schema of a sink ask for kind, and judge with by it.
+func addKinds(sink, definitions schema, kinds *sinks.Set) {
+	var choices []schema
+	for _, name := range kinds.Names() {
+		kind, _ := kinds.Kind(name)
+		definition := "kind-" + name
+		definitions[definition] = described(structSchema(reflect.ValueOf(kind.Config()).Elem()), kind.Summary)
+		choices = append(choices, schema{
+			"if":   schema{"properties": schema{"kind": schema{"const": name}}, "required": []string{"kind"}},
+			"then": schema{"properties": schema{"with": schema{"$ref": "#/$defs/" + definition}}},
+		})
+	}
+	sink["required"], sink["allOf"] = []string{"kind"}, choices
+	kind := sink["properties"].(schema)["kind"].(schema)
+	delete(kind, "$ref")
+	maps.Copy(kind, orReference(schema{"enum": kinds.Names()}))
+}
+
+// allDefaults is what holds where a file says nothing.
+func allDefaults() *Config {
+	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}}
+	filled := c.withDefaults()
+	filled.Database, filled.Forwarder.Name = Database{}, "" // which are each machine's own
+	return &filled
+}
+
+// orReference is one of some schemas, or a text that stands for something else.
+func orReference(schemas ...any) schema {
+	return schema{"anyOf": append(schemas, schema{"$ref": "#/$defs/reference"})}
+}
+
+// structSchema is the schema of a struct's keys. Its values are the defaults.
+func structSchema(v reflect.Value) schema {
+	types, properties := []string{"object", "null"}, make(schema)
+	for _, f := range fieldsOf(v) {
+		properties[f.name] = fieldSchema(f)
+		if f.isShort() {
+			types = append(types, "string", "number", "boolean")
+		}
+	}
+	return schema{"type": types, "properties": properties, "additionalProperties": false}
+}
+
+func fieldSchema(f field) schema {
+	s := valueSchema(f.value)
+	if choices := f.tag.Get("enum"); choices != "" {
+		s = orReference(schema{"enum": strings.Split(choices, ",")}, schema{"type": "null"})
+	}
+	if f.tag.Get("zero") == "refused" && (f.value.CanInt() || f.value.CanFloat()) && f.value.Type() != reflect.TypeFor[time.Duration]() {
+		s["exclusiveMinimum"] = 0
+	}
+	if value, ok := defaultOf(f.value); ok {
+		s["default"] = value
+	}
+	return described(s, f.tag.Get("doc"))
+}
+
+// valueSchema is the schema of what the decoder puts into a value. v can be set.
+func valueSchema(v reflect.Value) schema {
+	switch value := v.Addr().Interface().(type) {
+	case Schemer:
+		return value.JSONSchema()
+	case *With:
+		return schema{"type": []string{"object", "null"}}
+	case *time.Duration:
+		return schema{"$ref": "#/$defs/duration"}
+	case encoding.TextUnmarshaler:
+		return schema{"$ref": "#/$defs/text"}
+	case yaml.Unmarshaler:
+		return schema{}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return schema{"$ref": "#/$defs/text"}
+	case reflect.Bool:
+		return schema{"$ref": "#/$defs/switch"}
+	case reflect.Struct:
+		return structSchema(v)
+	case reflect.Pointer:
+		return valueSchema(elementOf(v))
+	case reflect.Map:
+		return schema{"type": []string{"object", "null"}, "additionalProperties": valueSchema(elementOf(v))}
+	case reflect.Slice:
+		return schema{"type": []string{"array", "null"}, "items": valueSchema(elementOf(v))}
+	}
+	switch {
+	case v.CanInt(), v.CanUint():
+		return schema{"$ref": "#/$defs/whole"}
+	case v.CanFloat():
+		return schema{"$ref": "#/$defs/number"}
+	}
+	return schema{} // an interface: anything
+}
+
+// elementOf is what a pointer, a map or a slice holds, or a zero value where it
+// holds nothing.
+func elementOf(v reflect.Value) reflect.Value {
+	element := reflect.New(v.Type().Elem()).Elem()
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		element.Set(v.Elem())
+	case v.Kind() == reflect.Map && v.Len() == 1:
+		element.Set(v.MapIndex(v.MapKeys()[0]))
+	}
+	return element
+}
+
+// defaultOf is a default as it could stand in a file; false if there is none.
+func defaultOf(v reflect.Value) (any, bool) {
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	if !isScalar(v) || v.IsZero() && v.Kind() != reflect.Bool {
+		return nil, false
+	}
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return DurationText(value), true
+	case fmt.Stringer:
+		return value.String(), true
+	}
+	return v.Interface(), true
+}
+
+func described(s schema, text string) schema {
+	if text != "" {
+		s["description"] = upperFirst(text)
+	}
+	return s
+}
