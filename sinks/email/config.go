@@ -26,6 +26,8 @@ const (
 	DefaultTimeout     = 30 * time.Second
 	DefaultConnections = 4
 	MaxConnections     = 1000
+	DefaultMaxSizeMB   = 25
+	MaxMaxSizeMB       = 1024
 )
 
 // Ports of a server whose URL names none: those of message submission (RFC
@@ -47,6 +49,10 @@ type Config struct {
 	ReplyTo string `yaml:"reply_to" doc:"addresses for answers, comma-separated; a type's reply-to.tmpl wins"`
 	// Templates is the directory of the templates; inside FS where that is set.
 	Templates string `yaml:"templates" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
+	// Locale is the language of the templates without one in their names.
+	Locale string `yaml:"locale" doc:"language of the templates that have none in their names (html.tmpl, not html.de.tmpl), such as en; a recipient who prefers it gets those"`
+	// MaxSizeMB bounds a whole mail, as it is sent.
+	MaxSizeMB int `yaml:"max_size_mb" doc:"largest mail in MiB, attachments as base64 included, 1 to 1024; a larger one is dead at once, as is one beyond the server's own limit. Default 25"`
 	// Timeout bounds making a connection, and again one mail's conversation.
 	Timeout time.Duration `yaml:"timeout" doc:"longest time for making a connection, and again for handing over one mail. Default 30s"`
 	// Connections bounds the connections that are open at once.
@@ -73,42 +79,61 @@ func (c *Config) SetDefaults() {
 	if c.Connections == 0 {
 		c.Connections = DefaultConnections
 	}
+	if c.MaxSizeMB == 0 {
+		c.MaxSizeMB = DefaultMaxSizeMB
+	}
 }
 
 // Validate reports all mistakes at once. It reads no templates: New does.
 func (c *Config) Validate() error {
-	var mistakes []error
-	mistake := func(field, format string, args ...any) {
-		mistakes = append(mistakes, fmt.Errorf("%s: %w", field, fmt.Errorf(format, args...)))
-	}
-	scheme := c.validateSMTP(mistake)
+	mistakes := new(mistakes)
+	scheme := c.validateSMTP(mistakes.add)
 	switch {
 	case c.TLS != TLSOpportunistic && c.TLS != TLSMandatory && c.TLS != TLSNone:
-		mistake("tls", "%q is unknown; use %s, %s or %s", c.TLS, TLSOpportunistic, TLSMandatory, TLSNone)
+		mistakes.add("tls", "%q is unknown; use %s, %s or %s", c.TLS, TLSOpportunistic, TLSMandatory, TLSNone)
 	case c.TLS == TLSNone && scheme == "smtps":
-		mistake("tls", "none contradicts smtps://, which is always encrypted; use smtp:// or leave tls out")
-	}
-	if c.From == "" {
-		mistake("from", "is missing; write the sender like Shop <shop@example.com>")
-	} else if _, err := mail.ParseAddress(c.From); err != nil {
-		mistake("from", "%q is no address like Shop <shop@example.com>: %w", c.From, err)
-	}
-	if _, err := parseAddresses(c.ReplyTo); err != nil {
-		mistake("reply_to", "%w", err)
-	}
-	if c.Templates == "" && c.FS == nil {
-		mistake("templates", "is missing; name the directory with the templates")
+		mistakes.add("tls", "none contradicts smtps://, which is always encrypted; use smtp:// or leave tls out")
 	}
 	if c.Timeout <= 0 {
-		mistake("timeout", "%s is not above 0; leave it out for %s", c.Timeout, DefaultTimeout)
+		mistakes.add("timeout", "%s is not above 0; leave it out for %s", c.Timeout, DefaultTimeout)
 	}
 	if c.Connections < 1 || c.Connections > MaxConnections {
-		mistake("connections", "%d is outside 1..%d", c.Connections, MaxConnections)
+		mistakes.add("connections", "%d is outside 1..%d", c.Connections, MaxConnections)
 	}
 	if strings.ContainsFunc(c.Hello, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		mistake("hello", "%q is no host name", c.Hello)
+		mistakes.add("hello", "%q is no host name", c.Hello)
 	}
-	return errors.Join(mistakes...)
+	return errors.Join(errors.Join(*mistakes...), c.validateMail())
+}
+
+// validateMail reports what is wrong with how mails are to look.
+func (c *Config) validateMail() error {
+	mistakes := new(mistakes)
+	if c.From == "" {
+		mistakes.add("from", "is missing; write the sender like Shop <shop@example.com>")
+	} else if _, err := mail.ParseAddress(c.From); err != nil {
+		mistakes.add("from", "%q is no address like Shop <shop@example.com>: %w", c.From, err)
+	}
+	if _, err := parseAddresses(c.ReplyTo); err != nil {
+		mistakes.add("reply_to", "%w", err)
+	}
+	if c.Templates == "" && c.FS == nil {
+		mistakes.add("templates", "is missing; name the directory with the templates")
+	}
+	if _, err := parseLocale(c.Locale); err != nil {
+		mistakes.add("locale", "%w", err)
+	}
+	if c.MaxSizeMB < 1 || c.MaxSizeMB > MaxMaxSizeMB {
+		mistakes.add("max_size_mb", "%d is outside 1..%d", c.MaxSizeMB, MaxMaxSizeMB)
+	}
+	return errors.Join(*mistakes...)
+}
+
+// mistakes gathers what is wrong, each by the field as the user typed it.
+type mistakes []error
+
+func (m *mistakes) add(field, format string, args ...any) {
+	*m = append(*m, fmt.Errorf("%s: %w", field, fmt.Errorf(format, args...)))
 }
 
 // validateSMTP reports what is wrong with the server's URL and returns its
@@ -162,6 +187,7 @@ func (c *Config) address() (u *url.URL, host, port string, err error) {
 
 // parseTemplates reads the templates from where the configuration has them.
 func (c *Config) parseTemplates() (*templates, error) {
+	locale, _ := parseLocale(c.Locale) // validateMail reports what is wrong with it
 	switch {
 	case c.FS != nil:
 		folder := path.Clean(c.Templates) // "." for ""
@@ -169,9 +195,9 @@ func (c *Config) parseTemplates() (*templates, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrTemplates, c.Templates, err)
 		}
-		return parseTemplates(root, folder)
+		return parseTemplates(root, folder, locale)
 	case c.Templates != "":
-		return parseTemplates(os.DirFS(c.Templates), c.Templates)
+		return parseTemplates(os.DirFS(c.Templates), c.Templates, locale)
 	}
-	return nil, nil // Validate has reported it
+	return nil, nil // validateMail has reported it
 }

@@ -130,83 +130,23 @@ type connection struct {
 	spoilt bool
 }
 
-// send hands a mail over and returns the server's final reply. Errors are
-// *ServerError.
+// send hands a mail over. Errors are *ServerError; with one, nobody was sent
+// anything, save where it is unknown whether the server took the mail (StepEnd).
 //
 // After a success the server has cleared its buffers (RFC 5321, section
 // 4.1.1.4) and needs no RSET; a mail that was refused is reset.
-func (c *connection) send(ctx context.Context, m *message) (reply string, err error) {
+func (c *connection) send(ctx context.Context, m *message) (done handedOver, err error) {
 	err = c.within(ctx, func() error {
 		var failed *ServerError
-		if reply, failed = c.transact(m); failed == nil {
+		if done, failed = c.transact(m); failed == nil {
 			return nil
 		}
-		if replyCode(failed) == 0 && !errors.Is(failed, ErrNoSMTPUTF8) || replyCode(failed) == 421 || c.client.Reset() != nil {
+		if c.spoilt || !failed.leavesConversation() || c.client.Reset() != nil {
 			c.spoilt = true
 		}
 		return failed
 	})
-	return reply, err
-}
-
-// transact is one mail transaction: MAIL FROM, RCPT TO, DATA.
-func (c *connection) transact(m *message) (string, *ServerError) {
-	if offered, _ := c.client.Extension("SMTPUTF8"); m.utf8 && !offered {
-		return "", c.server.failure(StepFrom, ErrNoSMTPUTF8)
-	}
-	// Asked for without need, the extension keeps the mail from servers further
-	// on that lack it.
-	c.client.SkipSMTPUTF8(!m.utf8)
-	if err := c.client.Mail("<" + m.from + ">"); err != nil {
-		return "", c.server.failure(StepFrom, err)
-	}
-	if failed := c.nameRecipients(m.to); failed != nil {
-		return "", failed
-	}
-	body, err := c.client.Data()
-	if err != nil {
-		return "", c.server.failure(StepData, err)
-	}
-	if _, err := body.Write(m.raw); err != nil {
-		return "", c.server.failure(StepData, err)
-	}
-	if err := body.Close(); err != nil {
-		return "", c.server.failure(StepEnd, err)
-	}
-	closed, ok := body.(*smtp.DataCloser)
-	if !ok {
-		return "", nil
-	}
-	return receiptText(closed.ServerResponse()), nil
-}
-
-// nameRecipients tells the server all recipients. If it refuses one, the mail
-// is not sent to the others either: they would get it again with the retry. The
-// error names all that were refused and has the gravest reply as its cause.
-func (c *connection) nameRecipients(to []string) *ServerError {
-	var failed *ServerError
-	for _, address := range to {
-		err := c.client.Rcpt("<" + address + ">")
-		if err == nil {
-			continue
-		}
-		code := replyCode(err)
-		if code == 0 {
-			return c.server.failure(StepTo, err)
-		}
-		if failed == nil {
-			failed = c.server.failure(StepTo, err)
-		}
-		if code > replyCode(failed.Err) {
-			failed.Err = err
-		}
-		failed.Refused = append(failed.Refused, Refusal{Address: address, Err: err})
-		if code == 421 {
-			failed.Err = err // the server hangs up
-			return failed
-		}
-	}
-	return failed
+	return done, err
 }
 
 // noop asks the server for a sign of life.
@@ -264,11 +204,11 @@ func isStale(err error) bool {
 	if !errors.As(err, &failed) || (failed.Step != StepFrom && failed.Step != StepNoop) {
 		return false
 	}
-	if errors.Is(failed.Err, ErrNoSMTPUTF8) || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
+	if failed.isAboutMail() || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
 		return false
 	}
 	var reply *textproto.Error
-	return !errors.As(failed.Err, &reply) || reply.Code == 421
+	return !errors.As(failed.Err, &reply) || reply.Code == codeClosing
 }
 
 // enhancedStatus is the code of RFC 3463 that many servers put before the text

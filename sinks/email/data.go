@@ -19,6 +19,10 @@ type Data struct {
 	Key        string
 	OccurredOn time.Time
 	Metadata   notification.Metadata
+	// Locale is the language of the mail's text and html: the locale in the
+	// names of their files, or Config.Locale for those without. It is empty in
+	// locale.tmpl.
+	Locale string
 	// Payload is the decoded JSON, mostly a map: {{.Payload.customer.name}}. A
 	// field that is missing is an error; for an optional one write
 	// {{with index .Payload "nickname"}}. Numbers are json.Number, printed as

@@ -29,10 +29,11 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/mail"
+	"log/slog"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -51,11 +52,9 @@ func Register(set *sinks.Set) error {
 // at most Config.Connections conversations with the server run at once, further
 // calls wait for their turn.
 type Sink struct {
-	from      *mail.Address
-	replyTo   []*mail.Address
-	name      string
-	templates *templates
-	pool      *pool
+	composer *Composer
+	pool     *pool
+	logger   *slog.Logger
 }
 
 var (
@@ -70,29 +69,16 @@ var (
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
-	parsed, err := c.parseTemplates()
+	composer, err := newComposer(in.Name, c)
 	if err := errors.Join(invalid, err); err != nil {
 		return nil, err
-	}
-	from, err := mail.ParseAddress(c.From)
-	if err != nil {
-		return nil, fmt.Errorf("from: %w", err)
-	}
-	replyTo, err := parseAddresses(c.ReplyTo)
-	if err != nil {
-		return nil, fmt.Errorf("reply_to: %w", err)
 	}
 	server, err := newServer(c)
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{
-		from:      from,
-		replyTo:   replyTo,
-		name:      in.Name,
-		templates: parsed,
-		pool:      newPool(server, c.Connections, in.Logger),
-	}, nil
+	logger := cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
+	return &Sink{composer: composer, pool: newPool(server, c.Connections, logger), logger: logger}, nil
 }
 
 // Deliver sends the mail and returns the server's final reply as the receipt,
@@ -107,19 +93,23 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // whole mail was already sent by then, the server may deliver it all the same,
 // and the next attempt repeats it.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	m, err := s.compose(d.Envelope)
+	m, err := s.composer.compose(d.Envelope)
 	if err != nil {
 		return "", sinks.Permanent(fmt.Errorf("%s %s: %w", d.Type, d.ID, err))
 	}
-	var reply string
+	var done handedOver
 	err = s.pool.use(ctx, func(c *connection) (err error) {
-		reply, err = c.send(ctx, m)
+		done, err = c.send(ctx, m)
 		return err
 	})
 	if err != nil {
 		return "", classify(err)
 	}
-	return notification.Receipt("smtp 250 " + reply), nil
+	if len(done.refused) > 0 {
+		s.logger.WarnContext(ctx, "the mail server refuses some recipients for good; the others have the mail",
+			"type", d.Type, "id", d.ID, "refused", refusals(done.refused))
+	}
+	return done.receipt(), nil
 }
 
 // CheckHealth asks the mail server for a sign of life (NOOP), over a connection
@@ -134,20 +124,4 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 func (s *Sink) Close(ctx context.Context) error {
 	s.pool.close(ctx)
 	return nil
-}
-
-// compose makes the mail for one envelope.
-func (s *Sink) compose(e *notification.Envelope) (*message, error) {
-	data, err := newData(e)
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.templates.render(e.Type, data)
-	if err != nil {
-		return nil, err
-	}
-	if len(l.replyTo) == 0 {
-		l.replyTo = s.replyTo
-	}
-	return newMessage(e, s.from, s.name, l)
 }

@@ -30,6 +30,12 @@ var (
 	ErrAddress = errors.New("no valid address")
 	// ErrSubject says that a subject is empty or too long.
 	ErrSubject = errors.New("no valid subject")
+	// ErrLocale says that a template gave what is no locale.
+	ErrLocale = errors.New("no valid locale")
+	// ErrUnsubscribe says that a template gave what is no URL to unsubscribe at.
+	ErrUnsubscribe = errors.New("no valid URL to unsubscribe")
+	// ErrAttachment says that a file to attach is not there or malformed.
+	ErrAttachment = errors.New("no valid attachment")
 )
 
 // Errors of the conversation with the server.
@@ -39,6 +45,9 @@ var (
 	// ErrNoSMTPUTF8 says that an address has letters beyond ASCII and the
 	// server cannot take such (RFC 6531). It is permanent.
 	ErrNoSMTPUTF8 = errors.New("address is not ASCII and the server does not offer SMTPUTF8")
+	// ErrTooLarge says that a mail is larger than Config.MaxSize or than the
+	// server takes. It is permanent.
+	ErrTooLarge = errors.New("mail is too large")
 )
 
 // Step is where in the conversation with the server something happened.
@@ -64,7 +73,7 @@ type ServerError struct {
 	// Step is what was tried.
 	Step Step
 	// Refused are the recipients that the server refused, at StepTo. None of
-	// the mail's recipients was sent anything then.
+	// the mail's recipients was sent anything.
 	Refused []Refusal
 	// Err is the cause: a *textproto.Error where the server replied, otherwise
 	// an error of the network.
@@ -77,20 +86,33 @@ type Refusal struct {
 	Err     error
 }
 
+func (r Refusal) String() string { return "<" + r.Address + "> refused: " + describe(r.Err) }
+
+// maxRefusals is how many refusals a text names.
+const maxRefusals = 5
+
+// refusals lists refusals in one line.
+func refusals(list []Refusal) string {
+	var b strings.Builder
+	for i, r := range list[:min(len(list), maxRefusals)] {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(r.String())
+	}
+	if more := len(list) - maxRefusals; more > 0 {
+		fmt.Fprintf(&b, "; and %d more", more)
+	}
+	return b.String()
+}
+
 func (e *ServerError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: ", e.Server, e.Step)
 	if len(e.Refused) == 0 {
 		b.WriteString(describe(e.Err))
-	}
-	for i, r := range e.Refused {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		fmt.Fprintf(&b, "<%s> refused: %s", r.Address, describe(r.Err))
-	}
-	if len(e.Refused) > 0 {
-		b.WriteString(" (nothing was sent to anyone)")
+	} else {
+		b.WriteString(refusals(e.Refused) + " (nothing was sent to anyone)")
 	}
 	if hint := e.hint(); hint != "" {
 		fmt.Fprintf(&b, " (%s)", hint)
@@ -115,19 +137,28 @@ func (e *ServerError) hint() string {
 	return ""
 }
 
+// isAboutMail says that the mail was refused without asking the server.
+func (e *ServerError) isAboutMail() bool {
+	return errors.Is(e.Err, ErrNoSMTPUTF8) || errors.Is(e.Err, ErrTooLarge)
+}
+
+// leavesConversation says that the connection is still good for another mail.
+func (e *ServerError) leavesConversation() bool {
+	code := replyCode(e.Err)
+	return e.isAboutMail() || (code != 0 && code != codeClosing)
+}
+
 // class says what the error means for the engine; see Sink.Deliver.
 func (e *ServerError) class() sinks.Class {
 	code := replyCode(e.Err)
 	switch {
 	case errors.Is(e.Err, context.Canceled):
 		return sinks.ClassCancelled
-	case errors.Is(e.Err, ErrNoSMTPUTF8):
+	case e.isAboutMail():
 		return sinks.ClassPermanent
 	case e.Step == StepWait, e.Step == StepConnect, e.Step == StepNoop:
 		return sinks.ClassUnavailable
-	case code == 421, code == 502, isAuthenticationReply(code):
-		// 502 is "command not implemented": no mail causes that. Some servers
-		// say so to clients that have not authenticated.
+	case code == codeClosing, code == codeNotImplemented, isAuthenticationReply(code):
 		return sinks.ClassUnavailable
 	case code >= 500:
 		return sinks.ClassPermanent
@@ -157,6 +188,14 @@ func classify(err error) error {
 	}
 	return err // cancelled: context.Canceled speaks for itself
 }
+
+// Codes that say nothing of the mail.
+const (
+	codeClosing = 421 // the server hangs up
+	// codeNotImplemented is "command not implemented": no mail causes that. Some
+	// servers say so to clients that have not authenticated.
+	codeNotImplemented = 502
+)
 
 // replyCode is the server's three-digit reply in err, 0 where there is none.
 func replyCode(err error) int {

@@ -53,7 +53,7 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, a, b, c string) {
 		payload, err := json.Marshal(map[string]string{"a": a, "b": b, "c": c})
 		require.NoError(t, err)
-		m, err := sink.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
+		m, err := sink.composer.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
 		if err != nil {
 			return // permanent: nothing is sent
 		}
@@ -77,7 +77,7 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 			require.NotContains(t, string(line), "\n")
 			require.NotContains(t, string(line), "\r")
 		}
-		again, err := sink.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
+		again, err := sink.composer.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
 		require.NoError(t, err)
 		require.Equal(t, m.raw, again.raw)
 	})

@@ -15,19 +15,35 @@ import (
 
 // parser gathers files and mistakes while the templates are read.
 type parser struct {
-	root       fs.FS
-	sources    map[string]map[string]string // folder -> file -> content
-	layouts    map[string]string            // file -> content
-	textLayout *texttemplate.Template
-	htmlLayout *htmltemplate.Template
-	mistakes   []error
+	root     fs.FS
+	sources  map[string]map[string]string // folder -> template -> content
+	files    map[string]map[string]*file  // folder -> any other file
+	layouts  map[string]string            // file -> content
+	mistakes []error
+}
+
+func newParser(root fs.FS) *parser {
+	return &parser{
+		root:    root,
+		sources: make(map[string]map[string]string),
+		files:   make(map[string]map[string]*file),
+		layouts: make(map[string]string),
+	}
 }
 
 func (p *parser) mistake(format string, args ...any) {
 	p.mistakes = append(p.mistakes, fmt.Errorf(format, args...))
 }
 
-// read gathers the template files in dir and below. It follows symbolic links,
+// mistakeOnce is for what several files can show.
+func (p *parser) mistakeOnce(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	if !slices.ContainsFunc(p.mistakes, func(m error) bool { return m.Error() == err.Error() }) {
+		p.mistakes = append(p.mistakes, err)
+	}
+}
+
+// read gathers the files in dir and below. It follows symbolic links,
 // of which a mounted Kubernetes ConfigMap consists, and leaves hidden files
 // alone.
 func (p *parser) read(dir string) {
@@ -51,79 +67,116 @@ func (p *parser) read(dir string) {
 			p.mistakes = append(p.mistakes, err)
 		case info.IsDir():
 			p.read(name)
-		case strings.HasSuffix(name, ".tmpl"):
+		default:
 			p.readFile(dir, entry.Name())
 		}
 	}
 }
 
-func (p *parser) readFile(dir, file string) {
-	name := path.Join(dir, file)
-	atRoot := dir == "."
+func (p *parser) readFile(dir, name string) {
+	full := path.Join(dir, name)
+	atRoot, isTemplate := dir == ".", strings.HasSuffix(name, templateEnding)
 	switch {
-	case atRoot && file != textLayoutFile && file != htmlLayoutFile:
-		p.mistake("%s is in no type's folder; beside the folders there may be %s and %s only", name, textLayoutFile, htmlLayoutFile)
-		return
-	case !atRoot && !slices.Contains(typeFiles, file):
-		p.mistake("%s is unknown; the files of a type are %s", name, strings.Join(typeFiles, ", "))
+	case atRoot && !isTemplate:
+		return // a README, say
+	case isTemplate && !p.isKnown(full, name, atRoot):
 		return
 	}
-	content, err := fs.ReadFile(p.root, name)
-	if err != nil {
+	content, err := fs.ReadFile(p.root, full)
+	switch {
+	case err != nil:
 		p.mistakes = append(p.mistakes, err)
-		return
+	case atRoot:
+		p.layouts[name] = string(content)
+	case isTemplate:
+		if p.sources[dir] == nil {
+			p.sources[dir] = make(map[string]string)
+		}
+		p.sources[dir][name] = string(content)
+	default:
+		if p.files[dir] == nil {
+			p.files[dir] = make(map[string]*file)
+		}
+		p.files[dir][name] = &file{name: name, mediaType: mediaTypeOf(name), data: content}
 	}
+}
+
+// isKnown says whether a template has a name that means something.
+func (p *parser) isKnown(full, name string, atRoot bool) bool {
+	known := typeFiles
 	if atRoot {
-		p.layouts[file] = string(content)
-		return
+		known = layoutFiles
 	}
-	if p.sources[dir] == nil {
-		p.sources[dir] = make(map[string]string)
+	plain, locale := splitLocale(name, known)
+	switch {
+	case plain == "" && atRoot:
+		p.mistake("%s is in no type's folder; beside the folders there may be %s and %s only", full, textLayoutFile, htmlLayoutFile)
+		return false
+	case plain == "":
+		p.mistake("%s is unknown; the templates of a type are %s", full, strings.Join(typeFiles, ", "))
+		return false
+	case locale == "":
+		return true
+	case !atRoot && !slices.Contains(localizedFiles, plain):
+		p.mistake("%s: a locale can only stand in the names of %s", full, strings.Join(localizedFiles, ", "))
+		return false
 	}
-	p.sources[dir][file] = string(content)
+	canonical, err := parseLocale(locale)
+	switch {
+	case err != nil:
+		p.mistake("%s: %w", full, err)
+	case canonical != locale:
+		p.mistake("%s: write the locale as %s", full, canonical)
+	default:
+		return true
+	}
+	return false
 }
 
-// parseLayouts parses the files at the root. A layout with a mistake is left
+// checkLayouts looks at the files at the root. A layout with a mistake is left
 // out, so that the mistakes in what it surrounds are found as well.
-func (p *parser) parseLayouts() {
-	if source, ok := p.layouts[textLayoutFile]; ok {
-		layout, err := newText(textLayoutFile).Parse(source)
+func (p *parser) checkLayouts() {
+	for _, file := range slices.Sorted(maps.Keys(p.layouts)) {
+		layout, err := newText(file).Parse(p.layouts[file]) // the syntax of both is the same
 		switch {
 		case err != nil:
 			p.mistakes = append(p.mistakes, err)
 		case !calls(layout.Tree)[contentBlock]:
-			p.mistake("%s has no {{template %q .}}, so no mail would have its content", textLayoutFile, contentBlock)
+			p.mistake("%s has no {{template %q .}}, so no mail would have its content", file, contentBlock)
 		default:
-			p.textLayout = layout
+			continue
 		}
-	}
-	if source, ok := p.layouts[htmlLayoutFile]; ok {
-		layout, err := newHTML(htmlLayoutFile).Parse(source)
-		switch {
-		case err != nil:
-			p.mistakes = append(p.mistakes, err)
-		case !calls(layout.Tree)[contentBlock]:
-			p.mistake("%s has no {{template %q .}}, so no mail would have its content", htmlLayoutFile, contentBlock)
-		default:
-			p.htmlLayout = layout
-		}
+		delete(p.layouts, file)
 	}
 }
 
-// parseFolder parses a folder's files; those with mistakes stand in the result
-// too, so that they are not also reported as missing.
-func (p *parser) parseFolder(name string, sources map[string]string) folder {
-	parsed := make(folder, len(sources))
-	for _, file := range slices.Sorted(maps.Keys(sources)) {
+// layoutFor is the layout of a locale, of what it falls back to, or the one
+// without a locale; "" if there is none at all.
+func (p *parser) layoutFor(file, locale string) string {
+	list, _ := locales(locale, "") // isKnown has checked it
+	for _, l := range list {
+		if name := localized(file, l); p.layouts[name] != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// parseFolder parses a folder's templates; those with mistakes stand in the
+// result too, so that they are not also reported as missing.
+func (p *parser) parseFolder(name string) map[string]executor {
+	parsed := make(map[string]executor, len(p.sources[name]))
+	for _, file := range slices.Sorted(maps.Keys(p.sources[name])) {
 		var t executor
 		var err error
-		switch full := path.Join(name, file); file {
+		source, full := p.sources[name][file], path.Join(name, file)
+		switch plain, locale := splitLocale(file, typeFiles); plain {
 		case htmlFile:
-			t, err = parseHTML(p.htmlLayout, full, sources[file])
+			t, err = p.parseHTML(p.layoutFor(htmlLayoutFile, locale), full, source)
 		case textFile:
-			t, err = parseText(p.textLayout, full, sources[file])
+			t, err = p.parseText(p.layoutFor(textLayoutFile, locale), full, source)
 		default:
-			t, err = parseText(nil, full, sources[file])
+			t, err = p.parseText("", full, source)
 		}
 		if err != nil {
 			p.mistakes = append(p.mistakes, err)
@@ -134,7 +187,7 @@ func (p *parser) parseFolder(name string, sources map[string]string) folder {
 }
 
 // functions are what templates have beside those of text/template.
-var functions = texttemplate.FuncMap{"address": address, "int": toInt, "float": toFloat}
+var functions = texttemplate.FuncMap{"address": address, "attachment": attachment, "int": toInt, "float": toFloat}
 
 func newText(name string) *texttemplate.Template {
 	return texttemplate.New(name).Option("missingkey=error").Funcs(functions)
@@ -146,20 +199,19 @@ func newHTML(name string) *htmltemplate.Template {
 
 // parseText parses a text template, inside the layout where there is one.
 // Templates keep the name of their file, so that errors lead there.
-func parseText(layout *texttemplate.Template, name, source string) (executor, error) {
+func (p *parser) parseText(layout, name, source string) (executor, error) {
 	root := newText(name)
-	if layout != nil {
-		clone, err := layout.Clone()
-		if err != nil {
+	if layout != "" {
+		root = newText(layout)
+		if _, err := root.Parse(p.layouts[layout]); err != nil {
 			return root, err
 		}
-		root = clone
 	}
 	content, err := root.New(name).Parse(source)
 	if err != nil {
 		return root, err
 	}
-	if layout == nil {
+	if layout == "" {
 		root = content
 	} else if _, err := root.AddParseTree(contentBlock, content.Tree); err != nil {
 		return root, err
@@ -178,20 +230,19 @@ func parseText(layout *texttemplate.Template, name, source string) (executor, er
 
 // parseHTML is parseText for html/template. It also escapes the template, which
 // the package does with the first execution only, and which can fail.
-func parseHTML(layout *htmltemplate.Template, name, source string) (executor, error) {
+func (p *parser) parseHTML(layout, name, source string) (executor, error) {
 	root := newHTML(name)
-	if layout != nil {
-		clone, err := layout.Clone()
-		if err != nil {
+	if layout != "" {
+		root = newHTML(layout)
+		if _, err := root.Parse(p.layouts[layout]); err != nil {
 			return root, err
 		}
-		root = clone
 	}
 	content, err := root.New(name).Parse(source)
 	if err != nil {
 		return root, err
 	}
-	if layout == nil {
+	if layout == "" {
 		root = content
 	} else if _, err := root.AddParseTree(contentBlock, content.Tree.Copy()); err != nil {
 		return root, err

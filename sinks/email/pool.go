@@ -26,9 +26,6 @@ type pool struct {
 }
 
 func newPool(s *server, size int, logger *slog.Logger) *pool {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
 	return &pool{server: s, logger: logger, turns: make(chan struct{}, size)}
 }
 

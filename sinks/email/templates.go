@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,24 +13,40 @@ import (
 	"strings"
 )
 
-// The files of a type's folder.
+// templateEnding tells templates from other files, which are shown in mails or
+// attached to them.
+const templateEnding = ".tmpl"
+
+// The templates in a type's folder.
 const (
-	toFile      = "to.tmpl"
-	ccFile      = "cc.tmpl"
-	bccFile     = "bcc.tmpl"
-	replyToFile = "reply-to.tmpl"
-	subjectFile = "subject.tmpl"
-	textFile    = "text.tmpl"
-	htmlFile    = "html.tmpl"
+	toFile          = "to.tmpl"
+	ccFile          = "cc.tmpl"
+	bccFile         = "bcc.tmpl"
+	replyToFile     = "reply-to.tmpl"
+	localeFile      = "locale.tmpl"
+	unsubscribeFile = "list-unsubscribe.tmpl"
+	attachmentsFile = "attachments.tmpl"
+	subjectFile     = "subject.tmpl"
+	textFile        = "text.tmpl"
+	htmlFile        = "html.tmpl"
 )
 
-var typeFiles = []string{toFile, ccFile, bccFile, replyToFile, subjectFile, textFile, htmlFile}
+var (
+	typeFiles = []string{
+		toFile, ccFile, bccFile, replyToFile, localeFile, unsubscribeFile, attachmentsFile, subjectFile, textFile, htmlFile,
+	}
+	bodyFiles = []string{textFile, htmlFile}
+	// localizedFiles are those that there can be one of for each locale.
+	localizedFiles = []string{subjectFile, textFile, htmlFile}
+)
 
-// The files at the root.
+// The templates at the root; they too can be localized.
 const (
 	textLayoutFile = "layout.text.tmpl"
 	htmlLayoutFile = "layout.html.tmpl"
 )
+
+var layoutFiles = []string{textLayoutFile, htmlLayoutFile}
 
 // defaultFolder has what a type's own folder lacks.
 const defaultFolder = "default"
@@ -46,13 +63,22 @@ type executor interface {
 	Execute(w io.Writer, data any) error
 }
 
-// folder is the parsed templates of one type, by file name.
-type folder map[string]executor
+// folder is what a type has, by the names of the files.
+type folder struct {
+	templates map[string]executor
+	files     map[string]*file
+}
+
+// hasBody says whether the folder has a body in a locale.
+func (f folder) hasBody(locale string) bool {
+	return slices.ContainsFunc(bodyFiles, func(file string) bool { return f.templates[localized(file, locale)] != nil })
+}
 
 // templates is all parsed templates. It never changes, so renders may run in
 // parallel.
 type templates struct {
 	origin  string // where they came from, for people
+	locale  string // of the templates without one in their names
 	folders map[string]folder
 }
 
@@ -61,28 +87,31 @@ type letter struct {
 	to, cc, bcc, replyTo []*mail.Address
 	subject              string
 	text, html           string // "" where there is no such part
+	bodyLocale           string // in the names of the templates of text and html
+	unsubscribe          []string
+	images               []*file  // that html shows
+	unknownImages        []string // that html shows and that are not there
+	attachments          []*file
 }
 
 // parseTemplates reads all templates below root and reports all mistakes at
 // once.
-func parseTemplates(root fs.FS, origin string) (*templates, error) {
-	p := &parser{root: root, sources: make(map[string]map[string]string), layouts: make(map[string]string)}
+func parseTemplates(root fs.FS, origin, locale string) (*templates, error) {
+	p := newParser(root)
 	p.read(".")
-	p.parseLayouts()
-	set := &templates{origin: origin, folders: make(map[string]folder)}
+	p.checkLayouts()
+	set := &templates{origin: origin, locale: locale, folders: make(map[string]folder)}
+	for name := range p.files {
+		set.folders[name] = folder{files: p.files[name]}
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.sources)) {
-		set.folders[name] = p.parseFolder(name, p.sources[name])
+		set.folders[name] = folder{templates: p.parseFolder(name), files: p.files[name]}
 	}
-	if len(p.mistakes) == 0 && len(set.folders) == 0 {
-		p.mistakes = append(p.mistakes, fmt.Errorf("there are none; add a folder for each type, such as order.placed/%s", toFile))
+	if len(p.mistakes) == 0 && len(p.sources) == 0 {
+		p.mistake("there are none; add a folder for each type, such as order.placed/%s", toFile)
 	}
-	for _, name := range slices.Sorted(maps.Keys(set.folders)) {
-		if name == defaultFolder {
-			continue // a default may be partial
-		}
-		for _, missing := range set.missing(name) {
-			p.mistakes = append(p.mistakes, fmt.Errorf("%s is missing", missing))
-		}
+	for _, name := range slices.Sorted(maps.Keys(p.sources)) {
+		p.checkFolder(set, name)
 	}
 	if len(p.mistakes) == 0 {
 		return set, nil
@@ -93,6 +122,18 @@ func parseTemplates(root fs.FS, origin string) (*templates, error) {
 	return nil, errors.Join(p.mistakes...)
 }
 
+// types lists the types that have templates of their own.
+func (t *templates) types() []string {
+	var names []string
+	for name, f := range t.folders {
+		if name != defaultFolder && len(f.templates) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // missing names the files that a type would need for a whole mail.
 func (t *templates) missing(typeName string) []string {
 	var files []string
@@ -101,66 +142,143 @@ func (t *templates) missing(typeName string) []string {
 			files = append(files, path.Join(typeName, file))
 		}
 	}
-	if body := t.body(typeName); body[textFile] == nil && body[htmlFile] == nil {
+	if !t.bodyFolder(typeName).hasBody("") {
 		files = append(files, path.Join(typeName, textFile)+" or "+htmlFile)
 	}
 	return files
 }
 
-// find returns a type's template for a file, or the default one.
-func (t *templates) find(typeName, file string) executor {
-	if own := t.folders[typeName][file]; own != nil {
-		return own
+// find returns a type's template for a file, or the default one, in the first of
+// the locales that has it.
+func (t *templates) find(typeName, name string, locales ...string) executor {
+	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
+		for _, locale := range append(locales, "") {
+			if found := f.templates[localized(name, locale)]; found != nil {
+				return found
+			}
+		}
 	}
-	return t.folders[defaultFolder][file]
+	return nil
 }
 
-// body returns the folder that has the mail's text and html: the type's own if
-// it has either, so that one mail never says two different things.
-func (t *templates) body(typeName string) folder {
-	own := t.folders[typeName]
-	if own[textFile] != nil || own[htmlFile] != nil {
+// findFile is find for what is no template.
+func (t *templates) findFile(typeName, name string, locales ...string) *file {
+	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
+		for _, locale := range append(locales, "") {
+			if found := f.files[localized(name, locale)]; found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// bodyFolder returns the folder that has the mail's text and html: the type's
+// own if it has either, so that one mail never says two different things.
+func (t *templates) bodyFolder(typeName string) folder {
+	if own := t.folders[typeName]; own.hasBody("") {
 		return own
 	}
 	return t.folders[defaultFolder]
 }
 
-// render makes the letter for a type. Errors wrap ErrNoTemplate, ErrRender,
-// ErrAddress or ErrSubject and name the file.
-func (t *templates) render(typeName string, data *Data) (*letter, error) {
+// render makes the letter for a type. locale is used in place of what the
+// type's own template for it gives, unless it is "". Errors wrap the sentinel of
+// what is wrong, such as ErrRender, and name the file. A letter without a
+// recipient is none.
+func (t *templates) render(typeName string, data *Data, locale string) (*letter, error) {
 	if missing := t.missing(typeName); len(missing) > 0 {
 		return nil, fmt.Errorf("%w: %s is missing in %s", ErrNoTemplate, strings.Join(missing, ", "), t.origin)
 	}
-	l := new(letter)
+	wanted, err := t.locales(typeName, data, locale)
+	if err != nil {
+		return nil, err
+	}
+	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(typeName).hasBody)]} // the last one, "", has one
+	data.Locale = cmp.Or(l.bodyLocale, t.locale)
+	if err := t.renderHeader(l, typeName, data, wanted); err != nil {
+		return nil, err
+	}
+	if err := t.renderBody(l, typeName, data, wanted); err != nil {
+		return nil, err
+	}
+	return l, t.renderAttachments(l, typeName, data, wanted)
+}
+
+// locales tells in whose templates to look.
+func (t *templates) locales(typeName string, data *Data, locale string) ([]string, error) {
+	if locale == "" {
+		given, err := execute(t.find(typeName, localeFile), data)
+		if err != nil {
+			return nil, err
+		}
+		locale = given
+	}
+	list, err := locales(locale, t.locale)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path.Join(typeName, localeFile), err)
+	}
+	return list, nil
+}
+
+func (t *templates) renderHeader(l *letter, typeName string, data *Data, wanted []string) error {
 	for _, field := range []struct {
 		file string
 		into *[]*mail.Address
 	}{{toFile, &l.to}, {ccFile, &l.cc}, {bccFile, &l.bcc}, {replyToFile, &l.replyTo}} {
 		list, err := t.renderAddresses(typeName, field.file, data)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		*field.into = list
 	}
-	if len(l.to) == 0 {
-		return nil, fmt.Errorf("%w: %s gave no recipient", ErrAddress, path.Join(typeName, toFile))
-	}
-	subject, err := execute(t.find(typeName, subjectFile), data)
+	subject, err := execute(t.find(typeName, subjectFile, wanted...), data)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.subject = collapse(subject)
 	if len(l.subject) == 0 || len(l.subject) > maxSubject {
-		return nil, fmt.Errorf("%w: %s gave %d bytes, 1 to %d are possible", ErrSubject, path.Join(typeName, subjectFile), len(l.subject), maxSubject)
+		return fmt.Errorf("%w: %s gave %d bytes, 1 to %d are possible", ErrSubject, path.Join(typeName, subjectFile), len(l.subject), maxSubject)
 	}
-	body := t.body(typeName)
-	if l.text, err = execute(body[textFile], data); err != nil {
-		return nil, err
+	unsubscribe, err := execute(t.find(typeName, unsubscribeFile), data)
+	if err != nil {
+		return err
 	}
-	if l.html, err = execute(body[htmlFile], data); err != nil {
-		return nil, err
+	if l.unsubscribe, err = parseUnsubscribe(unsubscribe); err != nil {
+		return fmt.Errorf("%s: %w", path.Join(typeName, unsubscribeFile), err)
 	}
-	return l, nil
+	return nil
+}
+
+func (t *templates) renderBody(l *letter, typeName string, data *Data, wanted []string) (err error) {
+	body := t.bodyFolder(typeName)
+	if l.text, err = execute(body.templates[localized(textFile, l.bodyLocale)], data); err != nil {
+		return err
+	}
+	if l.html, err = execute(body.templates[localized(htmlFile, l.bodyLocale)], data); err != nil {
+		return err
+	}
+	for _, name := range imagesIn(l.html) {
+		found := t.findFile(typeName, name, wanted...)
+		if found == nil {
+			l.unknownImages = append(l.unknownImages, name)
+			continue
+		}
+		l.images = append(l.images, &file{name: name, mediaType: found.mediaType, data: found.data})
+	}
+	return nil
+}
+
+func (t *templates) renderAttachments(l *letter, typeName string, data *Data, wanted []string) error {
+	text, err := execute(t.find(typeName, attachmentsFile), data)
+	if err != nil {
+		return err
+	}
+	l.attachments, err = parseAttachments(text, func(name string) *file { return t.findFile(typeName, name, wanted...) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", path.Join(typeName, attachmentsFile), err)
+	}
+	return nil
 }
 
 func (t *templates) renderAddresses(typeName, file string, data *Data) ([]*mail.Address, error) {

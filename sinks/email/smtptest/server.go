@@ -12,6 +12,7 @@
 package smtptest
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,6 +52,8 @@ type Config struct {
 	// CountOnly throws the messages away once they are counted, so that memory
 	// stays the same however many there are. Messages is then empty.
 	CountOnly bool
+	// Sequential leaves out the extension PIPELINING, as older servers do.
+	Sequential bool
 	// ASCIIOnly leaves out the extension SMTPUTF8, as older servers do.
 	ASCIIOnly bool
 
@@ -285,6 +288,18 @@ func (l *countingListener) Accept() (net.Conn, error) {
 type countedConn struct {
 	net.Conn
 	server *Server
+}
+
+// Write takes PIPELINING, which the library always offers, out of the reply to
+// EHLO.
+func (c *countedConn) Write(b []byte) (int, error) {
+	if !c.server.config.Sequential {
+		return c.Conn.Write(b)
+	}
+	if _, err := c.Conn.Write(bytes.Replace(b, []byte("250-PIPELINING\r\n"), nil, 1)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 func (c *countedConn) Close() error {

@@ -1,0 +1,152 @@
+package email
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// file is an image inside a mail, or an attachment.
+type file struct {
+	name      string
+	mediaType string
+	data      []byte
+}
+
+// contentID is the name by which html shows the file. Mail programs may take an
+// id that they know for the same picture, so the content is in it.
+func (f *file) contentID(domain string) string {
+	sum := sha256.Sum256(f.data)
+	return atom(f.name) + "." + hex.EncodeToString(sum[:8]) + "@" + domain
+}
+
+// mediaTypes are those of files by their ending. The system's own list is not
+// asked: on another machine the mail would be another one.
+var mediaTypes = map[string]string{
+	".csv": "text/csv", ".gif": "image/gif", ".html": "text/html", ".ics": "text/calendar", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
+	".json": "application/json", ".pdf": "application/pdf", ".png": "image/png", ".svg": "image/svg+xml", ".txt": "text/plain",
+	".webp": "image/webp", ".xml": "application/xml", ".zip": "application/zip",
+	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+func mediaTypeOf(name string) string {
+	if known := mediaTypes[strings.ToLower(path.Ext(name))]; known != "" {
+		return known
+	}
+	return "application/octet-stream"
+}
+
+// shownImage is how html names a file to be shown inside the mail: cid:logo.png
+// up to a quote, a bracket, a space or the end.
+var shownImage = regexp.MustCompile(`\bcid:([A-Za-z0-9][A-Za-z0-9._-]*)(["')\s>]|$)`)
+
+// imagesIn lists the names of files that html shows, each once.
+func imagesIn(html string) []string {
+	if !strings.Contains(html, "cid:") {
+		return nil
+	}
+	var names []string
+	seen := make(map[string]bool)
+	for _, found := range shownImage.FindAllStringSubmatch(html, -1) {
+		if name := found[1]; !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// replaceImage puts a content id in place of a file's name.
+func replaceImage(html, name, with string) string {
+	return shownImage.ReplaceAllStringFunc(html, func(found string) string {
+		parts := shownImage.FindStringSubmatch(found)
+		if parts[1] != name {
+			return found
+		}
+		return "cid:" + with + parts[2]
+	})
+}
+
+// attached is a line of attachments.tmpl that the function attachment made.
+type attached struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	Data string `json:"data"`
+}
+
+// attachment is the template function of that name: a line of attachments.tmpl
+// for a file out of the payload, as name, media type and base64 of its content:
+// {{attachment .Payload.invoice.name "application/pdf" .Payload.invoice.data}}.
+func attachment(name, mediaType, data any) (string, error) {
+	line, err := json.Marshal(attached{fmt.Sprint(name), fmt.Sprint(mediaType), fmt.Sprint(data)})
+	return string(line), err
+}
+
+// maxFileName keeps the header of a part short.
+const maxFileName = 200
+
+func (a attached) file() (*file, error) {
+	name := collapse(a.Name)
+	switch {
+	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, `/\`):
+		return nil, fmt.Errorf("%w: %q is no name of a file", ErrAttachment, a.Name)
+	case len(name) > maxFileName:
+		return nil, fmt.Errorf("%w: a file's name of %d bytes is too long, the limit is %d", ErrAttachment, len(name), maxFileName)
+	}
+	mediaType, params, err := mime.ParseMediaType(a.Type)
+	if err == nil {
+		mediaType = mime.FormatMediaType(mediaType, params)
+	}
+	main, _, found := strings.Cut(mediaType, "/")
+	switch {
+	case err != nil || !found || strings.ContainsFunc(mediaType, isLineEnd):
+		return nil, fmt.Errorf("%w: %s: %q is no media type like application/pdf", ErrAttachment, name, a.Type)
+	case main == "multipart" || main == "message":
+		return nil, fmt.Errorf("%w: %s: %s cannot be attached as base64; use application/octet-stream", ErrAttachment, name, mediaType)
+	}
+	data, err := base64.StdEncoding.DecodeString(a.Data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: its data is not base64 (RFC 4648, section 4): %w", ErrAttachment, name, err)
+	}
+	return &file{name: name, mediaType: mediaType, data: data}, nil
+}
+
+func isLineEnd(r rune) bool { return r == '\r' || r == '\n' }
+
+// parseAttachments reads what attachments.tmpl gave: on each line the name of a
+// file beside the templates, or what the function attachment made. find looks
+// such a name up.
+func parseAttachments(text string, find func(name string) *file) ([]*file, error) {
+	var list []*file
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+			continue
+		case strings.HasPrefix(line, "{"):
+			var a attached
+			if err := json.Unmarshal([]byte(line), &a); err != nil {
+				return nil, fmt.Errorf("%w: a line is not what the function attachment makes: %w", ErrAttachment, err)
+			}
+			f, err := a.file()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, f)
+		default:
+			f := find(line)
+			if f == nil {
+				return nil, fmt.Errorf("%w: there is no file %s beside the templates", ErrAttachment, clean(line))
+			}
+			list = append(list, f)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,74 @@
+package email
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+)
+
+// parseLocale reads the language of the templates that have none in their name.
+func parseLocale(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	tag, err := language.Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is no language tag like en or pt-BR", text)
+	}
+	return tag.String(), nil
+}
+
+// locales lists the locales in whose templates to look, the best first; "" are
+// the templates without one, which are in the language own. wanted is one
+// locale, or several as in Accept-Language: de-AT, en;q=0.5. Each is followed by
+// what it falls back to, as CLDR has it: de-AT by de.
+func locales(wanted, own string) ([]string, error) {
+	wanted = collapse(strings.ReplaceAll(wanted, "_", "-"))
+	if wanted == "" {
+		return []string{""}, nil
+	}
+	tags, _, err := language.ParseAcceptLanguage(wanted)
+	if err != nil || len(tags) == 0 {
+		return nil, fmt.Errorf("%w: %q is no language tag like de or pt-BR", ErrLocale, clean(wanted))
+	}
+	var list []string
+	for _, tag := range tags {
+		for ; tag != language.Und; tag = tag.Parent() {
+			name := tag.String()
+			if name == own {
+				return append(list, ""), nil
+			}
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return append(list, ""), nil
+}
+
+// localized is the name of a file in a locale: subject.de.tmpl.
+func localized(file, locale string) string {
+	if locale == "" {
+		return file
+	}
+	ending := path.Ext(file)
+	return strings.TrimSuffix(file, ending) + "." + locale + ending
+}
+
+// splitLocale is the reverse of localized, for the templates that are known; ""
+// for any other.
+func splitLocale(file string, known []string) (name, locale string) {
+	for _, name := range known {
+		if file == name {
+			return name, ""
+		}
+		locale, of := strings.CutPrefix(file, strings.TrimSuffix(name, templateEnding)+".")
+		if of {
+			return name, strings.TrimSuffix(locale, templateEnding)
+		}
+	}
+	return "", ""
+}

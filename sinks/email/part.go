@@ -1,0 +1,110 @@
+package email
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"mime"
+
+	gomessage "github.com/emersion/go-message"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// part is a node of a mail's MIME tree: a multipart, or one with content.
+type part struct {
+	header gomessage.Header
+	parts  []part
+	body   []byte
+}
+
+// body is the MIME tree of a letter; levels that would have one part only are
+// left out:
+//
+//	mixed
+//	  alternative, the plainest first (RFC 2046, section 5.1.4)
+//	    text
+//	    related
+//	      html
+//	      images that the html shows
+//	  attachments
+func (l *letter) body(boundary, domain string) part {
+	var versions []part
+	if l.text != "" || l.html == "" {
+		versions = append(versions, textPart("text/plain", l.text))
+	}
+	if l.html != "" {
+		html, parts := l.html, make([]part, 1, 1+len(l.images))
+		for _, image := range l.images {
+			id := image.contentID(domain)
+			html = replaceImage(html, image.name, id)
+			p := image.part("inline")
+			p.header.Set("Content-ID", "<"+id+">")
+			parts = append(parts, p)
+		}
+		parts[0] = textPart("text/html", html)
+		versions = append(versions, multipart("related", "r-"+boundary, parts))
+	}
+	all := []part{multipart("alternative", "a-"+boundary, versions)}
+	for _, f := range l.attachments {
+		all = append(all, f.part("attachment"))
+	}
+	return multipart("mixed", "m-"+boundary, all)
+}
+
+func textPart(mediaType, text string) part {
+	p := part{body: []byte(text)}
+	p.header.Set("Content-Transfer-Encoding", "quoted-printable")
+	p.header.SetContentType(mediaType, map[string]string{"charset": "UTF-8"})
+	return p
+}
+
+func (f *file) part(disposition string) part {
+	p := part{body: f.data}
+	p.header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": f.name}))
+	p.header.Set("Content-Transfer-Encoding", "base64")
+	p.header.Set("Content-Type", f.mediaType)
+	return p
+}
+
+// multipart holds parts; a single one needs no multipart around it.
+func multipart(subtype, boundary string, parts []part) part {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	p := part{parts: parts}
+	p.header.SetContentType("multipart/"+subtype, map[string]string{"boundary": boundary})
+	return p
+}
+
+// boundary separates the parts. It is made of what it separates, so a payload
+// that contained it would have to contain its own hash; a boundary made of the
+// id alone could be foretold, and parts smuggled in.
+func boundary(e *notification.Envelope, l *letter) string {
+	h := sha256.New()
+	for _, s := range []string{e.ID, l.text, l.html} {
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:20])
+}
+
+// writeTo writes what stands below the header, which w has.
+func (p *part) writeTo(w *gomessage.Writer) error {
+	for i := range p.parts {
+		below, err := w.CreatePart(p.parts[i].header)
+		if err != nil {
+			return err
+		}
+		if err := p.parts[i].writeTo(below); err != nil {
+			return err
+		}
+	}
+	if len(p.parts) == 0 {
+		if _, err := io.Copy(w, bytes.NewReader(p.body)); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}

@@ -1,0 +1,211 @@
+package email_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/smtptest"
+)
+
+// toThree sends to three people.
+var toThree = folder("customer.signed-up", map[string]string{
+	"to.tmpl": "a@example.org, b@example.org", "cc.tmpl": "c@example.org", "subject.tmpl": "s", "text.tmpl": "t",
+})
+
+// replying refuses the recipients that it has codes for.
+func replying(codes map[string]int) func(context.Context, string) error {
+	return func(_ context.Context, to string) error {
+		if code := codes[to]; code != 0 {
+			return smtptest.Reply(code, "no "+to)
+		}
+		return nil
+	}
+}
+
+func TestRecipientsRefusedForGoodAreLeftOutAndNamedInReceiptAndLog(t *testing.T) {
+	for _, sequential := range []bool{false, true} {
+		server := startServer(t, smtptest.Config{Sequential: sequential, OnRecipient: replying(map[string]int{"b@example.org": 550})})
+		var log strings.Builder
+		sink, err := email.New(sinks.Instance{Name: "mail", Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			email.Config{SMTP: server.URL(), From: "shop@example.com", FS: toThree})
+		require.NoError(t, err)
+
+		receipt, err := sink.Deliver(within(t), delivery(`{}`))
+		require.NoError(t, err)
+		require.NoError(t, sink.Close(within(t)))
+
+		assert.EqualValues(t, "smtp 250 OK: queued as 1; <b@example.org> refused: 550 5.0.0 no b@example.org", receipt)
+		require.Equal(t, 1, server.Count())
+		assert.Equal(t, []string{"a@example.org", "c@example.org"}, server.Messages()[0].To)
+		assert.Contains(t, log.String(), "level=WARN")
+		assert.Contains(t, log.String(), "<b@example.org> refused: 550")
+		assert.Contains(t, log.String(), "id=0197f3c2")
+	}
+}
+
+func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		codes map[string]int
+		class sinks.Class
+		says  []string
+	}{
+		"one for the moment":      {map[string]int{"b@example.org": 450}, sinks.ClassTransient, []string{"<b@example.org> refused: 450"}},
+		"another one for good":    {map[string]int{"a@example.org": 550, "c@example.org": 451}, sinks.ClassTransient, []string{"<a@example.org> refused: 550", "<c@example.org> refused: 451"}},
+		"all for good":            {map[string]int{"a@example.org": 550, "b@example.org": 551, "c@example.org": 550}, sinks.ClassPermanent, []string{"<b@example.org> refused: 551"}},
+		"not authenticated":       {map[string]int{"b@example.org": 530}, sinks.ClassUnavailable, []string{"check user and password"}},
+		"the server is closing":   {map[string]int{"a@example.org": 550, "b@example.org": 421}, sinks.ClassUnavailable, []string{"421"}},
+		"closing after a refusal": {map[string]int{"a@example.org": 450, "b@example.org": 421}, sinks.ClassUnavailable, []string{"421"}},
+	} {
+		for _, sequential := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, sequential %t", name, sequential), func(t *testing.T) {
+				server := startServer(t, smtptest.Config{Sequential: sequential, OnRecipient: replying(c.codes)})
+				sink := newSink(t, email.Config{SMTP: server.URL(), FS: toThree})
+				_, err := sink.Deliver(within(t), delivery(`{}`))
+				class, _ := sinks.Classify(err)
+				assert.Equal(t, c.class, class, "%v", err)
+				for _, want := range append(c.says, "nothing was sent to anyone") {
+					assert.ErrorContains(t, err, want)
+				}
+				assert.Zero(t, server.Count())
+			})
+		}
+	}
+}
+
+func TestHoweverRecipientsAreRefusedNobodyGetsAMailTwiceAndAllWhoCanGetIt(t *testing.T) {
+	// What each recipient is answered with each attempt, until there is no more:
+	// then everybody is accepted.
+	answers := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 450, 550}), 3, 3), 0, 4)
+	addresses := []string{"a@example.org", "b@example.org", "c@example.org"}
+	rapid.Check(t, func(r *rapid.T) {
+		script := answers.Draw(r, "answers")
+		var mu sync.Mutex
+		codes := make(map[string]int)
+		server := startServer(t, smtptest.Config{Sequential: rapid.Bool().Draw(r, "sequential"), OnRecipient: func(ctx context.Context, to string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return replying(codes)(ctx, to)
+		}})
+		sink := newSink(t, email.Config{SMTP: server.URL(), FS: toThree})
+		for attempt := 0; ; attempt++ {
+			mu.Lock()
+			clear(codes)
+			for i, address := range addresses {
+				if attempt < len(script) {
+					codes[address] = script[attempt][i]
+				}
+			}
+			mu.Unlock()
+			_, err := sink.Deliver(within(t), delivery(`{}`))
+			if class, _ := sinks.Classify(err); err == nil || class == sinks.ClassPermanent {
+				break
+			}
+		}
+		got := make(map[string]int)
+		for _, m := range server.Messages() {
+			for _, to := range m.To {
+				got[to]++
+			}
+		}
+		for _, address := range addresses {
+			switch {
+			case got[address] == 1:
+			case got[address] > 1:
+				r.Fatalf("%s got the mail %d times", address, got[address])
+			case codes[address] != 550:
+				r.Fatalf("%s did not get the mail though nothing was against it", address)
+			}
+		}
+	})
+}
+
+// converse is a server whose replies a test chooses command by command; it
+// returns what the client sent before it hung up.
+func converse(t *testing.T, reply func(command string) string) (address string, heard func() []string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan []string, 1)
+	go func() {
+		var lines []string
+		defer func() { done <- lines }()
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(conn, "220 ready\r\n")
+		for in := bufio.NewScanner(conn); in.Scan(); {
+			lines = append(lines, in.Text())
+			_, _ = io.WriteString(conn, reply(in.Text())+"\r\n")
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String(), func() []string { return <-done }
+}
+
+func TestAServerThatWantsAMailForNobodyGetsNone(t *testing.T) {
+	address, heard := converse(t, func(command string) string {
+		switch {
+		case strings.HasPrefix(command, "EHLO"):
+			return "250-hello\r\n250 PIPELINING"
+		case strings.HasPrefix(command, "RCPT"):
+			return "550 unknown"
+		case command == "DATA":
+			return "354 go on" // which RFC 2920 allows after a refusal
+		}
+		return "250 fine"
+	})
+	sink := newSink(t, email.Config{SMTP: "smtp://" + address})
+	_, err := sink.Deliver(within(t), delivery(jane))
+	class, _ := sinks.Classify(err)
+	assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
+	lines := heard()
+	assert.Equal(t, "DATA", lines[len(lines)-1], "the client hangs up")
+}
+
+func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
+	address, heard := converse(t, func(command string) string {
+		if strings.HasPrefix(command, "EHLO") {
+			return "250-hello\r\n250 SIZE 500"
+		}
+		return "250 fine"
+	})
+	sink := newSink(t, email.Config{SMTP: "smtp://" + address})
+	_, err := sink.Deliver(within(t), delivery(jane))
+	class, _ := sinks.Classify(err)
+	assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
+	require.ErrorIs(t, err, email.ErrTooLarge)
+	assert.ErrorContains(t, err, "the server takes 500")
+	require.NoError(t, sink.Close(within(t)))
+	for _, line := range heard() {
+		assert.NotContains(t, line, "MAIL")
+	}
+}
+
+func TestLinesThatBeginWithADotArriveAsTheyAre(t *testing.T) {
+	server := startServer(t, smtptest.Config{})
+	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", map[string]string{
+		"to.tmpl": "a@example.org", "subject.tmpl": "s", "text.tmpl": ".\n..\n.end\n\n.",
+	})})
+	_, err := sink.Deliver(within(t), delivery(`{}`))
+	require.NoError(t, err)
+	text, err := server.Messages()[0].Text()
+	require.NoError(t, err)
+	assert.Equal(t, ".\n..\n.end\n\n.\n", text)
+}

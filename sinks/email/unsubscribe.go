@@ -1,0 +1,46 @@
+package email
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// field is a line of a mail's header.
+type field struct{ name, value string }
+
+// maxUnsubscribe keeps a URL on one line of the header.
+const maxUnsubscribe = 900
+
+// parseUnsubscribe reads what list-unsubscribe.tmpl gave: URLs, separated by
+// spaces or line ends.
+func parseUnsubscribe(text string) ([]string, error) {
+	list := strings.Fields(text)
+	for _, address := range list {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil || (u.Scheme != "https" && u.Scheme != "mailto") || (u.Scheme == "https" && u.Host == "") || (u.Scheme == "mailto" && u.Opaque == ""):
+			return nil, fmt.Errorf("%w: %q is neither an https:// nor a mailto: URL", ErrUnsubscribe, clean(address))
+		case strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>",`, r) }):
+			return nil, fmt.Errorf("%w: %q has characters that a URL must escape; the function urlquery does so", ErrUnsubscribe, clean(address))
+		case len(address) > maxUnsubscribe:
+			return nil, fmt.Errorf("%w: a URL of %d bytes is too long, the limit is %d", ErrUnsubscribe, len(address), maxUnsubscribe)
+		}
+	}
+	return list, nil
+}
+
+// unsubscribeFields are List-Unsubscribe (RFC 2369) and, where there is an
+// https URL, what promises that a POST there is enough (RFC 8058).
+func unsubscribeFields(list []string) []field {
+	if len(list) == 0 {
+		return nil
+	}
+	fields := []field{{"List-Unsubscribe", "<" + strings.Join(list, ">, <") + ">"}}
+	for _, address := range list {
+		if strings.HasPrefix(strings.ToLower(address), "https:") {
+			return append(fields, field{"List-Unsubscribe-Post", "List-Unsubscribe=One-Click"})
+		}
+	}
+	return fields
+}
