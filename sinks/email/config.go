@@ -43,6 +43,12 @@ type Config struct {
 	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given. Required"`
 	// TLS says when an smtp:// connection is encrypted by STARTTLS.
 	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (where the server offers it), mandatory, or none. Default opportunistic"`
+	// Auth is how user and password of SMTP are shown to the server.
+	Auth string `yaml:"auth" enum:"auto,scram-sha-256,scram-sha-1,plain,login,cram-md5,xoauth2" doc:"how to authenticate: auto (the best that the server offers for a password), scram-sha-256, scram-sha-1, plain, login, cram-md5, or xoauth2, whose token is the password unless token_file or oauth2 is given. Default auto"`
+	// TokenFile is a file with a token for XOAUTH2.
+	TokenFile string `yaml:"token_file" doc:"file with the token for xoauth2, kept current by another program; it is read for each new connection"`
+	// OAuth2 says where tokens for XOAUTH2 come from.
+	OAuth2 *OAuth2 `yaml:"oauth2" doc:"authorization server that gives tokens for xoauth2; a token is fetched when there is none, or it has expired or was refused"`
 	// From is the sender of all mails, in the header and in the envelope.
 	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>. Required"`
 	// ReplyTo is where answers go, unless a type has a reply-to template.
@@ -73,6 +79,9 @@ func (c *Config) SetDefaults() {
 	if c.TLS == "" {
 		c.TLS = TLSOpportunistic
 	}
+	if c.Auth == "" {
+		c.Auth = AuthAuto
+	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
@@ -88,6 +97,7 @@ func (c *Config) SetDefaults() {
 func (c *Config) Validate() error {
 	mistakes := new(mistakes)
 	scheme := c.validateSMTP(mistakes.add)
+	c.validateAuth(mistakes.add)
 	switch {
 	case c.TLS != TLSOpportunistic && c.TLS != TLSMandatory && c.TLS != TLSNone:
 		mistakes.add("tls", "%q is unknown; use %s, %s or %s", c.TLS, TLSOpportunistic, TLSMandatory, TLSNone)
@@ -161,10 +171,6 @@ func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (
 	}
 	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
 		mistake("smtp", "has something behind the port; the other settings are fields of their own, such as tls")
-	}
-	password, hasPassword := u.User.Password()
-	if u.User != nil && (u.User.Username() == "" || !hasPassword || password == "") {
-		mistake("smtp", "needs both user and password, or neither")
 	}
 	return u.Scheme
 }

@@ -30,7 +30,7 @@ func TestTheKindRegistersOnceAndHasDefaults(t *testing.T) {
 	require.True(t, known)
 	config, ok := kind.Config().(*email.Config)
 	require.True(t, ok)
-	assert.Equal(t, &email.Config{TLS: "opportunistic", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
+	assert.Equal(t, &email.Config{TLS: "opportunistic", Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
 }
 
 func TestAllMistakesOfAConfigurationAreReportedTogether(t *testing.T) {

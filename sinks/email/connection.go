@@ -7,20 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/textproto"
-	"net/url"
 	"regexp"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 )
-
-// authMechanisms are those that the sink knows; the first one that the server
-// offers is used. PLAIN and LOGIN refuse to run without TLS, save on the machine
-// itself; CRAM-MD5 comes last as it is the weakest.
-var authMechanisms = []gomail.SMTPAuthType{
-	gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthSCRAMSHA1, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin, gomail.SMTPAuthCramMD5,
-}
 
 // server is how to reach the mail server. It never changes.
 type server struct {
@@ -29,6 +21,8 @@ type server struct {
 	timeout time.Duration
 	tls     *tls.Config // for TLS from the first byte; nil otherwise
 	options []gomail.Option
+	user    string
+	tokens  tokens // nil unless each connection needs one
 }
 
 func newServer(c Config) (*server, error) {
@@ -36,7 +30,7 @@ func newServer(c Config) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout}
+	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, user: u.User.Username(), tokens: c.tokens(u.User)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLSConfig != nil {
 		config = c.TLSConfig.Clone()
@@ -56,22 +50,11 @@ func newServer(c Config) (*server, error) {
 	if c.Hello != "" {
 		s.options = append(s.options, gomail.WithHELO(c.Hello))
 	}
-	s.options = append(s.options, authOptions(u.User)...)
+	s.options = append(s.options, c.authOptions(u.User)...)
 	if _, err := gomail.NewClient(host, s.options...); err != nil {
 		return nil, fmt.Errorf("smtp: %w", err)
 	}
 	return s, nil
-}
-
-func authOptions(user *url.Userinfo) []gomail.Option {
-	if user == nil {
-		return nil
-	}
-	password, _ := user.Password()
-	return []gomail.Option{
-		gomail.WithOpportunisticSMTPAuth(authMechanisms...),
-		gomail.WithUsername(user.Username()), gomail.WithPassword(password),
-	}
 }
 
 // connect dials, encrypts and authenticates. ctx and the timeout bound all of
@@ -95,6 +78,13 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 		return tls.Client(raw, s.tls), nil // shakes hands with the first read
 	}
 	options := append([]gomail.Option{gomail.WithDialContextFunc(dial)}, s.options...)
+	token, err := s.token(bounded)
+	if err != nil {
+		return nil, s.failure(StepToken, causeOf(bounded, err))
+	}
+	if token != "" {
+		options = append(options, gomail.WithSMTPAuthCustom(newXOAUTH2(s.user, token)))
+	}
 	client, err := gomail.NewClient(s.host, options...)
 	if err != nil {
 		return nil, s.failure(StepConnect, err)
@@ -108,11 +98,22 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 		if c.raw != nil {
 			c.cut() // the library leaves it open after some failures
 		}
+		if token != "" && isAuthenticationReply(replyCode(err)) {
+			s.tokens.refused(token)
+		}
 		return nil, s.failure(StepConnect, causeOf(bounded, err))
 	}
 	// From here on contexts bound the exchanges, not the library's deadline.
 	_ = c.raw.SetDeadline(time.Time{})
 	return c, nil
+}
+
+// token is the token for a new connection; "" if it needs none.
+func (s *server) token(ctx context.Context) (string, error) {
+	if s.tokens == nil {
+		return "", nil
+	}
+	return s.tokens.get(ctx)
 }
 
 func (s *server) failure(step Step, err error) *ServerError {

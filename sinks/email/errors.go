@@ -56,6 +56,7 @@ type Step string
 // The steps, in their order.
 const (
 	StepWait    Step = "wait for a connection" // all are in use
+	StepToken   Step = "get a token"           // for XOAUTH2
 	StepConnect Step = "connect"               // dial, greeting, TLS, authentication
 	StepNoop    Step = "NOOP"
 	StepFrom    Step = "MAIL FROM"
@@ -156,7 +157,7 @@ func (e *ServerError) class() sinks.Class {
 		return sinks.ClassCancelled
 	case e.isAboutMail():
 		return sinks.ClassPermanent
-	case e.Step == StepWait, e.Step == StepConnect, e.Step == StepNoop:
+	case e.Step == StepWait, e.Step == StepToken, e.Step == StepConnect, e.Step == StepNoop:
 		return sinks.ClassUnavailable
 	case code == codeClosing, code == codeNotImplemented, isAuthenticationReply(code):
 		return sinks.ClassUnavailable

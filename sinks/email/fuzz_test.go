@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wneessen/go-mail/smtp"
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -115,4 +116,23 @@ func TestDifferentIDsGiveDifferentValidMessageIDs(t *testing.T) {
 		}
 		seen[made] = id
 	})
+}
+
+func TestATokenTravelsEncryptedOrNotAtAll(t *testing.T) {
+	offered := []string{"XOAUTH2"}
+	for _, c := range []struct {
+		server smtp.ServerInfo
+		is     error
+	}{
+		{smtp.ServerInfo{Name: "smtp.example.com", Auth: offered}, smtp.ErrUnencrypted},
+		{smtp.ServerInfo{Name: "127.0.0.1.example.com", Auth: offered}, smtp.ErrUnencrypted},
+		{smtp.ServerInfo{Name: "smtp.example.com", Auth: offered, TLS: true}, nil},
+		{smtp.ServerInfo{Name: "localhost", Auth: offered}, nil},
+		{smtp.ServerInfo{Name: "::1", Auth: offered}, nil},
+		{smtp.ServerInfo{Name: "smtp.example.com", Auth: []string{"PLAIN"}, TLS: true}, errNoXOAUTH2},
+	} {
+		_, first, err := newXOAUTH2("me", "token").Start(&c.server)
+		require.ErrorIs(t, err, c.is)
+		require.Equal(t, c.is == nil, bytes.Contains(first, []byte("token")))
+	}
 }

@@ -44,8 +44,10 @@ type Config struct {
 	// Address to listen on; "" means "127.0.0.1:0", a free port.
 	Address string
 	// Username and Password, where set, are asked for before the first message
-	// (AUTH PLAIN).
+	// (AUTH PLAIN, or Mechanisms). With XOAUTH2 the password is the token.
 	Username, Password string
+	// Mechanisms of authentication to offer: PLAIN (the default), LOGIN, XOAUTH2.
+	Mechanisms []string
 	// TLS is Plain unless set. The certificate is made at start for 127.0.0.1
 	// and localhost; Server.TLSConfig trusts it.
 	TLS TLS
@@ -64,6 +66,9 @@ type Config struct {
 
 	// OnHello is asked when a client introduces itself.
 	OnHello func(ctx context.Context) error
+	// OnAuth is asked, in place of a comparison with Username and Password, for
+	// the user and its password or token.
+	OnAuth func(ctx context.Context, username, secret string) error
 	// OnFrom is asked for the envelope's sender.
 	OnFrom func(ctx context.Context, from string) error
 	// OnRecipient is asked for each of the envelope's recipients.

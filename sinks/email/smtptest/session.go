@@ -2,13 +2,11 @@ package smtptest
 
 import (
 	"bytes"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
 	"net/mail"
 
-	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 )
 
@@ -30,26 +28,7 @@ func (s *Server) newSession(*smtp.Conn) (smtp.Session, error) {
 			return nil, err
 		}
 	}
-	return &session{server: s, authenticated: s.config.Username == ""}, nil
-}
-
-func (c *session) AuthMechanisms() []string {
-	if c.server.config.Username == "" {
-		return nil
-	}
-	return []string{sasl.Plain}
-}
-
-func (c *session) Auth(string) (sasl.Server, error) {
-	return sasl.NewPlainServer(func(_, username, password string) error {
-		user := subtle.ConstantTimeCompare([]byte(username), []byte(c.server.config.Username))
-		pass := subtle.ConstantTimeCompare([]byte(password), []byte(c.server.config.Password))
-		if user&pass != 1 {
-			return smtp.ErrAuthFailed
-		}
-		c.authenticated = true
-		return nil
-	}), nil
+	return &session{server: s, authenticated: !s.config.authenticates()}, nil
 }
 
 func (c *session) Mail(from string, options *smtp.MailOptions) error {

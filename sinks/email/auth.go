@@ -1,0 +1,136 @@
+package email
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+)
+
+// Values of Config.Auth.
+const (
+	AuthAuto        = "auto"
+	AuthSCRAMSHA256 = "scram-sha-256"
+	AuthSCRAMSHA1   = "scram-sha-1"
+	AuthPlain       = "plain"
+	AuthLogin       = "login"
+	AuthCramMD5     = "cram-md5"
+	AuthXOAUTH2     = "xoauth2"
+)
+
+// passwordMechanisms are the ways of proving that one has a password; with auto
+// the first one that the server offers is used. PLAIN and LOGIN refuse to run
+// without TLS, save on the machine itself; CRAM-MD5 comes last as it is the
+// weakest.
+var passwordMechanisms = []struct {
+	name string
+	is   gomail.SMTPAuthType
+}{
+	{AuthSCRAMSHA256, gomail.SMTPAuthSCRAMSHA256},
+	{AuthSCRAMSHA1, gomail.SMTPAuthSCRAMSHA1},
+	{AuthPlain, gomail.SMTPAuthPlain},
+	{AuthLogin, gomail.SMTPAuthLogin},
+	{AuthCramMD5, gomail.SMTPAuthCramMD5},
+}
+
+// authNames lists the values of Config.Auth.
+func authNames() []string {
+	names := []string{AuthAuto}
+	for _, m := range passwordMechanisms {
+		names = append(names, m.name)
+	}
+	return append(names, AuthXOAUTH2)
+}
+
+// usesToken says whether the sink proves itself with a token of OAuth 2.0.
+func (c *Config) usesToken() bool {
+	return c.Auth == AuthXOAUTH2 || c.TokenFile != "" || c.OAuth2 != nil
+}
+
+// validateAuth reports what is wrong with user, password and tokens.
+func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
+	if !slices.Contains(authNames(), c.Auth) {
+		mistake("auth", "%q is unknown; use %s", c.Auth, strings.Join(authNames(), ", "))
+	} else if c.usesToken() && c.Auth != AuthAuto && c.Auth != AuthXOAUTH2 {
+		mistake("auth", "%s has no use for a token; use %s, or leave token_file and oauth2 out", c.Auth, AuthXOAUTH2)
+	}
+	if c.TokenFile != "" && c.OAuth2 != nil {
+		mistake("token_file", "contradicts oauth2; use one of them")
+	}
+	c.OAuth2.validate(mistake)
+	u, err := url.Parse(c.SMTP)
+	if c.SMTP == "" || err != nil {
+		return // validateSMTP has reported it
+	}
+	password, _ := u.User.Password()
+	user, hasPassword := u.User.Username(), password != ""
+	elsewhere := c.TokenFile != "" || c.OAuth2 != nil
+	switch {
+	case elsewhere && hasPassword:
+		mistake("smtp", "has a password; with token_file or oauth2 it has the user only, like smtp://user@host:587")
+	case c.usesToken() && user == "":
+		mistake("smtp", "names no user; the token is that of an account, like smtp://user%%40example.com@host:587")
+	case c.usesToken() && !elsewhere && !hasPassword:
+		mistake("auth", "xoauth2 needs a token: as the password in smtp, or by token_file or oauth2")
+	case elsewhere:
+	case (user != "") != hasPassword || (u.User != nil && user == ""):
+		mistake("smtp", "needs both user and password, or neither")
+	case user == "" && c.Auth != AuthAuto && slices.Contains(authNames(), c.Auth):
+		mistake("auth", "%s needs user and password in smtp", c.Auth)
+	}
+}
+
+// authOptions are those of go-mail for a password; none for tokens, of which
+// each connection has one of its own.
+func (c *Config) authOptions(user *url.Userinfo) []gomail.Option {
+	password, _ := user.Password()
+	if user == nil || c.usesToken() {
+		return nil
+	}
+	options := []gomail.Option{gomail.WithUsername(user.Username()), gomail.WithPassword(password)}
+	var all []gomail.SMTPAuthType
+	for _, m := range passwordMechanisms {
+		if all = append(all, m.is); m.name == c.Auth {
+			return append(options, gomail.WithSMTPAuth(m.is))
+		}
+	}
+	return append(options, gomail.WithOpportunisticSMTPAuth(all...))
+}
+
+// tokens is where the token for each new connection comes from; nil if none is
+// needed.
+func (c *Config) tokens(user *url.Userinfo) tokens {
+	password, _ := user.Password()
+	switch {
+	case !c.usesToken():
+		return nil
+	case c.TokenFile != "":
+		return fileToken(c.TokenFile)
+	case c.OAuth2 != nil:
+		return newFetchedToken(*c.OAuth2)
+	}
+	return fixedToken(password)
+}
+
+// xoauth2 proves an account by a token, which must not travel in clear.
+type xoauth2 struct{ smtp.Auth }
+
+func newXOAUTH2(user, token string) xoauth2 { return xoauth2{smtp.XOAuth2Auth(user, token)} }
+
+// Start begins the exchange.
+func (x xoauth2) Start(server *smtp.ServerInfo) (string, []byte, error) {
+	local := server.Name == "localhost" || net.ParseIP(server.Name).IsLoopback()
+	if !server.TLS && !local {
+		return "", nil, smtp.ErrUnencrypted
+	}
+	if !slices.Contains(server.Auth, "XOAUTH2") {
+		return "", nil, errNoXOAUTH2
+	}
+	return x.Auth.Start(server)
+}
+
+var errNoXOAUTH2 = errors.New("the server does not offer XOAUTH2")

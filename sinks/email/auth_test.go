@@ -1,0 +1,205 @@
+package email_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/smtptest"
+)
+
+func TestEachMechanismThatBothSidesKnowAuthenticates(t *testing.T) {
+	for _, c := range []struct {
+		offered string
+		auth    string
+		works   bool
+	}{
+		{"PLAIN", "", true}, {"PLAIN", email.AuthPlain, true}, {"PLAIN", email.AuthLogin, false},
+		{"LOGIN", "", true}, {"LOGIN", email.AuthLogin, true}, {"LOGIN", email.AuthPlain, false},
+		{"XOAUTH2", email.AuthXOAUTH2, true}, {"PLAIN", email.AuthXOAUTH2, false}, {"XOAUTH2", "", false},
+	} {
+		for _, tls := range []smtptest.TLS{smtptest.Plain, smtptest.StartTLS, smtptest.Implicit} {
+			t.Run(fmt.Sprintf("%s with %q, TLS %d", c.offered, c.auth, tls), func(t *testing.T) {
+				server := startServer(t, smtptest.Config{TLS: tls, Username: "shop@example.com", Password: "p@ss/1", Mechanisms: []string{c.offered}})
+				sink := newSink(t, email.Config{SMTP: server.URL(), TLSConfig: server.TLSConfig(), Auth: c.auth})
+				_, err := sink.Deliver(within(t), delivery(jane))
+				if c.works {
+					require.NoError(t, err)
+					return
+				}
+				class, _ := sinks.Classify(err)
+				assert.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+				assert.NotContains(t, err.Error(), "p@ss")
+			})
+		}
+	}
+}
+
+func TestATokenFileIsReadForEachConnection(t *testing.T) {
+	var good sync.Map
+	server := startServer(t, smtptest.Config{Mechanisms: []string{smtptest.XOAUTH2}, OnAuth: func(_ context.Context, user, token string) error {
+		if _, known := good.Load(user + " " + token); !known {
+			return smtptest.Reply(535, "token expired")
+		}
+		return nil
+	}})
+	file := filepath.Join(t.TempDir(), "token")
+	sink := newSink(t, email.Config{SMTP: "smtp://shop@" + server.Address(), TokenFile: file})
+
+	_, err := sink.Deliver(within(t), delivery(jane))
+	class, _ := sinks.Classify(err)
+	assert.Equal(t, sinks.ClassUnavailable, class)
+	require.ErrorContains(t, err, "get a token: token_file: open "+file)
+
+	require.NoError(t, os.WriteFile(file, []byte(" \n"), 0o600))
+	_, err = sink.Deliver(within(t), delivery(jane))
+	require.ErrorContains(t, err, "is empty")
+
+	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	_, err = sink.Deliver(within(t), delivery(jane))
+	class, _ = sinks.Classify(err)
+	assert.Equal(t, sinks.ClassUnavailable, class)
+	require.ErrorContains(t, err, "token expired")
+
+	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
+	good.Store("shop second", true)
+	for range 2 {
+		_, err = sink.Deliver(within(t), delivery(jane))
+		require.NoError(t, err)
+		server.Disconnect() // the next delivery makes a connection, and reads the file
+	}
+}
+
+// authorization is an authorization server that gives tokens with numbers.
+type authorization struct {
+	mu      sync.Mutex
+	given   int
+	expires int // seconds
+	asked   []string
+	broken  bool
+}
+
+func (a *authorization) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	user, secret, _ := r.BasicAuth()
+	a.asked = append(a.asked, strings.TrimSpace(fmt.Sprint(user, ":", secret, " ", r.FormValue("grant_type"), " ", r.FormValue("refresh_token"), r.FormValue("scope"))))
+	w.Header().Set("Content-Type", "application/json")
+	if a.broken {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error": "invalid_grant", "error_description": "the account was closed"}`))
+		return
+	}
+	a.given++
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"access_token": fmt.Sprint("token-", a.given), "token_type": "Bearer", "expires_in": a.expires, "refresh_token": fmt.Sprint("refresh-", a.given),
+	})
+}
+
+// valid is the number of the only token that is good now.
+func (a *authorization) valid() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fmt.Sprint("token-", a.given)
+}
+
+func (a *authorization) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
+	for name, o := range map[string]email.OAuth2{
+		"refresh token":      {ClientID: "id", ClientSecret: "s3cret", RefreshToken: "refresh-0"},
+		"client credentials": {ClientID: "id", ClientSecret: "s3cret", Scopes: []string{"mail"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tokens := &authorization{expires: 3600}
+			web := httptest.NewServer(tokens)
+			defer web.Close()
+			server := startServer(t, smtptest.Config{Mechanisms: []string{smtptest.XOAUTH2}, OnAuth: func(_ context.Context, user, token string) error {
+				if user != "shop@example.com" || token != tokens.valid() {
+					return smtptest.Reply(535, "bad token")
+				}
+				return nil
+			}})
+			o.TokenURL = web.URL
+			sink := newSink(t, email.Config{SMTP: "smtp://shop%40example.com@" + server.Address(), OAuth2: &o})
+			deliver := func() error {
+				_, err := sink.Deliver(within(t), delivery(jane))
+				server.Disconnect() // so that each delivery makes a connection
+				return err
+			}
+
+			require.NoError(t, deliver())
+			require.NoError(t, deliver())
+			assert.Len(t, tokens.asked, 1, "a token that is good is used again")
+
+			tokens.set(func() { tokens.given++ }) // the token is revoked
+			err := deliver()
+			class, _ := sinks.Classify(err)
+			assert.Equal(t, sinks.ClassUnavailable, class)
+			require.ErrorContains(t, err, "bad token")
+			tokens.set(func() { tokens.expires = 1 })
+			require.NoError(t, deliver(), "the refused token was given up")
+			require.NoError(t, deliver(), "the one that expires at once too")
+			assert.Len(t, tokens.asked, 3)
+			if o.RefreshToken == "" {
+				assert.Equal(t, "id:s3cret client_credentials mail", tokens.asked[2])
+			} else {
+				assert.Equal(t, "id:s3cret refresh_token refresh-0", tokens.asked[0])
+				assert.Equal(t, "id:s3cret refresh_token refresh-3", tokens.asked[2], "the server's newest refresh token is used")
+			}
+
+			tokens.set(func() { tokens.broken = true })
+			err = deliver()
+			class, _ = sinks.Classify(err)
+			assert.Equal(t, sinks.ClassUnavailable, class)
+			require.ErrorContains(t, err, "get a token: oauth2: "+web.URL+": invalid_grant the account was closed")
+			assert.NotContains(t, err.Error(), "s3cret")
+		})
+	}
+}
+
+func TestMistakesInAuthenticationAreNamed(t *testing.T) {
+	oauth := email.OAuth2{TokenURL: "https://example.com/token", ClientID: "id", ClientSecret: "s"}
+	for _, c := range []struct {
+		config email.Config
+		want   string
+	}{
+		{email.Config{SMTP: "smtp://localhost", Auth: "magic"}, `auth: "magic" is unknown; use auto, scram-sha-256,`},
+		{email.Config{SMTP: "smtp://localhost", Auth: "login"}, "auth: login needs user and password in smtp"},
+		{email.Config{SMTP: "smtp://a:secret@localhost", Auth: "plain", TokenFile: "x"}, "auth: plain has no use for a token"},
+		{email.Config{SMTP: "smtp://a:secret@localhost", TokenFile: "x"}, "smtp: has a password"},
+		{email.Config{SMTP: "smtp://localhost", TokenFile: "x"}, "smtp: names no user"},
+		{email.Config{SMTP: "smtp://a@localhost", Auth: "xoauth2"}, "auth: xoauth2 needs a token"},
+		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: &oauth}, "token_file: contradicts oauth2"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{}}, "oauth2.token_url: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is no URL"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{}}, "oauth2.client_id: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{}}, "oauth2.client_secret: is missing"},
+	} {
+		c.config.From, c.config.Templates = "a@example.com", "x"
+		c.config.SetDefaults()
+		err := c.config.Validate()
+		require.ErrorContains(t, err, c.want)
+		assert.NotContains(t, err.Error(), "secret@")
+	}
+	good := email.Config{SMTP: "smtp://a@localhost", OAuth2: &oauth, From: "a@example.com", Templates: "x"}
+	good.SetDefaults()
+	require.NoError(t, good.Validate())
+}

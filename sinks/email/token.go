@@ -1,0 +1,134 @@
+package email
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// OAuth2 is how to get tokens from an authorization server: by a refresh token,
+// as a person's account has it (Gmail), or, without one, by client credentials,
+// as a service has them (Microsoft 365 with the permission SMTP.SendAsApp).
+type OAuth2 struct {
+	TokenURL     string   `yaml:"token_url" doc:"the authorization server's token endpoint, such as https://oauth2.googleapis.com/token or https://login.microsoftonline.com/TENANT/oauth2/v2.0/token"`
+	ClientID     string   `yaml:"client_id" doc:"the application's id"`
+	ClientSecret string   `yaml:"client_secret" doc:"the application's secret"`
+	RefreshToken string   `yaml:"refresh_token" doc:"of the account that sends; without one the tokens are the application's own (client credentials)"`
+	Scopes       []string `yaml:"scopes" doc:"what the tokens are for, with client credentials: https://outlook.office365.com/.default at Microsoft"`
+}
+
+func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
+	if o == nil {
+		return
+	}
+	switch u, err := url.Parse(o.TokenURL); {
+	case o.TokenURL == "":
+		mistake("oauth2.token_url", "is missing; it is the https:// URL of the authorization server's token endpoint")
+	case err != nil || u.Hostname() == "" || (u.Scheme != "https" && u.Scheme != "http"):
+		mistake("oauth2.token_url", "is no URL like https://oauth2.googleapis.com/token")
+	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+		mistake("oauth2.token_url", "is not https://, so the secret would travel in clear")
+	}
+	if o.ClientID == "" {
+		mistake("oauth2.client_id", "is missing")
+	}
+	if o.ClientSecret == "" && o.RefreshToken == "" {
+		mistake("oauth2.client_secret", "is missing; give it, or the refresh_token of a public client")
+	}
+}
+
+// tokens gives the token for a new connection. Its methods may be called in
+// parallel.
+type tokens interface {
+	get(ctx context.Context) (string, error)
+	// refused says that the server did not like the token.
+	refused(token string)
+}
+
+// fixedToken is a token of the configuration.
+type fixedToken string
+
+func (t fixedToken) get(context.Context) (string, error) { return string(t), nil }
+func (fixedToken) refused(string)                        {}
+
+// fileToken is the path of a file that another program keeps current; it is
+// read for each connection.
+type fileToken string
+
+func (path fileToken) get(context.Context) (string, error) {
+	text, err := os.ReadFile(string(path))
+	if err != nil {
+		return "", fmt.Errorf("token_file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("token_file: %s is empty", string(path))
+	}
+	return token, nil
+}
+
+func (fileToken) refused(string) {}
+
+// fetchedToken keeps a token until it expires or is refused.
+type fetchedToken struct {
+	OAuth2
+	client *http.Client
+	turn   chan struct{} // holds one while somebody uses what is below
+	token  *oauth2.Token
+}
+
+func newFetchedToken(o OAuth2) *fetchedToken {
+	// One request in an hour or so: a connection kept for the next would idle.
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	return &fetchedToken{OAuth2: o, client: &http.Client{Transport: transport}, turn: make(chan struct{}, 1)}
+}
+
+func (f *fetchedToken) get(ctx context.Context) (string, error) {
+	select {
+	case f.turn <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-f.turn }()
+	if f.token.Valid() {
+		return f.token.AccessToken, nil
+	}
+	token, err := f.fetch(context.WithValue(ctx, oauth2.HTTPClient, f.client))
+	var refused *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &refused) && refused.ErrorCode != "":
+		return "", fmt.Errorf("oauth2: %s: %s %s", f.TokenURL, refused.ErrorCode, refused.ErrorDescription)
+	case err != nil:
+		return "", fmt.Errorf("oauth2: %w", err)
+	}
+	f.token = token
+	if f.RefreshToken != "" && token.RefreshToken != "" {
+		f.RefreshToken = token.RefreshToken // some servers give a new one each time
+	}
+	return token.AccessToken, nil
+}
+
+func (f *fetchedToken) fetch(ctx context.Context) (*oauth2.Token, error) {
+	if f.RefreshToken == "" {
+		c := clientcredentials.Config{ClientID: f.ClientID, ClientSecret: f.ClientSecret, TokenURL: f.TokenURL, Scopes: f.Scopes}
+		return c.Token(ctx)
+	}
+	c := oauth2.Config{ClientID: f.ClientID, ClientSecret: f.ClientSecret, Endpoint: oauth2.Endpoint{TokenURL: f.TokenURL}}
+	return c.TokenSource(ctx, &oauth2.Token{RefreshToken: f.RefreshToken}).Token()
+}
+
+func (f *fetchedToken) refused(token string) {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	if f.token != nil && f.token.AccessToken == token {
+		f.token = nil
+	}
+}
