@@ -17,9 +17,9 @@ func (p *parser) checkFolder(set *templates, folder string) {
 	for _, file := range slices.Sorted(maps.Keys(p.sources[folder])) {
 		switch plain, locale := splitLocale(file, typeFiles); plain {
 		case textFile:
-			p.checkBodies(folder, locale)
+			p.checkBodies(set, folder, locale)
 		case htmlFile:
-			p.checkBodies(folder, locale)
+			p.checkBodies(set, folder, locale)
 			p.checkImages(set, folder, path.Join(folder, file), p.sources[folder][file], locale)
 			layout := p.layoutFor(htmlLayoutFile, locale)
 			p.checkImages(set, folder, layout, p.layouts[layout], locale)
@@ -31,7 +31,7 @@ func (p *parser) checkFolder(set *templates, folder string) {
 
 // checkBodies reports a locale that has not what the folder has without one: a
 // mail in that locale would lack it.
-func (p *parser) checkBodies(folder, locale string) {
+func (p *parser) checkBodies(set *templates, folder, locale string) {
 	sources := p.sources[folder]
 	for _, file := range bodyFiles {
 		other := localized(file, locale)
@@ -40,7 +40,7 @@ func (p *parser) checkBodies(folder, locale string) {
 		switch {
 		case plain && !has:
 			p.mistakeOnce("%s is missing: %s is there without a locale, and a mail is in one language", path.Join(folder, other), file)
-		case has && !plain:
+		case has && !plain && set.folders[folder].hasBody(""): // or else it is missing anyway
 			p.mistakeOnce("%s is missing, for mails in other locales than %s", path.Join(folder, file), locale)
 		}
 	}

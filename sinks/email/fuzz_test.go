@@ -3,7 +3,9 @@ package email
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"mime"
+	stdmultipart "mime/multipart"
 	"net/mail"
 	"slices"
 	"strings"
@@ -81,6 +83,64 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		again, err := sink.composer.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
 		require.NoError(t, err)
 		require.Equal(t, m.raw, again.raw)
+	})
+}
+
+func FuzzNoPayloadAddsAHeaderByFilesAndURLs(f *testing.F) {
+	for _, seed := range [][4]string{
+		{"a.csv", "text/csv", "https://example.com/u", "de"},
+		{"a\r\nX-Evil: 1\r\n\r\n", "text/csv\r\nX-Evil: 1", "https://example.com/\r\nX-Evil: 1", "de\r\nX-Evil: 1"},
+		{`a"; x="`, `text/plain; x="a\"b"`, "mailto:u@example.com?subject=<x>", "de-AT, en;q=0.5"},
+		{"\u2028ä=?utf-8?q?=0D=0AX:?=", `text/plain; a*=utf-8''%0D%0AX-Evil:%201`, "https://ü/", "x-private"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3])
+	}
+	sink, err := New(sinks.Instance{Name: "mail"}, Config{SMTP: "smtp://localhost", From: "shop@example.com", FS: fstest.MapFS{
+		"t/to.tmpl":               {Data: []byte("a@example.org")},
+		"t/subject.tmpl":          {Data: []byte("{{.Payload.locale}}")},
+		"t/text.tmpl":             {Data: []byte("{{.Payload.name}}")},
+		"t/html.tmpl":             {Data: []byte("<img src='cid:{{.Payload.name}}'>")},
+		"t/locale.tmpl":           {Data: []byte("{{.Payload.locale}}")},
+		"t/attachments.tmpl":      {Data: []byte(`{{attachment .Payload.name .Payload.type "YQ=="}}`)},
+		"t/list-unsubscribe.tmpl": {Data: []byte("{{.Payload.url}}")},
+		"t/a.csv":                 {Data: []byte("a")},
+	}})
+	require.NoError(f, err)
+	allowed := append(slices.Clone(headers), "List-Unsubscribe", "List-Unsubscribe-Post")
+	f.Fuzz(func(t *testing.T, name, mediaType, url, locale string) {
+		payload, err := json.Marshal(map[string]string{"name": name, "type": mediaType, "url": url, "locale": locale})
+		require.NoError(t, err)
+		m, err := sink.composer.compose(&notification.Envelope{ID: "1", Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
+		if err != nil {
+			return // permanent: nothing is sent
+		}
+		parsed, err := mail.ReadMessage(bytes.NewReader(m.raw))
+		require.NoError(t, err)
+		for name, values := range parsed.Header {
+			require.Contains(t, allowed, name)
+			require.Len(t, values, 1, name)
+		}
+		_, params, err := mime.ParseMediaType(parsed.Header.Get("Content-Type"))
+		require.NoError(t, err)
+		parts := stdmultipart.NewReader(parsed.Body, params["boundary"])
+		_, err = parts.NextRawPart() // text and html
+		require.NoError(t, err)
+		attached, err := parts.NextRawPart()
+		require.NoError(t, err)
+		for name, values := range attached.Header {
+			require.Contains(t, []string{"Content-Disposition", "Content-Transfer-Encoding", "Content-Type"}, name)
+			require.Len(t, values, 1, name)
+		}
+		_, disposition, err := mime.ParseMediaType(attached.Header.Get("Content-Disposition"))
+		require.NoError(t, err)
+		require.Equal(t, collapse(name), disposition["filename"])
+		_, err = parts.NextRawPart()
+		require.ErrorIs(t, err, io.EOF)
+		for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
+			require.LessOrEqual(t, len(line), 998)
+			require.NotContains(t, string(line), "\n")
+			require.NotContains(t, string(line), "\r")
+		}
 	})
 }
 

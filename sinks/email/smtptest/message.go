@@ -10,6 +10,8 @@ import (
 	"mime/multipart"
 	"mime/quotedprintable"
 	"net/mail"
+	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -41,54 +43,91 @@ func (m Message) Subject() string {
 }
 
 // Text is the decoded text/plain part, its lines ending in "\n". A message without one gives ErrNoPart.
-func (m Message) Text() (string, error) { return m.part("text/plain") }
+func (m Message) Text() (string, error) { return m.text("text/plain") }
 
 // HTML is the decoded text/html part, its lines ending in "\n". A message without one gives ErrNoPart.
-func (m Message) HTML() (string, error) { return m.part("text/html") }
+func (m Message) HTML() (string, error) { return m.text("text/html") }
 
-// part finds the first part of a content type in the message or in the first
-// level of its multipart body.
-func (m Message) part(wanted string) (string, error) {
+func (m Message) text(contentType string) (string, error) {
+	parts, err := m.Parts()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range parts {
+		if p.ContentType == contentType && p.Disposition != "attachment" {
+			return strings.ReplaceAll(string(p.Body), "\r\n", "\n"), nil
+		}
+	}
+	return "", fmt.Errorf("%w: %s", ErrNoPart, contentType)
+}
+
+// Part is what a message consists of: text, an image, an attachment.
+type Part struct {
+	// Within are the multiparts around it, the outermost first, without
+	// "multipart/": mixed, related.
+	Within []string
+	// ContentType is without parameters.
+	ContentType string
+	// Disposition is inline or attachment; "" where nothing is said.
+	Disposition string
+	// Name is the file's name, ContentID its id without brackets.
+	Name, ContentID string
+	// Body is decoded.
+	Body []byte
+}
+
+// Parts lists all parts in their order.
+func (m Message) Parts() ([]Part, error) {
 	message, err := mail.ReadMessage(bytes.NewReader(m.Raw))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	contentType, params, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
+	return readParts(textproto.MIMEHeader(message.Header), message.Body, nil)
+}
+
+func readParts(header textproto.MIMEHeader, body io.Reader, within []string) ([]Part, error) {
+	contentType, params, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if contentType == wanted {
-		return decode(message.Header.Get("Content-Transfer-Encoding"), message.Body)
+	if subtype, found := strings.CutPrefix(contentType, "multipart/"); found {
+		return readMultipart(multipart.NewReader(body, params["boundary"]), append(slices.Clone(within), subtype))
 	}
-	if !strings.HasPrefix(contentType, "multipart/") {
-		return "", fmt.Errorf("%w: %s", ErrNoPart, wanted)
+	p := Part{Within: within, ContentType: contentType, ContentID: strings.Trim(header.Get("Content-Id"), "<>")}
+	if text := header.Get("Content-Disposition"); text != "" {
+		if p.Disposition, params, err = mime.ParseMediaType(text); err != nil {
+			return nil, err
+		}
+		p.Name = params["filename"]
 	}
-	parts := multipart.NewReader(message.Body, params["boundary"])
+	p.Body, err = decode(header.Get("Content-Transfer-Encoding"), body)
+	return []Part{p}, err
+}
+
+func readMultipart(reader *multipart.Reader, within []string) ([]Part, error) {
+	var all []Part
 	for {
-		part, err := parts.NextRawPart()
+		next, err := reader.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			return "", fmt.Errorf("%w: %s", ErrNoPart, wanted)
+			return all, nil
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		contentType, _, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
+		parts, err := readParts(next.Header, next, within)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if contentType == wanted {
-			return decode(part.Header.Get("Content-Transfer-Encoding"), part)
-		}
+		all = append(all, parts...)
 	}
 }
 
-func decode(encoding string, body io.Reader) (string, error) {
+func decode(encoding string, body io.Reader) ([]byte, error) {
 	switch strings.ToLower(encoding) {
 	case "quoted-printable":
 		body = quotedprintable.NewReader(body)
 	case "base64":
 		body = base64.NewDecoder(base64.StdEncoding, body)
 	}
-	decoded, err := io.ReadAll(body)
-	return strings.ReplaceAll(string(decoded), "\r\n", "\n"), err
+	return io.ReadAll(body)
 }
