@@ -66,6 +66,7 @@ func newRoot(p *program) *cobra.Command {
 		newActions(p),
 		newForget(p),
 		newConfig(p),
+		newMail(p),
 		newVersion(p),
 		newDocs(),
 	)

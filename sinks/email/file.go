@@ -22,8 +22,8 @@ type file struct {
 // contentID is the name by which html shows the file. Mail programs may take an
 // id that they know for the same picture, so the content is in it.
 func (f *file) contentID(domain string) string {
-	sum := sha256.Sum256(f.data)
-	return atom(f.name) + "." + hex.EncodeToString(sum[:8]) + "@" + domain
+	sum := sha256.Sum256(append([]byte(f.name+"\x00"), f.data...))
+	return hex.EncodeToString(sum[:12]) + "@" + domain
 }
 
 // mediaTypes are those of files by their ending. The system's own list is not
@@ -63,14 +63,14 @@ func imagesIn(html string) []string {
 	return names
 }
 
-// replaceImage puts a content id in place of a file's name.
-func replaceImage(html, name, with string) string {
+// replaceImage puts a URL in place of cid: and a file's name.
+func replaceImage(html, name, url string) string {
 	return shownImage.ReplaceAllStringFunc(html, func(found string) string {
 		parts := shownImage.FindStringSubmatch(found)
 		if parts[1] != name {
 			return found
 		}
-		return "cid:" + with + parts[2]
+		return url + parts[2]
 	})
 }
 

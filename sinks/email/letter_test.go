@@ -109,7 +109,7 @@ func TestImagesThatHTMLShowsTravelWithTheMail(t *testing.T) {
 		assert.Equal(t, "inline", p.Disposition)
 		assert.Equal(t, want.name, p.Name)
 		assert.Equal(t, want.body, string(p.Body))
-		assert.Regexp(t, `^[\w%-]+\.[0-9a-f]{16}@example\.com$`, p.ContentID)
+		assert.Regexp(t, `^[0-9a-f]{24}@example\.com$`, p.ContentID)
 	}
 	html := string(parts[1].Body)
 	assert.Equal(t, `<img src="cid:`+parts[2].ContentID+`"><img src="cid:`+parts[3].ContentID+`">`+

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net/url"
 
 	gomessage "github.com/emersion/go-message"
 
@@ -39,7 +40,7 @@ func (l *letter) body(boundary, domain string) part {
 		html, parts := l.html, make([]part, 1, 1+len(l.images))
 		for _, image := range l.images {
 			id := image.contentID(domain)
-			html = replaceImage(html, image.name, id)
+			html = replaceImage(html, image.name, "cid:"+url.PathEscape(id))
 			p := image.part("inline")
 			p.header.Set("Content-ID", "<"+id+">")
 			parts = append(parts, p)

@@ -88,6 +88,7 @@ type letter struct {
 	subject              string
 	text, html           string // "" where there is no such part
 	bodyLocale           string // in the names of the templates of text and html
+	locale               string // for people: bodyLocale, or what templates without one are in
 	unsubscribe          []string
 	images               []*file  // that html shows
 	unknownImages        []string // that html shows and that are not there
@@ -195,7 +196,8 @@ func (t *templates) render(typeName string, data *Data, locale string) (*letter,
 		return nil, err
 	}
 	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(typeName).hasBody)]} // the last one, "", has one
-	data.Locale = cmp.Or(l.bodyLocale, t.locale)
+	l.locale = cmp.Or(l.bodyLocale, t.locale)
+	data.Locale = l.locale
 	if err := t.renderHeader(l, typeName, data, wanted); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -105,6 +106,48 @@ func LoadDeliveries(source Source) (*Config, error) {
 	l.checkRoutes(whole)
 	l.checkForwarder(whole)
 	return whole, l.report.err()
+}
+
+// LoadSettings decodes some keys of a sink's own settings into a struct, and makes
+// something of them; what is wrong is reported at the lines of the keys, as with
+// Load. The other keys, such as one with a password, need not make sense.
+func LoadSettings(source Source, sink string, keys []string, settings any, use func() error) error {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return l.report.err()
+	}
+	var c struct {
+		Database  skipped         `yaml:"database"`
+		Outbox    skipped         `yaml:"outbox"`
+		Forwarder skipped         `yaml:"forwarder"`
+		Sinks     map[string]Sink `yaml:"sinks"`
+		Routes    skipped         `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	with := join(join("sinks", sink), "with")
+	l.decode(only(c.Sinks[sink].With.node, keys), reflect.ValueOf(settings).Elem(), with)
+	if err := l.report.err(); err != nil {
+		return err
+	}
+	if err := use(); err != nil {
+		l.complain(with, err)
+	}
+	return l.report.err()
+}
+
+// only is a mapping without all keys but some; anything else is left as it is.
+func only(node *yaml.Node, keys []string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return node
+	}
+	some := *node
+	some.Content = nil
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if slices.Contains(keys, node.Content[i].Value) {
+			some.Content = append(some.Content, node.Content[i:i+2]...)
+		}
+	}
+	return &some
 }
 
 // Tables is the part of the configuration that says where the outbox is, for
