@@ -48,7 +48,7 @@ func authNames() []string {
 
 // usesToken says whether the sink proves itself with a token of OAuth 2.0.
 func (c *Config) usesToken() bool {
-	return c.Auth == AuthXOAUTH2 || c.TokenFile != "" || c.OAuth2 != nil
+	return c.Auth == AuthXOAUTH2 || c.TokenFile != "" || c.OAuth2.given()
 }
 
 // validateAuth reports what is wrong with user, password and tokens.
@@ -58,17 +58,19 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	} else if c.usesToken() && c.Auth != AuthAuto && c.Auth != AuthXOAUTH2 {
 		mistake("auth", "%s has no use for a token; use %s, or leave token_file and oauth2 out", c.Auth, AuthXOAUTH2)
 	}
-	if c.TokenFile != "" && c.OAuth2 != nil {
+	if c.TokenFile != "" && c.OAuth2.given() {
 		mistake("token_file", "contradicts oauth2; use one of them")
 	}
-	c.OAuth2.validate(mistake)
+	if c.OAuth2.given() {
+		c.OAuth2.validate(mistake)
+	}
 	u, err := url.Parse(c.SMTP)
 	if c.SMTP == "" || err != nil {
 		return // validateSMTP has reported it
 	}
 	password, _ := u.User.Password()
 	user, hasPassword := u.User.Username(), password != ""
-	elsewhere := c.TokenFile != "" || c.OAuth2 != nil
+	elsewhere := c.TokenFile != "" || c.OAuth2.given()
 	switch {
 	case elsewhere && hasPassword:
 		mistake("smtp", "has a password; with token_file or oauth2 it has the user only, like smtp://user@host:587")
@@ -110,8 +112,8 @@ func (c *Config) tokens(user *url.Userinfo) tokens {
 		return nil
 	case c.TokenFile != "":
 		return fileToken(c.TokenFile)
-	case c.OAuth2 != nil:
-		return newFetchedToken(*c.OAuth2)
+	case c.OAuth2.given():
+		return newFetchedToken(c.OAuth2)
 	}
 	return fixedToken(password)
 }

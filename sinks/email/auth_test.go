@@ -137,7 +137,7 @@ func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
 				return nil
 			}})
 			o.TokenURL = web.URL
-			sink := newSink(t, email.Config{SMTP: "smtp://shop%40example.com@" + server.Address(), OAuth2: &o})
+			sink := newSink(t, email.Config{SMTP: "smtp://shop%40example.com@" + server.Address(), OAuth2: o})
 			deliver := func() error {
 				_, err := sink.Deliver(within(t), delivery(jane))
 				server.Disconnect() // so that each delivery makes a connection
@@ -186,12 +186,12 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 		{email.Config{SMTP: "smtp://a:secret@localhost", TokenFile: "x"}, "smtp: has a password"},
 		{email.Config{SMTP: "smtp://localhost", TokenFile: "x"}, "smtp: names no user"},
 		{email.Config{SMTP: "smtp://a@localhost", Auth: "xoauth2"}, "auth: xoauth2 needs a token"},
-		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: &oauth}, "token_file: contradicts oauth2"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{}}, "oauth2.token_url: is missing"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is no URL"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{}}, "oauth2.client_id: is missing"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: &email.OAuth2{}}, "oauth2.client_secret: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: oauth}, "token_file: contradicts oauth2"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.token_url: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is no URL"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_id: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_secret: is missing"},
 	} {
 		c.config.From, c.config.Templates = "a@example.com", "x"
 		c.config.SetDefaults()
@@ -199,7 +199,7 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		assert.NotContains(t, err.Error(), "secret@")
 	}
-	good := email.Config{SMTP: "smtp://a@localhost", OAuth2: &oauth, From: "a@example.com", Templates: "x"}
+	good := email.Config{SMTP: "smtp://a@localhost", OAuth2: oauth, From: "a@example.com", Templates: "x"}
 	good.SetDefaults()
 	require.NoError(t, good.Validate())
 }

@@ -48,7 +48,7 @@ type Config struct {
 	// TokenFile is a file with a token for XOAUTH2.
 	TokenFile string `yaml:"token_file" doc:"file with the token for xoauth2, kept current by another program; it is read for each new connection"`
 	// OAuth2 says where tokens for XOAUTH2 come from.
-	OAuth2 *OAuth2 `yaml:"oauth2" doc:"authorization server that gives tokens for xoauth2; a token is fetched when there is none, or it has expired or was refused"`
+	OAuth2 OAuth2 `yaml:"oauth2" doc:"authorization server that gives tokens for xoauth2; a token is fetched when there is none, or it has expired or was refused"`
 	// From is the sender of all mails, in the header and in the envelope.
 	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>. Required"`
 	// ReplyTo is where answers go, unless a type has a reply-to template.

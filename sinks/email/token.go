@@ -25,10 +25,12 @@ type OAuth2 struct {
 	Scopes       []string `yaml:"scopes" doc:"what the tokens are for, with client credentials: https://outlook.office365.com/.default at Microsoft"`
 }
 
+// given says whether anything is set.
+func (o *OAuth2) given() bool {
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.RefreshToken != "" || len(o.Scopes) > 0
+}
+
 func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
-	if o == nil {
-		return
-	}
 	switch u, err := url.Parse(o.TokenURL); {
 	case o.TokenURL == "":
 		mistake("oauth2.token_url", "is missing; it is the https:// URL of the authorization server's token endpoint")
