@@ -8,6 +8,9 @@
 // a mail server. Once the server has taken it, the user's status goes from Pending
 // to Sent, in the transaction that settles the delivery.
 //
+// The templates have a layout with an image, and a second language: whose browser
+// prefers German is welcomed in German. Who invited somebody gets a copy.
+//
 //	go run ./examples/signup
 //	go run ./examples/signup -smtp smtp://localhost:1025 -database signup.db
 //
@@ -119,7 +122,7 @@ func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http
 	types := registry.New()
 	errTypes := registry.Register[CustomerSignedUp](types, "customer.signed-up", registry.Key(CustomerSignedUp.Key))
 	mailSink, errSink := email.New(sinks.Instance{Name: "mail"},
-		email.Config{SMTP: smtp, From: "Waybill <hello@example.com>", FS: templates, Templates: "templates"})
+		email.Config{SMTP: smtp, From: "Waybill <hello@example.com>", FS: templates, Templates: "templates", Locale: "en"})
 	if err := errors.Join(errTable, errTypes, errSink); err != nil {
 		return nil, nil, err
 	}
@@ -140,18 +143,23 @@ func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http
 
 // signUp signs four people up, one of them with an address that is taken.
 func signUp(url string, out io.Writer) error {
-	for _, form := range []string{
-		`{"name": "Ada", "email": "ada@example.com"}`,
-		`{"name": "Grace", "email": "grace@example.com"}`,
-		`{"name": "Mallory", "email": "ada@example.com"}`,
-		`{"name": "Linus", "email": "linus@example.com"}`,
+	for _, one := range []struct{ language, form string }{
+		{"en", `{"name": "Ada", "email": "ada@example.com"}`},
+		{"de-AT, en;q=0.5", `{"name": "Grace", "email": "grace@example.com"}`},
+		{"en", `{"name": "Mallory", "email": "ada@example.com"}`},
+		{"sv", `{"name": "Linus", "email": "linus@example.com", "invited_by": "ada@example.com"}`},
 	} {
-		response, err := http.Post(url, "application/json", strings.NewReader(form))
+		request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(one.form))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Accept-Language", one.language)
+		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return err
 		}
 		_ = response.Body.Close()
-		fmt.Fprintf(out, "POST /signup %s: %s\n", form, response.Status)
+		fmt.Fprintf(out, "POST /signup %s: %s\n", one.form, response.Status)
 	}
 	return nil
 }
@@ -190,7 +198,7 @@ func report(ctx context.Context, db *sql.DB, mails []smtptest.Message, out io.Wr
 	}
 	for _, m := range mails {
 		to := m.Header.Get("To")
-		fmt.Fprintf(out, "mail to %s: %s\n", to, m.Subject())
+		fmt.Fprintf(out, "mail to %s: %s\n", strings.Join(m.To, ", "), m.Subject())
 		if !slices.Contains(users, to) {
 			wrong = append(wrong, fmt.Errorf("%s got a mail and is no user", to))
 		}

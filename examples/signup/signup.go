@@ -10,6 +10,7 @@ import (
 	"net/mail"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/language"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -30,6 +31,10 @@ type CustomerSignedUp struct {
 	UserID string `json:"user_id"`
 	Name   string `json:"name"`
 	Email  string `json:"email"`
+	// Locale is what the user prefers to read, as the browser says it.
+	Locale string `json:"locale"`
+	// InvitedBy gets a copy of the mail; "" where nobody did.
+	InvitedBy string `json:"invited_by"`
 }
 
 // Key puts all that ever happens to one user in order.
@@ -44,14 +49,19 @@ type signups struct {
 // ServeHTTP takes JSON with name and email. 202 says that the mail will be sent,
 // not that it was: no mail server stands between the user and the answer.
 func (s *signups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var form struct{ Name, Email string }
+	var form struct {
+		Name, Email string
+		InvitedBy   string `json:"invited_by"`
+	}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&form)
 	// What no mail server would take is refused while there is somebody to tell.
-	if _, invalid := mail.ParseAddress("<" + form.Email + ">"); err != nil || invalid != nil || form.Name == "" {
+	if err != nil || !isAddress(form.Email) || form.Name == "" || (form.InvitedBy != "" && !isAddress(form.InvitedBy)) {
 		http.Error(w, "send JSON with a name and an email address", http.StatusBadRequest)
 		return
 	}
-	err = s.add(r.Context(), CustomerSignedUp{UserID: uuid.NewString(), Name: form.Name, Email: form.Email})
+	err = s.add(r.Context(), CustomerSignedUp{
+		UserID: uuid.NewString(), Name: form.Name, Email: form.Email, Locale: preferred(r), InvitedBy: form.InvitedBy,
+	})
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusAccepted)
@@ -61,6 +71,21 @@ func (s *signups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slog.Error("signup failed", "error", err)
 		http.Error(w, "please try again later", http.StatusInternalServerError)
 	}
+}
+
+func isAddress(text string) bool {
+	_, err := mail.ParseAddress("<" + text + ">")
+	return err == nil
+}
+
+// preferred is what a browser would like to read. One that makes no sense is left
+// out, since the mail would fail on it.
+func preferred(r *http.Request) string {
+	tags, _, err := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
+	if err != nil || len(tags) == 0 {
+		return ""
+	}
+	return tags[0].String()
 }
 
 // add stores the user and publishes the notification in one transaction. It

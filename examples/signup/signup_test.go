@@ -177,6 +177,12 @@ func TestASignupStoresTheUserAndSendsOneMailOfTextAndHTML(t *testing.T) {
 		html, err := mails[0].HTML()
 		require.NoError(t, err)
 		require.Contains(t, html, "Hello <b>Jané &lt;O&#39;Neil&gt;</b>,")
+		require.Contains(t, html, `<html lang="en">`)
+		parts, err := mails[0].Parts()
+		require.NoError(t, err)
+		require.Len(t, parts, 3)
+		require.Equal(t, "logo.png", parts[2].Name)
+		require.Contains(t, html, `src="cid:`+parts[2].ContentID+`"`)
 	})
 }
 
@@ -327,11 +333,11 @@ func TestTheProgramTellsItsStoryAndLeavesNothingRunning(t *testing.T) {
 	require.Equal(t, []string{
 		`POST /signup {"name": "Ada", "email": "ada@example.com"}: 202 Accepted`,
 		`POST /signup {"name": "Grace", "email": "grace@example.com"}: 202 Accepted`,
-		`POST /signup {"name": "Linus", "email": "linus@example.com"}: 202 Accepted`,
+		`POST /signup {"name": "Linus", "email": "linus@example.com", "invited_by": "ada@example.com"}: 202 Accepted`,
 		`POST /signup {"name": "Mallory", "email": "ada@example.com"}: 409 Conflict`,
-		`mail to "Ada" <ada@example.com>: Welcome, Ada!`,
-		`mail to "Grace" <grace@example.com>: Welcome, Grace!`,
-		`mail to "Linus" <linus@example.com>: Welcome, Linus!`,
+		`mail to ada@example.com: Welcome, Ada!`,
+		`mail to grace@example.com: Willkommen, Grace!`,
+		`mail to linus@example.com, ada@example.com: Welcome, Linus!`,
 		`user "Ada" <ada@example.com>: Sent`,
 		`user "Grace" <grace@example.com>: Sent`,
 		`user "Linus" <linus@example.com>: Sent`,
