@@ -11,7 +11,11 @@
 //	    subject.tmpl
 //	    text.tmpl               text.tmpl, html.tmpl or both
 //	    html.tmpl
-//	    cc.tmpl bcc.tmpl reply-to.tmpl   optional
+//	    html.de.tmpl            the same for another locale; subject and text too
+//	    cc.tmpl bcc.tmpl reply-to.tmpl locale.tmpl   optional
+//	    list-unsubscribe.tmpl   optional: URLs
+//	    attachments.tmpl        optional: names of files, or {{attachment ...}}
+//	    logo.png                shown where the html says cid:logo.png
 //	  default/                  optional, for what a type's folder lacks
 //	    to.tmpl
 //
@@ -22,10 +26,13 @@
 // # Repeats
 //
 // A delivery can come twice (see [sinks.Sink]). The mail is then the same byte
-// for byte: Message-ID, Date and MIME boundary derive from the envelope, so
-// mailboxes that drop duplicates drop this one. A mail has one transaction for
-// all its recipients: when one of them is refused, nothing is sent to anyone,
-// and a retry cannot reach somebody twice.
+// for byte: Message-ID, Date and MIME boundaries derive from the envelope, so
+// mailboxes that drop duplicates drop this one.
+//
+// A mail has one transaction for all its recipients. Those whom the server
+// refuses for good are left out, and the receipt names them. When one is refused
+// for the moment, nothing is sent to anyone, and a retry cannot reach somebody
+// twice.
 package email
 
 import (
@@ -82,13 +89,14 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 }
 
 // Deliver sends the mail and returns the server's final reply as the receipt,
-// such as "smtp 250 OK: queued as 7F3".
+// such as "smtp 250 OK: queued as 7F3", with the recipients that it refuses.
 //
 // Errors: what the envelope or the templates cause is permanent; so is a 5xx
-// reply. A 4xx reply is transient, and so is a timeout or a connection lost
-// once the server has accepted the sender: the reason may be this mail. What
-// says nothing of this mail is unavailable: no connection, TLS or
-// authentication, 421, and a server that stays silent when a mail begins. When
+// reply, if it is to the mail or to all recipients. A 4xx reply is transient,
+// and so is a timeout or a connection lost once the server has accepted the
+// sender: the reason may be this mail. What says nothing of this mail is
+// unavailable: no connection, TLS, authentication or token, 421, and a server
+// that stays silent when a mail begins. When
 // ctx is cancelled the conversation is cut and ctx's error is returned; if the
 // whole mail was already sent by then, the server may deliver it all the same,
 // and the next attempt repeats it.
