@@ -42,9 +42,7 @@ the sinks' secrets need to be at hand.`,
 		RunE: e.run,
 	}
 	cmd.Flags().StringVarP(&e.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	cmd.Flags().StringVar(&e.data, "data", "", "file with the payload of a notification to ask the conditions of; - for standard input")
-	cmd.Flags().StringToStringVar(&e.sample.metadata, "metadata", nil, "metadata of that notification, as `name=value`; may be repeated")
-	cmd.Flags().StringVar(&e.sample.key, "key", "", "key of that notification")
+	e.sample.add(cmd, "ask the conditions of")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -65,7 +63,6 @@ func someTypes(cmd *cobra.Command, args []string) error {
 type explain struct {
 	*program
 	flags  sourceFlags
-	data   string
 	sample sample
 	json   bool
 }
@@ -136,7 +133,7 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.readSample(cmd); err != nil {
+	if err := e.sample.read(cmd); err != nil {
 		return err
 	}
 	views := make([]typeView, len(args))
@@ -161,7 +158,7 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 		path := routes.To(name)
 		delivery := deliveryOf(c, name, typ)
 		delivery.Routes = routesOf(path, typ)
-		if e.data != "" {
+		if e.sample.file != "" {
 			delivery.Sample = e.sample.ask(path, typ)
 		}
 		view.Sinks = append(view.Sinks, delivery)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -27,7 +27,7 @@ func newPreview(p *program) *cobra.Command {
 		Use:   "preview TYPE --data FILE",
 		Short: "Show the mail that a notification would become",
 		Long: `Make the mail of a type and a payload with the templates of an email sink, just as
-waybill forward would, and show it: its header, its text and its files. --html,
+waybill forward would, routes and their payloads included, and show it: its header, its text and its files. --html,
 --text and --eml show a part of it, or the whole mail as it would be sent. --out
 writes to a file, in the format of its ending unless one of these flags is given;
 --open shows the html, or else the text, in the browser.
@@ -43,12 +43,10 @@ needs to be at hand.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&v.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	flags.StringVar(&v.data, "data", "", "file with the payload as JSON; - is the standard input")
+	v.sample.add(cmd, "make the mail of")
 	flags.StringVar(&v.sink, "sink", "", "the email sink, where the type goes to several or to none")
 	flags.StringVar(&v.locale, "locale", "", "locale in place of the one that locale.tmpl gives")
-	flags.StringVar(&v.envelope.ID, "id", "preview", "the notification's id")
-	flags.StringVar(&v.envelope.Key, "key", "", "the notification's key")
-	flags.StringToStringVar(&v.metadata, "metadata", nil, "the notification's metadata, as name=value")
+	flags.StringVar(&v.id, "id", "", "id of that notification (default: a new one)")
 	flags.BoolVar(&v.html, "html", false, "show the html only, its images inside")
 	flags.BoolVar(&v.text, "text", false, "show the text only")
 	flags.BoolVar(&v.eml, "eml", false, "show the mail as it would be sent")
@@ -82,11 +80,12 @@ func atMostOne(cmd *cobra.Command, names ...string) error {
 
 type preview struct {
 	*program
-	flags                       sourceFlags
-	data, sink, locale, out     string
-	html, text, eml, json, open bool
-	metadata                    map[string]string
-	envelope                    notification.Envelope
+	flags                 sourceFlags
+	sample                sample
+	id, sink, locale, out string
+	html, text, eml, json bool
+	open                  bool
+	warnings              []string
 }
 
 // mailView is a mail as JSON.
@@ -107,84 +106,87 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(atMostOne(cmd, "html", "text", "eml", "json"), atMostOne(cmd, "out", "open", "json")); err != nil {
 		return wrongUsage(cmd, err)
 	}
+	if v.sample.file == "" {
+		return wrongUsage(cmd, errors.New("name a file with the payload: --data order.json, or --data - for standard input"))
+	}
 	source, err := v.fileSource(cmd, v.flags)
 	if err != nil {
 		return err
 	}
-	v.envelope.Type, v.envelope.Version, v.envelope.OccurredOn = args[0], 1, time.Now()
-	v.envelope.Metadata = v.metadata
-	if v.envelope.Payload, err = v.readPayload(cmd); err != nil {
+	if err := v.sample.read(cmd); err != nil {
 		return err
 	}
-	if err := v.chooseSink(cmd, source); err != nil {
+	e := v.sample.envelope(args[0])
+	e.ID = cmp.Or(v.id, e.ID)
+	e, err = v.routed(cmd, source, e)
+	if err != nil {
 		return err
 	}
 	composer, err := composerOf(source, v.sink)
 	if err != nil {
 		return err
 	}
-	mail, err := composer.Preview(&v.envelope, v.locale)
+	mail, err := composer.Preview(e, v.locale)
 	if errors.Is(err, email.ErrNoTemplate) {
 		return fmt.Errorf("%w; there are templates for %s", err, strings.Join(composer.Types(), ", "))
 	}
 	if err != nil {
 		return err
 	}
+	mail.Warnings = append(v.warnings, mail.Warnings...)
 	for _, warning := range mail.Warnings {
 		fmt.Fprintln(v.stderr, "waybill: warning:", warning)
 	}
-	return v.show(mail)
+	return v.show(e.Type, mail)
 }
 
-func (v *preview) readPayload(cmd *cobra.Command) ([]byte, error) {
-	switch v.data {
-	case "":
-		return nil, wrongUsage(cmd, errors.New("name a file with the payload: --data order.json, or --data - for the standard input"))
-	case "-":
-		return io.ReadAll(cmd.InOrStdin())
-	}
-	payload, err := os.ReadFile(v.data)
-	if err != nil {
-		return nil, wrongUsage(cmd, fmt.Errorf("--data: %w", err))
-	}
-	return payload, nil
-}
-
-// chooseSink finds the email sink: the one named, the one that gets the type, or
-// the only one.
-func (v *preview) chooseSink(cmd *cobra.Command, source config.Source) error {
+// routed chooses the email sink, the one named, the one that gets the type, or the
+// only one, and returns what the routes make of a notification on the way there.
+func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notification.Envelope) (*notification.Envelope, error) {
 	c, err := config.LoadDeliveries(source)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var all, routed []string
-	for name, sink := range c.Sinks {
-		if sink.Kind == email.Kind {
+	routes, err := c.Table()
+	if err != nil {
+		return nil, err
+	}
+	var all, reached []string
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		if c.Sinks[name].Kind == email.Kind {
 			all = append(all, name)
 		}
 	}
-	slices.Sort(all)
-	for _, name := range c.SinksOf(v.envelope.Type) {
+	for _, name := range routes.Sinks(e.Type) {
 		if slices.Contains(all, name) {
-			routed = append(routed, name)
+			reached = append(reached, name)
 		}
 	}
 	switch {
 	case len(all) == 0:
-		return wrongUsage(cmd, fmt.Errorf("%s has no sink of kind %s", source.File, email.Kind))
+		return nil, wrongUsage(cmd, fmt.Errorf("%s has no sink of kind %s", source.File, email.Kind))
 	case v.sink != "" && !slices.Contains(all, v.sink):
-		return wrongUsage(cmd, fmt.Errorf("--sink: there is no email sink %s; there are %s", v.sink, strings.Join(all, ", ")))
+		return nil, wrongUsage(cmd, fmt.Errorf("--sink: there is no email sink %s; there are %s", v.sink, strings.Join(all, ", ")))
 	case v.sink != "":
-	case len(routed) == 1:
-		v.sink = routed[0]
+	case len(reached) == 1:
+		v.sink = reached[0]
 	case len(all) == 1:
 		v.sink = all[0]
-	case len(routed) == 0:
-		return wrongUsage(cmd, fmt.Errorf("%s is routed to no email sink; choose one with --sink: %s", v.envelope.Type, strings.Join(all, ", ")))
+	case len(reached) == 0:
+		return nil, wrongUsage(cmd, fmt.Errorf("%s is routed to no email sink; choose one with --sink: %s", e.Type, strings.Join(all, ", ")))
 	default:
-		return wrongUsage(cmd, fmt.Errorf("%s is routed to several email sinks; choose one with --sink: %s", v.envelope.Type, strings.Join(routed, ", ")))
+		return nil, wrongUsage(cmd, fmt.Errorf("%s is routed to several email sinks; choose one with --sink: %s", e.Type, strings.Join(reached, ", ")))
 	}
-	return nil
+	if !slices.Contains(reached, v.sink) {
+		v.warnings = append(v.warnings, fmt.Sprintf("no route leads %s to %s", e.Type, v.sink))
+		return e, nil
+	}
+	shaped, err := routes.To(v.sink).Shape(e)
+	if shaped == nil && err == nil {
+		v.warnings = append(v.warnings, fmt.Sprintf("no condition on the way to %s holds, so this one would not go there", v.sink))
+		return e, nil
+	}
+	return shaped, err
 }
 
 // composerOf is what makes a sink's mails. It looks at no key that says where
@@ -199,11 +201,11 @@ func composerOf(source config.Source, sink string) (composer *email.Composer, er
 	return composer, err
 }
 
-func (v *preview) show(mail *email.Preview) error {
+func (v *preview) show(typ string, mail *email.Preview) error {
 	format := v.format()
 	switch {
 	case v.json:
-		return printJSON(v.stdout, v.view(mail))
+		return printJSON(v.stdout, v.view(typ, mail))
 	case v.open:
 		return v.openBrowser(mail, cmp.Or(format, bestFormat(mail)))
 	case v.out != "":
@@ -281,9 +283,9 @@ func (v *preview) openBrowser(mail *email.Preview, format string) error {
 	return nil
 }
 
-func (v *preview) view(mail *email.Preview) mailView {
+func (v *preview) view(typ string, mail *email.Preview) mailView {
 	return mailView{
-		Type: v.envelope.Type, Sink: v.sink, From: mail.From, Recipients: append([]string{}, mail.Recipients...), Header: mail.Header,
+		Type: typ, Sink: v.sink, From: mail.From, Recipients: append([]string{}, mail.Recipients...), Header: mail.Header,
 		Locale: mail.Locale, Text: mail.Text, HTML: mail.HTML,
 		Files: append([]email.PreviewFile{}, mail.Files...), Warnings: append([]string{}, mail.Warnings...),
 	}

@@ -30,6 +30,9 @@ var mailFiles = map[string]string{
 	"order.placed/html.de.tmpl":       "<p>Danke für <b>{{.Payload.order}}</b>.</p>",
 	"order.placed/attachments.tmpl":   "terms.txt",
 	"order.placed/terms.txt":          "terms",
+	"order.short/to.tmpl":             "{{.Payload.email}}",
+	"order.short/subject.tmpl":        "{{.Payload.order}}",
+	"order.short/text.tmpl":           "{{len .Payload}}",
 	"customer.moved/to.tmpl":          "a@example.com",
 	"customer.moved/subject.tmpl":     "s",
 	"customer.moved/html.tmpl":        `<img src="cid:{{.Payload.image}}.png">`,
@@ -58,7 +61,11 @@ sinks:
       templates: `+filepath.Join(folder, "mail")+`
   events: {kind: kafka}
 routes:
-  order.placed: [mail, events]
+  order.placed:
+    - {sink: mail, when: "payload.order != 0"}
+    - {sink: events}
+  order.short:
+    - {sink: mail, payload: {order: payload.long.order, email: "'ada@example.com'"}}
 `)
 	data = filepath.Join(folder, "payload.json")
 	require.NoError(t, os.WriteFile(data, []byte(payload), 0o600))
@@ -70,7 +77,7 @@ const order = `{"order": 17, "email": "ada@example.com"}`
 func TestMailPreviewShowsHeaderTextAndFiles(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, order)
-	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--key", "k-1", "--metadata", "tenant=acme")
+	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--id", "preview", "--key", "k-1", "--metadata", "tenant=acme")
 	require.Zero(t, r.code, r.stderr)
 	require.Empty(t, r.stderr)
 	for _, want := range []string{
@@ -140,6 +147,19 @@ func TestMailPreviewAsJSON(t *testing.T) {
 	}
 }
 
+func TestMailPreviewFollowsTheRoutes(t *testing.T) {
+	t.Parallel()
+	config, data := previewed(t, `{"order": 0, "email": "ada@example.com", "long": {"order": 18}}`)
+	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--text")
+	require.Equal(t, result{stdout: "Danke für 0.\n", stderr: "waybill: warning: no condition on the way to mail holds, so this one would not go there\n"}, r)
+
+	r = waybill(t, "mail", "preview", "order.short", "-c", config, "--data", data)
+	require.Zero(t, r.code, r.stderr)
+	require.Empty(t, r.stderr)
+	require.Contains(t, r.stdout, "Subject: 18\n")
+	require.Contains(t, r.stdout, "To: <ada@example.com>\n")
+}
+
 func TestMailPreviewReadsTheStandardInput(t *testing.T) {
 	t.Parallel()
 	config, _ := previewed(t, order)
@@ -160,6 +180,7 @@ func TestMailPreviewWarnsOfWhatARecipientWouldMiss(t *testing.T) {
 	config, data = previewed(t, `{"image": "gone", "reply": "b@example.com"}`)
 	r = waybill(t, "mail", "preview", "customer.moved", "-c", config, "--data", data, "--html")
 	require.Zero(t, r.code)
+	require.Contains(t, r.stderr, "warning: no route leads customer.moved to mail")
 	require.Contains(t, r.stderr, "warning: the html shows cid:gone.png, but there is no file")
 	require.Contains(t, r.stderr, "warning: there is no text beside the html")
 }
@@ -199,11 +220,11 @@ func TestMailPreviewTellsWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		"unknown type":      {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "order.plced/to.tmpl, order.plced/subject.tmpl, order.plced/text.tmpl or html.tmpl is missing in"},
-		"types there are":   {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "there are templates for customer.moved, order.placed\n"},
+		"types there are":   {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "there are templates for customer.moved, order.placed, order.short\n"},
 		"template's error":  {[]string{"order.placed", "-c", config, "--data", data}, exitFailed, `order.placed/subject.tmpl:1:16: executing`},
 		"no payload":        {[]string{"order.placed", "-c", config}, exitUsage, "name a file with the payload: --data order.json"},
-		"no such payload":   {[]string{"order.placed", "-c", config, "--data", "nowhere.json"}, exitUsage, "--data: open nowhere.json"},
-		"no JSON":           {[]string{"order.placed", "-c", config, "--data", config}, exitFailed, "payload is not JSON"},
+		"no such payload":   {[]string{"order.placed", "-c", config, "--data", "nowhere.json"}, exitFailed, "--data: open nowhere.json"},
+		"no JSON":           {[]string{"order.placed", "-c", config, "--data", config}, exitFailed, "is no JSON"},
 		"no type":           {[]string{"-c", config, "--data", data}, exitUsage, "give a type of notifications"},
 		"two types":         {[]string{"a", "b", "-c", config, "--data", data}, exitUsage, `unexpected argument "b"`},
 		"unknown sink":      {[]string{"order.placed", "-c", config, "--data", data, "--sink", "events"}, exitUsage, "--sink: there is no email sink events; there are mail"},
