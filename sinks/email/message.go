@@ -3,6 +3,7 @@ package email
 import (
 	"bytes"
 	"fmt"
+	"mime"
 	"net/mail"
 	"slices"
 	"strings"
@@ -33,21 +34,22 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 	_, domain, _ := cutLast(m.from, "@")
 	body := l.body(boundary(e, l), atomDomain(domain))
 	h := body.header
-	// A field that is set stands before those set earlier.
+	// A field that is added stands before those added earlier.
 	for _, field := range slices.Backward(unsubscribeFields(l.unsubscribe)) {
-		h.Set(field.name, field.value)
+		h.Add(field.name, field.value)
 	}
-	h.Set("Auto-Submitted", "auto-generated") // keeps vacation responders quiet (RFC 3834, section 5)
-	h.Set("Waybill-Id", collapse(e.ID))       // for the receiver's deduplication, and to be searched for
-	h.Set("Message-ID", "<"+messageID(e.ID, sink, m.from)+">")
-	h.Set("Date", date(e).Format("Mon, 02 Jan 2006 15:04:05 -0700"))
-	h.SetText("Subject", l.subject)
+	h.Add("Auto-Submitted", "auto-generated") // keeps vacation responders quiet (RFC 3834, section 5)
+	h.Add("Waybill-Id", collapse(e.ID))       // for the receiver's deduplication, and to be searched for
+	h.Add("Message-ID", "<"+messageID(e.ID, sink, m.from)+">")
+	h.Add("Date", date(e).Format("Mon, 02 Jan 2006 15:04:05 -0700"))
+	h.Add("Subject", mime.QEncoding.Encode("utf-8", l.subject))
 	setAddresses(&h, "Reply-To", l.replyTo)
 	setAddresses(&h, "Cc", l.cc)
 	setAddresses(&h, "To", l.to)
 	setAddresses(&h, "From", []*mail.Address{from})
 
 	var raw bytes.Buffer
+	raw.Grow(2048 + body.size())
 	w, err := gomessage.CreateWriter(&raw, h)
 	if err == nil {
 		err = body.writeTo(w)
@@ -70,5 +72,5 @@ func setAddresses(h *gomessage.Header, name string, list []*mail.Address) {
 	for i, a := range list {
 		texts[i] = a.String()
 	}
-	h.Set(name, strings.Join(texts, ", "))
+	h.Add(name, strings.Join(texts, ", "))
 }

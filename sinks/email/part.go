@@ -42,7 +42,7 @@ func (l *letter) body(boundary, domain string) part {
 			id := image.contentID(domain)
 			html = replaceImage(html, image.name, "cid:"+url.PathEscape(id))
 			p := image.part("inline")
-			p.header.Set("Content-ID", "<"+id+">")
+			p.header.Add("Content-ID", "<"+id+">")
 			parts = append(parts, p)
 		}
 		parts[0] = textPart("text/html", html)
@@ -57,16 +57,16 @@ func (l *letter) body(boundary, domain string) part {
 
 func textPart(mediaType, text string) part {
 	p := part{body: []byte(text)}
-	p.header.Set("Content-Transfer-Encoding", "quoted-printable")
-	p.header.SetContentType(mediaType, map[string]string{"charset": "UTF-8"})
+	p.header.Add("Content-Transfer-Encoding", "quoted-printable")
+	p.header.Add("Content-Type", mediaType+"; charset=UTF-8")
 	return p
 }
 
 func (f *file) part(disposition string) part {
 	p := part{body: f.data}
-	p.header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": f.name}))
-	p.header.Set("Content-Transfer-Encoding", "base64")
-	p.header.Set("Content-Type", f.mediaType)
+	p.header.Add("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": f.name}))
+	p.header.Add("Content-Transfer-Encoding", "base64")
+	p.header.Add("Content-Type", f.mediaType)
 	return p
 }
 
@@ -76,7 +76,7 @@ func multipart(subtype, boundary string, parts []part) part {
 		return parts[0]
 	}
 	p := part{parts: parts}
-	p.header.SetContentType("multipart/"+subtype, map[string]string{"boundary": boundary})
+	p.header.Add("Content-Type", "multipart/"+subtype+"; boundary="+boundary)
 	return p
 }
 
@@ -89,6 +89,15 @@ func boundary(e *notification.Envelope, l *letter) string {
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:20])
+}
+
+// size is about how many bytes the part has once it is encoded.
+func (p *part) size() int {
+	size := 512 + len(p.body)*3/2
+	for i := range p.parts {
+		size += p.parts[i].size()
+	}
+	return size
 }
 
 // writeTo writes what stands below the header, which w has.

@@ -150,28 +150,28 @@ func (t *templates) missing(typeName string) []string {
 }
 
 // find returns a type's template for a file, or the default one, in the first of
-// the locales that has it.
+// the locales that has it, or else without one.
 func (t *templates) find(typeName, name string, locales ...string) executor {
-	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
-		for _, locale := range append(locales, "") {
-			if found := f.templates[localized(name, locale)]; found != nil {
-				return found
-			}
-		}
-	}
-	return nil
+	return look(t, typeName, name, locales, func(f folder) map[string]executor { return f.templates })
 }
 
 // findFile is find for what is no template.
 func (t *templates) findFile(typeName, name string, locales ...string) *file {
+	return look(t, typeName, name, locales, func(f folder) map[string]*file { return f.files })
+}
+
+func look[T any](t *templates, typeName, name string, locales []string, in func(folder) map[string]T) (found T) {
 	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
-		for _, locale := range append(locales, "") {
-			if found := f.files[localized(name, locale)]; found != nil {
+		for _, locale := range locales {
+			if found, ok := in(f)[localized(name, locale)]; ok {
 				return found
 			}
 		}
+		if found, ok := in(f)[name]; ok {
+			return found
+		}
 	}
-	return nil
+	return found
 }
 
 // bodyFolder returns the folder that has the mail's text and html: the type's
