@@ -106,7 +106,7 @@ func (a attached) file() (*file, error) {
 	}
 	main, _, found := strings.Cut(mediaType, "/")
 	switch {
-	case err != nil || !found || strings.ContainsFunc(mediaType, isLineEnd):
+	case err != nil || !found:
 		return nil, fmt.Errorf("%w: %s: %q is no media type like application/pdf", ErrAttachment, name, a.Type)
 	case main == "multipart" || main == "message":
 		return nil, fmt.Errorf("%w: %s: %s cannot be attached as base64; use application/octet-stream", ErrAttachment, name, mediaType)
@@ -117,8 +117,6 @@ func (a attached) file() (*file, error) {
 	}
 	return &file{name: name, mediaType: mediaType, data: data}, nil
 }
-
-func isLineEnd(r rune) bool { return r == '\r' || r == '\n' }
 
 // parseAttachments reads what attachments.tmpl gave: on each line the name of a
 // file beside the templates, or what the function attachment made. find looks

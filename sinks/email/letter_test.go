@@ -63,6 +63,10 @@ func TestTheLocaleOfThePayloadChoosesTheTemplates(t *testing.T) {
 		"customer.signed-up/text.de.tmpl":    "auf Deutsch",
 		"customer.signed-up/text.de-AT.tmpl": "auf Österreichisch",
 		"customer.signed-up/text.fr.tmpl":    "en français",
+		"customer.signed-up/html.tmpl":       "<p>in English",
+		"customer.signed-up/html.de.tmpl":    "<p>auf Deutsch",
+		"customer.signed-up/html.de-AT.tmpl": "<p>auf Österreichisch",
+		"customer.signed-up/html.fr.tmpl":    "<p>en français",
 	})
 	for locale, want := range map[string]string{
 		"":                        "Welcome/Hi [en]: in English",
@@ -77,6 +81,10 @@ func TestTheLocaleOfThePayloadChoosesTheTemplates(t *testing.T) {
 	} {
 		m := sent(t, email.Config{FS: templates, Locale: "en"}, `{"locale": "`+locale+`"}`)
 		assert.Equal(t, want, m.Subject()+"/"+text(t, m), locale)
+		html, err := m.HTML()
+		require.NoError(t, err)
+		_, content, _ := strings.Cut(want, ": ")
+		assert.Equal(t, "<p>"+content, strings.TrimSpace(html), locale)
 	}
 	err := refused(t, email.Config{FS: templates}, `{"locale": "no locale at all"}`)
 	require.ErrorIs(t, err, email.ErrLocale)

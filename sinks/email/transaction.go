@@ -39,7 +39,7 @@ func (c *connection) transact(m *message) (handedOver, *ServerError) {
 	}
 	// Behind a single recipient DATA can go along: if the recipient is refused, it
 	// is answered with a refusal too. With several, it would begin the mail to
-	// those who are accepted.
+	// those who are accepted, and only hanging up would take that back.
 	pipelined, _ := c.client.Extension("PIPELINING")
 	dataAhead := pipelined && len(m.to) == 1
 	commands := m.envelope()

@@ -80,6 +80,11 @@ func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
 				for _, want := range append(c.says, "nothing was sent to anyone") {
 					assert.ErrorContains(t, err, want)
 				}
+				_, err = sink.Deliver(within(t), delivery(`{}`))
+				require.Error(t, err)
+				if c.class != sinks.ClassUnavailable {
+					assert.Equal(t, 1, server.Connections(), "a refusal costs no connection")
+				}
 				assert.Zero(t, server.Count())
 			})
 		}
