@@ -130,6 +130,7 @@ Programs that embed the forwarder have these sinks too, and any of their own:
 
 // sinkPages tell more about a kind than its keys.
 var sinkPages = map[string]string{
+	"email":     "sinks-email.md",
 	"http":      "sinks-http.md",
 	"jsonlines": "sinks-jsonlines.md",
 	"kafka":     "sinks-kafka.md",
