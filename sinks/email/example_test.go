@@ -59,3 +59,38 @@ func Example() {
 	//
 	// we have your order 10023. Thank you!
 }
+
+// A look at a mail before it is sent: neither a mail server nor its password is
+// needed.
+func ExampleComposer_Preview() {
+	composer, err := email.NewComposer("mail", email.Config{
+		From: "Shop <shop@example.com>", FS: templates, Templates: "testdata/mail",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	preview, err := composer.Preview(&notification.Envelope{
+		ID:      "0197f3c2-6f0e-7cc0-b2cf-9d8f0e6f3c11",
+		Type:    "order.placed",
+		Payload: []byte(`{"order": 10023, "customer": {"name": "Jané Doe", "email": "jane@example.org"}}`),
+	}, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(composer.Types())
+	fmt.Println(preview.Recipients)
+	for _, field := range preview.Header {
+		if field.Name == "To" || field.Name == "Subject" {
+			fmt.Printf("%s: %s\n", field.Name, field.Value)
+		}
+	}
+	fmt.Print(preview.Text)
+	// Output:
+	// [order.placed]
+	// [jane@example.org]
+	// To: Jané Doe <jane@example.org>
+	// Subject: Your order 10023
+	// Hello Jané Doe,
+	//
+	// we have your order 10023. Thank you!
+}

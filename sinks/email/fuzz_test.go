@@ -48,6 +48,7 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		{"a\r\nBcc: x@evil.example", "x\r\nBcc: y@evil.example\r\n\r\nbody", "jane@example.org\r\nBcc: x@evil.example", "a@b.example\nX: y"},
 		{"<>@ \x7f", `" <x@evil.example>, "`, `"a\"b c"@example.org`, `=?utf-8?q?a=0D=0ABcc:_x?= <a@b.example>`},
 		{strings.Repeat("ä", 120), strings.Repeat("x", 199), "pelé@exämple.org", "g: a@b.example, c@d.example;"},
+		{"1", "\" &=?", `"0\"0 0"@example.org`, "=?AAA00?q?A=0A 00000000?=0<0@000000000>"},
 		{".", "\u2028\u0085\v", "a@[127.0.0.1]", "a@b.example,,"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
@@ -73,8 +74,11 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 			require.NotContains(t, address, "\r")
 			require.NotContains(t, address, "\n")
 		}
-		_, err = new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
+		subject, err := new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
 		require.NoError(t, err)
+		var texts map[string]string // as JSON has them: valid UTF-8
+		require.NoError(t, json.Unmarshal(payload, &texts))
+		require.Equal(t, collapse(texts["a"]+" "+texts["c"]), subject)
 		for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
 			require.LessOrEqual(t, len(line), 998)
 			require.NotContains(t, string(line), "\n")

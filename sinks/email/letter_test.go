@@ -2,10 +2,12 @@ package email_test
 
 import (
 	"maps"
+	"mime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,6 +91,23 @@ func TestTheLocaleOfThePayloadChoosesTheTemplates(t *testing.T) {
 	err := refused(t, email.Config{FS: templates}, `{"locale": "no locale at all"}`)
 	require.ErrorIs(t, err, email.ErrLocale)
 	assert.ErrorContains(t, err, `customer.signed-up/locale.tmpl: no valid locale: "no locale at all"`)
+}
+
+func TestASubjectArrivesAsItIsWhateverItLooksLike(t *testing.T) {
+	templates := minimal(map[string]string{"customer.signed-up/subject.tmpl": "{{.Payload.subject}}"})
+	for _, subject := range []string{
+		"plain", "Grüße", strings.Repeat("ü ", 200) + "end", "=?utf-8?q?=0D=0ABcc:_x?=", "=?x-unknown?q?a?= " + strings.Repeat("äöü", 40),
+	} {
+		m := sent(t, email.Config{FS: templates}, `{"subject": "`+subject+`"}`)
+		decoded, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+		require.NoError(t, err)
+		assert.Equal(t, subject, decoded)
+		for word := range strings.FieldsSeq(m.Header.Get("Subject")) {
+			decoded, err := new(mime.WordDecoder).DecodeHeader(word)
+			require.NoError(t, err)
+			assert.True(t, utf8.ValidString(decoded), "each word has whole letters (RFC 2047, section 5): %q", word)
+		}
+	}
 }
 
 func TestImagesThatHTMLShowsTravelWithTheMail(t *testing.T) {

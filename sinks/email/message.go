@@ -2,11 +2,13 @@ package email
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"mime"
 	"net/mail"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	gomessage "github.com/emersion/go-message"
 
@@ -42,7 +44,7 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 	h.Add("Waybill-Id", collapse(e.ID))       // for the receiver's deduplication, and to be searched for
 	h.Add("Message-ID", "<"+messageID(e.ID, sink, m.from)+">")
 	h.Add("Date", date(e).Format("Mon, 02 Jan 2006 15:04:05 -0700"))
-	h.Add("Subject", mime.QEncoding.Encode("utf-8", l.subject))
+	h.Add("Subject", encodeText(l.subject))
 	setAddresses(&h, "Reply-To", l.replyTo)
 	setAddresses(&h, "Cc", l.cc)
 	setAddresses(&h, "To", l.to)
@@ -62,6 +64,26 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 		m.raw = append(m.raw, "\r\n"...)
 	}
 	return m, nil
+}
+
+// encodeText encodes a text for a header (RFC 2047). A text that looks as if it
+// were encoded already is encoded too, or mail programs would show something
+// else.
+func encodeText(text string) string {
+	if !strings.Contains(text, "=?") {
+		return mime.QEncoding.Encode("utf-8", text)
+	}
+	const room = 45 // bytes that make a word of 72 at most
+	var words []string
+	for len(text) > 0 {
+		end := min(room, len(text))
+		for end < len(text) && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		words = append(words, "=?utf-8?b?"+base64.StdEncoding.EncodeToString([]byte(text[:end]))+"?=")
+		text = text[end:]
+	}
+	return strings.Join(words, " ")
 }
 
 func setAddresses(h *gomessage.Header, name string, list []*mail.Address) {
