@@ -49,6 +49,8 @@ sinks:
       idempotent: true
       timeout: 10s
       max_message_bytes: 1048576
+      batch:
+        size: 500
       format: json
     parallelism:
       threshold: 16

@@ -25,12 +25,13 @@ func TestAMinimalConfigurationIsValid(t *testing.T) {
 		Idempotent:      true,
 		Timeout:         10 * time.Second,
 		MaxMessageBytes: 1 << 20,
+		Batch:           kafka.Batch{Size: 500},
 	}, c)
 }
 
 func TestEverySettingIsAccepted(t *testing.T) {
 	for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
-		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, compression: `+compression+`}`)
+		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, batch: {size: 1, wait: 1m}, compression: `+compression+`}`)
 		require.NoError(t, c.Validate())
 		_, err := kafka.New(sinks.Instance{Name: "events"}, c)
 		require.NoError(t, err)
@@ -55,6 +56,8 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: t, cloudevents: {source: /shop}}`:                              "cloudevents.source: is for format cloudevents-binary",
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "/a b"}}`: `cloudevents.source: "/a b" is no URI`,
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: has a user",
+		`{brokers: [a:1], topic: t, batch: {size: 0}}`:                                                     "batch.size: 0 is outside 1..10000",
+		`{brokers: [a:1], topic: t, batch: {wait: 2m}}`:                                                    "batch.wait: 2m0s is outside 0s..1m0s",
 		`{brokers: [a:1], topic: t, acks: none}`:                                                           "acks: none",
 		`{brokers: [a:1], topic: t, acks: two}`:                                                            `acks: "two"`,
 		`{brokers: [a:1], topic: t, acks: leader}`:                                                         "idempotent: needs acks: all",
@@ -86,4 +89,17 @@ func decode(t *testing.T, text string) kafka.Config {
 	c.SetDefaults()
 	require.NoError(t, yaml.Unmarshal([]byte(text), &c))
 	return c
+}
+
+func TestTheSetBuildsTheSink(t *testing.T) {
+	var set sinks.Set
+	require.NoError(t, kafka.Register(&set))
+	require.ErrorIs(t, kafka.Register(&set), sinks.ErrDuplicateKind)
+	sink, err := set.Build(kafka.Kind, sinks.Instance{Name: "events"}, func(config any) error {
+		c := config.(*kafka.Config)
+		c.Brokers, c.Topic = []string{"localhost:9092"}, "orders"
+		return nil
+	})
+	require.NoError(t, err)
+	assert.IsType(t, (*kafka.Sink)(nil), sink)
 }

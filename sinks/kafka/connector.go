@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -20,7 +19,7 @@ import (
 // many deliveries ask for it.
 const reconnectPause = 500 * time.Millisecond
 
-// connector has the publisher made when the first delivery needs it, by one
+// connector has the producer made when the first delivery needs it, by one
 // attempt at a time. The client cannot be made while no broker answers, and a
 // forwarder must start all the same. Once made, the client finds its way back
 // to the cluster by itself.
@@ -30,8 +29,8 @@ type connector struct {
 	config  *sarama.Config
 	source  string // of events; "" for the format json
 
-	publisher atomic.Pointer[wmkafka.Publisher]
-	found     sync.Map // topics from data that exist, by name
+	producer atomic.Pointer[producer]
+	found    sync.Map // topics from data that exist, by name
 
 	mu      sync.Mutex
 	last    *attempt            // running, or failed not long ago
@@ -47,23 +46,14 @@ type attempt struct {
 	again time.Time // no other attempt before then
 }
 
-// await returns the publisher, once there is one and the topic is found.
-func (c *connector) await(ctx context.Context, topic string) (*wmkafka.Publisher, error) {
-	p, err := c.awaitPublisher(ctx)
-	if err != nil || c.topic != "" {
-		return p, err
-	}
-	return p, c.awaitTopic(ctx, topic)
-}
-
-// awaitPublisher returns the publisher, once there is one.
+// awaitProducer returns the producer, once there is one.
 //
 // Of all deliveries that wait for an attempt, only the one that caused it
 // gets what it met with its own class; the others are told ErrNotConnected,
 // which is unavailable. So a topic that nobody created costs one dead letter
 // for each attempt and not the whole outbox.
-func (c *connector) awaitPublisher(ctx context.Context) (*wmkafka.Publisher, error) {
-	if p := c.publisher.Load(); p != nil {
+func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
+	if p := c.producer.Load(); p != nil {
 		return p, nil
 	}
 	a, mine := c.attempt()
@@ -74,7 +64,7 @@ func (c *connector) awaitPublisher(ctx context.Context) (*wmkafka.Publisher, err
 	}
 	switch {
 	case a.err == nil:
-		return c.publisher.Load(), nil
+		return c.producer.Load(), nil
 	case mine:
 		return nil, classifyConnect(c.topic, a.err)
 	}
@@ -85,10 +75,10 @@ func (c *connector) awaitPublisher(ctx context.Context) (*wmkafka.Publisher, err
 // the first record, because sarama's breaker would make of the third record to
 // a topic that nobody created a reason for all others to wait.
 func (c *connector) awaitTopic(ctx context.Context, topic string) error {
-	if _, ok := c.found.Load(topic); ok {
+	a := c.search(topic)
+	if a == nil {
 		return nil
 	}
-	a := c.search(topic)
 	select {
 	case <-a.done:
 	case <-ctx.Done():
@@ -103,7 +93,7 @@ func (c *connector) awaitTopic(ctx context.Context, topic string) error {
 	return classifyConnect(topic, a.err)
 }
 
-// failed gives an error of the publisher its class. A topic from data that is
+// failed gives an error of the producer its class. A topic from data that is
 // gone is looked for again.
 func (c *connector) failed(topic string, err error) error {
 	if c.topic == "" && concernsTopicOnly(err) {
@@ -128,8 +118,15 @@ func (c *connector) attempt() (a *attempt, mine bool) {
 }
 
 // search returns the attempt to find a topic that is running, or failed not long
-// ago, or begins.
+// ago, or begins; nil where the topic needs none: it is found, or stands in the
+// configuration.
 func (c *connector) search(topic string) *attempt {
+	if c.topic != "" {
+		return nil
+	}
+	if _, ok := c.found.Load(topic); ok {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -194,7 +191,7 @@ func (a *attempt) succeeded() bool {
 	}
 }
 
-// connect makes the publisher. It asks all that can be refused with a client
+// connect makes the producer. It asks all that can be refused with a client
 // of its own first: sarama does not close the one that it makes for a producer
 // when the producer cannot be made, and its breaker would turn the third
 // delivery to an unknown topic into one that failed for no reason.
@@ -214,15 +211,11 @@ func (c *connector) connect() error {
 			return err
 		}
 	}
-	publisher, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{
-		Brokers:               c.brokers,
-		Marshaler:             marshaler{source: c.source},
-		OverwriteSaramaConfig: c.config,
-	}, nil)
+	producer, err := newProducer(c.brokers, c.config, marshaler{source: c.source})
 	if err != nil {
 		return err
 	}
-	c.publisher.Store(publisher)
+	c.producer.Store(producer)
 	return nil
 }
 
@@ -318,7 +311,7 @@ func askForProducerID(client sarama.Client) error {
 	return nil
 }
 
-// close waits for what is running and closes the publisher; when ctx ends first
+// close waits for what is running and closes the producer; when ctx ends first
 // that goes on alone, for no longer than the client's own limits.
 func (c *connector) close(ctx context.Context) error {
 	c.mu.Lock()
@@ -328,8 +321,8 @@ func (c *connector) close(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() {
 		c.running.Wait()
-		if p := c.publisher.Swap(nil); p != nil {
-			closed <- p.Close()
+		if p := c.producer.Swap(nil); p != nil {
+			closed <- p.close()
 			return
 		}
 		closed <- nil

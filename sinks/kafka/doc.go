@@ -92,7 +92,7 @@
 // Watermill's Publish takes no context. Deliver looks at its context before it
 // starts and then waits for the outcome, which the client's own limits bring
 // about within the configured timeout; deliveries that wait behind others for
-// a broker that fell silent may take half as long again. So no delivery is ever
+// a broker that fell silent may take as long again. So no delivery is ever
 // abandoned. Leaving earlier would leave a record behind that may still be
 // stored, after newer ones of its key or twice; and it would cost a goroutine
 // for each delivery, which was measured at a tenth to a fifth of the throughput.

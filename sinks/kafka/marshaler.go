@@ -32,12 +32,16 @@ const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
 // copy that it had stored before.
 const noOffset = -1
 
-// publication is one envelope on its way through Watermill's publisher. It
-// travels in the message's context, so that the marshaler needs no copy of the
-// envelope, and Deliver finds in record where it was stored.
+// publication is one envelope on its way to a topic. Through Watermill's
+// publisher it travels in the message's context, so that the marshaler needs no
+// copy of the envelope.
 type publication struct {
 	envelope *notification.Envelope
-	record   sarama.ProducerMessage
+	topic    string
+	record   sarama.ProducerMessage // tells where it was stored
+	key      data
+	payload  data
+	err      error // what came of it, as the client said it
 }
 
 type publicationKey struct{}
@@ -52,8 +56,8 @@ func (p *publication) message() *message.Message {
 
 // receipt names where the record is: "kafka orders/3@1042".
 func (p *publication) receipt() notification.Receipt {
-	b := make([]byte, 0, len("kafka /@")+len(p.record.Topic)+24)
-	b = append(b, "kafka "...)
+	var room [len("kafka /@") + maxTopicNameLength + 2*20]byte // two decimals of 64 bits
+	b := append(room[:0], "kafka "...)
 	b = append(b, p.record.Topic...)
 	b = append(b, '/')
 	b = strconv.AppendInt(b, int64(p.record.Partition), 10)
@@ -64,6 +68,13 @@ func (p *publication) receipt() notification.Receipt {
 	return notification.Receipt(b)
 }
 
+// data is a key or a value. Unlike sarama.ByteEncoder it is no allocation when it
+// stands in the publication.
+type data []byte
+
+func (d *data) Encode() ([]byte, error) { return *d, nil }
+func (d *data) Length() int             { return len(*d) }
+
 // marshaler makes the record of a publication. See the package's documentation
 // for its form.
 type marshaler struct {
@@ -72,32 +83,34 @@ type marshaler struct {
 
 var _ wmkafka.Marshaler = marshaler{}
 
-func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
+func (f marshaler) Marshal(_ string, m *message.Message) (*sarama.ProducerMessage, error) {
 	p, ok := m.Context().Value(publicationKey{}).(*publication)
 	if !ok {
 		return nil, errors.New("the message was not made by this sink")
 	}
+	f.fill(p)
+	return &p.record, nil
+}
+
+// fill makes the record. Nothing of one that was sent before stays.
+func (f marshaler) fill(p *publication) {
 	e := p.envelope
+	p.payload = e.Payload
+	if p.payload == nil {
+		p.payload = data{} // null would be a tombstone, which deletes the key from a compacted topic
+	}
 	p.record = sarama.ProducerMessage{
-		Topic:     topic,
-		Value:     value(e.Payload),
+		Topic:     p.topic,
+		Value:     &p.payload,
 		Headers:   f.headers(e),
+		Metadata:  p,
 		Timestamp: e.OccurredOn,
 		Offset:    noOffset,
 	}
 	if e.Key != "" {
-		p.record.Key = sarama.StringEncoder(e.Key)
+		p.key = data(e.Key)
+		p.record.Key = &p.key
 	}
-	return &p.record, nil
-}
-
-// value is the payload. An empty one stays empty: null would be a tombstone,
-// which deletes the key from a compacted topic.
-func value(payload []byte) sarama.ByteEncoder {
-	if payload == nil {
-		return sarama.ByteEncoder{}
-	}
-	return sarama.ByteEncoder(payload)
 }
 
 // The names as bytes, shared by all records: the client only reads them.

@@ -16,8 +16,11 @@ func TestARealCluster(t *testing.T) {
 		"parallel deliveries all arrive with their receipts":    testParallelDeliveriesAllArriveWithTheirReceipts,
 		"an unknown topic is permanent":                         testAnUnknownTopicIsPermanent,
 		"a record that is too large is alone in being rejected": testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered,
+		"a batch arrives with its receipts":                     testABatchArrivesWithItsReceipts,
+		"only the large records of a batch are rejected":        testOnlyTheLargeRecordsOfABatchAreRejected,
+		"a batch carries one verdict on an unknown topic":       testABatchCarriesOneVerdictOnAnUnknownTopic,
 		"health follows the broker":                             testHealthFollowsTheBroker,
-		"a key stays in order through a restart":                testAKeyStaysInOrderThroughARestart,
+		"keys stay in order through a restart":                  testKeysStayInOrderThroughARestart,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, kafkatest.Real(t)) })
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
-
-	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -22,24 +21,24 @@ func Register(set *sinks.Set) error {
 }
 
 // Sink writes deliveries to Kafka, to one topic or to those that its template
-// names. Its methods may be called in
-// parallel; Close comes last.
+// names. Its methods may be called in parallel; Close comes last.
 //
-// The client gathers what is in flight at the same time into batches, so
-// throughput comes from many parallel calls of Deliver: 256 are a good
-// parallelism threshold.
+// The client gathers what is in flight at the same time into requests, so
+// throughput comes from batches, and from several at a time.
 type Sink struct {
 	topic     topic
+	batch     Batch
 	logger    *slog.Logger
 	connector *connector
 
-	// alone is held exclusively by a delivery that must not share a batch.
+	// alone is held exclusively by what must not share a request.
 	alone        sync.RWMutex
 	warnRejected sync.Once
 }
 
 var (
 	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Batcher       = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
@@ -72,7 +71,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if !isTemplate(c.Topic) {
 		connector.topic = c.Topic
 	}
-	return &Sink{topic: topic, logger: logger, connector: connector}, nil
+	return &Sink{topic: topic, batch: c.Batch, logger: logger, connector: connector}, nil
 }
 
 // Deliver stores one record and returns where: "kafka orders/3@1042", or
@@ -84,29 +83,16 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // ever left behind in the client. A failure after ctx ended is reported as the
 // context's error, a success as the success that it is.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	topic, err := s.topic(d.Envelope)
-	if err != nil {
-		return "", sinks.Permanent(err)
-	}
-	publisher, err := s.connector.await(ctx, topic)
-	if err != nil {
-		return "", err
-	}
 	p := &publication{envelope: d.Envelope}
-	err = s.publish(publisher, topic, p)
-	if blamesBatch(err) && ctx.Err() == nil {
-		err = s.publishAlone(publisher, topic, p, err)
+	producer, err := s.prepare(ctx, p)
+	if err != nil {
+		return "", err
 	}
-	switch {
-	case err == nil:
-		return p.receipt(), nil
-	case ctx.Err() != nil:
-		return "", ctx.Err()
+	if err := s.connector.awaitTopic(ctx, p.topic); err != nil {
+		return "", err
 	}
-	return "", s.connector.failed(topic, err)
+	s.publish(ctx, producer, p)
+	return s.outcome(ctx, p)
 }
 
 // CheckHealth asks the cluster for the topic, over a connection of its own, and
@@ -123,21 +109,73 @@ func (s *Sink) Close(ctx context.Context) error {
 	return s.connector.close(ctx)
 }
 
-func (s *Sink) publish(publisher *wmkafka.Publisher, topic string, p *publication) error {
-	s.alone.RLock()
-	defer s.alone.RUnlock()
-	return publisher.Publish(topic, p.message())
+// prepare names the publication's topic, and returns the producer once there is
+// one.
+func (s *Sink) prepare(ctx context.Context, p *publication) (*producer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	topic, err := s.topic(p.envelope)
+	if err != nil {
+		return nil, sinks.Permanent(err)
+	}
+	p.topic = topic
+	return s.connector.awaitProducer(ctx)
 }
 
-// publishAlone sends a record again whose batch was rejected, while nothing else
-// is in flight: then the batch is this record, and the broker's word is about
-// it.
-func (s *Sink) publishAlone(publisher *wmkafka.Publisher, topic string, p *publication, rejected error) error {
+func (s *Sink) publish(ctx context.Context, producer *producer, p *publication) {
+	s.alone.RLock()
+	producer.publish(p)
+	s.alone.RUnlock()
+	if blamesBatch(p.err) {
+		s.isolate(ctx, producer, []*publication{p})
+	}
+}
+
+// isolate sends records again whose batch was rejected, while nothing else is in
+// flight, in halves until each has gone through or was rejected alone: then the
+// broker's word is about that record. It stops when ctx ends.
+func (s *Sink) isolate(ctx context.Context, producer *producer, list []*publication) {
 	s.warnRejected.Do(func() {
-		s.logger.Warn("kafka rejected a batch, sending its records one by one, which is slow; max_message_bytes may be above the topic's max.message.bytes",
-			"topic", topic, "type", p.envelope.Type, "id", p.envelope.ID, "error", rejected)
+		p := list[0]
+		s.logger.Warn("kafka rejected a batch, sending its records again in parts, which is slow; max_message_bytes may be above the topic's max.message.bytes",
+			"topic", p.topic, "type", p.envelope.Type, "id", p.envelope.ID, "error", p.err)
 	})
 	s.alone.Lock()
 	defer s.alone.Unlock()
-	return publisher.Publish(topic, p.message())
+	halve(ctx, producer, list)
+}
+
+func halve(ctx context.Context, producer *producer, list []*publication) {
+	for half := range slices.Chunk(list, (len(list)+1)/2) {
+		if ctx.Err() != nil {
+			return
+		}
+		producer.publishAll(half)
+		if rejected := rejectedOf(half); len(half) > 1 && len(rejected) > 0 {
+			halve(ctx, producer, rejected)
+		}
+	}
+}
+
+// rejectedOf returns those that a broker may have rejected for another's sake.
+func rejectedOf(list []*publication) []*publication {
+	var rejected []*publication
+	for _, p := range list {
+		if blamesBatch(p.err) {
+			rejected = append(rejected, p)
+		}
+	}
+	return rejected
+}
+
+// outcome is what came of a publication that was sent.
+func (s *Sink) outcome(ctx context.Context, p *publication) (notification.Receipt, error) {
+	switch {
+	case p.err == nil:
+		return p.receipt(), nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	}
+	return "", s.connector.failed(p.topic, p.err)
 }

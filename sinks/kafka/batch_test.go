@@ -1,0 +1,247 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+func TestABatchArrivesWithItsReceipts(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true})
+	testABatchArrivesWithItsReceipts(t, cluster)
+	assert.Less(t, requests.Hits(), 20, "requests for a batch of 500")
+}
+
+func testABatchArrivesWithItsReceipts(t *testing.T, cluster *kafkatest.Cluster) {
+	const size = 500
+	topic := cluster.CreateTopic(t, 6, nil)
+	batch := batchOf(size)
+	results := newSink(t, cluster, topic).DeliverBatch(t.Context(), batch)
+	require.Len(t, results, size)
+	ids := make(map[string]string, size) // by receipt
+	for i, r := range results {
+		require.NoError(t, r.Err)
+		ids[string(r.Receipt)] = batch[i].ID
+	}
+	records := cluster.Consume(t, topic, size)
+	require.Len(t, records, size)
+	for _, r := range records {
+		assert.Equal(t, ids[fmt.Sprintf("kafka %s/%d@%d", topic, r.Partition, r.Offset)], headersOf(r)["id"])
+	}
+}
+
+func TestOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true})
+	testOnlyTheLargeRecordsOfABatchAreRejected(t, cluster)
+	assert.Less(t, requests.Hits(), 150, "requests: the rejected are not sent one by one")
+}
+
+func testOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T, cluster *kafkatest.Cluster) {
+	const size = 300
+	topic := cluster.CreateTopic(t, 1, map[string]string{"max.message.bytes": "40000"})
+	large := map[int]bool{0: true, 17: true, 299: true}
+	batch := batchOf(size)
+	for i, d := range batch {
+		d.Payload = []byte(strings.Repeat("x", 1000)) // 300 of these are too large in sum
+		if large[i] {
+			d.Payload = []byte(strings.Repeat("x", 50_000))
+		}
+	}
+	for i, r := range newSink(t, cluster, topic).DeliverBatch(t.Context(), batch) {
+		if large[i] {
+			assertClass(t, sinks.ClassPermanent, r.Err)
+			continue
+		}
+		assert.NoError(t, r.Err)
+	}
+	assert.Len(t, cluster.Consume(t, topic, size-len(large)), size-len(large))
+}
+
+func TestARecordAboveTheClientsOwnLimitLeavesItsBatchAlone(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
+	batch := batchOf(3)
+	batch[1].Payload = make([]byte, 3000)
+	results := sink.DeliverBatch(t.Context(), batch)
+	assert.NoError(t, results[0].Err)
+	assertClass(t, sinks.ClassPermanent, results[1].Err)
+	assert.NoError(t, results[2].Err)
+}
+
+func TestABatchCarriesOneVerdictOnAnUnknownTopic(t *testing.T) {
+	testABatchCarriesOneVerdictOnAnUnknownTopic(t, kafkatest.Fake(t))
+}
+
+func testABatchCarriesOneVerdictOnAnUnknownTopic(t *testing.T, cluster *kafkatest.Cluster) {
+	results := newSink(t, cluster, "nobody-made-this").DeliverBatch(t.Context(), batchOf(50))
+	assertClass(t, sinks.ClassPermanent, results[0].Err)
+	for _, r := range results[1:] {
+		assertClass(t, sinks.ClassUnavailable, r.Err)
+		assert.ErrorIs(t, r.Err, kafka.ErrNotConnected)
+	}
+}
+
+func TestABatchGoesToManyTopics(t *testing.T) {
+	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "one", "two"))
+	batch := batchOf(6)
+	for i, topic := range []string{"one", "two", "nobody-made-this", "not legal", "one", "neither-this"} {
+		batch[i].Metadata = notification.Metadata{"topic": topic}
+	}
+	results := newSink(t, cluster, "{{.Metadata.topic}}").DeliverBatch(t.Context(), batch)
+	for i, receipt := range map[int]string{0: "kafka one/0@0", 1: "kafka two/0@0", 4: "kafka one/0@1"} {
+		assert.NoError(t, results[i].Err)
+		assert.EqualValues(t, receipt, results[i].Receipt)
+	}
+	assertClass(t, sinks.ClassTransient, results[2].Err)
+	assertClass(t, sinks.ClassPermanent, results[3].Err)
+	assert.ErrorIs(t, results[3].Err, kafka.ErrTopic)
+	assertClass(t, sinks.ClassTransient, results[5].Err)
+	assert.ErrorContains(t, results[5].Err, "topic neither-this")
+}
+
+// All are looked for at once: a cluster that is slow to say no says it to all.
+func TestTheTopicsOfABatchAreLookedForTogether(t *testing.T) {
+	const topics = 20
+	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "known"))
+	sink := newSink(t, cluster, "{{.Key}}")
+	_, err := sink.Deliver(t.Context(), delivery("known"))
+	require.NoError(t, err)
+
+	var asked sync.WaitGroup
+	asked.Add(topics)
+	seen := make(map[string]bool)
+	cluster.Fake.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		for _, topic := range r.(*kmsg.MetadataRequest).Topics {
+			if name := *topic.Topic; strings.HasPrefix(name, "key-") && !seen[name] {
+				seen[name] = true
+				asked.Done()
+			}
+		}
+		cluster.Fake.SleepControl(asked.Wait) // no answer before all have asked
+		return nil, nil, false
+	})
+	for _, r := range sink.DeliverBatch(t.Context(), batchOf(topics)) {
+		assertClass(t, sinks.ClassTransient, r.Err)
+	}
+}
+
+func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 4, nil)
+	sink := newSink(t, cluster, topic)
+	cluster.Fake.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{2}, Err: kerr.UnknownServerError, Count: -1,
+	})
+	failed := 0
+	for _, r := range sink.DeliverBatch(t.Context(), batchOf(200)) {
+		if r.Err != nil {
+			assertClass(t, sinks.ClassTransient, r.Err)
+			failed++
+		}
+	}
+	assert.Greater(t, failed, 20)
+	for _, r := range cluster.Consume(t, topic, 200-failed) {
+		assert.NotEqual(t, int32(2), r.Partition)
+	}
+}
+
+func TestACancelledBatchPublishesNothing(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	sink := newSink(t, cluster, topic)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, r := range sink.DeliverBatch(ctx, batchOf(3)) {
+		assert.ErrorIs(t, r.Err, context.Canceled)
+	}
+	_, err := sink.Deliver(t.Context(), delivery("wanted"))
+	require.NoError(t, err)
+	assert.Equal(t, "wanted", string(cluster.Consume(t, topic, 1)[0].Key))
+}
+
+func TestABatchIsUnavailableWithoutABrokerAndOnceTheSinkIsClosed(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	cluster.Stop(t)
+	sink := newSink(t, cluster, topic)
+	for _, r := range sink.DeliverBatch(t.Context(), batchOf(3)) {
+		assertClass(t, sinks.ClassUnavailable, r.Err)
+	}
+	require.NoError(t, sink.Close(t.Context()))
+	for _, r := range sink.DeliverBatch(t.Context(), batchOf(3)) {
+		assert.ErrorIs(t, r.Err, kafka.ErrClosed)
+	}
+}
+
+func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
+	const timeout = 2 * time.Second
+	for name, end := range map[string]func(*kafkatest.Cluster){
+		"silent": func(*kafkatest.Cluster) {},
+		"dies":   func(c *kafkatest.Cluster) { c.Stop(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := kafkatest.Fake(t)
+			sink := newSink(t, cluster, cluster.CreateTopic(t, 6, nil), func(c *kafka.Config) { c.Timeout = timeout })
+			_, err := sink.Deliver(t.Context(), delivery("connects"))
+			require.NoError(t, err)
+			arrived := make(chan struct{})
+			var once sync.Once
+			cluster.Fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+				cluster.Fake.KeepControl()
+				if r.Key() == int16(kmsg.Produce) {
+					once.Do(func() { close(arrived) })
+				}
+				return nil, nil, true // read, never answered
+			})
+			var workers sync.WaitGroup
+			begin := time.Now()
+			for range 16 {
+				workers.Go(func() {
+					for _, r := range sink.DeliverBatch(t.Context(), batchOf(500)) {
+						assertClass(t, sinks.ClassUnavailable, r.Err)
+					}
+				})
+			}
+			await(t, arrived, "no request came")
+			end(cluster)
+			workers.Wait()
+			assert.Less(t, time.Since(begin), 2*timeout)
+			t.Log("ended after", time.Since(begin))
+		})
+	}
+}
+
+func TestBatchLimitsAreTheConfigured(t *testing.T) {
+	limits := func(change ...func(*kafka.Config)) sinks.BatchLimits {
+		return newSinkAt(t, []string{"a:1"}, "orders", change...).BatchLimits()
+	}
+	assert.Equal(t, sinks.BatchLimits{Size: 500}, limits())
+	assert.Equal(t, sinks.BatchLimits{Size: 20, Wait: time.Millisecond},
+		limits(func(c *kafka.Config) { c.Batch = kafka.Batch{Size: 20, Wait: time.Millisecond} }))
+}
+
+// batchOf makes deliveries of different keys.
+func batchOf(size int) []*notification.Delivery {
+	batch := make([]*notification.Delivery, size)
+	for i := range batch {
+		batch[i] = delivery(fmt.Sprint("key-", i))
+	}
+	return batch
+}

@@ -1,0 +1,143 @@
+package kafka_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+func TestAnUnknownTopicIsPermanent(t *testing.T) { testAnUnknownTopicIsPermanent(t, kafkatest.Fake(t)) }
+
+func testAnUnknownTopicIsPermanent(t *testing.T, cluster *kafkatest.Cluster) {
+	sink := newSink(t, cluster, "nobody-made-this")
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	assertClass(t, sinks.ClassPermanent, err)
+	assert.ErrorContains(t, err, "nobody-made-this")
+	assertClass(t, sinks.ClassPermanent, sink.CheckHealth(t.Context()))
+}
+
+func TestManyDeliveriesConnectOnceAndOnlyOneCarriesTheVerdict(t *testing.T) {
+	var connections counter
+	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen))
+	sink := newSink(t, cluster, "nobody-made-this")
+
+	var permanent counter
+	var workers sync.WaitGroup
+	for range 64 {
+		workers.Go(func() {
+			_, err := sink.Deliver(t.Context(), delivery("k"))
+			if class, _ := sinks.Classify(err); class == sinks.ClassPermanent {
+				permanent.add()
+				return
+			}
+			assertClass(t, sinks.ClassUnavailable, err)
+			assert.ErrorIs(t, err, kafka.ErrNotConnected)
+		})
+	}
+	workers.Wait()
+	assert.Equal(t, 1, permanent.count())
+	assert.LessOrEqual(t, connections.count(), 2, "a seed and the broker that it named")
+}
+
+func TestACancelledDeliveryPublishesNothing(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	sink := newSink(t, cluster, topic)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := sink.Deliver(ctx, delivery("cancelled"))
+	assert.ErrorIs(t, err, context.Canceled)
+
+	_, err = sink.Deliver(t.Context(), delivery("wanted"))
+	require.NoError(t, err)
+	assert.Equal(t, "wanted", string(cluster.Consume(t, topic, 1)[0].Key))
+}
+
+func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
+	silent := listenSilently(t)
+	sink := newSinkAt(t, []string{silent}, "orders")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := sink.Deliver(ctx, delivery("k"))
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Less(t, time.Since(begin), time.Second, "the timeout is 10 seconds")
+}
+
+func TestCloseEndsTheSinkAndLaterDeliveriesAreUnavailable(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	require.NoError(t, err)
+	require.NoError(t, sink.Close(t.Context()))
+	_, err = sink.Deliver(t.Context(), delivery("k"))
+	assert.ErrorIs(t, err, kafka.ErrClosed)
+	assertClass(t, sinks.ClassUnavailable, err)
+	assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
+}
+
+func TestCloseLeavesInTimeAndNothingBehind(t *testing.T) {
+	silent := listenSilently(t)
+	sink := newSinkAt(t, []string{silent}, "orders", func(c *kafka.Config) { c.Timeout = time.Second })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := sink.Deliver(ctx, delivery("k"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, sink.Close(ctx), context.DeadlineExceeded)
+	// The attempt to connect ends by itself; TestMain sees to it that it does.
+}
+
+// listenSilently takes connections and never says a word.
+func listenSilently(t testing.TB) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// counter counts what happens, such as the connections to its listeners.
+type counter struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *counter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+func (c *counter) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	return countingListener{l, c}, err
+}
+
+type countingListener struct {
+	net.Listener
+	*counter
+}
+
+func (l countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.add()
+	}
+	return conn, err
+}

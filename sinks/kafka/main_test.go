@@ -1,0 +1,112 @@
+package kafka_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// One ticker for the whole process, made by sarama's metrics and never ended.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+		// A sleep of 10 seconds after which sarama's open breaker would close,
+		// whether or not its producer is closed by then.
+		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"))
+}
+
+func newSink(t testing.TB, cluster *kafkatest.Cluster, topic string, change ...func(*kafka.Config)) *kafka.Sink {
+	t.Helper()
+	return newSinkAt(t, cluster.Brokers, topic, change...)
+}
+
+func newSinkAt(t testing.TB, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
+	t.Helper()
+	var c kafka.Config
+	c.SetDefaults()
+	c.Brokers, c.Topic = brokers, topic
+	for _, f := range change {
+		f(&c)
+	}
+	sink, err := kafka.New(sinks.Instance{Name: "events", Logger: slog.New(slog.DiscardHandler)}, c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, sink.Close(ctx))
+	})
+	return sink
+}
+
+func delivery(key string) *notification.Delivery {
+	return &notification.Delivery{
+		Sink:    "events",
+		Attempt: 1,
+		Envelope: &notification.Envelope{
+			ID:         notification.NewID(),
+			Type:       "order.placed",
+			Version:    2,
+			Key:        key,
+			OccurredOn: time.Now().UTC().Truncate(time.Microsecond), // a broker deletes what is old
+			Payload:    []byte(`{"total":12}`),
+		},
+	}
+}
+
+// deliverAtLast tries until the delivery succeeds, for a minute at most, and
+// shows every error to failed.
+func deliverAtLast(t *testing.T, sink *kafka.Sink, d *notification.Delivery, failed func(error)) {
+	t.Helper()
+	assert.Eventually(t, func() bool {
+		_, err := sink.Deliver(t.Context(), d)
+		if err != nil {
+			failed(err)
+		}
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+}
+
+func assertClass(t testing.TB, want sinks.Class, err error) {
+	t.Helper()
+	if assert.Error(t, err) {
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, want, class, "%v", err)
+	}
+}
+
+func headersOf(r *kgo.Record) map[string]string {
+	m := make(map[string]string, len(r.Headers))
+	for _, h := range r.Headers {
+		m[h.Key] = string(h.Value)
+	}
+	return m
+}
+
+func await(t *testing.T, signal <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-signal:
+	case <-time.After(time.Minute):
+		t.Fatal(otherwise)
+	}
+}
+
+func isClosed(signal <-chan struct{}) bool {
+	select {
+	case <-signal:
+		return true
+	default:
+		return false
+	}
+}

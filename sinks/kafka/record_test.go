@@ -1,0 +1,190 @@
+package kafka_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+func TestARecordCarriesTheNotification(t *testing.T) {
+	testARecordCarriesTheNotification(t, kafkatest.Fake(t))
+}
+
+func testARecordCarriesTheNotification(t *testing.T, cluster *kafkatest.Cluster) {
+	topic := cluster.CreateTopic(t, 6, nil)
+	sink := newSink(t, cluster, topic)
+	d := delivery("order-17")
+	d.Payload = []byte("{\"total\": 12}\x00\xff")
+	d.Metadata = notification.Metadata{
+		notification.MetadataContentType: "application/json",
+		"type":                           "of the application",
+	}
+
+	receipt, err := sink.Deliver(t.Context(), d)
+	require.NoError(t, err)
+
+	r := cluster.Consume(t, topic, 1)[0]
+	assert.Equal(t, d.Payload, r.Value)
+	assert.Equal(t, "order-17", string(r.Key))
+	assert.Equal(t, d.OccurredOn.Truncate(time.Millisecond), r.Timestamp.UTC())
+	assert.Equal(t, map[string]string{
+		"id":                      d.ID,
+		"type":                    "order.placed",
+		"version":                 "2",
+		"occurred-on":             d.OccurredOn.Format("2006-01-02T15:04:05.000000Z"),
+		"_watermill_message_uuid": d.ID,
+		"content-type":            "application/json",
+		"metadata-type":           "of the application",
+	}, headersOf(r))
+	assert.Equal(t, fmt.Sprintf("kafka %s/%d@%d", topic, r.Partition, r.Offset), string(receipt))
+}
+
+func TestParallelDeliveriesAllArriveWithTheirReceipts(t *testing.T) {
+	testParallelDeliveriesAllArriveWithTheirReceipts(t, kafkatest.Fake(t))
+}
+
+func testParallelDeliveriesAllArriveWithTheirReceipts(t *testing.T, cluster *kafkatest.Cluster) {
+	const inFlight, total = 256, 4096
+	topic := cluster.CreateTopic(t, 6, nil)
+	sink := newSink(t, cluster, topic)
+
+	receipts := make([]string, total) // by what the record says
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range inFlight {
+		workers.Go(func() {
+			for i := range next {
+				d := delivery("")
+				d.Payload = fmt.Appendf(nil, "%d", i)
+				receipt, err := sink.Deliver(t.Context(), d)
+				assert.NoError(t, err)
+				receipts[i] = string(receipt)
+			}
+		})
+	}
+	for i := range total {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+
+	records := cluster.Consume(t, topic, total)
+	require.Len(t, records, total)
+	partitions := map[int32]bool{}
+	for _, r := range records {
+		var i int
+		_, err := fmt.Sscan(string(r.Value), &i)
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("kafka %s/%d@%d", topic, r.Partition, r.Offset), receipts[i])
+		assert.Nil(t, r.Key)
+		partitions[r.Partition] = true
+	}
+	assert.Len(t, partitions, 6, "records without a key spread over all partitions")
+}
+
+func TestAnEmptyPayloadIsNoTombstone(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	d := delivery("k")
+	d.Payload = nil
+	_, err := newSink(t, cluster, topic).Deliver(t.Context(), d)
+	require.NoError(t, err)
+	value := cluster.Consume(t, topic, 1)[0].Value
+	assert.NotNil(t, value)
+	assert.Empty(t, value)
+}
+
+func TestKeysGoWhereTheJavaClientPutsThem(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 24, nil)
+	sink := newSink(t, cluster, topic)
+	for i := range 50 {
+		_, err := sink.Deliver(t.Context(), delivery(fmt.Sprint("order-", i)))
+		require.NoError(t, err)
+	}
+	// franz-go's default partitioner is Kafka's: murmur2, checked against Java.
+	java := kgo.StickyKeyPartitioner(nil).ForTopic(topic)
+	for _, r := range cluster.Consume(t, topic, 50) {
+		assert.Equal(t, java.Partition(&kgo.Record{Key: r.Key}, 24), int(r.Partition), "%s", r.Key)
+	}
+}
+
+func TestAWatermillSubscriberReadsTheRecord(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	d := delivery("k")
+	_, err := newSink(t, cluster, topic).Deliver(t.Context(), d)
+	require.NoError(t, err)
+
+	config := wmkafka.DefaultSaramaSubscriberConfig()
+	config.Consumer.Offsets.Initial = -2 // the oldest
+	subscriber, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
+		Brokers:               cluster.Brokers,
+		Unmarshaler:           wmkafka.DefaultMarshaler{},
+		OverwriteSaramaConfig: config,
+	}, watermill.NopLogger{})
+	require.NoError(t, err)
+	defer subscriber.Close()
+	messages, err := subscriber.Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	m := <-messages
+	m.Ack()
+	assert.Equal(t, d.ID, m.UUID)
+	assert.Equal(t, d.Type, m.Metadata.Get(kafka.HeaderType))
+	assert.Equal(t, d.Payload, []byte(m.Payload))
+}
+
+func TestARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing.T) {
+	testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t, kafkatest.Fake(t))
+}
+
+func testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing.T, cluster *kafkatest.Cluster) {
+	const total, large = 64, 17
+	topic := cluster.CreateTopic(t, 1, map[string]string{"max.message.bytes": "8000"})
+	sink := newSink(t, cluster, topic)
+
+	var workers sync.WaitGroup
+	for i := range total {
+		workers.Go(func() {
+			d := delivery(fmt.Sprint("key-", i))
+			d.Payload = []byte(strings.Repeat("x", 1000))
+			if i != large {
+				_, err := sink.Deliver(t.Context(), d)
+				assert.NoError(t, err)
+				return
+			}
+			d.Payload = []byte(strings.Repeat("x", 10_000))
+			_, err := sink.Deliver(t.Context(), d)
+			assertClass(t, sinks.ClassPermanent, err)
+		})
+	}
+	workers.Wait()
+
+	records := cluster.Consume(t, topic, total-1)
+	assert.Len(t, records, total-1)
+	for _, r := range records {
+		assert.NotEqual(t, fmt.Sprint("key-", large), string(r.Key))
+	}
+}
+
+func TestARecordAboveTheClientsOwnLimitIsPermanent(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
+	d := delivery("k")
+	d.Payload = make([]byte, 3000)
+	_, err := sink.Deliver(t.Context(), d)
+	assertClass(t, sinks.ClassPermanent, err)
+}
