@@ -21,17 +21,14 @@ const metadataTracestate = "tracestate"
 // eventHeaders returns the headers of an event in binary mode. Values are UTF-8
 // as they are: unlike HTTP's, Kafka's binding encodes nothing.
 func eventHeaders(e *notification.Envelope, source string) []sarama.RecordHeader {
-	list := make([]sarama.RecordHeader, 0, 11+len(e.Metadata))
-	add := func(name, value string) {
-		list = append(list, sarama.RecordHeader{Key: []byte(name), Value: []byte(value)})
-	}
-	set := func(name, value string) { add(eventHeaderPrefix+name, value) }
+	h := newHeaders(e, 12)
+	set := func(name, value string) { h.add(eventHeaderPrefix, name, value) }
 	set("specversion", "1.0")
 	set("id", cloudevents.Attribute(e.ID))
 	set("source", source)
 	set("type", cloudevents.Attribute(e.Type))
 	if !e.OccurredOn.IsZero() {
-		set("time", e.OccurredOn.UTC().Format(OccurredOnLayout))
+		h.addTime(eventHeaderPrefix+"time", e)
 	}
 	set(cloudevents.ExtensionVersion, strconv.Itoa(e.Version))
 	if e.Key != "" {
@@ -40,11 +37,12 @@ func eventHeaders(e *notification.Envelope, source string) []sarama.RecordHeader
 	for name, value := range cloudevents.Extensions(e.Metadata) {
 		set(name, value)
 	}
-	add(headerContentType, cloudevents.ContentType(e.Metadata, cloudevents.IsString))
+	h.add("", headerContentType, cloudevents.ContentType(e.Metadata, cloudevents.IsString))
 	for _, name := range []string{notification.MetadataTraceparent, metadataTracestate} {
 		if value := e.Metadata.Get(name); value != "" {
-			add(name, value)
+			h.add("", name, value)
 		}
 	}
-	return append(list, sarama.RecordHeader{Key: headerWatermillUUID, Value: []byte(e.ID)})
+	h.add("", HeaderWatermillUUID, e.ID)
+	return h.list
 }

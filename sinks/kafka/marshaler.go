@@ -12,22 +12,6 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Names of the headers that every record has.
-const (
-	HeaderID         = "id"
-	HeaderType       = "type"
-	HeaderVersion    = "version"
-	HeaderOccurredOn = "occurred-on"
-	// HeaderWatermillUUID repeats the id for Watermill's subscribers.
-	HeaderWatermillUUID = wmkafka.UUIDHeaderKey
-	// HeaderMetadataPrefix stands before the name of metadata that is named
-	// like one of the headers above.
-	HeaderMetadataPrefix = "metadata-"
-)
-
-// OccurredOnLayout is how the header occurred-on is written, in UTC.
-const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
-
 // noOffset marks a record whose offset the broker did not tell: it recognized a
 // copy that it had stored before.
 const noOffset = -1
@@ -113,38 +97,9 @@ func (f marshaler) fill(p *publication) {
 	}
 }
 
-// The names as bytes, shared by all records: the client only reads them.
-var (
-	headerID            = []byte(HeaderID)
-	headerType          = []byte(HeaderType)
-	headerVersion       = []byte(HeaderVersion)
-	headerOccurredOn    = []byte(HeaderOccurredOn)
-	headerWatermillUUID = []byte(HeaderWatermillUUID)
-)
-
 func (f marshaler) headers(e *notification.Envelope) []sarama.RecordHeader {
 	if f.source != "" {
 		return eventHeaders(e, f.source)
 	}
-	id := []byte(e.ID)
-	list := make([]sarama.RecordHeader, 0, 5+len(e.Metadata))
-	list = append(list,
-		sarama.RecordHeader{Key: headerID, Value: id},
-		sarama.RecordHeader{Key: headerType, Value: []byte(e.Type)},
-		sarama.RecordHeader{Key: headerVersion, Value: strconv.AppendInt(nil, int64(e.Version), 10)},
-		sarama.RecordHeader{Key: headerOccurredOn, Value: e.OccurredOn.UTC().AppendFormat(make([]byte, 0, len(OccurredOnLayout)), OccurredOnLayout)},
-		sarama.RecordHeader{Key: headerWatermillUUID, Value: id},
-	)
-	for name, text := range e.Metadata {
-		list = append(list, sarama.RecordHeader{Key: metadataHeader(name), Value: []byte(text)})
-	}
-	return list
-}
-
-func metadataHeader(name string) []byte {
-	switch name {
-	case HeaderID, HeaderType, HeaderVersion, HeaderOccurredOn, HeaderWatermillUUID:
-		return []byte(HeaderMetadataPrefix + name)
-	}
-	return []byte(name)
+	return plainHeaders(e)
 }

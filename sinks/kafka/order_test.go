@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,7 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 		failed := make(chan struct{}) // the stop was noticed
 		r := &rush{
 			sink: sink, keys: keys, workers: 8, size: size,
+			delivery: numbered,
 			goesOn: func(key, count int) bool {
 				if count == before {
 					warm.Done()
@@ -101,8 +103,9 @@ func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 	var failures atomic.Int64
 	r := &rush{
 		sink: sink, keys: keys, workers: 4, size: 20,
-		goesOn: func(_, count int) bool { return count < each },
-		failed: func(error) { failures.Add(1) },
+		delivery: numbered,
+		goesOn:   func(_, count int) bool { return count < each },
+		failed:   func(error) { failures.Add(1) },
 	}
 	assertNothingLostAndInOrder(t, cluster, topic, r.run(t))
 	assert.NotZero(t, failures.Load(), "the faults hurt nobody")
@@ -115,6 +118,7 @@ type rush struct {
 	sink                *kafka.Sink
 	keys, workers, size int // size 1: with Deliver
 
+	delivery func(key, count int) *notification.Delivery
 	// goesOn tells whether a key has more after that many.
 	goesOn func(key, count int) bool
 	failed func(error)
@@ -166,8 +170,7 @@ func (r *rush) take(key int) []int {
 func (r *rush) deliver(t testing.TB, batch []int) {
 	deliveries := make([]*notification.Delivery, len(batch))
 	for i, key := range batch {
-		deliveries[i] = delivery(fmt.Sprint("key-", key))
-		deliveries[i].Payload = fmt.Appendf(nil, "%d", r.counts[key])
+		deliveries[i] = r.delivery(key, r.counts[key])
 	}
 	var results []sinks.Result
 	if r.size == 1 {
@@ -192,6 +195,13 @@ func (r *rush) deliver(t testing.TB, batch []int) {
 	if again && r.firstFailure != nil {
 		r.once.Do(func() { close(r.firstFailure) })
 	}
+}
+
+// numbered is the delivery of a key that comes after so many.
+func numbered(key, count int) *notification.Delivery {
+	d := delivery(fmt.Sprint("key-", key))
+	d.Payload = strconv.AppendInt(nil, int64(count), 10)
+	return d
 }
 
 // assertNothingLostAndInOrder allows a record to be there twice, as long as no

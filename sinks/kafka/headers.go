@@ -1,0 +1,87 @@
+package kafka
+
+import (
+	"strconv"
+
+	"github.com/IBM/sarama"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// Names of the headers that every record has.
+const (
+	HeaderID         = "id"
+	HeaderType       = "type"
+	HeaderVersion    = "version"
+	HeaderOccurredOn = "occurred-on"
+	// HeaderWatermillUUID repeats the id for Watermill's subscribers.
+	HeaderWatermillUUID = wmkafka.UUIDHeaderKey
+	// HeaderMetadataPrefix stands before the name of metadata that is named
+	// like one of the headers above.
+	HeaderMetadataPrefix = "metadata-"
+)
+
+// OccurredOnLayout is how the header occurred-on is written, in UTC.
+const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+// plainHeaders returns the headers of a record in the format json.
+func plainHeaders(e *notification.Envelope) []sarama.RecordHeader {
+	h := newHeaders(e, 5)
+	h.add("", HeaderID, e.ID)
+	h.add("", HeaderType, e.Type)
+	h.add("", HeaderVersion, strconv.Itoa(e.Version))
+	h.addTime(HeaderOccurredOn, e)
+	h.add("", HeaderWatermillUUID, e.ID)
+	for name, text := range e.Metadata {
+		switch name {
+		case HeaderID, HeaderType, HeaderVersion, HeaderOccurredOn, HeaderWatermillUUID:
+			h.add(HeaderMetadataPrefix, name, text)
+		default:
+			h.add("", name, text)
+		}
+	}
+	return h.list
+}
+
+// headers gathers the headers of a record. All their texts share one allocation:
+// one for each took a fifth of a delivery's CPU.
+type headers struct {
+	list  []sarama.RecordHeader
+	texts []byte
+}
+
+// newHeaders makes room for so many headers of our own and the metadata.
+func newHeaders(e *notification.Envelope, own int) *headers {
+	const each = 24 // about what a header of ours takes beside what is counted here
+	room := 2*len(e.ID) + len(e.Type) + len(e.Key) + own*each
+	for name, text := range e.Metadata {
+		room += len(HeaderMetadataPrefix) + len(name) + len(text)
+	}
+	return &headers{list: make([]sarama.RecordHeader, 0, own+len(e.Metadata)), texts: make([]byte, 0, room)}
+}
+
+// add appends a header whose name has two parts.
+func (h *headers) add(prefix, name, text string) {
+	at := len(h.texts)
+	h.texts = append(append(h.texts, prefix...), name...)
+	between := len(h.texts)
+	h.texts = append(h.texts, text...)
+	h.end(at, between)
+}
+
+// addTime appends when the notification occurred.
+func (h *headers) addTime(name string, e *notification.Envelope) {
+	at := len(h.texts)
+	h.texts = append(h.texts, name...)
+	between := len(h.texts)
+	h.texts = e.OccurredOn.UTC().AppendFormat(h.texts, OccurredOnLayout)
+	h.end(at, between)
+}
+
+// end appends the header that stands behind at. A client that appends to a name
+// or text gets a copy.
+func (h *headers) end(at, between int) {
+	end := len(h.texts)
+	h.list = append(h.list, sarama.RecordHeader{Key: h.texts[at:between:between], Value: h.texts[between:end:end]})
+}
