@@ -250,15 +250,15 @@ func (c *connector) ask() error {
 }
 
 // explain says more of a broker that would not talk to us. Brokers close the
-// connection without a word if they expect another protocol, and old ones if
-// they refuse the credentials. What a broker has against the mechanism, sarama
+// connection if they expect another protocol, without a word or, where they want
+// TLS, with a few bytes of it; old ones also if they refuse the credentials. What a broker has against the mechanism, sarama
 // drops: then ErrOutOfBrokers wraps nothing.
 func (c *connector) explain(err error) error {
 	sasl, encrypted := c.config.Net.SASL.Enable, c.config.Net.TLS.Enable
 	switch {
 	case sasl && errors.Is(err, sarama.ErrOutOfBrokers) && errors.Unwrap(err) == nil:
 		return fmt.Errorf("do the brokers offer sasl.mechanism %s? %w", c.config.Net.SASL.Mechanism, err)
-	case !errors.Is(err, io.EOF):
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	case sasl && encrypted:
 		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right? %w", ErrHungUp, err)

@@ -4,7 +4,12 @@ package kafka_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
@@ -20,8 +25,34 @@ func TestARealCluster(t *testing.T) {
 		"only the large records of a batch are rejected":        testOnlyTheLargeRecordsOfABatchAreRejected,
 		"a batch carries one verdict on an unknown topic":       testABatchCarriesOneVerdictOnAnUnknownTopic,
 		"health follows the broker":                             testHealthFollowsTheBroker,
+		"it lets in whom it should, over TLS":                   testARealClusterLetsInWhomItShould,
 		"keys stay in order through a restart":                  testKeysStayInOrderThroughARestart,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, kafkatest.Real(t)) })
 	}
+}
+
+func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster) {
+	topic := cluster.CreateTopic(t, 1, nil)
+	secure := kafkatest.RealSecure(t, cluster)
+	access := func(mechanism, password, caFile string) func(*kafka.Config) {
+		return func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: mechanism, User: secure.User, Password: password}
+			c.TLS = kafka.TLS{Enabled: true, CAFile: caFile}
+		}
+	}
+	deliver := func(change func(*kafka.Config)) error {
+		_, err := newSinkAt(t, secure.Brokers, topic, change).Deliver(t.Context(), delivery("k"))
+		return err
+	}
+	for _, mechanism := range mechanisms {
+		// What a broker has just learnt of SCRAM it knows a little later.
+		require.Eventually(t, func() bool { return deliver(access(mechanism, secure.Password, secure.CAFile)) == nil },
+			time.Minute, 100*time.Millisecond, mechanism)
+		assertUnavailable(t, deliver(access(mechanism, "wrong-secret", secure.CAFile)), "the brokers refuse sasl.user and sasl.password")
+	}
+	assertUnavailable(t, deliver(access("PLAIN", secure.Password, newAuthority(t).file)), "check tls.ca_file")
+	assertUnavailable(t, deliver(func(c *kafka.Config) { c.TLS = kafka.TLS{Enabled: true, CAFile: secure.CAFile} }), "does it want sasl")
+	assertUnavailable(t, deliver(func(*kafka.Config) {}), "does it want sasl, or tls?")
+	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)), len(mechanisms))
 }

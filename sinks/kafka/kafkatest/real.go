@@ -1,21 +1,33 @@
 package kafkatest
 
 import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"crypto/sha512"
+	"hash"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// What names a real cluster; .ci/test-kafka sets both.
+// What names a real cluster; .ci/test-kafka sets all of it.
 const (
 	// EnvBrokers holds the brokers' addresses, separated by commas.
 	EnvBrokers = "WAYBILL_TEST_KAFKA"
 	// EnvControl holds a program that is run with the argument stop or start, and
 	// returns when the brokers have ended, or answer again.
 	EnvControl = "WAYBILL_TEST_KAFKA_CONTROL"
+	// EnvSecure holds user:password@host:port of a listener of the same brokers with
+	// TLS and SASL, where PLAIN lets that user in.
+	EnvSecure = "WAYBILL_TEST_KAFKA_SECURE"
+	// EnvCA holds the file of the authority of that listener's certificate.
+	EnvCA = "WAYBILL_TEST_KAFKA_CA"
 )
 
 // Real returns the cluster that the environment names. Where it names none the
@@ -38,4 +50,45 @@ func control(t testing.TB, action string) {
 	require.NotEmpty(t, program, "%s must hold a program that stops and starts the brokers; bash .ci/test-kafka sets it", EnvControl)
 	output, err := exec.Command(program, action).CombinedOutput()
 	require.NoError(t, err, "%s %s: %s", program, action, output)
+}
+
+// Secure is the listener with TLS and SASL of a real cluster.
+type Secure struct {
+	Brokers        []string
+	CAFile         string
+	User, Password string
+}
+
+// RealSecure returns the secure listener of the cluster, and has its SCRAM
+// mechanisms let in whom PLAIN does.
+func RealSecure(t testing.TB, cluster *Cluster) Secure {
+	t.Helper()
+	credentials, address, found := strings.Cut(os.Getenv(EnvSecure), "@")
+	require.True(t, found, "%s must hold user:password@host:port; bash .ci/test-kafka sets it", EnvSecure)
+	user, password, _ := strings.Cut(credentials, ":")
+	cluster.addSCRAMUser(t, 1, sha256.New, user, password)
+	cluster.addSCRAMUser(t, 2, sha512.New, user, password)
+	return Secure{Brokers: []string{address}, CAFile: os.Getenv(EnvCA), User: user, Password: password}
+}
+
+// addSCRAMUser gives the user a password for one of Kafka's SCRAM mechanisms.
+func (c *Cluster) addSCRAMUser(t testing.TB, mechanism int8, hash func() hash.Hash, user, password string) {
+	t.Helper()
+	const iterations = 4096 // Kafka's least
+	credential := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
+	credential.Name, credential.Mechanism, credential.Iterations = user, mechanism, iterations
+	credential.Salt = []byte("salt of a test")
+	var err error
+	credential.SaltedPassword, err = pbkdf2.Key(hash, password, credential.Salt, iterations, hash().Size())
+	require.NoError(t, err)
+	request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+	request.Upsertions = append(request.Upsertions, credential)
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := c.client(t)
+	defer client.Close()
+	response, err := request.RequestWith(ctx, client)
+	require.NoError(t, err)
+	require.NoError(t, kerr.ErrorForCode(response.Results[0].ErrorCode))
 }
