@@ -87,7 +87,7 @@ func kafkaConfig(brokers []string, topic string) *kafka.Config {
 
 func (t *topic) sink() (forwarder.Sink, error) {
 	s, err := kafka.New(sinks.Instance{Name: kafkaSink}, *kafkaConfig(t.brokers, t.name))
-	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 256}, Retry: retry}, err
+	return forwarder.Sink{Sink: s, Retry: retry}, err
 }
 
 func (t *topic) arrived() *arrivals { return t.got }
