@@ -9,12 +9,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,6 +59,7 @@ func TestWrongCredentialsAreUnavailable(t *testing.T) {
 			"user":     {Mechanism: mechanism, User: "nobody", Password: password},
 		} {
 			t.Run(mechanism+" "+name, func(t *testing.T) {
+				t.Parallel()
 				cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
 				sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.SASL = wrong })
 				_, err := sink.Deliver(t.Context(), delivery("k"))
@@ -142,6 +145,7 @@ func TestBrokersAreVerified(t *testing.T) {
 		"not, without tls":        {server, kafka.TLS{}, "does it want sasl, or tls?"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
 			sink := newSink(t, cluster, "orders", func(config *kafka.Config) { config.TLS = c.tls })
 			_, err := sink.Deliver(t.Context(), delivery("k"))
@@ -159,6 +163,30 @@ func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
 	sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.TLS.Enabled, c.Timeout = true, time.Second })
 	_, err := sink.Deliver(t.Context(), delivery("k"))
 	assertClass(t, sinks.ClassUnavailable, err)
+}
+
+// Apache Kafka answers with an alert of TLS, a few bytes of no record.
+func TestABrokerThatWantsTLSIsToldFromOneThatIsGone(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var broker sync.WaitGroup
+	broker.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, 80})
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(broker.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	_, err = newSinkAt(t, []string{listener.Addr().String()}, "orders").Deliver(t.Context(), delivery("k"))
+	assertUnavailable(t, err, "does it want sasl, or tls?")
 }
 
 func TestAClientShowsItsCertificateWithSASLOnTop(t *testing.T) {
