@@ -30,20 +30,22 @@ func TestKeysStayInOrderThroughARestart(t *testing.T) {
 // Deliveries one by one and in batches live through the same restart.
 func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster) {
 	const keys, before, after = 16, 20, 20
-	restarted := make(chan struct{})
 	var (
 		warm, finished sync.WaitGroup
+		noticed        []chan struct{} // that the broker is gone
+		restarted      = make(chan struct{})
 		checks         []func()
 	)
 	for _, size := range []int{1, 5} {
 		topic := cluster.CreateTopic(t, 4, nil)
-		sink := newSink(t, cluster, topic)
-		var stopAt [keys]int
-		warm.Add(keys)
-		failed := make(chan struct{}) // the stop was noticed
+		failed := make(chan struct{})
+		var (
+			once   sync.Once
+			stopAt [keys]int
+			counts []int
+		)
 		r := &rush{
-			sink: sink, keys: keys, workers: 8, size: size,
-			delivery: numbered,
+			sink: newSink(t, cluster, topic), keys: keys, workers: 8, size: size, delivery: numbered,
 			goesOn: func(key, count int) bool {
 				if count == before {
 					warm.Done()
@@ -56,26 +58,25 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 			failed: func(err error) {
 				class, _ := sinks.Classify(err)
 				assert.Contains(t, []sinks.Class{sinks.ClassUnavailable, sinks.ClassTransient}, class, "%v", err)
+				once.Do(func() { close(failed) })
 			},
-			firstFailure: failed,
 		}
-		var counts []int
+		warm.Add(keys)
 		finished.Go(func() { counts = r.run(t) })
-		checks = append(checks,
-			func() {
-				await(t, failed, fmt.Sprintf("no delivery noticed that the broker is gone, in batches of %d", size))
-			},
-			func() { assertNothingLostAndInOrder(t, cluster, topic, counts) })
+		noticed = append(noticed, failed)
+		checks = append(checks, func() { assertNothingLostAndInOrder(t, cluster, topic, counts) })
 	}
 	warm.Wait()
 	cluster.Stop(t)
-	checks[0]()
-	checks[2]()
+	for _, failed := range noticed {
+		await(t, failed, "no delivery noticed that the broker is gone")
+	}
 	cluster.Start(t)
 	close(restarted)
 	finished.Wait()
-	checks[1]()
-	checks[3]()
+	for _, check := range checks {
+		check()
+	}
 }
 
 // Whatever the broker has against a request, and however often its answer is
@@ -118,17 +119,13 @@ type rush struct {
 	sink                *kafka.Sink
 	keys, workers, size int // size 1: with Deliver
 
-	delivery func(key, count int) *notification.Delivery
-	// goesOn tells whether a key has more after that many.
-	goesOn func(key, count int) bool
-	failed func(error)
-	// firstFailure is closed with the first one; nil if nobody wants to know.
-	firstFailure chan struct{}
+	delivery func(key, count int) *notification.Delivery // that comes after so many of the key
+	goesOn   func(key, count int) bool                   // whether one more comes
+	failed   func(error)
 
 	ready  chan int // keys whose next delivery may go
 	counts []int    // delivered, by key
 	left   atomic.Int64
-	once   sync.Once
 }
 
 // run returns how many of each key were delivered.
@@ -179,11 +176,9 @@ func (r *rush) deliver(t testing.TB, batch []int) {
 	} else {
 		results = r.sink.DeliverBatch(t.Context(), deliveries)
 	}
-	var again bool
 	for i, key := range batch {
 		if err := results[i].Err; err != nil {
 			r.failed(err)
-			again = true
 		} else if r.counts[key]++; !r.goesOn(key, r.counts[key]) {
 			if r.left.Add(-1) == 0 {
 				close(r.ready)
@@ -191,9 +186,6 @@ func (r *rush) deliver(t testing.TB, batch []int) {
 			continue
 		}
 		r.ready <- key
-	}
-	if again && r.firstFailure != nil {
-		r.once.Do(func() { close(r.firstFailure) })
 	}
 }
 
