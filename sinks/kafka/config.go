@@ -66,7 +66,7 @@ type Config struct {
 // Batch is how large batches are.
 type Batch struct {
 	Size int           `yaml:"size" doc:"The most notifications of a batch, 1 to 10000. With 1 each is written by itself."`
-	Wait time.Duration `yaml:"wait" doc:"How long a notification may wait for a batch to fill, up to 1m. With 0s a batch takes what is there."`
+	Wait time.Duration `yaml:"wait" doc:"How long a notification may wait for a batch to fill, up to 1m. Default 0s: a batch takes what is there."`
 }
 
 // CloudEvents is what events say of their origin.
