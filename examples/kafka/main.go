@@ -27,6 +27,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -128,7 +129,7 @@ func run(ctx context.Context, config kafka.Config, out io.Writer) error {
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types,
 		Sinks:  map[string]forwarder.Sink{"events": {Sink: events, Hooks: forwarder.Hooks{Delivered: tell}}},
-		Routes: map[string][]string{"order.*": {"events"}},
+		Routes: route.Routes{"order.*": route.To("events")},
 	})
 	if err != nil {
 		return err

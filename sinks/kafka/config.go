@@ -250,3 +250,12 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 	conf.Net.TLS.Enable, conf.Net.TLS.Config = encryption != nil, encryption
 	return conf, nil
 }
+
+// askingConfig is the configuration of clients that only ask. Their pauses are
+// short, so that the time is for the tries: who runs out of it between two is
+// told nothing of what is wrong. The producer's pauses bridge an election.
+func askingConfig(conf *sarama.Config) *sarama.Config {
+	asking := *conf
+	asking.Metadata.Retry.Backoff = conf.Metadata.Timeout / 20
+	return &asking
+}

@@ -27,7 +27,8 @@ type connector struct {
 	brokers []string
 	topic   string // "" if each notification names its own
 	config  *sarama.Config
-	source  string // of events; "" for the format json
+	asking  *sarama.Config // of clients that only ask
+	source  string         // of events; "" for the format json
 
 	producer atomic.Pointer[producer]
 	found    sync.Map // topics from data that exist, by name
@@ -196,7 +197,7 @@ func (a *attempt) succeeded() bool {
 // when the producer cannot be made, and its breaker would turn the third
 // delivery to an unknown topic into one that failed for no reason.
 func (c *connector) connect() error {
-	client, err := sarama.NewClient(c.brokers, c.config)
+	client, err := sarama.NewClient(c.brokers, c.asking)
 	if err != nil {
 		return err
 	}
@@ -273,7 +274,7 @@ func (c *connector) explain(err error) error {
 // find asks for a topic over a connection of its own, or without one for
 // whatever topics there are.
 func (c *connector) find(topic string) error {
-	client, err := sarama.NewClient(c.brokers, c.config)
+	client, err := sarama.NewClient(c.brokers, c.asking)
 	if err != nil {
 		return err
 	}

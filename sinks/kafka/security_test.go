@@ -59,7 +59,6 @@ func TestWrongCredentialsAreUnavailable(t *testing.T) {
 			"user":     {Mechanism: mechanism, User: "nobody", Password: password},
 		} {
 			t.Run(mechanism+" "+name, func(t *testing.T) {
-				t.Parallel()
 				cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
 				sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.SASL = wrong })
 				_, err := sink.Deliver(t.Context(), delivery("k"))
@@ -145,7 +144,6 @@ func TestBrokersAreVerified(t *testing.T) {
 		"not, without tls":        {server, kafka.TLS{}, "does it want sasl, or tls?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
 			sink := newSink(t, cluster, "orders", func(config *kafka.Config) { config.TLS = c.tls })
 			_, err := sink.Deliver(t.Context(), delivery("k"))

@@ -67,7 +67,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
-	connector := &connector{brokers: c.Brokers, config: config, source: c.CloudEvents.Source}
+	connector := &connector{brokers: c.Brokers, config: config, asking: askingConfig(config), source: c.CloudEvents.Source}
 	if !isTemplate(c.Topic) {
 		connector.topic = c.Topic
 	}
