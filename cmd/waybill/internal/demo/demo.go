@@ -8,7 +8,7 @@
 // have come of a rollback, and each key must have kept its order.
 //
 // The files in the order in which to read them: notifications.go, shop.go,
-// ledger.go, demo.go, database.go, receiver.go with webhook.go, kafka.go and
+// ledger.go, demo.go, database.go, destination.go with webhook.go, kafka.go and
 // mail.go, arrivals.go, report.go. What is left is the program's business:
 // config.go and display.go.
 package demo
@@ -52,7 +52,7 @@ type demo struct {
 	database  *database
 	ledger    *ledger
 	shop      *shop
-	receivers map[string]receiver // by the sink's name
+	receivers map[string]destination // by the sink's name
 	engine    *forwarder.Forwarder
 	display   display
 	closed    atomic.Bool // the shop
@@ -65,7 +65,7 @@ func Run(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	d := &demo{config: c, ledger: newLedger(), receivers: make(map[string]receiver), display: newDisplay(c, stdout, stderr)}
+	d := &demo{config: c, ledger: newLedger(), receivers: make(map[string]destination), display: newDisplay(c, stdout, stderr)}
 	report, err := d.run(ctx)
 	d.display.close()
 	if err = errors.Join(err, d.close()); err != nil {
@@ -115,11 +115,11 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if d.engine, err = d.newForwarder(types); err != nil {
 		return err
 	}
-	publisher, err := outbox.New(types, d.database.store, outbox.Config{Wake: d.engine.Wake})
+	publisher, err := outbox.New(types, d.database.Store, outbox.Config{Wake: d.engine.Wake})
 	if err != nil {
 		return err
 	}
-	d.shop = &shop{db: d.database.db, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
+	d.shop = &shop{db: d.database.DB, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
 	return d.shop.open(ctx)
 }
 
@@ -149,7 +149,7 @@ func (d *demo) openReceivers(ctx context.Context) error {
 // shown: refused attempts and their retries are part of the demo.
 func (d *demo) newForwarder(types *registry.Registry) (_ *forwarder.Forwarder, err error) {
 	c := forwarder.Config{
-		Store:           d.database.store,
+		Store:           d.database.Store,
 		Routes:          routes,
 		Types:           types,
 		Sinks:           make(map[string]forwarder.Sink, len(d.receivers)),
@@ -264,7 +264,7 @@ func (d *demo) close() error {
 		errs = append(errs, r.close())
 	}
 	if d.database != nil {
-		errs = append(errs, d.database.close())
+		errs = append(errs, d.database.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(d.folder))...)
 }

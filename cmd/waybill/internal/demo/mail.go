@@ -1,18 +1,10 @@
 package demo
 
 import (
-	"bufio"
 	"context"
 	"embed"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/textproto"
-	"time"
 
-	"github.com/emersion/go-smtp"
-
+	"github.com/waybill-go/waybill/cmd/waybill/internal/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -22,12 +14,9 @@ import (
 //go:embed mail
 var mailTemplates embed.FS
 
-// mailID is the header in which the email sink writes the notification's id.
-const mailID = "Waybill-Id"
-
-// openMail returns the email sink's receiver: a mail server inside the process,
+// openMail returns the email sink's destination: a mail server inside the process,
 // or the one with that URL.
-func openMail(url string) (receiver, error) {
+func openMail(url string) (destination, error) {
 	if url != "" {
 		return &relay{url: url, got: newArrivals()}, nil
 	}
@@ -46,32 +35,22 @@ func mailDelivery(s sinks.Sink) forwarder.Sink {
 	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: email.DefaultConnections}, Retry: retry}
 }
 
-// mailbox is a mail server inside the process that counts mails and keeps none,
-// so that any number of them fits.
+// mailbox is a mail server inside the process.
 type mailbox struct {
-	server *smtp.Server
-	url    string
-	served chan error
-	got    *arrivals
+	*receiver.Mailbox
+	got *arrivals
 }
 
-var _ receiver = (*mailbox)(nil)
+var _ destination = (*mailbox)(nil)
 
-// openMailbox listens on a free port of the loopback interface.
-func openMailbox() (*mailbox, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start a mail server: %w", err)
-	}
-	m := &mailbox{url: "smtp://" + listener.Addr().String(), served: make(chan error, 1), got: newArrivals()}
-	m.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &conversation{got: m.got}, nil }))
-	m.server.Domain = "localhost"
-	go func() { m.served <- m.server.Serve(listener) }()
-	return m, nil
+func openMailbox() (m *mailbox, err error) {
+	m = &mailbox{got: newArrivals()}
+	m.Mailbox, err = receiver.OpenMailbox(m.got.add)
+	return m, err
 }
 
 func (m *mailbox) sink() (forwarder.Sink, error) {
-	s, err := newMailSink(m.url)
+	s, err := newMailSink(m.URL)
 	return mailDelivery(s), err
 }
 
@@ -81,40 +60,7 @@ func (m *mailbox) counts() string { return "received" }
 
 func (m *mailbox) catchUp(context.Context) error { return nil }
 
-// close waits for the goroutines of connections that the sink has closed.
-func (m *mailbox) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := m.server.Shutdown(ctx)
-	if served := <-m.served; !errors.Is(served, smtp.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
-
-// conversation is one client's; the server calls its methods one at a time.
-type conversation struct{ got *arrivals }
-
-func (*conversation) Mail(string, *smtp.MailOptions) error { return nil }
-
-func (*conversation) Rcpt(string, *smtp.RcptOptions) error { return nil }
-
-func (c *conversation) Data(mail io.Reader) error {
-	reader := bufio.NewReader(mail)
-	header, err := textproto.NewReader(reader).ReadMIMEHeader()
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, reader); err != nil {
-		return err
-	}
-	c.got.add(header.Get(mailID))
-	return nil
-}
-
-func (*conversation) Reset() {}
-
-func (*conversation) Logout() error { return nil }
+func (m *mailbox) close() error { return m.Close() }
 
 // countedReceipts says that no receiver can be asked.
 const countedReceipts = "receipts"
@@ -126,7 +72,7 @@ type relay struct {
 	got *arrivals
 }
 
-var _ receiver = (*relay)(nil)
+var _ destination = (*relay)(nil)
 
 func (r *relay) sink() (forwarder.Sink, error) {
 	s, err := newMailSink(r.url)

@@ -86,7 +86,7 @@ func (f *Findings) add(id, format string, args ...any) {
 }
 
 // newReport compares what the receivers got with the ledger.
-func newReport(database string, l *ledger, receivers map[string]receiver, open time.Duration) Report {
+func newReport(database string, l *ledger, receivers map[string]destination, open time.Duration) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := Report{

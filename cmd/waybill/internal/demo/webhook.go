@@ -2,13 +2,11 @@ package demo
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
 
+	"github.com/waybill-go/waybill/cmd/waybill/internal/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
@@ -18,32 +16,24 @@ import (
 // can be seen.
 const refuseEvery = 200
 
-// webhook is the http sink's receiver: an endpoint that takes what is posted to
+// webhook is the http sink's destination: an endpoint that takes what is posted to
 // it, save for a few first attempts.
 type webhook struct {
-	server   *http.Server
-	url      string
-	served   chan error
+	*receiver.Webhook
 	attempts atomic.Int64 // first ones
 	got      *arrivals
 }
 
-var _ receiver = (*webhook)(nil)
+var _ destination = (*webhook)(nil)
 
-// openWebhook listens on a free port of the loopback interface.
-func openWebhook() (*webhook, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start an HTTP endpoint: %w", err)
-	}
-	w := &webhook{url: "http://" + listener.Addr().String() + "/hooks", served: make(chan error, 1), got: newArrivals()}
-	w.server = &http.Server{Handler: http.HandlerFunc(w.take)}
-	go func() { w.served <- w.server.Serve(listener) }()
-	return w, nil
+func openWebhook() (w *webhook, err error) {
+	w = &webhook{got: newArrivals()}
+	w.Webhook, err = receiver.OpenWebhook(w.take)
+	return w, err
 }
 
 func (w *webhook) sink() (forwarder.Sink, error) {
-	s, err := httpsink.New(sinks.Instance{Name: httpSink}, httpsink.Config{URL: w.url})
+	s, err := httpsink.New(sinks.Instance{Name: httpSink}, httpsink.Config{URL: w.URL})
 	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 16}, Retry: retry}, err
 }
 
@@ -67,10 +57,4 @@ func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
 
 func (w *webhook) catchUp(context.Context) error { return nil }
 
-func (w *webhook) close() error {
-	err := w.server.Close()
-	if served := <-w.served; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
+func (w *webhook) close() error { return w.Close() }

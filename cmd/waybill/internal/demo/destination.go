@@ -13,9 +13,9 @@ const (
 	mailSink  = "email"
 )
 
-// receiver is where a sink delivers to. It counts what arrives.
-type receiver interface {
-	// sink delivers to this receiver.
+// destination is where a sink delivers to. It counts what arrives.
+type destination interface {
+	// sink delivers to this destination.
 	sink() (forwarder.Sink, error)
 	// arrived is what came so far.
 	arrived() *arrivals

@@ -1,0 +1,77 @@
+package receiver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/textproto"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
+
+// mailID is the header in which the email sink writes the notification's id.
+const mailID = "Waybill-Id"
+
+// Mailbox is a mail server inside the process that keeps no mails, so that any
+// number of them fits.
+type Mailbox struct {
+	// URL is where it listens: on the loopback interface.
+	URL string
+
+	server *smtp.Server
+	served chan error
+}
+
+// OpenMailbox listens on a free port and calls took, in parallel, with the id of
+// each mail. The mail is taken once took returns.
+func OpenMailbox(took func(id string)) (*Mailbox, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start a mail server: %w", err)
+	}
+	m := &Mailbox{URL: "smtp://" + listener.Addr().String(), served: make(chan error, 1)}
+	m.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return conversation(took), nil }))
+	m.server.Domain = "localhost"
+	go func() { m.served <- m.server.Serve(listener) }()
+	return m, nil
+}
+
+// Close waits, for 5 s at most, for the goroutines of connections that the sink has
+// closed.
+func (m *Mailbox) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := m.server.Shutdown(ctx)
+	if served := <-m.served; !errors.Is(served, smtp.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// conversation is one client's; the server calls its methods one at a time.
+type conversation func(id string)
+
+func (conversation) Mail(string, *smtp.MailOptions) error { return nil }
+
+func (conversation) Rcpt(string, *smtp.RcptOptions) error { return nil }
+
+func (took conversation) Data(mail io.Reader) error {
+	reader := bufio.NewReader(mail)
+	header, err := textproto.NewReader(reader).ReadMIMEHeader()
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, reader); err != nil {
+		return err
+	}
+	took(header.Get(mailID))
+	return nil
+}
+
+func (conversation) Reset() {}
+
+func (conversation) Logout() error { return nil }

@@ -1,0 +1,41 @@
+package receiver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// Webhook is an HTTP endpoint inside the process.
+type Webhook struct {
+	// URL is where it listens: on the loopback interface.
+	URL string
+
+	server *http.Server
+	served chan error
+}
+
+// OpenWebhook has handler answer whatever is posted to a free port.
+func OpenWebhook(handler http.HandlerFunc) (*Webhook, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start an HTTP endpoint: %w", err)
+	}
+	w := &Webhook{
+		URL:    "http://" + listener.Addr().String() + "/hooks",
+		server: &http.Server{Handler: handler},
+		served: make(chan error, 1),
+	}
+	go func() { w.served <- w.server.Serve(listener) }()
+	return w, nil
+}
+
+// Close ends the endpoint and its connections.
+func (w *Webhook) Close() error {
+	err := w.server.Close()
+	if served := <-w.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
