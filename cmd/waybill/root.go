@@ -54,6 +54,7 @@ func newRoot(p *program) *cobra.Command {
 	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "least severe logs that are written: debug, info, warn or error")
 	root.AddCommand(
 		newDemo(p),
+		newBench(p),
 		newMigrate(p),
 		newForward(p),
 		newStatus(p),

@@ -1,0 +1,93 @@
+// Package bench is `waybill bench`: it measures publishing and delivering on the
+// user's own machine and database.
+//
+// All happens in an outbox of the bench's own, whose tables have a random prefix
+// and are dropped in the end; the user's own tables are never touched. Each case is
+// measured several times after a warm-up, the cases of a scenario in turns, and the
+// ids of all notifications are checked for loss and repeats in every run.
+//
+// The files in the order in which to read them: config.go, scenario.go, result.go,
+// database.go, backlog.go, shop.go, tally.go, watch.go, destination.go,
+// forwarding.go; then a file for each scenario: publish.go, drain.go, latency.go,
+// sustain.go, sweep.go, fault.go; then what is said of it: environment.go,
+// table.go, report.go, plot.go, compare.go, progress.go.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// ErrLost says that notifications did not arrive, or that some arrived which were
+// never published. The result says where.
+var ErrLost = errors.New("not everything that was committed arrived, or something else did: do not trust these figures, and report it")
+
+// bench is all the parts.
+type bench struct {
+	config   Config
+	folder   string // for all files; removed at the end
+	database *database
+	progress Progress
+	warnings []string
+	// stalled is how long deliveries may stand still before a run is over.
+	stalled time.Duration
+	// tamper, if set, is put between the built-in receivers and their tallies.
+	tamper func(took func(id string)) func(id string)
+}
+
+// Run measures and returns the result. If notifications were lost the error is
+// ErrLost, and there is a result all the same. When ctx is done it removes what it
+// made and returns the context's error.
+func Run(ctx context.Context, c Config, p Progress) (*Result, error) {
+	return run(ctx, &bench{config: c.withDefaults(), progress: p, stalled: time.Minute})
+}
+
+func run(ctx context.Context, b *bench) (result *Result, err error) {
+	if err := b.config.Validate(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if b.folder, err = os.MkdirTemp("", "waybill-bench-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	if b.database, err = openDatabase(ctx, b.config, b.folder); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.database.Close()) }()
+
+	result = &Result{Format: format, Started: began.UTC().Truncate(time.Second), Settings: b.config.settings()}
+	if err := b.lookAround(ctx, result); err != nil {
+		return nil, err
+	}
+	for _, s := range b.config.scenarios() {
+		cases, err := s.run(b, ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // whatever others made of it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		result.Scenarios = append(result.Scenarios, Scenario{Name: s.name, Cases: cases})
+	}
+	for _, warning := range b.warnings {
+		result.warn("%s", warning)
+	}
+	result.Seconds = time.Since(began).Seconds()
+	result.judge()
+	if !result.OK {
+		return result, ErrLost
+	}
+	return result, nil
+}
+
+// warn tells something once that makes figures doubtful.
+func (b *bench) warn(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(b.warnings, text) {
+		b.warnings = append(b.warnings, text)
+	}
+}

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+)
+
+// delivering is a forwarder at work on one batch, and those who look at what comes
+// of it.
+type delivering struct {
+	*forwarding
+	bench *bench
+	began time.Time
+	parts []*part
+}
+
+// part is one destination of a delivering.
+type part struct {
+	destination
+	*opened
+	watch    *watch
+	arrivals *tally // the watch's receipts, where the receiver cannot be asked
+}
+
+// deliver opens destinations and starts a forwarder that delivers what is in the
+// log. look, if set, says what else is to be watched of each destination.
+func (b *bench) deliver(ctx context.Context, named batch, to []destination, look func(*watch)) (*delivering, error) {
+	d := &delivering{bench: b}
+	outlets := make(map[string]forwarder.Sink, len(to))
+	for _, one := range to {
+		p, err := b.open(ctx, named, one)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("sink %s: %w", one.name, err), d.close())
+		}
+		if look != nil {
+			look(p.watch)
+		}
+		d.parts = append(d.parts, p)
+		outlet := one.settings
+		outlet.Sink = p.watch.on(p.sink)
+		outlets[one.name] = outlet
+	}
+	d.began = time.Now()
+	var err error
+	if d.forwarding, err = b.forward(ctx, outlets); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func (b *bench) open(ctx context.Context, named batch, to destination) (*part, error) {
+	p := &part{destination: to, watch: &watch{receipts: newTally(named)}}
+	p.arrivals = p.watch.receipts
+	if to.counted != countedReceipts {
+		p.arrivals = newTally(named)
+	}
+	took := p.arrivals.take
+	if b.tamper != nil {
+		took = b.tamper(took)
+	}
+	var err error
+	p.opened, err = to.open(ctx, opening{folder: b.folder, delay: b.config.Delay, threshold: to.settings.Parallelism.Threshold, took: took})
+	return p, err
+}
+
+// await waits until each sink has given receipts for n notifications. It returns
+// early where deliveries stand still or the forwarder has ended.
+func (d *delivering) await(n int) (took time.Duration) {
+	for _, p := range d.counted() {
+		d.bench.progress.Watch(func() string {
+			return fmt.Sprintf("%s of %s delivered to %s", count(p.watch.receipts.distinct.Load()), count(int64(n)), p.name)
+		})
+		p.watch.receipts.await(d.ctx, n, d.bench.stalled)
+	}
+	return time.Since(d.began)
+}
+
+// counted are the destinations that are to get everything.
+func (d *delivering) counted() []*part {
+	var list []*part
+	for _, p := range d.parts {
+		if p.counted != "" {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// end stops the forwarder, asks the receivers what they got, compares that with the
+// first n notifications of the batch, and closes the receivers.
+func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error) {
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.stop(); err != nil {
+		return nil, err
+	}
+	for _, p := range d.counted() {
+		if p.catchUp != nil {
+			d.bench.progress.Now("counting what arrived at " + p.name)
+			ctx, cancel := context.WithTimeout(ctx, d.bench.stalled)
+			defer cancel()
+			if err := p.catchUp(ctx); err != nil {
+				return nil, err
+			}
+		}
+		checks = append(checks, p.arrivals.check(p.name, p.destination.counted, n))
+	}
+	return checks, nil
+}
+
+func (d *delivering) close() error {
+	var errs []error
+	for _, p := range d.parts {
+		if p.close != nil {
+			errs = append(errs, p.close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// throughput is deliveries to one sink in a second.
+var (
+	throughput = Quantity{Name: "throughput", Unit: "notifications/s", Better: "higher"}
+	rowsOf     = Quantity{Name: "rows"}
+)
+
+// drain measures how fast a backlog goes to each destination, from the forwarder's
+// start to the last receipt.
+func (b *bench) drain(ctx context.Context) ([]Case, error) {
+	var all []Case
+	for _, to := range b.config.destinations() {
+		list := []destination{to}
+		b.progress.Begin("drain", 1)
+		b.progress.Step(to.name + ": how many rows take a second")
+		rows, tried, err := b.rowsToDrain(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		named, err := b.fill(ctx, rows)
+		if err != nil {
+			return nil, err
+		}
+		b.progress.End()
+		cases, err := b.rounds(ctx, "drain", []trial{{to.name, func(ctx context.Context, _ round) (measurement, error) {
+			if err := b.database.again(ctx); err != nil {
+				return measurement{}, err
+			}
+			took, checks, err := b.drainOnce(ctx, named, rows, list, nil)
+			return measurement{figures: []figure{perSecond(rows, took), {rowsOf, float64(rows)}}, checks: checks}, err
+		}}})
+		if err != nil {
+			return nil, err
+		}
+		cases[0].addChecks(tried)
+		all = append(all, cases...)
+	}
+	return all, nil
+}
+
+// rowsToDrain is rowsFor these destinations; the checks are those of its trials.
+func (b *bench) rowsToDrain(ctx context.Context, to []destination) (rows int, checks []Check, err error) {
+	rows, err = b.rowsFor(ctx, func(ctx context.Context, rows int) (time.Duration, error) {
+		named, err := b.fill(ctx, rows)
+		if err != nil {
+			return 0, err
+		}
+		took, checked, err := b.drainOnce(ctx, named, rows, to, nil)
+		checks = append(checks, checked...)
+		return took, err
+	})
+	return rows, checks, err
+}
+
+// drainOnce delivers what is in the log, the whole batch of so many rows, to all of
+// these destinations.
+func (b *bench) drainOnce(ctx context.Context, named batch, rows int, to []destination, look func(*watch)) (time.Duration, []Check, error) {
+	d, err := b.deliver(ctx, named, to, look)
+	if err != nil {
+		return 0, nil, err
+	}
+	took := d.await(rows)
+	checks, err := d.end(ctx, rows)
+	return took, checks, err
+}
+
+func perSecond(n int, took time.Duration) figure {
+	return figure{throughput, float64(n) / took.Seconds()}
+}

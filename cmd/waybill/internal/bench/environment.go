@@ -1,0 +1,243 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/load"
+	"github.com/shirou/gopsutil/v4/mem"
+)
+
+// Machine is what the bench runs on. What cannot be found out is zero.
+type Machine struct {
+	Processor   string  `json:"processor"`
+	Processors  int     `json:"processors"` // that the program may use
+	MemoryBytes uint64  `json:"memory_bytes"`
+	Platform    string  `json:"platform"`
+	Go          string  `json:"go"`
+	Busy        float64 `json:"busy"` // share of the processors that others used before the bench began
+	Load        float64 `json:"load"` // average of the last minute
+}
+
+// Server is the database.
+type Server struct {
+	Kind    string `json:"kind"`
+	Version string `json:"version"`
+	// RoundTripMS is the time that an empty statement takes.
+	RoundTripMS float64           `json:"round_trip_ms"`
+	Settings    map[string]string `json:"settings"`
+}
+
+// What is too much: a share of the processors, and of time that the machine under
+// this one took away.
+const (
+	maxBusy   = 0.15
+	maxStolen = 0.02
+	// watchFor is how long the machine is watched before anything starts.
+	watchFor = time.Second
+)
+
+// lookAround notes what the bench runs on and warns of what spoils the figures.
+func (b *bench) lookAround(ctx context.Context, r *Result) error {
+	b.progress.Begin("look", 1)
+	defer b.progress.End()
+	b.progress.Step("at the machine and the database")
+	r.Machine = lookAtMachine(ctx, r)
+	warnOfBuild(r)
+	leftovers, err := b.database.leftovers(ctx)
+	if err != nil {
+		return fmt.Errorf("look for tables of other benches: %w", err)
+	}
+	for _, left := range leftovers {
+		r.warn("there are tables %s…: another bench is running, or one was killed; then drop them", left)
+	}
+	if b.database.postgres {
+		r.Server, err = b.lookAtPostgres(ctx, r)
+	} else {
+		r.Server, err = b.lookAtSQLite(ctx, r)
+	}
+	if err != nil {
+		return fmt.Errorf("look at the database: %w", err)
+	}
+	r.Server.RoundTripMS, err = b.roundTrip(ctx)
+	return err
+}
+
+// lookAtMachine leaves out what the system does not tell.
+func lookAtMachine(ctx context.Context, r *Result) Machine {
+	m := Machine{Processors: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
+		m.Processor = infos[0].ModelName
+	}
+	if memory, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		m.MemoryBytes = memory.Total
+	}
+	if average, err := load.AvgWithContext(ctx); err == nil {
+		m.Load = average.Load1
+	}
+	var stolen float64
+	m.Busy, stolen = busy(ctx, watchFor)
+	if m.Busy > maxBusy {
+		r.warn("the machine is busy: others use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
+	}
+	if stolen > maxStolen {
+		r.warn("the machine under this virtual one is busy: it took away %.0f %% of the processors' time", 100*stolen)
+	}
+	if m.Processors == 1 {
+		r.warn("the program may use one processor only, which the publishers, the forwarder and the receivers share")
+	}
+	return m
+}
+
+// busy are the shares of the processors that were in use, and that another machine
+// took away, over a time in which this program does nothing.
+func busy(ctx context.Context, d time.Duration) (used, stolen float64) {
+	before, err := cpu.TimesWithContext(ctx, false)
+	if err != nil || len(before) == 0 || !sleep(ctx, d) {
+		return 0, 0
+	}
+	after, err := cpu.TimesWithContext(ctx, false)
+	if err != nil || len(after) == 0 {
+		return 0, 0
+	}
+	idle := after[0].Idle + after[0].Iowait - before[0].Idle - before[0].Iowait
+	taken := after[0].Steal - before[0].Steal
+	used = after[0].User + after[0].System + after[0].Nice + after[0].Irq + after[0].Softirq -
+		(before[0].User + before[0].System + before[0].Nice + before[0].Irq + before[0].Softirq)
+	all := used + idle + taken
+	if all <= 0 {
+		return 0, 0
+	}
+	return used / all, taken / all
+}
+
+// warnOfBuild warns of a program that is slow on purpose.
+func warnOfBuild(r *Result) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "-race" && s.Value == "true":
+			r.warn("the program was built with the race detector, which makes it several times slower")
+		case s.Key == "-gcflags" && strings.Contains(s.Value, "-N"):
+			r.warn("the program was built without optimization (-gcflags %s)", s.Value)
+		}
+	}
+	if trace := os.Getenv("GODEBUG"); trace != "" {
+		r.warn("GODEBUG is set (%s): debugging may cost time", trace)
+	}
+}
+
+// expectation is the value that a setting should have, and why.
+type expectation struct{ setting, value, why string }
+
+// postgresExpectations are settings that make figures better or worse than they are
+// in production.
+var postgresExpectations = []expectation{
+	{"fsync", "on", "commits do not wait for the disk: publishing looks faster than it is, and a crash loses data"},
+	{"synchronous_commit", "on", "commits do not wait for the disk: publishing looks faster than it is, and a crash loses what was committed last"},
+	{"full_page_writes", "on", "less is written than in production, and a crash can corrupt data"},
+	{"autovacuum", "on", "dead rows stay where they are"},
+	{"debug_assertions", "off", "the server was built for debugging, which makes it slower"},
+	{"debug_print_parse", "off", "the server writes debugging output for each statement"},
+	{"debug_print_rewritten", "off", "the server writes debugging output for each statement"},
+	{"debug_print_plan", "off", "the server writes debugging output for each statement"},
+	{"log_statement", "none", "the server logs statements"},
+	{"log_min_duration_statement", "-1", "the server logs statements with their times"},
+	{"log_duration", "off", "the server logs the time of each statement"},
+	{"log_statement_stats", "off", "the server writes statistics for each statement"},
+}
+
+// postgresNotes are settings that tell how a server was set up.
+var postgresNotes = []string{"shared_buffers", "max_wal_size", "wal_level", "max_connections", "effective_cache_size", "commit_delay"}
+
+// synchronous values of synchronous_commit that wait for this server's own disk.
+var synchronous = []string{"on", "remote_apply", "remote_write", "local"}
+
+func (b *bench) lookAtPostgres(ctx context.Context, r *Result) (Server, error) {
+	s := Server{Kind: "PostgreSQL", Settings: make(map[string]string)}
+	if err := b.database.scan(ctx, &s.Version, `SELECT current_setting('server_version')`); err != nil {
+		return s, err
+	}
+	rows, err := b.database.DB.QueryContext(ctx, `SELECT name, current_setting(name) FROM pg_settings`)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return s, err
+		}
+		expected := slices.ContainsFunc(postgresExpectations, func(e expectation) bool { return e.setting == name })
+		if expected || slices.Contains(postgresNotes, name) {
+			s.Settings[name] = value
+		}
+	}
+	r.warnOfSettings(s.Settings, postgresExpectations)
+	return s, rows.Err()
+}
+
+func (r *Result) warnOfSettings(settings map[string]string, expected []expectation) {
+	for _, e := range expected {
+		value, some := settings[e.setting]
+		if !some || value == e.value || e.setting == "synchronous_commit" && slices.Contains(synchronous, value) {
+			continue
+		}
+		r.warn("%s is %s: %s", e.setting, value, e.why)
+	}
+}
+
+func (b *bench) lookAtSQLite(ctx context.Context, r *Result) (Server, error) {
+	s := Server{Kind: "SQLite", Settings: make(map[string]string)}
+	if err := b.database.scan(ctx, &s.Version, `SELECT sqlite_version()`); err != nil {
+		return s, err
+	}
+	for _, setting := range []string{"journal_mode", "synchronous"} {
+		var value string
+		if err := b.database.scan(ctx, &value, `PRAGMA `+setting); err != nil {
+			return s, err
+		}
+		s.Settings[setting] = value
+	}
+	var file string
+	if err := b.database.scan(ctx, &file, `SELECT file FROM pragma_database_list WHERE name = 'main'`); err != nil {
+		return s, err
+	}
+	if folder := filepath.Dir(file); inMemory(ctx, folder) {
+		r.warn("%s is in memory: commits do not wait for a disk, so publishing looks faster than it is; set TMPDIR, or name a database on a disk", folder)
+	}
+	return s, nil
+}
+
+// inMemory says whether a folder is known to be no disk.
+func inMemory(ctx context.Context, folder string) bool {
+	usage, err := disk.UsageWithContext(ctx, folder)
+	return err == nil && (usage.Fstype == "tmpfs" || usage.Fstype == "ramfs")
+}
+
+// roundTrip is the median of some empty statements, in milliseconds.
+func (b *bench) roundTrip(ctx context.Context) (float64, error) {
+	var times []time.Duration
+	for range 21 {
+		began := time.Now()
+		var one int
+		if err := b.database.scan(ctx, &one, `SELECT 1`); err != nil {
+			return 0, err
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	return milliseconds(times[len(times)/2]), nil
+}

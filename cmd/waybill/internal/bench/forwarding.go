@@ -1,0 +1,57 @@
+package bench
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+)
+
+// forwarding is a forwarder at work.
+type forwarding struct {
+	*forwarder.Forwarder
+	// ctx is done when the forwarder has ended, by itself or by stop.
+	ctx   context.Context
+	halt  context.CancelFunc
+	ended chan error
+}
+
+// forward starts a forwarder that delivers everything to each of these sinks, with
+// the settings of the user's configuration if there is one. Of its logs only errors
+// are shown.
+func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink) (*forwarding, error) {
+	logger := slog.New(slog.NewTextHandler(b.progress, &slog.HandlerOptions{Level: slog.LevelError}))
+	var c forwarder.Config
+	if b.config.Configured != nil {
+		c = b.config.Configured.ForwarderConfig(b.database.Store, logger)
+	}
+	c.Store, c.Sinks, c.Logger = b.database.Store, to, logger
+	c.Routes = routesTo(to)
+	f, err := forwarder.New(c)
+	if err != nil {
+		return nil, err
+	}
+	running, halt := context.WithCancel(ctx)
+	alive, died := context.WithCancel(running)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- f.Run(running)
+		died()
+	}()
+	return &forwarding{Forwarder: f, ctx: alive, halt: halt, ended: ended}, nil
+}
+
+// routesTo has everything go to each of these sinks.
+func routesTo(to map[string]forwarder.Sink) map[string][]string {
+	routes := map[string][]string{"*": nil}
+	for name := range to {
+		routes["*"] = append(routes["*"], name)
+	}
+	return routes
+}
+
+// stop ends the forwarder and waits for its end. It is called once.
+func (f *forwarding) stop() error {
+	f.halt()
+	return <-f.ended
+}

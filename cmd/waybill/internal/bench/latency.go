@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/outbox"
+)
+
+// Percentiles of the time from commit to receipt.
+var (
+	p50     = Quantity{Name: "p50", Unit: "ms", Better: "lower"}
+	p95     = Quantity{Name: "p95", Unit: "ms", Better: "lower"}
+	p99     = Quantity{Name: "p99", Unit: "ms", Better: "lower"}
+	longest = Quantity{Name: "max", Unit: "ms", Better: "lower"}
+	reached = Quantity{Name: "rate", Unit: "transactions/s"}
+)
+
+// waking is how a forwarder learns of a commit.
+type waking string
+
+const (
+	byListen  waking = "woken by LISTEN"      // as where it runs in a process of its own
+	byProcess waking = "woken in the process" // by RunInTx
+	byPolling waking = "polling"
+)
+
+// publisherFor has a publisher wake forwarders in that way.
+func (w waking) publisher(wake func()) outbox.Config {
+	switch w {
+	case byListen:
+		return outbox.Config{}
+	case byProcess:
+		return outbox.Config{Wake: wake, Announcer: outbox.Silent}
+	}
+	return outbox.Config{Announcer: outbox.Silent}
+}
+
+// waking is the usual way.
+func (d *database) waking() waking {
+	if d.listens {
+		return byListen
+	}
+	return byProcess
+}
+
+// latency measures the time from a commit to the sink's receipt at a steady rate.
+func (b *bench) latency(ctx context.Context) ([]Case, error) {
+	var trials []trial
+	add := func(name string, to destination, w waking) {
+		trials = append(trials, trial{name, func(ctx context.Context, r round) (measurement, error) { return b.latencyOnce(ctx, r, to, w) }})
+	}
+	if chosen := b.config.chosen(); len(chosen) > 0 {
+		for _, to := range chosen {
+			add(to.name, to, b.database.waking())
+		}
+	} else {
+		for _, w := range []waking{byListen, byProcess, byPolling} {
+			if w != byListen || b.database.listens {
+				add(string(w), b.config.tuned(builtIn[noOp]), w)
+			}
+		}
+	}
+	return b.rounds(ctx, "latency", trials)
+}
+
+func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waking) (measurement, error) {
+	if err := b.database.empty(ctx); err != nil {
+		return measurement{}, err
+	}
+	named := b.database.newBatch()
+	waits := newWaits()
+	d, err := b.deliver(ctx, named, []destination{to}, func(w *watch) { w.waits = waits })
+	if err != nil {
+		return measurement{}, err
+	}
+	a, took, err := b.publishSteadily(ctx, r, d, named, w, waits)
+	if err == nil {
+		d.await(a.published())
+	}
+	checks, ended := d.end(ctx, publishedBy(a))
+	if err != nil || ended != nil {
+		return measurement{}, firstOf(err, ended)
+	}
+	rate := float64(a.published()) / took.Seconds()
+	if !r.warmUp && rate < 0.9*float64(a.rate) {
+		b.warn("latency: the database took %.0f transactions a second instead of %d, so these are times under full load; use a lower --rate", rate, a.rate)
+	}
+	return measurement{
+		figures: []figure{
+			{p50, waits.percentile(50)}, {p95, waits.percentile(95)}, {p99, waits.percentile(99)}, {longest, waits.percentile(100)},
+			{reached, rate},
+		},
+		checks: checks,
+	}, nil
+}
+
+// publishSteadily publishes at the user's rate, after a first notification that
+// shows that the forwarder is at work.
+func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, named batch, w waking, waits *waits) (*application, time.Duration, error) {
+	a, err := b.newApplication(named, w.publisher(d.Wake))
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.transact(ctx); err != nil {
+		return a, 0, err
+	}
+	d.await(1)
+	waits.restart(a.published())
+	a.rate = b.config.Rate
+	setDefault(&a.rate, DefaultRate)
+	a.committed = waits.committed
+	b.progress.Watch(func() string { return fmt.Sprintf("%s delivered", count(d.parts[0].watch.receipts.distinct.Load())) })
+	took, err := a.run(ctx, r.length(b.config.duration(2*time.Second)))
+	return a, took, err
+}
+
+func publishedBy(a *application) int {
+	if a == nil {
+		return 0
+	}
+	return a.published()
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// format is the number of the form that a Result has as JSON. It changes when a key
+// is renamed or removed, or means something else.
+const format = 1
+
+// Result is all that a bench measured.
+type Result struct {
+	Format  int       `json:"format"`
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	// OK says that nothing was lost.
+	OK       bool     `json:"ok"`
+	Machine  Machine  `json:"machine"`
+	Server   Server   `json:"database"`
+	Settings Settings `json:"settings"`
+	// Warnings are reasons not to trust the figures, or to trust them less.
+	Warnings  []string   `json:"warnings"`
+	Scenarios []Scenario `json:"scenarios"`
+}
+
+// Settings are what the user chose; 0 and "" are left to the scenarios.
+type Settings struct {
+	Runs         int     `json:"runs"`
+	Rows         int     `json:"rows"`
+	PayloadBytes int     `json:"payload_bytes"`
+	Keys         int     `json:"keys"`
+	Threshold    int     `json:"threshold"`
+	DelayMS      float64 `json:"delay_ms"`
+	Rate         int     `json:"rate"`
+	Duration     float64 `json:"duration_seconds"`
+}
+
+func (c Config) settings() Settings {
+	return Settings{
+		Runs: c.Runs, Rows: c.Rows, PayloadBytes: c.PayloadBytes, Keys: c.Keys, Threshold: c.Threshold,
+		DelayMS: milliseconds(c.Delay), Rate: c.Rate, Duration: c.Duration.Seconds(),
+	}
+}
+
+// Scenario is what one scenario came to.
+type Scenario struct {
+	Name  string `json:"name"`
+	Cases []Case `json:"cases"`
+}
+
+// Case is something that was measured several times.
+type Case struct {
+	Name string `json:"name"`
+	// Skipped says why there is nothing; "" if there is.
+	Skipped string   `json:"skipped,omitempty"`
+	Metrics []Metric `json:"metrics"`
+	Checks  []Check  `json:"checks"`
+	// Series are values over time, of the last run.
+	Series []Series `json:"series"`
+}
+
+// Quantity is something that can be measured.
+type Quantity struct {
+	Name string `json:"name"`
+	// Unit is empty for counts and ratios.
+	Unit string `json:"unit"`
+	// Better is "higher", "lower", or "" for what is neither good nor bad.
+	Better string `json:"better"`
+}
+
+// Metric is a quantity that was measured in several runs.
+type Metric struct {
+	Quantity
+	Runs   []float64 `json:"runs"` // in their order
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+}
+
+// Check compares what arrived with what was published, by ids, over all runs and
+// warm-ups.
+type Check struct {
+	Sink string `json:"sink"`
+	// Counted says where: received, consumed (from Kafka), receipts (of a sink whose
+	// receiver cannot be asked), or rows (in the outbox).
+	Counted  string `json:"counted"`
+	Expected int64  `json:"expected"`
+	Arrived  int64  `json:"arrived"` // different ones
+	Lost     int64  `json:"lost"`
+	// Repeated is how often one arrived again. Delivery is at least once, so that is
+	// no failure, but nothing here should cause it.
+	Repeated int64 `json:"repeated"`
+	Unknown  int64 `json:"unknown"` // were never published
+}
+
+// Series is a quantity over time.
+type Series struct {
+	Quantity
+	Points []Point `json:"points"`
+}
+
+// Point is one value of a Series.
+type Point struct {
+	Seconds float64 `json:"t"` // since the run began
+	Value   float64 `json:"v"`
+}
+
+// add adds one run.
+func (c *Case) add(m measurement) {
+	for _, f := range m.figures {
+		c.metric(f.Quantity).add(f.value)
+	}
+	c.addChecks(m.checks)
+	if m.series != nil {
+		c.Series = m.series
+	}
+}
+
+func (c *Case) metric(q Quantity) *Metric {
+	i := slices.IndexFunc(c.Metrics, func(m Metric) bool { return m.Quantity == q })
+	if i < 0 {
+		i = len(c.Metrics)
+		c.Metrics = append(c.Metrics, Metric{Quantity: q})
+	}
+	return &c.Metrics[i]
+}
+
+// find returns the metric of that name; nil if there is none.
+func (c *Case) find(name string) *Metric {
+	i := slices.IndexFunc(c.Metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Metrics[i]
+}
+
+func (m *Metric) add(value float64) {
+	m.Runs = append(m.Runs, value)
+	sorted := slices.Sorted(slices.Values(m.Runs))
+	m.Min, m.Max = sorted[0], sorted[len(sorted)-1]
+	m.Median = (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+func (c *Case) addChecks(checks []Check) {
+	for _, one := range checks {
+		i := slices.IndexFunc(c.Checks, func(known Check) bool { return known.Sink == one.Sink && known.Counted == one.Counted })
+		if i < 0 {
+			c.Checks = append(c.Checks, one)
+			continue
+		}
+		sum := &c.Checks[i]
+		sum.Expected += one.Expected
+		sum.Arrived += one.Arrived
+		sum.Lost += one.Lost
+		sum.Repeated += one.Repeated
+		sum.Unknown += one.Unknown
+	}
+}
+
+// addShare adds, to each case, the share that its runs are of those of another case
+// in the same rounds.
+func (c *Case) addShare(q Quantity, metric string, of *Case) {
+	own, base := c.find(metric), of.find(metric)
+	if own == nil || base == nil {
+		return
+	}
+	shares := make([]float64, 0, len(own.Runs))
+	for i := range min(len(own.Runs), len(base.Runs)) {
+		if base.Runs[i] > 0 {
+			shares = append(shares, own.Runs[i]/base.Runs[i])
+		}
+	}
+	for _, share := range shares {
+		c.metric(q).add(share)
+	}
+}
+
+func (c Check) ok() bool { return c.Lost == 0 && c.Unknown == 0 }
+
+// judge says whether nothing was lost, and warns of what makes figures doubtful.
+func (r *Result) judge() {
+	r.OK = true
+	for _, s := range r.Scenarios {
+		for _, c := range s.Cases {
+			for _, check := range c.Checks {
+				r.OK = r.OK && check.ok()
+				if check.Repeated > 0 {
+					r.warn("%s, %s: %d notifications arrived more than once at %s; the forwarder must have been slower than its lease, or connections broke",
+						s.Name, c.Name, check.Repeated, check.Sink)
+				}
+			}
+			r.judgeSpread(s, c)
+		}
+	}
+	for i := range r.Scenarios {
+		r.Scenarios[i].fill()
+	}
+	r.Warnings = append([]string{}, r.Warnings...)
+}
+
+// maxSpread is how far the runs of a throughput may lie apart, as a share of the
+// median, before the user is told.
+const maxSpread = 0.3
+
+func (r *Result) judgeSpread(s Scenario, c Case) {
+	if len(c.Metrics) == 0 {
+		return
+	}
+	m := c.Metrics[0]
+	if m.Better == "higher" && m.Median > 0 && (m.Max-m.Min)/m.Median > maxSpread {
+		r.warn("%s, %s: the runs lie far apart (%s to %s %s): the machine does other things beside, or the runs are too short (--rows, --duration)",
+			s.Name, c.Name, number(m.Min), number(m.Max), m.Unit)
+	}
+}
+
+func (r *Result) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// fill has lists that are empty be [] and not null as JSON.
+func (s *Scenario) fill() {
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		c.Metrics = append([]Metric{}, c.Metrics...)
+		c.Checks = append([]Check{}, c.Checks...)
+		c.Series = append([]Series{}, c.Series...)
+	}
+}
+
+// WriteJSON writes the result for programs, and for Read.
+func (r *Result) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// Read reads a result from a file that WriteJSON wrote.
+func Read(file string) (*Result, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Result)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s is no result of waybill bench --json: %w", file, err)
+	}
+	switch {
+	case r.Format == 0:
+		return nil, fmt.Errorf("%s is no result of waybill bench --json", file)
+	case r.Format != format:
+		return nil, fmt.Errorf("%s has the format %d, this program reads %d: measure again", file, r.Format, format)
+	case len(r.Scenarios) == 0:
+		return nil, errors.New(file + " has no scenarios")
+	}
+	return r, nil
+}
