@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -70,6 +71,7 @@ written. What can be your own:
 	f.DurationVar(&b.Duration, "duration", 0, "time that a run takes (default 1s in publish, 2s in latency, 20s in sustain)")
 	f.IntVar(&b.Backlog, "backlog", bench.DefaultBacklog, "notifications of fault's large backlog")
 	f.BoolVar(&b.yes, "yes", false, "do not ask")
+	f.StringVar(&b.html, "html", "", "file to write the result to as a page with plots, which needs no network")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
 	cmd.AddCommand(newBenchCompare(p))
 	return cmd
@@ -79,11 +81,12 @@ type benchmark struct {
 	*program
 	bench.Config
 	flags     sourceFlags
+	html      string
 	yes, json bool
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
-	b.Scenarios = args
+	b.Scenarios, b.Version = args, readBuild().Version
 	if err := b.configure(cmd); err != nil {
 		return err
 	}
@@ -99,11 +102,22 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	if result == nil {
 		return err
 	}
+	if b.html != "" {
+		err = errors.Join(err, writeHTML(b.html, result))
+	}
 	if b.json {
 		return errors.Join(err, result.WriteJSON(b.stdout))
 	}
 	result.Print(b.stdout)
 	return err
+}
+
+func writeHTML(file string, result *bench.Result) error {
+	var page bytes.Buffer
+	if err := result.WriteHTML(&page); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return os.WriteFile(file, page.Bytes(), 0o644)
 }
 
 // configure reads what the user names of his own. Sinks are not built, so that their

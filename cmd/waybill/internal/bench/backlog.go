@@ -13,11 +13,11 @@ const chunk = 100_000
 // Statements that write rows $1 to $2 of a batch into the log: $3 is the batch's
 // tag, $4 the number of keys, $5 the padding of a payload.
 const (
-	fillPostgres = fillBegin + `$3::text || n, '` + Type + `', 'k' || n % $4::bigint, ` + contentType + `, (` + payloadText + `)::json` + fillSeries
-	fillBinary   = fillBegin + `$3::text || n, '` + Type + `', 'k' || n % $4::bigint, ` + contentType + `, convert_to(` + payloadText + `, 'UTF8')` + fillSeries
+	fillPostgres = fillBegin + `$3::text || n, '` + Type + `', 'k' || (n % $4::bigint), ` + contentType + `, (` + payloadText + `)::json` + fillSeries
+	fillBinary   = fillBegin + `$3::text || n, '` + Type + `', 'k' || (n % $4::bigint), ` + contentType + `, convert_to(` + payloadText + `, 'UTF8')` + fillSeries
 	fillSQLite   = `INSERT INTO outbox (id, type, key, metadata, payload)
 		WITH RECURSIVE number (n) AS (SELECT $1 UNION ALL SELECT n + 1 FROM number WHERE n < $2)
-		SELECT $3 || n, '` + Type + `', 'k' || n % $4, ` + contentType + `, ` + payloadText + ` FROM number`
+		SELECT $3 || n, '` + Type + `', 'k' || (n % $4), ` + contentType + `, ` + payloadText + ` FROM number`
 
 	fillBegin   = `INSERT INTO outbox (id, type, key, metadata, payload) SELECT `
 	fillSeries  = ` FROM generate_series($1::bigint, $2::bigint) n`

@@ -33,6 +33,8 @@ type bench struct {
 	database *database
 	progress Progress
 	warnings []string
+	// watchFor is how long the machine is watched before anything starts.
+	watchFor time.Duration
 	// stalled is how long deliveries may stand still before a run is over.
 	stalled time.Duration
 	// tamper, if set, is put between the built-in receivers and their tallies.
@@ -43,10 +45,11 @@ type bench struct {
 // ErrLost, and there is a result all the same. When ctx is done it removes what it
 // made and returns the context's error.
 func Run(ctx context.Context, c Config, p Progress) (*Result, error) {
-	return run(ctx, &bench{config: c.withDefaults(), progress: p, stalled: time.Minute})
+	b := &bench{config: c.withDefaults(), progress: p, watchFor: time.Second, stalled: time.Minute}
+	return b.measure(ctx)
 }
 
-func run(ctx context.Context, b *bench) (result *Result, err error) {
+func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 	if err := b.config.Validate(); err != nil {
 		return nil, err
 	}
@@ -60,7 +63,7 @@ func run(ctx context.Context, b *bench) (result *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, b.database.Close()) }()
 
-	result = &Result{Format: format, Started: began.UTC().Truncate(time.Second), Settings: b.config.settings()}
+	result = &Result{Format: format, Waybill: b.config.Version, Started: began.UTC().Truncate(time.Second), Settings: b.config.settings()}
 	if err := b.lookAround(ctx, result); err != nil {
 		return nil, err
 	}

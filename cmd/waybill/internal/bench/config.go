@@ -13,6 +13,8 @@ import (
 // Config says what is measured, on what, and how. The zero value of a field takes
 // the default that it names.
 type Config struct {
+	// Version is the program's, for the result.
+	Version string
 	// Scenarios are names of AllScenarios; default: DefaultScenarios.
 	Scenarios []string
 	// Database is where the bench makes its own tables. The zero value is a SQLite

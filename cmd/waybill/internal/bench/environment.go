@@ -42,8 +42,6 @@ type Server struct {
 const (
 	maxBusy   = 0.15
 	maxStolen = 0.02
-	// watchFor is how long the machine is watched before anything starts.
-	watchFor = time.Second
 )
 
 // lookAround notes what the bench runs on and warns of what spoils the figures.
@@ -51,7 +49,7 @@ func (b *bench) lookAround(ctx context.Context, r *Result) error {
 	b.progress.Begin("look", 1)
 	defer b.progress.End()
 	b.progress.Step("at the machine and the database")
-	r.Machine = lookAtMachine(ctx, r)
+	r.Machine = b.lookAtMachine(ctx, r)
 	warnOfBuild(r)
 	leftovers, err := b.database.leftovers(ctx)
 	if err != nil {
@@ -73,7 +71,7 @@ func (b *bench) lookAround(ctx context.Context, r *Result) error {
 }
 
 // lookAtMachine leaves out what the system does not tell.
-func lookAtMachine(ctx context.Context, r *Result) Machine {
+func (b *bench) lookAtMachine(ctx context.Context, r *Result) Machine {
 	m := Machine{Processors: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
 	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
 		m.Processor = infos[0].ModelName
@@ -85,7 +83,7 @@ func lookAtMachine(ctx context.Context, r *Result) Machine {
 		m.Load = average.Load1
 	}
 	var stolen float64
-	m.Busy, stolen = busy(ctx, watchFor)
+	m.Busy, stolen = busy(ctx, b.watchFor)
 	if m.Busy > maxBusy {
 		r.warn("the machine is busy: others use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
 	}

@@ -1,5 +1,156 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
 
-func (b *bench) fault(ctx context.Context) ([]Case, error) { return nil, nil }
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// ofHealthy is the throughput beside a fault as a share of that without.
+var ofHealthy = Quantity{Name: "of_healthy", Better: "higher"}
+
+// Cases of fault.
+const (
+	healthy         = "three sinks, all well"
+	oneDead         = "one of three is dead"
+	openTransaction = "a transaction held open"
+)
+
+// fault measures what is left of the throughput while a sink is dead, while a
+// transaction is open that began before everything else, and with a large backlog.
+func (b *bench) fault(ctx context.Context) ([]Case, error) {
+	to := b.threeSinks()
+	b.progress.Begin("fault", 1)
+	b.progress.Step("how many rows take a second")
+	rows, tried, err := b.rowsToDrain(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	b.progress.End()
+	trials := []trial{
+		{healthy, b.faultTrial(rows, to, false)},
+		{oneDead, b.faultTrial(rows, append([]destination{dead()}, to[1:]...), false)},
+	}
+	if b.database.postgres {
+		trials = append(trials, trial{openTransaction, b.faultTrial(rows, to, true)})
+	}
+	cases, err := b.rounds(ctx, "fault", trials)
+	if err != nil {
+		return nil, err
+	}
+	cases[0].addChecks(tried)
+	for i := range cases {
+		cases[i].addShare(ofHealthy, throughput.Name, &cases[0])
+	}
+	if !b.database.postgres {
+		cases = append(cases, Case{Name: openTransaction, Skipped: "SQLite has one writer at a time, which holds up all others"})
+	}
+	large, err := b.largeBacklog(ctx)
+	return append(cases, large...), err
+}
+
+// threeSinks are the destination that the user names, or the no-op, three times.
+func (b *bench) threeSinks() []destination {
+	of := b.config.chosenOrNoOp()
+	list := make([]destination, 3)
+	for i := range list {
+		list[i] = of[i%len(of)]
+		list[i].name = fmt.Sprintf("%d-%s", i+1, list[i].name)
+	}
+	return list
+}
+
+// dead is a destination that cannot be reached, and of which nothing is counted.
+func dead() destination {
+	return destination{name: "dead", settings: threshold(unlimited), open: func(context.Context, opening) (*opened, error) {
+		return &opened{sink: sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+			return "", sinks.Unavailable(context.DeadlineExceeded)
+		})}, nil
+	}}
+}
+
+// faultTrial drains a backlog of so many rows to those of the sinks that live.
+func (b *bench) faultTrial(rows int, to []destination, heldOpen bool) func(context.Context, round) (measurement, error) {
+	return func(ctx context.Context, _ round) (m measurement, err error) {
+		if err := b.database.empty(ctx); err != nil {
+			return m, err
+		}
+		if heldOpen {
+			tx, err := b.holdOpen(ctx)
+			if err != nil {
+				return m, err
+			}
+			defer func() { _ = tx.Rollback() }() // what it wrote never existed
+		}
+		named, err := b.append(ctx, rows)
+		if err != nil {
+			return m, err
+		}
+		took, checks, err := b.drainOnce(ctx, named, rows, to, nil)
+		return measurement{figures: []figure{perSecond(rows, took), {rowsOf, float64(rows)}}, checks: checks}, err
+	}
+}
+
+// holdOpen begins a transaction that has its id and an offset before all that come.
+func (b *bench) holdOpen(ctx context.Context) (*sql.Tx, error) {
+	tx, err := b.database.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("hold a transaction open: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, b.database.named(`INSERT INTO outbox (type, payload) VALUES ('`+Type+`', '{}')`)); err != nil {
+		_ = tx.Rollback()
+		return nil, fmt.Errorf("hold a transaction open: %w", err)
+	}
+	return tx, nil
+}
+
+// largeBacklog drains a backlog that is larger than memory should be.
+func (b *bench) largeBacklog(ctx context.Context) ([]Case, error) {
+	rows, to := b.config.Backlog, b.threeSinks()[:1]
+	b.progress.Begin("fault", 1)
+	b.progress.Step("a large backlog")
+	named, err := b.fill(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	b.progress.End()
+	return b.rounds(ctx, "fault", []trial{{fmt.Sprintf("a backlog of %s to one sink", count(int64(rows))), func(ctx context.Context, _ round) (measurement, error) {
+		if err := b.database.again(ctx); err != nil {
+			return measurement{}, err
+		}
+		stop := peakMemory()
+		took, checks, err := b.drainOnce(ctx, named, rows, to, nil)
+		return measurement{
+			figures: []figure{perSecond(rows, took), {rowsOf, float64(rows)}, {memory, stop()}},
+			checks:  checks,
+		}, err
+	}}})
+}
+
+// peakMemory watches the memory of the process until stop is called, which returns
+// the most that it was, in MB.
+func peakMemory() (stop func() float64) {
+	done, result := make(chan struct{}), make(chan float64)
+	go func() {
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		most := residentMB()
+		for {
+			select {
+			case <-done:
+				result <- max(most, residentMB())
+				return
+			case <-ticker.C:
+				most = max(most, residentMB())
+			}
+		}
+	}()
+	return func() float64 {
+		close(done)
+		return <-result
+	}
+}

@@ -17,6 +17,7 @@ const format = 1
 // Result is all that a bench measured.
 type Result struct {
 	Format  int       `json:"format"`
+	Waybill string    `json:"waybill"` // version of the program
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
 	// OK says that nothing was lost.
@@ -195,27 +196,38 @@ func (r *Result) judge() {
 						s.Name, c.Name, check.Repeated, check.Sink)
 				}
 			}
-			r.judgeSpread(s, c)
 		}
 	}
+	r.judgeSpread()
 	for i := range r.Scenarios {
 		r.Scenarios[i].fill()
 	}
 	r.Warnings = append([]string{}, r.Warnings...)
 }
 
-// maxSpread is how far the runs of a throughput may lie apart, as a share of the
-// median, before the user is told.
+// maxSpread is how far the runs of a case may lie apart, as a share of the median,
+// before the user is told.
 const maxSpread = 0.3
 
-func (r *Result) judgeSpread(s Scenario, c Case) {
-	if len(c.Metrics) == 0 {
-		return
+// judgeSpread goes by the first metric of each case.
+func (r *Result) judgeSpread() {
+	all := 0
+	var apart []string
+	for _, s := range r.Scenarios {
+		for _, c := range s.Cases {
+			if len(c.Metrics) == 0 {
+				continue
+			}
+			all++
+			m := c.Metrics[0]
+			if spread := (m.Max - m.Min) / m.Median; m.Median > 0 && spread > maxSpread {
+				apart = append(apart, fmt.Sprintf("%s, %s: %s to %s %s", s.Name, c.Name, number(m.Min), number(m.Max), m.Unit))
+			}
+		}
 	}
-	m := c.Metrics[0]
-	if m.Better == "higher" && m.Median > 0 && (m.Max-m.Min)/m.Median > maxSpread {
-		r.warn("%s, %s: the runs lie far apart (%s to %s %s): the machine does other things beside, or the runs are too short (--rows, --duration)",
-			s.Name, c.Name, number(m.Min), number(m.Max), m.Unit)
+	if len(apart) > 0 {
+		r.warn("the runs lie far apart in %d of %d cases (such as %s): the machine does other things beside, or the runs are too short; more --runs, --rows or --duration help",
+			len(apart), all, apart[0])
 	}
 }
 

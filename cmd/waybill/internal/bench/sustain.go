@@ -1,5 +1,175 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
 
-func (b *bench) sustain(ctx context.Context) ([]Case, error) { return nil, nil }
+var (
+	publishedRate = Quantity{Name: "published", Unit: "notifications/s", Better: "higher"}
+	deliveredRate = Quantity{Name: "delivered", Unit: "notifications/s", Better: "higher"}
+	highestLag    = Quantity{Name: "highest_lag", Unit: "notifications", Better: "lower"}
+	catchUpTime   = Quantity{Name: "catch_up", Unit: "s", Better: "lower"}
+	lag           = Quantity{Name: "lag", Unit: "notifications", Better: "lower"}
+)
+
+// sustain publishes and delivers together for a time and looks, again and again, at
+// how that goes.
+func (b *bench) sustain(ctx context.Context) ([]Case, error) {
+	to := b.config.chosenOrNoOp()
+	var names []string
+	for _, one := range to {
+		names = append(names, one.name)
+	}
+	return b.rounds(ctx, "sustain", []trial{{"to " + strings.Join(names, ", "), func(ctx context.Context, r round) (measurement, error) {
+		return b.sustainOnce(ctx, r, to)
+	}}})
+}
+
+func (b *bench) sustainOnce(ctx context.Context, r round, to []destination) (measurement, error) {
+	if err := b.database.empty(ctx); err != nil {
+		return measurement{}, err
+	}
+	named := b.database.newBatch()
+	waits := newWaits() // of the first destination
+	first := true
+	d, err := b.deliver(ctx, named, to, func(w *watch) {
+		if first {
+			w.waits, first = waits, false
+		}
+	})
+	if err != nil {
+		return measurement{}, err
+	}
+	m, a, err := b.publishBeside(ctx, r, d, named, waits)
+	checks, ended := d.end(ctx, publishedBy(a))
+	m.checks = checks
+	return m, firstOf(err, ended)
+}
+
+// publishBeside publishes for the time of a run beside a forwarder, and waits until
+// that has delivered everything.
+func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named batch, waits *waits) (measurement, *application, error) {
+	a, err := b.newApplication(named, b.database.waking().publisher(d.Wake))
+	if err != nil {
+		return measurement{}, nil, err
+	}
+	a.rate, a.committed = b.config.Rate, waits.committed
+	duration := r.length(b.config.duration(20 * time.Second))
+	look := b.newLook(d, a, duration)
+	took, err := a.run(ctx, duration)
+	published, delivered := a.published(), d.slowest()
+	if err := firstOf(err, look.stop()); err != nil {
+		return measurement{}, a, err
+	}
+	closed := time.Now()
+	d.await(published)
+	m := measurement{
+		figures: []figure{
+			{publishedRate, float64(published) / took.Seconds()},
+			{deliveredRate, float64(delivered) / took.Seconds()},
+			{highestLag, look.most(lag)},
+			{catchUpTime, time.Since(closed).Seconds()},
+			{p99, waits.percentile(99)},
+		},
+		series: look.series,
+	}
+	last, err := b.lookAtTables(ctx, true)
+	if err != nil {
+		return measurement{}, a, err
+	}
+	m.figures = append(m.figures, last...)
+	m.figures = append(m.figures, figure{memory, look.most(memory)})
+	return m, a, nil
+}
+
+// slowest is how many different notifications the slowest destination has got.
+func (d *delivering) slowest() int {
+	least := -1
+	for _, p := range d.counted() {
+		if n := int(p.watch.receipts.distinct.Load()); least < 0 || n < least {
+			least = n
+		}
+	}
+	return max(least, 0)
+}
+
+// look looks at a run in the background, at equal distances.
+type look struct {
+	bench  *bench
+	series []Series
+	done   chan struct{}
+	ended  chan error
+}
+
+func (b *bench) newLook(d *delivering, a *application, duration time.Duration) *look {
+	l := &look{bench: b, done: make(chan struct{}), ended: make(chan error, 1)}
+	pause := min(max(duration/50, 50*time.Millisecond), time.Minute)
+	b.progress.Watch(func() string {
+		return fmt.Sprintf("%s published, %s delivered", count(int64(a.published())), count(int64(d.slowest())))
+	})
+	go func() { l.ended <- l.run(d, a, pause) }()
+	return l
+}
+
+func (l *look) run(d *delivering, a *application, pause time.Duration) error {
+	began, before := time.Now(), time.Now()
+	var published, delivered int
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.done:
+			return nil
+		case <-d.ctx.Done():
+			return nil // whoever stopped it knows why
+		case <-ticker.C:
+		}
+		p, got, now := a.published(), d.slowest(), time.Now()
+		at, passed := now.Sub(began).Seconds(), now.Sub(before).Seconds()
+		l.add(at, publishedRate, float64(p-published)/passed)
+		l.add(at, deliveredRate, float64(got-delivered)/passed)
+		l.add(at, lag, float64(max(p-got, 0)))
+		l.add(at, memory, residentMB())
+		published, delivered, before = p, got, now
+		tables, err := l.bench.lookAtTables(d.ctx, false)
+		if err != nil && d.ctx.Err() == nil {
+			return err
+		}
+		for _, f := range tables {
+			l.add(at, f.Quantity, f.value)
+		}
+	}
+}
+
+// stop ends it. After that the series are complete.
+func (l *look) stop() error {
+	close(l.done)
+	return <-l.ended
+}
+
+func (l *look) add(at float64, q Quantity, value float64) {
+	for i := range l.series {
+		if l.series[i].Quantity == q {
+			l.series[i].Points = append(l.series[i].Points, Point{at, value})
+			return
+		}
+	}
+	l.series = append(l.series, Series{Quantity: q, Points: []Point{{at, value}}})
+}
+
+// most is the highest value of a quantity; 0 if the run was too short for any.
+func (l *look) most(q Quantity) float64 {
+	var most float64
+	for _, s := range l.series {
+		if s.Quantity != q {
+			continue
+		}
+		for _, p := range s.Points {
+			most = max(most, p.Value)
+		}
+	}
+	return most
+}

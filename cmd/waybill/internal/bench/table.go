@@ -14,7 +14,7 @@ import (
 // Print writes the result for people: for each scenario a table with a line for
 // each case, and the median of its runs with the least and the most.
 func (r *Result) Print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s\n%s\n", r.where(), r.how())
+	fmt.Fprintf(w, "\n%s\n%s\n", r.Where(), r.How())
 	for _, s := range r.Scenarios {
 		fmt.Fprintf(w, "\n%s: %s\n\n", s.Name, explanations[s.Name])
 		s.table(w).Render()
@@ -24,8 +24,8 @@ func (r *Result) Print(w io.Writer) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n", r.verdict())
-	for _, c := range r.losses() {
+	fmt.Fprintf(w, "\n%s\n", r.Verdict())
+	for _, c := range r.Losses() {
 		fmt.Fprintln(w, "  "+c)
 	}
 	if len(r.Warnings) > 0 {
@@ -46,8 +46,8 @@ var explanations = map[string]string{
 	"fault":   "what is left of the throughput when something is wrong",
 }
 
-// where says in a line what was measured on.
-func (r *Result) where() string {
+// Where says in a line what was measured on.
+func (r *Result) Where() string {
 	return fmt.Sprintf("On %s %s, %.2f ms away; %s, %s, %s of memory, %s, %s.", r.Server.Kind, r.Server.Version, r.Server.RoundTripMS,
 		orUnknown(r.Machine.Processor), plural(r.Machine.Processors, "processor"), bytesText(int64(r.Machine.MemoryBytes)), r.Machine.Platform, r.Machine.Go)
 }
@@ -59,8 +59,8 @@ func orUnknown(text string) string {
 	return text
 }
 
-// how says in a line how it was measured.
-func (r *Result) how() string {
+// How says in a line how it was measured.
+func (r *Result) How() string {
 	s := r.Settings
 	return fmt.Sprintf("Payloads of %s over %s; medians of %s after a warm-up, in parentheses the least and the most.",
 		plural(s.PayloadBytes, "byte"), plural(s.Keys, "key"), plural(s.Runs, "run"))
@@ -81,20 +81,11 @@ func (s Scenario) columns() []Quantity {
 
 func (s Scenario) table(w io.Writer) table.Writer {
 	columns := s.columns()
-	header := table.Row{""}
-	configs := []table.ColumnConfig{{Number: 1, Align: text.AlignLeft}}
-	for i, q := range columns {
+	header := []string{""}
+	for _, q := range columns {
 		header = append(header, q.title())
-		configs = append(configs, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleDefault)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.Style().Format.Header = text.FormatDefault
-	t.SuppressTrailingSpaces()
-	t.AppendHeader(header)
-	t.SetColumnConfigs(configs)
+	t := newTable(w, header, 1)
 	for _, c := range s.Cases {
 		if c.Skipped != "" {
 			continue
@@ -105,6 +96,28 @@ func (s Scenario) table(w io.Writer) table.Writer {
 		}
 		t.AppendRow(row)
 	}
+	return t
+}
+
+// newTable is a table without lines; all columns but the first so many are figures,
+// which are on the right.
+func newTable(w io.Writer, header []string, words int) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleDefault)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.Style().Format.Header = text.FormatDefault
+	t.SuppressTrailingSpaces()
+	var row table.Row
+	var configs []table.ColumnConfig
+	for i, name := range header {
+		row = append(row, name)
+		if i >= words {
+			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+	}
+	t.AppendHeader(row)
+	t.SetColumnConfigs(configs)
 	return t
 }
 
@@ -135,7 +148,8 @@ func (c *Case) cell(q Quantity) string {
 	return fmt.Sprintf("%s (%s–%s)", median, least, most)
 }
 
-func (r *Result) verdict() string {
+// Verdict says whether everything arrived.
+func (r *Result) Verdict() string {
 	var expected int64
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {
@@ -150,8 +164,8 @@ func (r *Result) verdict() string {
 	return fmt.Sprintf("Checked by their ids: all %s arrived, in every run.", plural(int(expected), "notification"))
 }
 
-// losses names the checks that failed.
-func (r *Result) losses() []string {
+// Losses names the checks that failed.
+func (r *Result) Losses() []string {
 	var list []string
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {

@@ -15,10 +15,10 @@ func count(n int64) string {
 	return text
 }
 
-// number writes a value with three digits or so.
+// number writes a value with three digits or so, and whole ones as such.
 func number(v float64) string {
 	switch size := math.Abs(v); {
-	case size >= 100:
+	case size >= 100, v == math.Trunc(v):
 		return count(int64(math.Round(v)))
 	case size >= 10:
 		return fmt.Sprintf("%.1f", v)

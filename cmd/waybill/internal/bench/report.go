@@ -1,0 +1,47 @@
+package bench
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+)
+
+//go:embed report.html
+var reportPage string
+
+// WriteHTML writes the result as one page with plots that needs nothing else: no
+// other files, no network, no scripts.
+func (r *Result) WriteHTML(w io.Writer) error {
+	page, err := template.New("report").Funcs(template.FuncMap{
+		"charts": Scenario.charts,
+		"explain": func(s Scenario) string {
+			return strings.ToUpper(explanations[s.Name][:1]) + explanations[s.Name][1:] + "."
+		},
+		"reading":  func(s Scenario) string { return readings[s.Name] },
+		"columns":  Scenario.columns,
+		"title":    Quantity.title,
+		"cell":     func(c Case, q Quantity) string { return c.cell(q) },
+		"settings": settingsText,
+		"time":     func(r *Result) string { return r.Started.Format("2 January 2006, 15:04 UTC") },
+		"seconds":  func(r *Result) string { return fmt.Sprintf("%.0f s", r.Seconds) },
+	}).Parse(reportPage)
+	if err != nil {
+		return err
+	}
+	return page.Execute(w, r)
+}
+
+// readings say how to read a scenario's figures.
+var readings = map[string]string{
+	"publish": "“Of alone” is the share that is left of the transactions of the bare insert, in the same round with as many clients. " +
+		"With one client the time of a commit decides; with many, what the database can write.",
+	"drain": "From the start of the forwarder to the last receipt. The no-op receiver shows what the database and the engine can do; " +
+		"the receivers inside the process share its processors, so real ones may be faster or slower.",
+	"latency": "Polling is what remains where nothing wakes the forwarder, as behind a transaction pooler.",
+	"sustain": "If the lag grows all the time, more is published than can be delivered. Dead rows in the log should stay at 0: " +
+		"its rows are never updated. The time series are those of the last run; memory is that of the whole program.",
+	"sweep": "Choose the smallest threshold behind which throughput hardly grows. Where the time of a call begins to rise, more deliveries in flight only wait for each other.",
+	"fault": "“Of healthy” compares with three sinks that are well, in the same round: 1 is no difference. With one dead sink the other two are measured.",
+}

@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/shirou/gopsutil/v4/process"
+)
+
+var (
+	memory      = Quantity{Name: "memory", Unit: "MB", Better: "lower"}
+	tableSize   = Quantity{Name: "tables", Unit: "MB"}
+	deadInLog   = Quantity{Name: "dead_in_log", Unit: "rows", Better: "lower"}
+	deadOutside = Quantity{Name: "dead_elsewhere", Unit: "rows", Better: "lower"}
+)
+
+const megabyte = 1e6
+
+// residentMB is the memory of this process: publishers, forwarder and receivers
+// together. It is 0 where the system does not tell.
+func residentMB() float64 {
+	p, err := process.NewProcess(int32(os.Getpid()))
+	if err != nil {
+		return 0
+	}
+	m, err := p.MemoryInfo()
+	if err != nil {
+		return 0
+	}
+	return float64(m.RSS) / megabyte
+}
+
+// lookAtTables tells the size of the bench's tables with their indexes and, on
+// PostgreSQL, how many dead rows are in them: as the server last noted, or exactly.
+func (b *bench) lookAtTables(ctx context.Context, exactly bool) ([]figure, error) {
+	var bytes float64
+	if !b.database.postgres {
+		err := b.database.scan(ctx, &bytes, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
+		return []figure{{tableSize, bytes / megabyte}}, looked(err)
+	}
+	if exactly {
+		if err := b.database.exec(ctx, `ANALYZE outbox, outbox_cursors, outbox_parked, outbox_forwarders`); err != nil {
+			return nil, looked(err)
+		}
+	}
+	var inLog, elsewhere float64
+	err := b.database.DB.QueryRowContext(ctx, `SELECT
+		coalesce(sum(pg_total_relation_size(relid)), 0),
+		coalesce(sum(n_dead_tup) FILTER (WHERE relname = $1), 0),
+		coalesce(sum(n_dead_tup) FILTER (WHERE relname <> $1), 0)
+		FROM pg_stat_user_tables WHERE starts_with(relname, $1)`, b.database.Prefix).Scan(&bytes, &inLog, &elsewhere)
+	return []figure{{tableSize, bytes / megabyte}, {deadInLog, inLog}, {deadOutside, elsewhere}}, looked(err)
+}
+
+func looked(err error) error {
+	if err != nil {
+		return fmt.Errorf("look at the tables: %w", err)
+	}
+	return nil
+}
