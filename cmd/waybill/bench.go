@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -96,14 +95,18 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	if agreed, err := b.agree(cmd); err != nil || !agreed {
 		return err
 	}
+	page, err := b.createPage()
+	if err != nil {
+		return wrongUsage(cmd, err)
+	}
 	progress := bench.NewProgress(b.stderr)
 	result, err := bench.Run(cmd.Context(), b.Config, progress)
 	progress.Close()
 	if result == nil {
-		return err
+		return errors.Join(err, removePage(page))
 	}
-	if b.html != "" {
-		err = errors.Join(err, writeHTML(b.html, result))
+	if page != nil {
+		err = errors.Join(err, result.WriteHTML(page), page.Close())
 	}
 	if b.json {
 		return errors.Join(err, result.WriteJSON(b.stdout))
@@ -112,12 +115,24 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-func writeHTML(file string, result *bench.Result) error {
-	var page bytes.Buffer
-	if err := result.WriteHTML(&page); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
+// createPage makes the file before anything starts, since an hour later would be
+// late to hear that it cannot be made; nil where none is wanted.
+func (b *benchmark) createPage() (*os.File, error) {
+	if b.html == "" {
+		return nil, nil
 	}
-	return os.WriteFile(file, page.Bytes(), 0o644)
+	page, err := os.Create(b.html)
+	if err != nil {
+		return nil, fmt.Errorf("--html: %w", err)
+	}
+	return page, nil
+}
+
+func removePage(page *os.File) error {
+	if page == nil {
+		return nil
+	}
+	return errors.Join(page.Close(), os.Remove(page.Name()))
 }
 
 // configure reads what the user names of his own. Sinks are not built, so that their

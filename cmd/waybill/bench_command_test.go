@@ -111,6 +111,7 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		"runs":           {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
 		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
+		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
 		"large backlog":  {[]string{"bench", "fault", "--json"}, `nobody can be asked here`},
 	} {
 		t.Run(name, func(t *testing.T) {

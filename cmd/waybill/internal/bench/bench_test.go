@@ -346,11 +346,11 @@ func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
 func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	err := Config{
-		Scenarios: []string{"drian"}, Receivers: []string{"pigeon"}, Sinks: []string{"partner"}, Rows: -1, Runs: -1, PayloadBytes: -1, Keys: -1,
+		Scenarios: []string{"drian"}, Receivers: []string{"pigeon"}, Sinks: []string{"partner", "partner"}, Rows: -1, Runs: -1, PayloadBytes: -1, Keys: -1,
 		Clients: []int{0}, Threshold: -1, Thresholds: []int{0}, Delay: time.Hour, Rate: -1, Duration: -1, Backlog: -1,
 	}.Validate()
 	for _, mistake := range []string{
-		`no scenario "drian"`, `no receiver "pigeon"`, "--sinks partner: sinks are those of a configuration", "--rows is -1", "--runs is -1",
+		`no scenario "drian"`, `no receiver "pigeon"`, "--sinks partner: sinks are those of a configuration", `name "partner" twice`, "--rows is -1", "--runs is -1",
 		"--payload-bytes is -1", "--keys is -1", "--clients is 0", "--threshold is -1", "--thresholds is 0", "--delay is 1h0m0s", "--rate is -1",
 		"--duration is -1ns", "--backlog is -1",
 	} {

@@ -169,7 +169,7 @@ func (m ComparedMetric) verdict() Verdict {
 		return Unknown
 	case m.Low <= 1 && m.High >= 1:
 		return Same
-	case (m.Low > 1) == (m.Quantity.Better == "higher"):
+	case (m.Low > 1) == (m.Better == "higher"):
 		return Better
 	}
 	return Worse

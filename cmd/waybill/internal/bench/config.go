@@ -126,6 +126,12 @@ func (c Config) Validate() error {
 			mistake("--sinks: the configuration has no sink %q", name)
 		}
 	}
+	all := slices.Sorted(slices.Values(slices.Concat(c.Receivers, c.Sinks)))
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			mistake("--receivers and --sinks name %q twice: measure them one after the other", all[i])
+		}
+	}
 	within("--rows", c.Rows, 0, maxRows)
 	within("--runs", c.Runs, 1, maxRuns)
 	within("--payload-bytes", c.PayloadBytes, 1, maxPayload)

@@ -46,7 +46,7 @@ func (b *bench) deliver(ctx context.Context, named batch, to []destination, look
 	}
 	d.began = time.Now()
 	var err error
-	if d.forwarding, err = b.forward(ctx, outlets); err != nil {
+	if d.forwarding, err = b.forward(ctx, outlets, b.loggerFor(to)); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -63,14 +63,14 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 		took = b.tamper(took)
 	}
 	var err error
-	p.opened, err = to.open(ctx, opening{folder: b.folder, delay: b.config.Delay, threshold: to.settings.Parallelism.Threshold, took: took})
+	p.opened, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Threshold, took: took})
 	return p, err
 }
 
 // await waits until each sink has given receipts for n notifications. It returns
 // early where deliveries stand still or the forwarder has ended.
 func (d *delivering) await(n int) (took time.Duration) {
-	for _, p := range d.counted() {
+	for _, p := range d.due() {
 		d.bench.progress.Watch(func() string {
 			return fmt.Sprintf("%s of %s delivered to %s", count(p.watch.receipts.distinct.Load()), count(int64(n)), p.name)
 		})
@@ -79,11 +79,11 @@ func (d *delivering) await(n int) (took time.Duration) {
 	return time.Since(d.began)
 }
 
-// counted are the destinations that are to get everything.
-func (d *delivering) counted() []*part {
+// due are the destinations that are to get everything.
+func (d *delivering) due() []*part {
 	var list []*part
 	for _, p := range d.parts {
-		if p.counted != "" {
+		if !p.fails() {
 			list = append(list, p)
 		}
 	}
@@ -97,7 +97,7 @@ func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error)
 	if err := d.stop(); err != nil {
 		return nil, err
 	}
-	for _, p := range d.counted() {
+	for _, p := range d.due() {
 		if p.catchUp != nil {
 			d.bench.progress.Now("counting what arrived at " + p.name)
 			ctx, cancel := context.WithTimeout(ctx, d.bench.stalled)
@@ -106,7 +106,7 @@ func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error)
 				return nil, err
 			}
 		}
-		checks = append(checks, p.arrivals.check(p.name, p.destination.counted, n))
+		checks = append(checks, p.arrivals.check(p.name, p.counted, n))
 	}
 	return checks, nil
 }

@@ -24,11 +24,15 @@ import (
 // destination is a sink to deliver to, and how.
 type destination struct {
 	name string
-	// counted says where arrivals are counted: see Check.
+	// counted says where arrivals are counted: see Check. It is empty for a
+	// destination that is meant to fail.
 	counted  string
 	settings forwarder.Sink // without the sink
+	delay    time.Duration  // of a built-in receiver
 	open     func(context.Context, opening) (*opened, error)
 }
+
+func (d destination) fails() bool { return d.counted == "" }
 
 // opening is what a destination is opened with, for one run.
 type opening struct {
@@ -69,10 +73,10 @@ const (
 
 // builtIn are the receivers inside the process.
 var builtIn = map[string]destination{
-	noOp:      {noOp, countedReceived, threshold(unlimited), openNoOp},
-	kafkaName: {kafkaName, countedConsumed, threshold(unlimited), openKafka},
-	httpName:  {httpName, countedReceived, threshold(httpLimit), openHTTP},
-	smtpName:  {smtpName, countedReceived, threshold(emailLimit), openSMTP},
+	noOp:      {name: noOp, counted: countedReceived, settings: threshold(unlimited), open: openNoOp},
+	kafkaName: {name: kafkaName, counted: countedConsumed, settings: threshold(unlimited), open: openKafka},
+	httpName:  {name: httpName, counted: countedReceived, settings: threshold(httpLimit), open: openHTTP},
+	smtpName:  {name: smtpName, counted: countedReceived, settings: threshold(emailLimit), open: openSMTP},
 }
 
 // standIns are the receivers that take the places of configured sinks, by kind;
@@ -146,8 +150,9 @@ func (c Config) configured(name string) forwarder.Sink {
 	return s
 }
 
-// tuned is a destination with the threshold that the user wants.
+// tuned is a destination with the threshold and the delay that the user wants.
 func (c Config) tuned(d destination) destination {
+	d.delay = c.Delay
 	if c.Threshold > 0 {
 		d.settings.Parallelism.Threshold = c.Threshold
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
@@ -17,10 +18,8 @@ type forwarding struct {
 }
 
 // forward starts a forwarder that delivers everything to each of these sinks, with
-// the settings of the user's configuration if there is one. Of its logs only errors
-// are shown.
-func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink) (*forwarding, error) {
-	logger := slog.New(slog.NewTextHandler(b.progress, &slog.HandlerOptions{Level: slog.LevelError}))
+// the settings of the user's configuration if there is one.
+func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logger *slog.Logger) (*forwarding, error) {
 	var c forwarder.Config
 	if b.config.Configured != nil {
 		c = b.config.Configured.ForwarderConfig(b.database.Store, logger)
@@ -48,6 +47,15 @@ func routesTo(to map[string]forwarder.Sink) map[string][]string {
 		routes["*"] = append(routes["*"], name)
 	}
 	return routes
+}
+
+// loggerFor shows errors only, and nothing where a destination is meant to fail:
+// what else goes wrong is missing in the end.
+func (b *bench) loggerFor(to []destination) *slog.Logger {
+	if slices.ContainsFunc(to, destination.fails) {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(b.progress, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 // stop ends the forwarder and waits for its end. It is called once.

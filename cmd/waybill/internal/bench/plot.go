@@ -52,8 +52,8 @@ func newPlot(title, x, y string) *plot.Plot {
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Label.TextStyle.Font, axis.Label.TextStyle.Color = face(10).Font, ink
 		axis.Tick.Label.Font, axis.Tick.Label.Color = face(9).Font, ink
-		axis.LineStyle.Color, axis.Tick.LineStyle.Color = color.Gray{0x99}, color.Gray{0x99}
-		axis.LineStyle.Width, axis.Tick.LineStyle.Width = 0.6, 0.6
+		axis.Color, axis.Tick.Color = color.Gray{0x99}, color.Gray{0x99}
+		axis.Width, axis.Tick.Width = 0.6, 0.6
 		axis.Tick.Marker = commaTicks{}
 	}
 	return p
@@ -123,7 +123,7 @@ func addBars(p *plot.Plot, name string, values spreads, i, n int) error {
 		if err != nil {
 			return err
 		}
-		bar.Color, bar.LineStyle.Width = colour(i), 0
+		bar.Color, bar.Width = colour(i), 0
 		p.Add(bar)
 	}
 	if err := addErrorBars(p, values, ink); err != nil {

@@ -65,8 +65,8 @@ var (
 func (b *bars) Begin(what string, steps int) {
 	b.End()
 	b.steps = 0
-	b.Step("")
-	b.steps = 0
+	b.now.Store(nil)
+	b.step.Store(new(string))
 	b.bar = b.AddBar(int64(steps),
 		mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name(what, decor.WC{W: 8, C: decor.DindentRight})),

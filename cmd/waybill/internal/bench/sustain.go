@@ -88,7 +88,7 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 // slowest is how many different notifications the slowest destination has got.
 func (d *delivering) slowest() int {
 	least := -1
-	for _, p := range d.counted() {
+	for _, p := range d.due() {
 		if n := int(p.watch.receipts.distinct.Load()); least < 0 || n < least {
 			least = n
 		}

@@ -15,11 +15,11 @@ var (
 // grows with it until the receiver, or the machine, can do no more; from there on
 // only the calls take longer.
 func (b *bench) sweep(ctx context.Context) ([]Case, error) {
-	setDefault(&b.config.Delay, defaultSweepDelay)
 	var all []Case
 	for _, to := range b.config.chosenOrNoOp() {
 		var trials []trial
 		tried := make([][]Check, len(b.config.Thresholds))
+		setDefault(&to.delay, defaultSweepDelay)
 		for i, n := range b.config.Thresholds {
 			to.settings.Parallelism.Threshold = n
 			name := fmt.Sprintf("%s, threshold %d", to.name, n)
