@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -17,7 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
@@ -341,6 +344,29 @@ func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
 			require.Contains(t, table.String(), fmt.Sprintf("%d were lost at http (received), and %d arrived that were never published", c.lost, c.unknown))
 		})
 	}
+}
+
+func TestDeliveriesThatStandStillEndTheBench(t *testing.T) {
+	t.Parallel()
+	b := &bench{config: Config{}.withDefaults(), progress: quiet(), stalled: 200 * time.Millisecond}
+	var err error
+	b.database, err = openDatabase(t.Context(), b.config, t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.database.Close()) }()
+	named, err := b.fill(t.Context(), 50)
+	require.NoError(t, err)
+	refuses := destination{name: "partner", counted: countedReceipts, settings: threshold(4), open: func(context.Context, opening) (*opened, error) {
+		return &opened{sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			if d.ID == named.id(17) {
+				return "", sinks.Permanent(errors.New("not this one"))
+			}
+			return "", nil
+		})}, nil
+	}}
+	_, checks, err := b.drainOnce(t.Context(), named, 50, []destination{refuses}, nil)
+	require.ErrorIs(t, err, errStalled)
+	require.ErrorContains(t, err, "partner took 49 of 50 notifications, and then none for 200ms")
+	require.Equal(t, []Check{{Sink: "partner", Counted: countedReceipts, Expected: 50, Arrived: 49, Lost: 1}}, checks)
 }
 
 func TestMistakesAreReportedAllAtOnce(t *testing.T) {

@@ -26,6 +26,9 @@ type part struct {
 	arrivals *tally // the watch's receipts, where the receiver cannot be asked
 }
 
+// errStalled: deliveries stand still.
+var errStalled = errors.New("deliveries stand still")
+
 // deliver opens destinations and starts a forwarder that delivers what is in the
 // log. look, if set, says what else is to be watched of each destination.
 func (b *bench) deliver(ctx context.Context, named batch, to []destination, look func(*watch)) (*delivering, error) {
@@ -67,16 +70,20 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 	return p, err
 }
 
-// await waits until each sink has given receipts for n notifications. It returns
-// early where deliveries stand still or the forwarder has ended.
-func (d *delivering) await(n int) (took time.Duration) {
+// await waits until each sink has given receipts for n notifications, and returns how
+// long that took from the start. It gives up with errStalled where nothing comes any
+// more, and without an error where the forwarder has ended: end knows why.
+func (d *delivering) await(n int) (took time.Duration, err error) {
 	for _, p := range d.due() {
 		d.bench.progress.Watch(func() string {
 			return fmt.Sprintf("%s of %s delivered to %s", count(p.watch.receipts.distinct.Load()), count(int64(n)), p.name)
 		})
-		p.watch.receipts.await(d.ctx, n, d.bench.stalled)
+		if !p.watch.receipts.await(d.ctx, n, d.bench.stalled) && d.ctx.Err() == nil {
+			return 0, fmt.Errorf("%w: %s took %s of %s notifications, and then none for %s", errStalled,
+				p.name, count(p.watch.receipts.distinct.Load()), count(int64(n)), d.bench.stalled)
+		}
 	}
-	return time.Since(d.began)
+	return time.Since(d.began), nil
 }
 
 // due are the destinations that are to get everything.
@@ -98,17 +105,23 @@ func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error)
 		return nil, err
 	}
 	for _, p := range d.due() {
-		if p.catchUp != nil {
-			d.bench.progress.Now("counting what arrived at " + p.name)
-			ctx, cancel := context.WithTimeout(ctx, d.bench.stalled)
-			defer cancel()
-			if err := p.catchUp(ctx); err != nil {
-				return nil, err
-			}
+		if err := d.catchUp(ctx, p, n); err != nil {
+			return nil, err
 		}
 		checks = append(checks, p.arrivals.check(p.name, p.counted, n))
 	}
 	return checks, nil
+}
+
+// catchUp has a receiver count, which does at least 10,000 in a second.
+func (d *delivering) catchUp(ctx context.Context, p *part, n int) error {
+	if p.catchUp == nil {
+		return nil
+	}
+	d.bench.progress.Now("counting what arrived at " + p.name)
+	ctx, cancel := context.WithTimeout(ctx, d.bench.stalled+time.Duration(n)*time.Second/10_000)
+	defer cancel()
+	return p.catchUp(ctx)
 }
 
 func (d *delivering) close() error {

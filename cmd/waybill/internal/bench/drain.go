@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -65,9 +66,9 @@ func (b *bench) drainOnce(ctx context.Context, named batch, rows int, to []desti
 	if err != nil {
 		return 0, nil, err
 	}
-	took := d.await(rows)
+	took, stalled := d.await(rows)
 	checks, err := d.end(ctx, rows)
-	return took, checks, err
+	return took, checks, errors.Join(stalled, err)
 }
 
 func perSecond(n int, took time.Duration) figure {

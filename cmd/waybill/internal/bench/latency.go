@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -77,11 +78,11 @@ func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waki
 	}
 	a, took, err := b.publishSteadily(ctx, r, d, named, w, waits)
 	if err == nil {
-		d.await(a.published())
+		_, err = d.await(a.published())
 	}
 	checks, ended := d.end(ctx, publishedBy(a))
-	if err != nil || ended != nil {
-		return measurement{}, firstOf(err, ended)
+	if err := errors.Join(err, ended); err != nil {
+		return measurement{}, err
 	}
 	rate := float64(a.published()) / took.Seconds()
 	if !r.warmUp && rate < 0.9*float64(a.rate) {
@@ -106,7 +107,9 @@ func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, nam
 	if err := a.transact(ctx); err != nil {
 		return a, 0, err
 	}
-	d.await(1)
+	if _, err := d.await(1); err != nil {
+		return a, 0, err
+	}
 	waits.restart(a.published())
 	a.rate = b.config.Rate
 	setDefault(&a.rate, DefaultRate)
@@ -121,13 +124,4 @@ func publishedBy(a *application) int {
 		return 0
 	}
 	return a.published()
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func (b *bench) sustainOnce(ctx context.Context, r round, to []destination) (mea
 	m, a, err := b.publishBeside(ctx, r, d, named, waits)
 	checks, ended := d.end(ctx, publishedBy(a))
 	m.checks = checks
-	return m, firstOf(err, ended)
+	return m, errors.Join(err, ended)
 }
 
 // publishBeside publishes for the time of a run beside a forwarder, and waits until
@@ -61,11 +62,13 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 	look := b.newLook(d, a, duration)
 	took, err := a.run(ctx, duration)
 	published, delivered := a.published(), d.slowest()
-	if err := firstOf(err, look.stop()); err != nil {
+	if err := errors.Join(err, look.stop()); err != nil {
 		return measurement{}, a, err
 	}
 	closed := time.Now()
-	d.await(published)
+	if _, err := d.await(published); err != nil {
+		return measurement{}, a, err
+	}
 	m := measurement{
 		figures: []figure{
 			{publishedRate, float64(published) / took.Seconds()},
