@@ -109,7 +109,7 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 		err = errors.Join(err, result.WriteHTML(page), page.Close())
 	}
 	if b.json {
-		return errors.Join(err, result.WriteJSON(b.stdout))
+		return errors.Join(err, printJSON(b.stdout, result))
 	}
 	result.Print(b.stdout)
 	return err

@@ -37,7 +37,7 @@ where nothing but the thing in question has changed.`,
 			}
 			comparison := bench.Compare(before, after)
 			if asJSON {
-				return comparison.WriteJSON(p.stdout)
+				return printJSON(p.stdout, comparison)
 			}
 			comparison.Print(p.stdout)
 			return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/cmd/waybill/internal/columns"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -134,15 +135,9 @@ func whyText(reason string) string {
 	return reason
 }
 
-// newTable is a table without lines, which other programs can cut as well.
-func newTable(w io.Writer, columns ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleDefault)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.SuppressTrailingSpaces()
-	t.AppendHeader(columns)
-	return t
+// newTable is a table whose columns are all on the left.
+func newTable(w io.Writer, header ...any) table.Writer {
+	return columns.New(w, len(header), header...)
 }
 
 func pendingText(pending int) string {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/cmd/waybill/internal/durations"
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
@@ -26,7 +27,7 @@ type application struct {
 	// the first notification.
 	committed func(first int, at time.Time)
 	// took, if set, gets the time that each transaction took.
-	took *histogram
+	took *durations.Histogram
 
 	insert       string       // of a business row
 	next         atomic.Int64 // number of the next notification
@@ -99,7 +100,7 @@ func (a *application) transact(ctx context.Context) error {
 	at := time.Now()
 	a.transactions.Add(1)
 	if a.took != nil {
-		a.took.record(at.Sub(began))
+		a.took.Record(at.Sub(began))
 	}
 	if a.committed != nil {
 		a.committed(first, at)

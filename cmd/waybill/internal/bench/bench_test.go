@@ -128,10 +128,11 @@ func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 // requirePages checks what is made of a result for people and for programs.
 func requirePages(t *testing.T, r *Result) {
 	t.Helper()
-	var table, page, text bytes.Buffer
+	var table, page bytes.Buffer
 	r.Print(&table)
 	require.NoError(t, r.WriteHTML(&page))
-	require.NoError(t, r.WriteJSON(&text))
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {
 			require.Contains(t, table.String(), c.Name)
@@ -142,11 +143,11 @@ func requirePages(t *testing.T, r *Result) {
 	requireSelfContained(t, page.String())
 
 	file := t.TempDir() + "/result.json"
-	require.NoError(t, os.WriteFile(file, text.Bytes(), 0o600))
+	require.NoError(t, os.WriteFile(file, text, 0o600))
 	read, err := Read(file)
 	require.NoError(t, err)
 	require.Equal(t, r, read)
-	requireKeys(t, text.Bytes())
+	requireKeys(t, text)
 }
 
 // requireSelfContained checks that a page asks for nothing.
@@ -251,6 +252,41 @@ func TestNamesInUseAreRefused(t *testing.T) {
 	_, err := db.ExecContext(t.Context(), `CREATE TABLE waybill_bench_0123abcd_cursors (id text)`)
 	require.NoError(t, err)
 	require.ErrorContains(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd"), "already")
+}
+
+// observer looks at the database while deliveries are awaited, and counts by the
+// step's name how many transactions hold a row of the log back.
+type observer struct {
+	Progress
+	look func() int
+	step string
+	seen map[string]int
+}
+
+func (o *observer) Step(what string) {
+	o.step = what
+	o.Progress.Step(what)
+}
+
+func (o *observer) Watch(what func() string) {
+	o.Progress.Watch(what)
+	o.seen[o.step] += o.look()
+}
+
+func TestATransactionIsHeldOpenBesideItsCaseAlone(t *testing.T) {
+	t.Parallel()
+	c, db := onPostgres(t, tiny("fault"))
+	c.Runs = 1
+	o := &observer{Progress: quiet(), seen: make(map[string]int), look: func() (open int) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(DISTINCT pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE 'INSERT INTO waybill_bench%(type, payload)%'`).Scan(&open))
+		return open
+	}}
+	_, err := measure(t.Context(), c, o)
+	require.NoError(t, err)
+	require.Equal(t, 2, o.seen[openTransaction+": run 1 of 1"], "one, as each of the two sinks is awaited")
+	require.Zero(t, o.seen[healthy+": run 1 of 1"])
+	require.Zero(t, o.seen[oneDead+": run 1 of 1"])
 }
 
 // canceller ends a bench in the midst of its first run.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/columns"
 )
 
 // confidence is that of the intervals of a Comparison.
@@ -175,16 +176,9 @@ func (m ComparedMetric) verdict() Verdict {
 	return Worse
 }
 
-// WriteJSON writes the comparison for programs.
-func (c Comparison) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
-}
-
 // Print writes the comparison for people.
 func (c Comparison) Print(w io.Writer) {
-	t := newTable(w, []string{"", "", "before", "after", "ratio", "95 % interval"}, 2)
+	t := columns.New(w, 2, "", "", "before", "after", "ratio", "95 % interval", "")
 	for _, m := range c.Rows {
 		t.AppendRow(table.Row{m.Scenario + ", " + m.Case, m.title(), number(m.Before), number(m.After),
 			fmt.Sprintf("%.2f", m.Ratio), m.interval(), m.Verdict})

@@ -90,7 +90,7 @@ func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waki
 	}
 	return measurement{
 		figures: []figure{
-			{p50, waits.percentile(50)}, {p95, waits.percentile(95)}, {p99, waits.percentile(99)}, {longest, waits.percentile(100)},
+			{p50, waits.result.Percentile(50)}, {p95, waits.result.Percentile(95)}, {p99, waits.result.Percentile(99)}, {longest, waits.result.Percentile(100)},
 			{reached, rate},
 		},
 		checks: checks,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/cmd/waybill/internal/durations"
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
@@ -51,7 +52,7 @@ func (b *bench) publishOnce(ctx context.Context, r round, clients, notifications
 	if err != nil {
 		return measurement{}, err
 	}
-	a.clients, a.notifications, a.took = clients, notifications, newCalls()
+	a.clients, a.notifications, a.took = clients, notifications, durations.New()
 	b.progress.Watch(func() string { return fmt.Sprintf("%s transactions", count(a.transactions.Load())) })
 	took, err := a.run(ctx, r.length(b.config.duration(time.Second)))
 	if err != nil {
@@ -61,7 +62,7 @@ func (b *bench) publishOnce(ctx context.Context, r round, clients, notifications
 	return measurement{
 		figures: []figure{
 			{transactions, float64(a.transactions.Load()) / took.Seconds()},
-			{commitP99, a.took.percentile(99)},
+			{commitP99, a.took.Percentile(99)},
 		},
 		checks: []Check{check},
 	}, err

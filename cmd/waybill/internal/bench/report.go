@@ -43,5 +43,5 @@ var readings = map[string]string{
 	"sustain": "If the lag grows all the time, more is published than can be delivered. Dead rows in the log should stay at 0: " +
 		"its rows are never updated. The time series are those of the last run; memory is that of the whole program.",
 	"sweep": "Choose the smallest threshold behind which throughput hardly grows. Where the time of a call begins to rise, more deliveries in flight only wait for each other.",
-	"fault": "“Of healthy” compares with three sinks that are well, in the same round: 1 is no difference. With one dead sink the other two are measured.",
+	"fault": "“Of healthy” compares with the same two sinks where nothing is wrong, in the same round: 1 is no difference. Memory should not grow with the backlog.",
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -198,6 +197,9 @@ func (r *Result) judge() {
 			}
 		}
 	}
+	if r.Settings.Runs < DefaultRuns {
+		r.warn("%s a case: chance decides; use at least %d", plural(r.Settings.Runs, "run"), DefaultRuns)
+	}
 	r.judgeSpread()
 	for i := range r.Scenarios {
 		r.Scenarios[i].fill()
@@ -245,14 +247,7 @@ func (s *Scenario) fill() {
 	}
 }
 
-// WriteJSON writes the result for programs, and for Read.
-func (r *Result) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
-// Read reads a result from a file that WriteJSON wrote.
+// Read reads a result from a file that has it as JSON.
 func Read(file string) (*Result, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -75,7 +75,7 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 			{deliveredRate, float64(delivered) / took.Seconds()},
 			{highestLag, look.most(lag)},
 			{catchUpTime, time.Since(closed).Seconds()},
-			{p99, waits.percentile(99)},
+			{p99, waits.result.Percentile(99)},
 		},
 		series: look.series,
 	}

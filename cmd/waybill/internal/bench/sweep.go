@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/durations"
 )
 
 var (
@@ -55,13 +57,13 @@ func (b *bench) sweepTrial(to destination, rows int) func(context.Context, round
 		if err != nil {
 			return measurement{}, err
 		}
-		calls := newCalls()
+		calls := durations.New()
 		took, checks, err := b.drainOnce(ctx, named, rows, []destination{to}, func(w *watch) { w.calls = calls })
 		return measurement{
 			figures: []figure{
 				perSecond(rows, took),
-				{callP50, calls.percentile(50)},
-				{callP99, calls.percentile(99)},
+				{callP50, calls.Percentile(50)},
+				{callP99, calls.Percentile(99)},
 				{atMost, float64(to.settings.Parallelism.Threshold)},
 			},
 			checks: checks,

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/columns"
 )
 
 // Print writes the result for people: for each scenario a table with a line for
@@ -80,44 +81,22 @@ func (s Scenario) columns() []Quantity {
 }
 
 func (s Scenario) table(w io.Writer) table.Writer {
-	columns := s.columns()
-	header := []string{""}
-	for _, q := range columns {
+	quantities := s.columns()
+	header := []any{""}
+	for _, q := range quantities {
 		header = append(header, q.title())
 	}
-	t := newTable(w, header, 1)
+	t := columns.New(w, 1, header...)
 	for _, c := range s.Cases {
 		if c.Skipped != "" {
 			continue
 		}
 		row := table.Row{c.Name}
-		for _, q := range columns {
+		for _, q := range quantities {
 			row = append(row, c.cell(q))
 		}
 		t.AppendRow(row)
 	}
-	return t
-}
-
-// newTable is a table without lines; all columns but the first so many are figures,
-// which are on the right.
-func newTable(w io.Writer, header []string, words int) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleDefault)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.Style().Format.Header = text.FormatDefault
-	t.SuppressTrailingSpaces()
-	var row table.Row
-	var configs []table.ColumnConfig
-	for i, name := range header {
-		row = append(row, name)
-		if i >= words {
-			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
-		}
-	}
-	t.AppendHeader(row)
-	t.SetColumnConfigs(configs)
 	return t
 }
 

@@ -5,8 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
+	"github.com/waybill-go/waybill/cmd/waybill/internal/durations"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -15,8 +14,8 @@ import (
 // receipt for it.
 type watch struct {
 	receipts *tally
-	calls    *histogram // how long calls took; nil where nobody wants to know
-	waits    *waits     // from commit to receipt; nil where nobody wants to know
+	calls    *durations.Histogram // how long calls took; nil where nobody wants to know
+	waits    *waits               // from commit to receipt; nil where nobody wants to know
 }
 
 // watched is a sink that is watched. It opens and closes the sink inside.
@@ -85,7 +84,7 @@ func (s watchedBatcher) DeliverBatch(ctx context.Context, batch []*notification.
 
 func (w *watch) called(began, ended time.Time) {
 	if w.calls != nil {
-		w.calls.record(ended.Sub(began))
+		w.calls.Record(ended.Sub(began))
 	}
 }
 
@@ -101,11 +100,11 @@ type waits struct {
 	mu     sync.Mutex
 	from   int               // the first number that counts
 	open   map[int]time.Time // half known, by number: committed, or arrived before that was noted
-	result *hdrhistogram.Histogram
+	result *durations.Histogram
 }
 
 func newWaits() *waits {
-	return &waits{open: make(map[int]time.Time), result: newHistogram()}
+	return &waits{open: make(map[int]time.Time), result: durations.New()}
 }
 
 // committed notes when the publisher knew of the commit. The sink may have been
@@ -139,47 +138,7 @@ func (w *waits) note(n int, at time.Time, between func(time.Time) time.Duration)
 		return
 	}
 	delete(w.open, n)
-	record(w.result, max(between(other), 0))
-}
-
-// percentile is in milliseconds; 100 is the longest.
-func (w *waits) percentile(p float64) float64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return percentile(w.result, p)
-}
-
-// histogram is a histogram for concurrent use.
-type histogram struct {
-	mu   sync.Mutex
-	data *hdrhistogram.Histogram
-}
-
-func newCalls() *histogram { return &histogram{data: newHistogram()} }
-
-func (h *histogram) record(d time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	record(h.data, d)
-}
-
-func (h *histogram) percentile(p float64) float64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return percentile(h.data, p)
-}
-
-// newHistogram counts microseconds up to an hour with three digits.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, time.Hour.Microseconds(), 3)
-}
-
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(d.Microseconds(), h.HighestTrackableValue()))
-}
-
-func percentile(h *hdrhistogram.Histogram, p float64) float64 {
-	return milliseconds(time.Duration(h.ValueAtPercentile(p)) * time.Microsecond)
+	w.result.Record(between(other)) // 0 if the sink was faster
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

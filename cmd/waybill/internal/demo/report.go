@@ -9,9 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/columns"
+	"github.com/waybill-go/waybill/cmd/waybill/internal/durations"
 )
 
 // Report is what the receivers got, compared with what the shop committed.
@@ -126,7 +127,7 @@ func compare(sink string, l *ledger, got *arrivals) SinkReport {
 	got.mu.Lock()
 	defer got.mu.Unlock()
 	r := SinkReport{Sink: sink, Expected: l.expected[sink], Repeats: got.repeats, Refused: got.refused}
-	latency := newHistogram()
+	latency := durations.New()
 	latest := make(map[string]entry) // by key: the one with the highest number so far
 	for _, a := range got.first {
 		e, committed := l.committed[a.id]
@@ -136,7 +137,7 @@ func compare(sink string, l *ledger, got *arrivals) SinkReport {
 		}
 		r.Delivered++
 		// The sink may be faster than the shop, which has yet to look at its clock.
-		record(latency, max(a.at.Sub(e.Committed), 0))
+		latency.Record(a.at.Sub(e.Committed))
 		if e.Key == "" {
 			continue
 		}
@@ -149,7 +150,7 @@ func compare(sink string, l *ledger, got *arrivals) SinkReport {
 	for _, e := range missing(sink, l, got) {
 		r.Missing.add(e.ID, "%s", e.Type)
 	}
-	r.Latency = Latency{P50: milliseconds(latency, 50), P99: milliseconds(latency, 99)}
+	r.Latency = Latency{P50: latency.Percentile(50), P99: latency.Percentile(99)}
 	return r
 }
 
@@ -174,19 +175,6 @@ func missing(sink string, l *ledger, got *arrivals) []entry {
 	}
 	slices.SortFunc(list, func(a, b entry) int { return cmp.Or(a.Committed.Compare(b.Committed), cmp.Compare(a.ID, b.ID)) })
 	return list
-}
-
-// newHistogram counts microseconds up to ten minutes with three digits.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, (10 * time.Minute).Microseconds(), 3)
-}
-
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(d.Microseconds(), h.HighestTrackableValue()))
-}
-
-func milliseconds(h *hdrhistogram.Histogram, percentile float64) float64 {
-	return float64(h.ValueAtPercentile(percentile)) / 1000
 }
 
 // printJSON writes the report for programs.
@@ -215,36 +203,18 @@ func (r Report) print(w io.Writer) {
 }
 
 func (r Report) outcomes(w io.Writer) table.Writer {
-	t := newTable(w, "", "transactions", "notifications")
+	t := columns.New(w, 1, "", "transactions", "notifications")
 	t.AppendRow(table.Row{"committed", r.Transactions.Committed, r.Notifications.Committed})
 	t.AppendRow(table.Row{"rolled back", r.Transactions.RolledBack, r.Notifications.RolledBack})
 	return t
 }
 
 func (r Report) deliveries(w io.Writer) table.Writer {
-	t := newTable(w, "sink", "counted", "expected", "delivered", "repeats", "refused", "p50 ms", "p99 ms")
+	t := columns.New(w, 2, "sink", "counted", "expected", "delivered", "repeats", "refused", "p50 ms", "p99 ms")
 	for _, s := range r.Sinks {
 		t.AppendRow(table.Row{s.Sink, s.Counted, s.Expected, s.Delivered, s.Repeats, s.Refused,
 			fmt.Sprintf("%.1f", s.Latency.P50), fmt.Sprintf("%.1f", s.Latency.P99)})
 	}
-	return t
-}
-
-// newTable is a table without lines, whose figures are on the right.
-func newTable(w io.Writer, columns ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleDefault)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.SuppressTrailingSpaces()
-	t.AppendHeader(columns)
-	var configs []table.ColumnConfig
-	for i := range columns {
-		if columns[i] != "" && columns[i] != "sink" && columns[i] != "counted" {
-			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
-		}
-	}
-	t.SetColumnConfigs(configs)
 	return t
 }
 
