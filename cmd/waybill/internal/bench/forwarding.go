@@ -3,9 +3,11 @@ package bench
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 // forwarding is a forwarder at work.
@@ -25,7 +27,7 @@ func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logge
 		c = b.config.Configured.ForwarderConfig(b.database.Store, logger)
 	}
 	c.Store, c.Sinks, c.Logger = b.database.Store, to, logger
-	c.Routes = routesTo(to)
+	c.Routes = route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
 	f, err := forwarder.New(c)
 	if err != nil {
 		return nil, err
@@ -38,15 +40,6 @@ func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logge
 		died()
 	}()
 	return &forwarding{Forwarder: f, ctx: alive, halt: halt, ended: ended}, nil
-}
-
-// routesTo has everything go to each of these sinks.
-func routesTo(to map[string]forwarder.Sink) map[string][]string {
-	routes := map[string][]string{"*": nil}
-	for name := range to {
-		routes["*"] = append(routes["*"], name)
-	}
-	return routes
 }
 
 // loggerFor shows errors only, and nothing where a destination is meant to fail:
