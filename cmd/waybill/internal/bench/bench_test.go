@@ -135,7 +135,7 @@ func requirePages(t *testing.T, r *Result) {
 	require.NoError(t, err)
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {
-			require.Contains(t, table.String(), c.Name)
+			require.Contains(t, strings.ToLower(table.String()), strings.ToLower(c.Name), "heads are in capitals")
 			require.Contains(t, page.String(), c.Name)
 		}
 	}

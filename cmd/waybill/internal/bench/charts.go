@@ -88,6 +88,7 @@ func (s Scenario) throughputCharts() ([]*plot.Plot, error) {
 	}
 	p.NominalX(names...)
 	p.Y.Min = 0
+	p.Y.Max *= 1.05
 	return []*plot.Plot{p}, nil
 }
 

@@ -34,7 +34,9 @@ func (b *bench) drain(ctx context.Context) ([]Case, error) {
 				return measurement{}, err
 			}
 			took, checks, err := b.drainOnce(ctx, named, rows, list, nil)
-			return measurement{figures: []figure{perSecond(rows, took), {rowsOf, float64(rows)}}, checks: checks}, err
+			return measurement{figures: []figure{
+				perSecond(rows, took), {rowsOf, float64(rows)}, {atMost, float64(to.settings.Parallelism.Threshold)},
+			}, checks: checks}, err
 		}}})
 		if err != nil {
 			return nil, err

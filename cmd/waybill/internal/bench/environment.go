@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/load"
@@ -168,7 +169,11 @@ func (b *bench) lookAtPostgres(ctx context.Context, r *Result) (Server, error) {
 	if err := b.database.scan(ctx, &s.Version, `SELECT current_setting('server_version')`); err != nil {
 		return s, err
 	}
-	rows, err := b.database.DB.QueryContext(ctx, `SELECT name, current_setting(name) FROM pg_settings`)
+	names := slices.Clone(postgresNotes)
+	for _, e := range postgresExpectations {
+		names = append(names, e.setting)
+	}
+	rows, err := b.database.DB.QueryContext(ctx, `SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)`, pq.Array(names))
 	if err != nil {
 		return s, err
 	}
@@ -178,10 +183,7 @@ func (b *bench) lookAtPostgres(ctx context.Context, r *Result) (Server, error) {
 		if err := rows.Scan(&name, &value); err != nil {
 			return s, err
 		}
-		expected := slices.ContainsFunc(postgresExpectations, func(e expectation) bool { return e.setting == name })
-		if expected || slices.Contains(postgresNotes, name) {
-			s.Settings[name] = value
-		}
+		s.Settings[name] = value
 	}
 	r.warnOfSettings(s.Settings, postgresExpectations)
 	return s, rows.Err()

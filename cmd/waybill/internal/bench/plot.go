@@ -176,14 +176,11 @@ func addCurve(p *plot.Plot, name string, points []Point, i int) error {
 	return nil
 }
 
-// swatch is a filled square in a legend.
+// swatch is a filled box in a legend.
 type swatch struct{ color.Color }
 
 func (s swatch) Thumbnail(c *draw.Canvas) {
-	side := min(c.Max.X-c.Min.X, c.Max.Y-c.Min.Y)
-	c.FillPolygon(s.Color, []vg.Point{
-		{X: c.Max.X - side, Y: c.Min.Y}, {X: c.Max.X - side, Y: c.Min.Y + side}, {X: c.Max.X, Y: c.Min.Y + side}, {X: c.Max.X, Y: c.Min.Y},
-	})
+	c.FillPolygon(s.Color, []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Min.Y}})
 }
 
 // addGrid draws lines at the ticks of the upright axis; what is added later is in

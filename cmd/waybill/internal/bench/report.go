@@ -20,9 +20,6 @@ func (r *Result) WriteHTML(w io.Writer) error {
 			return strings.ToUpper(explanations[s.Name][:1]) + explanations[s.Name][1:] + "."
 		},
 		"reading":  func(s Scenario) string { return readings[s.Name] },
-		"columns":  Scenario.columns,
-		"title":    Quantity.title,
-		"cell":     func(c Case, q Quantity) string { return c.cell(q) },
 		"settings": settingsText,
 		"time":     func(r *Result) string { return r.Started.Format("2 January 2006, 15:04 UTC") },
 		"seconds":  func(r *Result) string { return fmt.Sprintf("%.0f s", r.Seconds) },

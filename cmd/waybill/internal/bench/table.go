@@ -18,7 +18,7 @@ func (r *Result) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n%s\n", r.Where(), r.How())
 	for _, s := range r.Scenarios {
 		fmt.Fprintf(w, "\n%s: %s\n\n", s.Name, explanations[s.Name])
-		s.table(w).Render()
+		s.print(w)
 		for _, c := range s.Cases {
 			if c.Skipped != "" {
 				fmt.Fprintf(w, "%s is left out: %s\n", c.Name, c.Skipped)
@@ -67,37 +67,72 @@ func (r *Result) How() string {
 		plural(s.PayloadBytes, "byte"), plural(s.Keys, "key"), plural(s.Runs, "run"))
 }
 
-// columns are the quantities that any case of the scenario has, in their order.
-func (s Scenario) columns() []Quantity {
-	var columns []Quantity
+// quantities are those that any case of the scenario has, in their order.
+func (s Scenario) quantities() []Quantity {
+	var list []Quantity
 	for _, c := range s.Cases {
 		for _, m := range c.Metrics {
-			if !slices.Contains(columns, m.Quantity) {
-				columns = append(columns, m.Quantity)
+			if !slices.Contains(list, m.Quantity) {
+				list = append(list, m.Quantity)
 			}
 		}
 	}
-	return columns
+	return list
 }
 
-func (s Scenario) table(w io.Writer) table.Writer {
-	quantities := s.columns()
-	header := []any{""}
+// maxColumns is how many quantities stand beside each other on a terminal; more stand
+// below each other.
+const maxColumns = 6
+
+// Grid is the scenario's table, the first line its head: a line for each case and a
+// column for each quantity, or the other way round where those are many.
+func (s Scenario) Grid() [][]string {
+	quantities := s.quantities()
+	grid := [][]string{{""}}
 	for _, q := range quantities {
-		header = append(header, q.title())
+		grid[0] = append(grid[0], q.title())
 	}
-	t := columns.New(w, 1, header...)
 	for _, c := range s.Cases {
 		if c.Skipped != "" {
 			continue
 		}
-		row := table.Row{c.Name}
+		line := []string{c.Name}
 		for _, q := range quantities {
-			row = append(row, c.cell(q))
+			line = append(line, c.cell(q))
 		}
-		t.AppendRow(row)
+		grid = append(grid, line)
 	}
-	return t
+	if len(quantities) > maxColumns {
+		return transposed(grid)
+	}
+	return grid
+}
+
+func transposed(grid [][]string) [][]string {
+	turned := make([][]string, len(grid[0]))
+	for _, line := range grid {
+		for i, cell := range line {
+			turned[i] = append(turned[i], cell)
+		}
+	}
+	return turned
+}
+
+func (s Scenario) print(w io.Writer) {
+	grid := s.Grid()
+	t := columns.New(w, 1, anys(grid[0])...)
+	for _, line := range grid[1:] {
+		t.AppendRow(anys(line))
+	}
+	t.Render()
+}
+
+func anys(texts []string) table.Row {
+	row := make(table.Row, len(texts))
+	for i, text := range texts {
+		row[i] = text
+	}
+	return row
 }
 
 // title is how a quantity is called at the head of a column.
@@ -115,7 +150,7 @@ func (q Quantity) title() string {
 }
 
 // cell is the median with the least and the most, where they differ.
-func (c *Case) cell(q Quantity) string {
+func (c Case) cell(q Quantity) string {
 	m := c.find(q.Name)
 	if m == nil {
 		return ""
