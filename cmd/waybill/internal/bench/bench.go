@@ -7,10 +7,11 @@
 // ids of all notifications are checked for loss and repeats in every run.
 //
 // The files in the order in which to read them: config.go, scenario.go, result.go,
-// database.go, backlog.go, shop.go, tally.go, watch.go, destination.go,
-// forwarding.go; then a file for each scenario: publish.go, drain.go, latency.go,
-// sustain.go, sweep.go, fault.go; then what is said of it: environment.go,
-// table.go, report.go, plot.go, compare.go, progress.go.
+// database.go, notification.go, backlog.go, application.go, tally.go, watch.go,
+// destination.go, forwarding.go, delivering.go; then a file for each scenario:
+// publish.go, drain.go, latency.go, sustain.go with space.go, sweep.go, fault.go;
+// then what is said of it: environment.go, progress.go, table.go, report.go with
+// charts.go and plot.go, compare.go.
 package bench
 
 import (

@@ -85,6 +85,11 @@ func (b *bench) lookAtMachine(ctx context.Context, r *Result) Machine {
 	}
 	var stolen float64
 	m.Busy, stolen = busy(ctx, b.watchFor)
+	r.warnOfMachine(m, stolen)
+	return m
+}
+
+func (r *Result) warnOfMachine(m Machine, stolen float64) {
 	if m.Busy > maxBusy {
 		r.warn("the machine is busy: others use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
 	}
@@ -94,7 +99,6 @@ func (b *bench) lookAtMachine(ctx context.Context, r *Result) Machine {
 	if m.Processors == 1 {
 		r.warn("the program may use one processor only, which the publishers, the forwarder and the receivers share")
 	}
-	return m
 }
 
 // busy are the shares of the processors that were in use, and that another machine

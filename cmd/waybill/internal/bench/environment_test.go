@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSettingsThatSpoilTheFiguresAreTold(t *testing.T) {
+	t.Parallel()
+	good := map[string]string{
+		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on", "debug_assertions": "off",
+		"log_statement": "none", "log_min_duration_statement": "-1", "shared_buffers": "128MB",
+	}
+	for name, c := range map[string]struct{ setting, value, warns string }{
+		"nothing":                   {"", "", ""},
+		"fsync":                     {"fsync", "off", "fsync is off: commits do not wait for the disk"},
+		"synchronous_commit":        {"synchronous_commit", "off", "synchronous_commit is off: commits do not wait"},
+		"synchronous_commit, local": {"synchronous_commit", "local", ""},
+		"a standby that replays":    {"synchronous_commit", "remote_apply", ""},
+		"torn pages":                {"full_page_writes", "off", "full_page_writes is off"},
+		"a debug build":             {"debug_assertions", "on", "built for debugging"},
+		"a log of all statements":   {"log_statement", "all", "log_statement is all: the server logs statements"},
+		"a log of slow statements":  {"log_min_duration_statement", "0", "log_min_duration_statement is 0"},
+		"anything else":             {"shared_buffers", "1MB", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			settings := make(map[string]string)
+			for key, value := range good {
+				settings[key] = value
+			}
+			settings[c.setting] = c.value
+			r := new(Result)
+			r.warnOfSettings(settings, postgresExpectations)
+			if c.warns == "" {
+				require.Empty(t, r.Warnings)
+				return
+			}
+			require.Len(t, r.Warnings, 1)
+			require.Contains(t, r.Warnings[0], c.warns)
+		})
+	}
+}
+
+func TestAMachineThatCannotBeTrustedIsTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		machine Machine
+		stolen  float64
+		warns   []string
+	}{
+		"nothing":       {Machine{Processors: 4, Busy: 0.05}, 0.01, nil},
+		"busy":          {Machine{Processors: 4, Busy: 0.5}, 0, []string{"the machine is busy: others use 50 % of its processors; wait, or stop them"}},
+		"stolen":        {Machine{Processors: 4}, 0.25, []string{"the machine under this virtual one is busy: it took away 25 % of the processors' time"}},
+		"one processor": {Machine{Processors: 1}, 0, []string{"the program may use one processor only, which the publishers, the forwarder and the receivers share"}},
+	} {
+		r := new(Result)
+		r.warnOfMachine(c.machine, c.stolen)
+		require.Equal(t, c.warns, r.Warnings, name)
+	}
+}
+
+func TestWorkOfOthersIsSeen(t *testing.T) {
+	t.Parallel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	m := (&bench{watchFor: 300 * time.Millisecond}).lookAtMachine(t.Context(), new(Result))
+	require.Positive(t, m.Busy)
+	require.LessOrEqual(t, m.Busy, 1.0)
+	require.Positive(t, m.MemoryBytes)
+}
+
+func TestRunsThatLieFarApartAreTold(t *testing.T) {
+	t.Parallel()
+	r := &Result{Settings: Settings{Runs: 3}}
+	near, apart := Case{Name: "near"}, Case{Name: "apart"}
+	for _, v := range []float64{100, 101, 110} {
+		near.metric(throughput).add(v)
+	}
+	for _, v := range []float64{100, 140, 200} {
+		apart.metric(throughput).add(v)
+	}
+	r.Scenarios = []Scenario{{Name: "drain", Cases: []Case{near, apart}}}
+	r.judge()
+	require.True(t, r.OK)
+	require.Len(t, r.Warnings, 1)
+	require.Contains(t, r.Warnings[0], "1 of 2 cases (such as drain, apart: 100 to 200 notifications/s)")
+	require.Equal(t, []float64{140, 100, 200}, []float64{r.Scenarios[0].Cases[1].Metrics[0].Median, r.Scenarios[0].Cases[1].Metrics[0].Min, r.Scenarios[0].Cases[1].Metrics[0].Max})
+}
