@@ -54,13 +54,11 @@ type opened struct {
 
 // Names of the built-in receivers.
 const (
-	noOp       = "noop"
-	kafkaName  = "kafka"
-	httpName   = "http"
-	smtpName   = "smtp"
-	unlimited  = 256 // the threshold where a receiver has no limit of its own
-	httpLimit  = 16
-	emailLimit = email.DefaultConnections
+	noOp      = "noop"
+	kafkaName = "kafka"
+	httpName  = "http"
+	smtpName  = "smtp"
+	unlimited = 256 // the threshold where a receiver has no limit of its own
 )
 
 // Where arrivals are counted: see Check.
@@ -74,9 +72,9 @@ const (
 // builtIn are the receivers inside the process.
 var builtIn = map[string]destination{
 	noOp:      {name: noOp, counted: countedReceived, settings: threshold(unlimited), open: openNoOp},
-	kafkaName: {name: kafkaName, counted: countedConsumed, settings: threshold(unlimited), open: openKafka},
-	httpName:  {name: httpName, counted: countedReceived, settings: threshold(httpLimit), open: openHTTP},
-	smtpName:  {name: smtpName, counted: countedReceived, settings: threshold(emailLimit), open: openSMTP},
+	kafkaName: {name: kafkaName, counted: countedConsumed, settings: threshold(forwarder.DefaultThreshold), open: openKafka},
+	httpName:  {name: httpName, counted: countedReceived, settings: threshold(forwarder.DefaultThreshold), open: openHTTP},
+	smtpName:  {name: smtpName, counted: countedReceived, settings: threshold(email.DefaultConnections), open: openSMTP},
 }
 
 // standIns are the receivers that take the places of configured sinks, by kind;

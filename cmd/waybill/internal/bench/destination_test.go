@@ -29,7 +29,7 @@ func TestWhichDestinationsThereAre(t *testing.T) {
 		wants  []want
 	}{
 		"all receivers": {Config{}, []want{
-			{"noop", countedReceived, 256}, {"kafka", countedConsumed, 256}, {"http", countedReceived, 16}, {"smtp", countedReceived, 4}}},
+			{"noop", countedReceived, 256}, {"kafka", countedConsumed, 16}, {"http", countedReceived, 16}, {"smtp", countedReceived, 4}}},
 		"those that are named": {Config{Receivers: []string{"smtp", "noop"}, Threshold: 9}, []want{
 			{"smtp", countedReceived, 9}, {"noop", countedReceived, 9}}},
 		"one for each configured sink": {Config{Configured: shop}, []want{
