@@ -5,22 +5,17 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
@@ -245,166 +240,6 @@ func tables(t *testing.T, db *sql.DB) []string {
 	return names
 }
 
-func TestNamesInUseAreRefused(t *testing.T) {
-	t.Parallel()
-	_, db := onPostgres(t, Config{})
-	require.NoError(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd"))
-	_, err := db.ExecContext(t.Context(), `CREATE TABLE waybill_bench_0123abcd_cursors (id text)`)
-	require.NoError(t, err)
-	require.ErrorContains(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd"), "already")
-}
-
-// observer looks at the database while deliveries are awaited, and counts by the
-// step's name how many transactions hold a row of the log back.
-type observer struct {
-	Progress
-	look func() int
-	step string
-	seen map[string]int
-}
-
-func (o *observer) Step(what string) {
-	o.step = what
-	o.Progress.Step(what)
-}
-
-func (o *observer) Watch(what func() string) {
-	o.Progress.Watch(what)
-	o.seen[o.step] += o.look()
-}
-
-func TestATransactionIsHeldOpenBesideItsCaseAlone(t *testing.T) {
-	t.Parallel()
-	c, db := onPostgres(t, tiny("fault"))
-	c.Runs = 1
-	o := &observer{Progress: quiet(), seen: make(map[string]int), look: func() (open int) {
-		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(DISTINCT pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE 'INSERT INTO waybill_bench%(type, payload)%'`).Scan(&open))
-		return open
-	}}
-	_, err := measure(t.Context(), c, o)
-	require.NoError(t, err)
-	require.Equal(t, 2, o.seen[openTransaction+": run 1 of 1"], "one, as each of the two sinks is awaited")
-	require.Zero(t, o.seen[healthy+": run 1 of 1"])
-	require.Zero(t, o.seen[oneDead+": run 1 of 1"])
-}
-
-// canceller ends a bench in the midst of its first run.
-type canceller struct {
-	Progress
-	cancel context.CancelFunc
-}
-
-func (c canceller) Watch(what func() string) {
-	c.Progress.Watch(what)
-	c.cancel()
-}
-
-func TestACancelledBenchRemovesItsTables(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	for _, scenario := range []string{"publish", "drain", "sustain"} {
-		t.Run(scenario, func(t *testing.T) {
-			c, db := onPostgres(t, tiny(scenario))
-			c.Duration, c.Rows, c.Delay = time.Hour, 5000, maxDelay
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			r, err := measure(ctx, c, canceller{quiet(), cancel})
-			require.ErrorIs(t, err, context.Canceled)
-			require.Nil(t, r)
-			require.Empty(t, tables(t, db))
-			left, err := os.ReadDir(os.TempDir())
-			require.NoError(t, err)
-			require.Empty(t, left)
-		})
-	}
-}
-
-func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		tamper  func(n int64, took func(string), id string)
-		lost    int64
-		unknown int64
-		repeats int64
-		ok      bool
-	}{
-		"one is dropped": {func(n int64, took func(string), id string) {
-			if n != 17 {
-				took(id)
-			}
-		}, 1, 0, 0, false},
-		"one comes that nobody published": {func(n int64, took func(string), id string) {
-			took(id)
-			if n == 17 {
-				took("order-1")
-			}
-		}, 0, 1, 0, false},
-		"one of another run comes": {func(n int64, took func(string), id string) {
-			took(id)
-			if n == 17 {
-				took(id + "0000")
-			}
-		}, 0, 1, 0, false},
-		"one comes again": {func(n int64, took func(string), id string) {
-			took(id)
-			if n == 17 {
-				took(id)
-			}
-		}, 0, 0, 1, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config := tiny("drain")
-			config.Receivers, config.Delay = []string{httpName}, 0
-			var came atomic.Int64
-			b := &bench{
-				config: config.withDefaults(), progress: quiet(), stalled: time.Minute,
-				tamper: func(took func(string)) func(string) {
-					return func(id string) { c.tamper(came.Add(1), took, id) }
-				},
-			}
-			r, err := b.measure(t.Context())
-			require.NotNil(t, r)
-			require.Equal(t, c.ok, r.OK)
-			check := r.Scenarios[0].Cases[0].Checks[0]
-			require.Equal(t, [3]int64{c.lost, c.unknown, c.repeats}, [3]int64{check.Lost, check.Unknown, check.Repeated})
-			var table bytes.Buffer
-			r.Print(&table)
-			if c.ok {
-				require.NoError(t, err)
-				require.Contains(t, table.String(), "arrived more than once")
-				return
-			}
-			require.ErrorIs(t, err, ErrLost)
-			require.Contains(t, table.String(), "FAILED")
-			require.Contains(t, table.String(), fmt.Sprintf("%d were lost at http (received), and %d arrived that were never published", c.lost, c.unknown))
-		})
-	}
-}
-
-func TestDeliveriesThatStandStillEndTheBench(t *testing.T) {
-	t.Parallel()
-	b := &bench{config: Config{}.withDefaults(), progress: quiet(), stalled: 200 * time.Millisecond}
-	var err error
-	b.database, err = openDatabase(t.Context(), b.config, t.TempDir())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, b.database.Close()) }()
-	named, err := b.fill(t.Context(), 50)
-	require.NoError(t, err)
-	refuses := destination{name: "partner", counted: countedReceipts, settings: threshold(4), open: func(context.Context, opening) (*opened, error) {
-		return &opened{sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
-			if d.ID == named.id(17) {
-				return "", sinks.Permanent(errors.New("not this one"))
-			}
-			return "", nil
-		})}, nil
-	}}
-	_, checks, err := b.drainOnce(t.Context(), named, 50, []destination{refuses}, nil)
-	require.ErrorIs(t, err, errStalled)
-	require.ErrorContains(t, err, "partner took 49 of 50 notifications, and then none for 200ms")
-	require.Equal(t, []Check{{Sink: "partner", Counted: countedReceipts, Expected: 50, Arrived: 49, Lost: 1}}, checks)
-}
-
 func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	err := Config{
@@ -419,25 +254,6 @@ func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, mistake)
 	}
 	require.NoError(t, Config{}.Validate())
-}
-
-func TestThePlanAsksBeforeItDoesHarm(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		config  Config
-		consent bool
-		says    string
-	}{
-		"by default":                {Config{}, false, ""},
-		"real sinks":                {Config{Sinks: []string{"partner"}}, true, "the real sink partner"},
-		"a large backlog of faults": {Config{Scenarios: []string{"fault"}}, true, "10,000,000 notifications: about 4.5 GB"},
-		"many rows":                 {Config{Rows: 5_000_000}, true, "about 2.2 GB"},
-		"a small backlog":           {Config{Scenarios: []string{"fault"}, Backlog: 1000}, false, ""},
-	} {
-		lines, consent := c.config.Plan()
-		require.Equal(t, c.consent, consent, name)
-		require.Contains(t, strings.Join(lines, "\n"), c.says, name)
-	}
 }
 
 func TestABacklogIsSpreadOverItsKeysAndHasItsSize(t *testing.T) {
