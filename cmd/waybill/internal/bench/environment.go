@@ -120,7 +120,7 @@ func busy(ctx context.Context, d time.Duration) (used, stolen float64) {
 	if all <= 0 {
 		return 0, 0
 	}
-	return used / all, taken / all
+	return min(used/all, 1), min(taken/all, 1) // the system rounds
 }
 
 // warnOfBuild warns of a program that is slow on purpose.

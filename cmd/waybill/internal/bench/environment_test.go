@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,15 +65,10 @@ func TestAMachineThatCannotBeTrustedIsTold(t *testing.T) {
 
 func TestWorkOfOthersIsSeen(t *testing.T) {
 	t.Parallel()
-	stop := make(chan struct{})
-	defer close(stop)
+	var done atomic.Bool
+	defer done.Store(true)
 	go func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for n := 0; !done.Load(); n++ { // works
 		}
 	}()
 	m := (&bench{watchFor: 300 * time.Millisecond}).lookAtMachine(t.Context(), new(Result))
