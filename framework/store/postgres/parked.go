@@ -64,7 +64,7 @@ func (s *Store) blockedKeysQuery(halt bool) string {
 
 // parkedColumns are those of a parked delivery, in the order in which scanParked reads
 // them.
-const parkedColumns = columns + `, state, attempt, due_at, last_error, first_parked_at`
+const parkedColumns = selected + `, state, attempt, due_at, last_error, first_parked_at`
 
 // parkedQuery selects what parked reads.
 func (s *Store) parkedQuery(where string) string {

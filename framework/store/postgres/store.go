@@ -201,7 +201,7 @@ func newStatements(prefix, server string) statements {
 		probe:    probeSQL(prefix, server),
 		survey:   surveySQL(prefix, server),
 		restored: restoredSQL(prefix),
-		page:     `SELECT ` + columns + ` FROM ` + prefix + between,
+		page:     `SELECT ` + selected + ` FROM ` + prefix + between,
 		between:  between,
 	}
 }

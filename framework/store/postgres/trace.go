@@ -72,7 +72,7 @@ func (s *Store) traceLog(ctx context.Context, id string, all []stand, trace *sto
 }
 
 func (s *Store) tracePage(ctx context.Context, id string, last int64, all []stand, now *probe, trace *store.Trace) error {
-	query := `SELECT ` + columns + `, transaction_id::text FROM ` + s.sql.prefix + s.sql.between + ` AND id = $3 ORDER BY "offset"`
+	query := `SELECT ` + selected + `, transaction_id::text FROM ` + s.sql.prefix + s.sql.between + ` AND id = $3 ORDER BY "offset"`
 	envelopes := newScanner(0)
 	return stream(ctx, s.db, query, []any{last - traceSpan, last, id}, func(row []driver.Value) (bool, error) {
 		rest, err := envelopes.scan(row)
