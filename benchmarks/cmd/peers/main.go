@@ -1,0 +1,206 @@
+// Peers compares Waybill with its peers on one PostgreSQL, and writes what it found
+// as JSON and into the page of benchmarks.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/report"
+	"github.com/waybill-go/waybill/benchmarks/result"
+	"github.com/waybill-go/waybill/benchmarks/scenario"
+)
+
+// options are what flags say.
+type options struct {
+	sizes    scenario.Sizes
+	runs     int
+	warmUp   bool
+	only     *regexp.Regexp
+	who      *regexp.Regexp
+	database string
+	json     string
+	page     string
+	redraw   bool
+	smoke    bool
+}
+
+func parse(args []string) (o options, err error) {
+	s := scenario.DefaultSizes()
+	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
+	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the median counts")
+	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run once before, which does not count")
+	only := flags.String("only", "", "regular expression of the scenarios' names; default all")
+	who := flags.String("who", "", "regular expression of the contenders' names; default all")
+	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: does everything work?")
+	flags.StringVar(&o.database, "database", "", "URL of a PostgreSQL on which databases may be created; default: one is started")
+	flags.StringVar(&o.json, "json", "", "file for all runs as JSON")
+	flags.StringVar(&o.page, "page", "", "page whose generated part is replaced; its plots go beside it")
+	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing: write the page from the file that --json names")
+	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders that are drained nowhere and to Kafka")
+	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders that are drained to HTTP and to the Kafka that is 2 ms away")
+	flags.DurationVar(&s.Limit, "limit", s.Limit, "time that a drain may take; what is left then does not count")
+	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight nowhere and to Kafka")
+	flags.IntVar(&s.HTTP, "http-in-flight", s.HTTP, "deliveries in flight to HTTP")
+	flags.IntVar(&s.Rate, "rate", s.Rate, "transactions/s of the latency scenario")
+	flags.DurationVar(&s.Publishing, "publishing", s.Publishing, "time for which transactions are made")
+	flags.IntVar(&s.Clients, "clients", s.Clients, "clients that make them")
+	flags.IntVar(&s.Through, "through", s.Through, "notifications whose dead tuples are counted")
+	flags.IntVar(&s.History, "history", s.History, "rows of the large backlog, and of the long history")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.smoke {
+		s, o.runs, o.warmUp = scenario.SmokeSizes(), 1, false
+	}
+	o.sizes = s
+	var errOnly, errWho error
+	o.only, errOnly = regexp.Compile(*only)
+	o.who, errWho = regexp.Compile(*who)
+	return o, errors.Join(errOnly, errWho, o.check(flags.Args()))
+}
+
+func (o options) check(rest []string) error {
+	var problems []error
+	require := func(ok bool, text string) {
+		if !ok {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	s := o.sizes
+	require(len(rest) == 0, fmt.Sprintf("arguments that are no flags: %q", rest))
+	require(o.runs >= 1, "--runs: use 1 or more")
+	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Rate, s.Clients, s.History) >= 1 && s.Through >= 5, "sizes: use 1 or more, and 5 or more for --through")
+	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
+	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
+	return errors.Join(problems...)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log.SetOutput(io.Discard) // sarama and others log there; what matters comes back as an error
+	if err := peers(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func peers(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	var r *result.Result
+	if o.redraw {
+		r, err = result.Read(o.json)
+	} else {
+		r, err = measure(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	if o.json != "" && !o.redraw {
+		if err := r.Write(o.json); err != nil {
+			return err
+		}
+	}
+	if o.page != "" {
+		if err := report.Write(r, o.page); err != nil {
+			return err
+		}
+	}
+	return losses(r)
+}
+
+func measure(ctx context.Context, o options) (_ *result.Result, err error) {
+	server, err := database.Start(ctx, o.database, !o.smoke)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	r := &result.Result{Begun: time.Now(), Runs: o.runs}
+	if r.Machine, err = result.LookAtMachine(ctx, server); err != nil {
+		return nil, err
+	}
+	for _, s := range scenario.All(o.sizes) {
+		if !o.only.MatchString(s.Name) {
+			continue
+		}
+		runs, err := take(ctx, server, s, o)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		r.Scenarios = append(r.Scenarios, runs)
+	}
+	r.Machine.Load[1] = result.Load()
+	r.Seconds = time.Since(r.Begun).Seconds()
+	return r, nil
+}
+
+// take has the contenders of a scenario run in turns.
+func take(ctx context.Context, server *database.Server, s scenario.Scenario, o options) (result.Scenario, error) {
+	s.Contenders = slices.DeleteFunc(s.Contenders, func(c scenario.Contender) bool { return !o.who.MatchString(c.Name) })
+	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Metrics: s.Metrics}
+	for _, c := range s.Contenders {
+		r.Contenders = append(r.Contenders, result.Contender{Name: c.Name, Configuration: c.Configuration})
+	}
+	first := 0
+	if o.warmUp {
+		first = -1
+	}
+	for turn := first; turn < o.runs; turn++ {
+		for i, c := range s.Contenders {
+			sample, err := c.Run(ctx, server)
+			if err != nil {
+				return r, fmt.Errorf("%s: %w", c.Name, err)
+			}
+			tell(s, c, turn, sample)
+			if turn >= 0 {
+				r.Contenders[i].Runs = append(r.Contenders[i].Runs, sample)
+			}
+		}
+	}
+	return r, nil
+}
+
+// tell shows that something happens.
+func tell(s scenario.Scenario, c scenario.Contender, turn int, sample scenario.Sample) {
+	which := fmt.Sprintf("run %d", turn+1)
+	if turn < 0 {
+		which = "warm-up"
+	}
+	line := fmt.Sprintf("%-16s %-8s %-42s", s.Name, which, c.Name)
+	for _, m := range s.Metrics {
+		line += fmt.Sprintf("  %s %.*f", m.Key, m.Decimals, sample.Metrics[m.Key])
+	}
+	if sample.Lost+sample.Repeats+sample.Unsettled+sample.Swapped > 0 {
+		line += fmt.Sprintf("  lost %d repeats %d unsettled %d swapped %d", sample.Lost, sample.Repeats, sample.Unsettled, sample.Swapped)
+	}
+	fmt.Println(line)
+}
+
+// losses is an error if anybody lost anything: then the figures mean nothing.
+func losses(r *result.Result) error {
+	var problems []error
+	for _, s := range r.Scenarios {
+		for _, c := range s.Contenders {
+			if lost := c.Total().Lost; lost > 0 {
+				problems = append(problems, fmt.Errorf("%s: %s lost %d orders", s.Name, c.Name, lost))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,47 @@
+package database
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// CPU returns the processor time that the server's processes have used so far;
+// false where they are not to be seen: another machine, or no Linux.
+func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
+	var backend int
+	if err := s.admin.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&backend); err != nil {
+		return 0, false
+	}
+	own, err := stat(backend)
+	if err != nil || own.Comm != "postgres" {
+		return 0, false
+	}
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		return 0, false
+	}
+	var ticks uint
+	for _, p := range processes {
+		switch of, err := p.Stat(); {
+		case err != nil: // ended meanwhile
+		case of.PID == own.PPID: // the server itself, and its children that have ended
+			ticks += of.UTime + of.STime + uint(of.CUTime+of.CSTime)
+		case of.PPID == own.PPID:
+			ticks += of.UTime + of.STime
+		}
+	}
+	return time.Duration(ticks) * (time.Second / ticksASecond), true
+}
+
+// ticksASecond is USER_HZ, which is 100 on every architecture that Go runs on.
+const ticksASecond = 100
+
+func stat(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	return p.Stat()
+}

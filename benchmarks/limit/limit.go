@@ -1,0 +1,166 @@
+// Package limit has what no outbox can be faster than: reading rows without
+// delivering them, and delivering made-up orders without reading any.
+package limit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/IBM/sarama"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/benchmarks/peer"
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/benchmarks/workload"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+const page = 5000
+
+// Keyset reads pages of Waybill's outbox on one connection, and settles nothing.
+func Keyset() peer.Relay {
+	return peer.Relay{
+		Name:          "Limit: pages of a keyset SELECT",
+		Configuration: fmt.Sprintf(`SELECT "offset", id, key, payload FROM outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT %d, prepared, one connection through lib/pq, nothing delivered or settled`, page),
+		Outbox:        peer.Waybill{},
+		Deliver:       deliverKeyset,
+	}
+}
+
+func deliverKeyset(ctx context.Context, dsn string, to receiver.Destination) error {
+	db, err := postgres.OpenDB(dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	query, err := db.PrepareContext(ctx, fmt.Sprintf(`SELECT "offset", id, key, payload FROM outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT %d`, page))
+	if err != nil {
+		return err
+	}
+	defer query.Close()
+	for last, more := int64(0), true; more; {
+		if last, more, err = readPage(ctx, query, last, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readPage(ctx context.Context, query *sql.Stmt, after int64, to receiver.Destination) (last int64, more bool, err error) {
+	rows, err := query.QueryContext(ctx, after)
+	if err != nil {
+		return after, false, err
+	}
+	defer rows.Close()
+	last = after
+	for rows.Next() {
+		var id, key, payload sql.RawBytes
+		if err := rows.Scan(&last, &id, &key, &payload); err != nil {
+			return last, false, err
+		}
+		to.Take(payload)
+	}
+	return last, last > after, rows.Err()
+}
+
+// SyncProducer has as many goroutines as may be in flight send one record each.
+func SyncProducer(inFlight int) peer.Relay {
+	return peer.Relay{
+		Name:          fmt.Sprintf("Limit: sarama SyncProducer, %d in flight", inFlight),
+		Configuration: "SendMessage in so many goroutines; acks=all, five requests in flight",
+		Outbox:        peer.Business{},
+		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
+			producer, err := sarama.NewSyncProducer(to.Brokers, peer.SaramaConfig())
+			if err != nil {
+				return err
+			}
+			return errors.Join(each(ctx, to.Orders, inFlight, func(number int) error {
+				_, _, err := producer.SendMessage(record(number, to.Topic))
+				return err
+			}), producer.Close())
+		},
+	}
+}
+
+// AsyncProducer is fed without waiting for anything.
+func AsyncProducer() peer.Relay {
+	return peer.Relay{
+		Name:          "Limit: sarama AsyncProducer",
+		Configuration: "fed as fast as it takes records; acks=all, five requests in flight",
+		Outbox:        peer.Business{},
+		Deliver:       deliverAsync,
+	}
+}
+
+func deliverAsync(ctx context.Context, _ string, to receiver.Destination) error {
+	producer, err := sarama.NewAsyncProducer(to.Brokers, peer.SaramaConfig())
+	if err != nil {
+		return err
+	}
+	var (
+		answers sync.WaitGroup
+		failed  error
+	)
+	answers.Go(func() {
+		for range producer.Successes() {
+		}
+	})
+	answers.Go(func() {
+		for e := range producer.Errors() {
+			failed = e
+		}
+	})
+	for number := 0; number < to.Orders && ctx.Err() == nil; number++ {
+		producer.Input() <- record(number, to.Topic)
+	}
+	producer.AsyncClose()
+	answers.Wait()
+	return failed
+}
+
+func record(number int, topic string) *sarama.ProducerMessage {
+	return &sarama.ProducerMessage{
+		Topic: topic, Key: sarama.StringEncoder(workload.Key(number)), Value: sarama.ByteEncoder(workload.New(number).JSON()),
+	}
+}
+
+// HTTP is a loop around net/http's client.
+func HTTP() peer.Relay {
+	return peer.Relay{
+		Name:          "Limit: a bare net/http loop",
+		Configuration: "client.Do in as many goroutines as may be in flight, with as many kept-alive connections",
+		Outbox:        peer.Business{},
+		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
+			client := peer.Client(to.InFlight)
+			defer client.CloseIdleConnections()
+			return each(ctx, to.Orders, to.InFlight, func(number int) error {
+				return peer.Post(context.WithoutCancel(ctx), client, to.URL, workload.New(number).JSON())
+			})
+		},
+	}
+}
+
+// each calls do with the numbers up to n, in parallel, until ctx ends.
+func each(ctx context.Context, n, parallel int, do func(number int) error) error {
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range parallel {
+		group.Go(func() error {
+			for ctx.Err() == nil {
+				number := int(next.Add(1)) - 1
+				if number >= n {
+					return nil
+				}
+				if err := do(number); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

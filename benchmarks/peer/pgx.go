@@ -1,0 +1,63 @@
+package peer
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill/benchmarks/workload"
+)
+
+// withPool lends a pool for one call.
+func withPool(ctx context.Context, dsn string, connections int32, use func(pool *pgxpool.Pool) error) error {
+	pool, err := openPool(ctx, dsn, connections)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return use(pool)
+}
+
+func openPool(ctx context.Context, dsn string, connections int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns, config.MinIdleConns = connections, connections
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// pgxTransactions makes business transactions through pgx.
+type pgxTransactions struct {
+	pool *pgxpool.Pool
+	// append, if set, writes the order in the transaction.
+	append func(ctx context.Context, tx pgx.Tx, o workload.Order) error
+}
+
+func openPgxTransactions(ctx context.Context, dsn string, clients int) (*pgxTransactions, error) {
+	pool, err := openPool(ctx, dsn, int32(clients))
+	return &pgxTransactions{pool: pool}, err
+}
+
+func (t *pgxTransactions) Publish(ctx context.Context, number int) (committing time.Time, err error) {
+	tx, err := t.pool.Begin(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // of no effect behind the commit
+	o := workload.New(number)
+	if _, err := tx.Exec(ctx, insertBusiness, businessRow(number, o)...); err != nil {
+		return time.Time{}, err
+	}
+	if t.append != nil {
+		if err := t.append(ctx, tx, o); err != nil {
+			return time.Time{}, err
+		}
+	}
+	committing = time.Now()
+	return committing, tx.Commit(ctx)
+}
+
+func (t *pgxTransactions) Close() error { t.pool.Close(); return nil }

@@ -1,0 +1,127 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/IBM/sarama"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+)
+
+// item is an order on its way.
+type item struct {
+	id      int64 // in the contender's own table
+	key     string
+	payload []byte
+}
+
+// sender delivers for those who bring no publisher of their own. It is safe for
+// concurrent use.
+type sender interface {
+	// send returns when all are delivered.
+	send(ctx context.Context, items ...item) error
+	close() error
+}
+
+func newSender(to receiver.Destination) (sender, error) {
+	switch to.Kind {
+	case receiver.Kafka:
+		producer, err := sarama.NewSyncProducer(to.Brokers, SaramaConfig())
+		return &kafkaSender{producer, to.Topic}, err
+	case receiver.HTTP:
+		return &httpSender{Client(to.InFlight), to}, nil
+	}
+	return nowhereSender(to), nil
+}
+
+// SaramaConfig is that of everybody who uses sarama directly: acknowledged by all
+// replicas, partitions by key, five requests in flight.
+func SaramaConfig() *sarama.Config {
+	c := sarama.NewConfig()
+	c.Version = sarama.V2_8_0_0
+	c.Producer.RequiredAcks = sarama.WaitForAll
+	c.Producer.Return.Successes = true
+	return c
+}
+
+const saramaText = "sarama SyncProducer, acks=all, five requests in flight"
+
+// Client keeps that many connections alive and makes no more.
+func Client(connections int) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost = connections, connections, connections
+	return &http.Client{Transport: transport}
+}
+
+type nowhereSender receiver.Destination
+
+func (s nowhereSender) send(_ context.Context, items ...item) error {
+	for _, i := range items {
+		s.Take(i.payload)
+	}
+	return nil
+}
+func (s nowhereSender) close() error { return nil }
+
+type kafkaSender struct {
+	producer sarama.SyncProducer
+	topic    string
+}
+
+func (s *kafkaSender) send(_ context.Context, items ...item) error {
+	messages := make([]*sarama.ProducerMessage, len(items))
+	for i, item := range items {
+		messages[i] = &sarama.ProducerMessage{Topic: s.topic, Key: sarama.StringEncoder(item.key), Value: sarama.ByteEncoder(item.payload)}
+	}
+	if len(messages) == 1 {
+		_, _, err := s.producer.SendMessage(messages[0])
+		return err
+	}
+	return s.producer.SendMessages(messages)
+}
+func (s *kafkaSender) close() error { return s.producer.Close() }
+
+type httpSender struct {
+	client *http.Client
+	to     receiver.Destination
+}
+
+func (s *httpSender) send(ctx context.Context, items ...item) error {
+	if len(items) == 1 {
+		return Post(ctx, s.client, s.to.URL, items[0].payload)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(s.to.InFlight)
+	for _, i := range items {
+		group.Go(func() error { return Post(ctx, s.client, s.to.URL, i.payload) })
+	}
+	return group.Wait()
+}
+func (s *httpSender) close() error { s.client.CloseIdleConnections(); return nil }
+
+// Post makes one request.
+func Post(ctx context.Context, client *http.Client, url string, payload []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(payload))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("POST %s: %s", url, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package peer
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/waybill-go/waybill/benchmarks/workload"
+)
+
+// Table is the outbox table of articles and of teams that make their own.
+type Table struct{}
+
+// Name tells it apart.
+func (Table) Name() string { return "table" }
+
+// Migrate makes the table, with the partial index that the articles advise.
+func (Table) Migrate(ctx context.Context, dsn string) error {
+	return execute(ctx, dsn,
+		`CREATE TABLE messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL, payload json NOT NULL,
+			created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz)`,
+		`CREATE INDEX messages_unsent ON messages (id) WHERE sent_at IS NULL`, createBusiness)
+}
+
+// Fill inserts with COPY.
+func (Table) Fill(ctx context.Context, dsn string, n int) error {
+	return copyIn(ctx, dsn, "messages", []string{"key", "payload"}, n, func(number int) []any {
+		return []any{workload.Key(number), string(workload.New(number).JSON())}
+	})
+}
+
+// Pending counts what is not marked; what is deleted is gone.
+func (Table) Pending(ctx context.Context, dsn string) (int, error) {
+	return count(ctx, dsn, `SELECT count(*) FROM messages WHERE sent_at IS NULL`)
+}
+
+// Open inserts a row in the transaction.
+func (Table) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
+	t, err := openTransactions(dsn, clients)
+	if err != nil {
+		return nil, err
+	}
+	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO messages (key, payload) VALUES ($1, $2)`, o.Customer, o.JSON())
+		return err
+	}
+	return t, nil
+}
+
+// Business is no outbox: transactions write their business row only.
+type Business struct {
+	// Pgx goes through pgx instead of lib/pq, as River does.
+	Pgx bool
+}
+
+// Name tells it apart.
+func (Business) Name() string { return "business" }
+
+// Migrate makes the business table.
+func (Business) Migrate(ctx context.Context, dsn string) error {
+	return execute(ctx, dsn, createBusiness)
+}
+
+// Fill has nothing to do.
+func (Business) Fill(context.Context, string, int) error { return nil }
+
+// Pending is always 0.
+func (Business) Pending(context.Context, string) (int, error) { return 0, nil }
+
+// Open appends nothing.
+func (b Business) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	if b.Pgx {
+		return openPgxTransactions(ctx, dsn, clients)
+	}
+	return openTransactions(dsn, clients)
+}
+
+// scanItems reads all rows of an open query.
+func scanItems(rows *sql.Rows) (items []item, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		var i item
+		if err := rows.Scan(&i.id, &i.key, &i.payload); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	return items, rows.Err()
+}

@@ -1,0 +1,79 @@
+package peer
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+)
+
+// textbookPoll is how long the relay sleeps when there is nothing.
+const textbookPoll = 100 * time.Millisecond
+
+// Textbook is the relay of the well-known articles: select all that is unsent,
+// publish one, mark one.
+func Textbook() Relay {
+	return Relay{
+		Name:          "Textbook outbox",
+		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on what is unsent, a poll every " + textbookPoll.String() + "; Kafka through a " + saramaText,
+		Outbox:        Table{},
+		Deliver:       deliverTextbook,
+	}
+}
+
+func deliverTextbook(ctx context.Context, dsn string, to receiver.Destination) error {
+	return withDB(dsn, func(db *sql.DB) (err error) {
+		out, err := newSender(to)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, out.close()) }()
+		mark, err := db.PrepareContext(ctx, `UPDATE messages SET sent_at = now() WHERE id = $1`)
+		if err != nil {
+			return orderly(ctx, err)
+		}
+		defer mark.Close()
+		for {
+			rows, err := db.QueryContext(ctx, `SELECT id, key, payload FROM messages WHERE sent_at IS NULL ORDER BY id`)
+			if err != nil {
+				return orderly(ctx, err)
+			}
+			unsent, err := scanItems(rows)
+			if err != nil {
+				return orderly(ctx, err)
+			}
+			for _, i := range unsent {
+				if ctx.Err() != nil {
+					return nil
+				}
+				if err := sendAndMark(context.WithoutCancel(ctx), out, mark, i); err != nil {
+					return err
+				}
+			}
+			if len(unsent) == 0 && !pause(ctx, textbookPoll) {
+				return nil
+			}
+		}
+	})
+}
+
+// sendAndMark is not torn apart when the relay is stopped.
+func sendAndMark(ctx context.Context, out sender, mark *sql.Stmt, i item) error {
+	if err := out.send(ctx, i); err != nil {
+		return err
+	}
+	_, err := mark.ExecContext(ctx, i.id)
+	return err
+}
+
+// pause returns false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

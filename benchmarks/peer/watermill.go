@@ -1,0 +1,174 @@
+package peer
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+	watermillhttp "github.com/ThreeDotsLabs/watermill-http/v2/pkg/http"
+	watermillkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/benchmarks/workload"
+)
+
+// Watermill is the outbox of Watermill's forwarder component: its SQL publisher,
+// which puts each message in an envelope for its topic.
+type Watermill struct{}
+
+const (
+	watermillTopic = "outbox"
+	watermillFill  = 1000 // rows of an INSERT
+)
+
+// Name tells it apart.
+func (Watermill) Name() string { return "watermill" }
+
+// Migrate lets Watermill make its tables.
+func (Watermill) Migrate(ctx context.Context, dsn string) error {
+	var statements []string
+	for _, q := range slices.Concat(watermillsql.DefaultPostgreSQLSchema{}.SchemaInitializingQueries(watermillTopic),
+		watermillsql.DefaultPostgreSQLOffsetsAdapter{}.SchemaInitializingQueries(watermillTopic)) {
+		statements = append(statements, q.Query)
+	}
+	return execute(ctx, dsn, append(statements, createBusiness)...)
+}
+
+// Fill publishes many in each transaction.
+func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		for first := 0; first < n; first += watermillFill {
+			var messages []*message.Message
+			for number := first; number < min(first+watermillFill, n); number++ {
+				messages = append(messages, watermillMessage(workload.New(number)))
+			}
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if err := publishWatermill(tx, messages...); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+			if err := tx.Commit(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// keyMetadata is where a message's key stands, in Watermill's own examples too.
+const keyMetadata = "partition_key"
+
+func watermillMessage(o workload.Order) *message.Message {
+	m := message.NewMessage(o.ID, o.JSON())
+	m.Metadata.Set(keyMetadata, o.Customer)
+	return m
+}
+
+func publishWatermill(tx *sql.Tx, messages ...*message.Message) error {
+	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: watermillsql.DefaultPostgreSQLSchema{}}, nil)
+	if err != nil {
+		return err
+	}
+	return forwarder.NewPublisher(publisher, forwarder.PublisherConfig{ForwarderTopic: watermillTopic}).Publish("orders", messages...)
+}
+
+// Pending counts behind the offset.
+func (Watermill) Pending(ctx context.Context, dsn string) (int, error) {
+	return count(ctx, dsn, `SELECT count(*) FROM watermill_outbox m WHERE NOT EXISTS (SELECT FROM watermill_offsets_outbox o
+		WHERE (m.transaction_id, m."offset") <= (o.last_processed_transaction_id, o.offset_acked))`)
+}
+
+// Open returns the forwarder component's publisher, made for each transaction.
+func (Watermill) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
+	t, err := openTransactions(dsn, clients)
+	if err != nil {
+		return nil, err
+	}
+	t.append = func(_ context.Context, tx *sql.Tx, o workload.Order) error {
+		return publishWatermill(tx, watermillMessage(o))
+	}
+	return t, nil
+}
+
+// WatermillForwarder is Watermill's forwarder component; zero fields take the
+// library's defaults.
+type WatermillForwarder struct {
+	BatchSize    int
+	PollInterval time.Duration
+}
+
+// Relay makes it a contender.
+func (w WatermillForwarder) Relay(how, configuration string) Relay {
+	return Relay{Name: "Watermill forwarder (" + how + ")", Configuration: configuration, Outbox: Watermill{}, Deliver: w.deliver}
+}
+
+func (w WatermillForwarder) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		publisher, err := watermillPublisher(to)
+		if err != nil {
+			return err
+		}
+		subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
+			SchemaAdapter:  watermillsql.DefaultPostgreSQLSchema{SubscribeBatchSize: w.BatchSize},
+			OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
+			PollInterval:   w.PollInterval,
+		}, nil)
+		if err != nil {
+			return err
+		}
+		f, err := forwarder.NewForwarder(subscriber, publisher, nil, forwarder.Config{ForwarderTopic: watermillTopic})
+		if err != nil {
+			return err
+		}
+		// Close lets the subscriber settle what is acknowledged; the end of Run's
+		// context would roll it back.
+		stopped := context.AfterFunc(ctx, func() { _ = f.Close() }) // Run returns its error too
+		defer stopped()
+		return errors.Join(f.Run(context.WithoutCancel(ctx)), subscriber.Close(), publisher.Close())
+	})
+}
+
+func watermillPublisher(to receiver.Destination) (message.Publisher, error) {
+	switch to.Kind {
+	case receiver.Kafka:
+		config := watermillkafka.DefaultSaramaSyncPublisherConfig()
+		config.Producer.RequiredAcks = sarama.WaitForAll
+		return watermillkafka.NewPublisher(watermillkafka.PublisherConfig{
+			Brokers: to.Brokers, OverwriteSaramaConfig: config,
+			Marshaler: watermillkafka.NewWithPartitioningMarshaler(func(_ string, m *message.Message) (string, error) {
+				return m.Metadata.Get(keyMetadata), nil
+			}),
+		}, nil)
+	case receiver.HTTP:
+		return watermillhttp.NewPublisher(watermillhttp.PublisherConfig{
+			MarshalMessageFunc: func(_ string, m *message.Message) (*http.Request, error) {
+				return watermillhttp.DefaultMarshalMessageFunc(to.URL, m)
+			},
+			Client: Client(to.InFlight),
+		}, nil)
+	case receiver.Nowhere:
+		return nowherePublisher(to.Take), nil
+	}
+	return nil, fmt.Errorf("no publisher for %q", to.Kind)
+}
+
+// nowherePublisher hands payloads to a function.
+type nowherePublisher func(payload []byte)
+
+func (take nowherePublisher) Publish(_ string, messages ...*message.Message) error {
+	for _, m := range messages {
+		take(m.Payload)
+	}
+	return nil
+}
+func (nowherePublisher) Close() error { return nil }

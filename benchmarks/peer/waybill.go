@@ -1,0 +1,208 @@
+package peer
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/benchmarks/workload"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/kafka"
+)
+
+// Waybill is the outbox of this project. The zero value announces commits with
+// NOTIFY, as it does where nothing is set.
+type Waybill struct {
+	// Silent announces nothing: forwarders poll.
+	Silent bool
+	// Raw writes orders with a plain INSERT instead of the publisher.
+	Raw bool
+}
+
+// Name is the same for all: they share their tables.
+func (Waybill) Name() string { return "waybill" }
+
+// Migrate makes the tables.
+func (Waybill) Migrate(ctx context.Context, dsn string) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		if _, err := postgres.Migrate(ctx, db, postgres.Config{}); err != nil {
+			return err
+		}
+		_, err := db.ExecContext(ctx, createBusiness)
+		return err
+	})
+}
+
+// Fill appends orders with COPY.
+func (Waybill) Fill(ctx context.Context, dsn string, n int) error {
+	return copyIn(ctx, dsn, "outbox", []string{"type", "key", "id", "metadata", "payload"}, n, func(number int) []any {
+		return []any{workload.Type, workload.Key(number), workload.ID(number), `{"content-type":"application/json"}`, string(workload.New(number).JSON())}
+	})
+}
+
+// Pending asks the store.
+func (Waybill) Pending(ctx context.Context, dsn string) (pending int, err error) {
+	err = withDB(dsn, func(db *sql.DB) error {
+		s, err := postgres.Open(ctx, db, postgres.Config{})
+		if err != nil {
+			return err
+		}
+		status, err := s.Status(ctx)
+		if len(status.Cursors) == 0 && err == nil { // no forwarder ran
+			return db.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&pending)
+		}
+		for _, c := range status.Cursors {
+			pending += c.Pending
+			if c.Pending >= store.PendingLimit {
+				pending = math.MaxInt32 // and not counted any further
+			}
+		}
+		for _, p := range status.Parked {
+			pending += int(p.Count)
+		}
+		return err
+	})
+	return pending, err
+}
+
+// Open returns the publisher of package outbox.
+func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	t, err := openTransactions(dsn, clients)
+	if err != nil {
+		return nil, err
+	}
+	if w.Raw {
+		t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO outbox (type, key, payload) VALUES ($1, $2, $3)`, workload.Type, o.Customer, o.JSON())
+			return err
+		}
+		return t, nil
+	}
+	publisher, err := w.publisher(ctx, t.db)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error { return publisher.Publish(ctx, tx, o) }
+	t.committed = publisher.Announce
+	return t, nil
+}
+
+func (w Waybill) publisher(ctx context.Context, db *sql.DB) (*outbox.Publisher, error) {
+	s, err := postgres.Open(ctx, db, postgres.Config{})
+	if err != nil {
+		return nil, err
+	}
+	types := registry.New()
+	key := registry.Key(func(o workload.Order) string { return o.Customer })
+	if err := registry.Register[workload.Order](types, workload.Type, registry.Version(1), key); err != nil {
+		return nil, err
+	}
+	config := outbox.Config{}
+	if w.Silent {
+		config.Announcer = outbox.Silent
+	}
+	return outbox.New(types, s, config)
+}
+
+// WaybillForwarder says how a Waybill forwarder is set up.
+type WaybillForwarder struct {
+	// Threshold of the sink; 0 is the default. A Destination's InFlight bounds it for
+	// HTTP.
+	Threshold int
+	// Batches hands many to a sink that takes many. It counts for nowhere and Kafka.
+	Batches bool
+	// Listen lets the forwarder wait for announcements.
+	Listen bool
+}
+
+// Relay makes it a contender.
+func (w WaybillForwarder) Relay(how, configuration string) Relay {
+	return Relay{
+		Name: "Waybill (" + how + ")", Configuration: configuration,
+		Outbox: Waybill{Silent: !w.Listen}, Deliver: w.deliver,
+	}
+}
+
+func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		config := postgres.Config{}
+		if w.Listen {
+			config.Listen = dsn
+		}
+		s, err := postgres.Open(ctx, db, config)
+		if err != nil {
+			return orderly(ctx, err)
+		}
+		sink, err := w.sink(to)
+		if err != nil {
+			return err
+		}
+		threshold := w.Threshold
+		if to.Kind == receiver.HTTP {
+			threshold = to.InFlight
+		}
+		f, err := forwarder.New(forwarder.Config{
+			Store: s, Logger: slog.New(slog.DiscardHandler),
+			Routes: route.Routes{"*": route.To("destination")},
+			Sinks:  map[string]forwarder.Sink{"destination": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: threshold}}},
+		})
+		if err != nil {
+			return err
+		}
+		return f.Run(ctx)
+	})
+}
+
+func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
+	switch to.Kind {
+	case receiver.Kafka:
+		c := kafka.Config{Brokers: to.Brokers, Topic: to.Topic}
+		c.SetDefaults()
+		return kafka.New(sinks.Instance{Name: "destination"}, c)
+	case receiver.HTTP:
+		return httpsink.New(sinks.Instance{Name: "destination"}, httpsink.Config{URL: to.URL})
+	case receiver.Nowhere:
+		single := nowhereSink(to.Take)
+		if w.Batches {
+			return nowhereBatches{single}, nil
+		}
+		return single, nil
+	}
+	return nil, fmt.Errorf("no sink for %q", to.Kind)
+}
+
+// nowhereSink hands payloads to a function.
+type nowhereSink func(payload []byte)
+
+func (take nowhereSink) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	take(d.Payload)
+	return "", nil
+}
+
+// nowhereBatches takes what there is, in its order.
+type nowhereBatches struct{ nowhereSink }
+
+const nowhereBatch = 500
+
+func (nowhereBatches) BatchLimits() sinks.BatchLimits {
+	return sinks.BatchLimits{Size: nowhereBatch, Ordered: true}
+}
+
+func (take nowhereBatches) DeliverBatch(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+	for _, d := range batch {
+		take.nowhereSink(d.Payload)
+	}
+	return make([]sinks.Result, len(batch))
+}

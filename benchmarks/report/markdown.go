@@ -1,0 +1,115 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
+	"github.com/waybill-go/waybill/benchmarks/scenario"
+)
+
+// Markdown is the generated part of the page; plots are in folder.
+func Markdown(r *result.Result, folder string) string {
+	var b strings.Builder
+	writeMachine(&b, r)
+	for _, s := range r.Scenarios {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n![%s](%s/%s.svg)\n\n", s.Title, s.About, s.Title, folder, s.Name)
+		writeTable(&b, s)
+	}
+	writeConfigurations(&b, r)
+	return b.String()
+}
+
+func writeMachine(b *strings.Builder, r *result.Result) {
+	m := r.Machine
+	fmt.Fprintf(b, "Begun %s, ran %s; the median of %s (least – most). Load average %.1f before and %.1f after.\n\n",
+		r.Begun.UTC().Format("2006-01-02 15:04 MST"), minutes(r.Seconds), plural(r.Runs, "run"), m.Load[0], m.Load[1])
+	fmt.Fprintf(b, "| machine | |\n|---|---|\n| system | %s, %s |\n| processor | %s, %s |\n", m.System, m.Go, m.CPU, plural(m.Cores, "core"))
+	if m.Memory > 0 {
+		fmt.Fprintf(b, "| memory | %.0f GiB |\n", float64(m.Memory)/(1<<30))
+	}
+	var settings []string
+	for _, name := range slices.Sorted(maps.Keys(m.Settings)) {
+		settings = append(settings, name+"="+m.Settings[name])
+	}
+	fmt.Fprintf(b, "| PostgreSQL | %s; %s |\n", m.Postgres, strings.Join(settings, ", "))
+	var modules []string
+	for _, path := range slices.Sorted(maps.Keys(m.Modules)) {
+		modules = append(modules, strings.TrimPrefix(path, "github.com/")+" "+m.Modules[path])
+	}
+	fmt.Fprintf(b, "| modules | %s |\n", strings.Join(modules, ", "))
+}
+
+func writeTable(b *strings.Builder, s result.Scenario) {
+	b.WriteString("| |")
+	for _, m := range s.Metrics {
+		b.WriteString(" " + m.Title + " |")
+	}
+	b.WriteString(" all in time | lost | repeated | out of order |\n|---|" + strings.Repeat("---:|", len(s.Metrics)+4) + "\n")
+	for _, c := range s.Contenders {
+		b.WriteString("| " + c.Name + " |")
+		for i, m := range s.Metrics {
+			b.WriteString(" " + cell(c, m, i == 0) + " |")
+		}
+		total := c.Total()
+		fmt.Fprintf(b, " %s | %s | %s | %s |\n", yes(total.Complete), number(float64(total.Lost), 0), number(float64(total.Repeats), 0), number(float64(total.Swapped), 0))
+	}
+}
+
+// cell is a median, and of what decides also the least and the most.
+func cell(c result.Contender, m scenario.Metric, whole bool) string {
+	spread, ok := c.Spread(m.Key)
+	switch {
+	case !ok:
+		return "–"
+	case whole:
+		return fmt.Sprintf("**%s** (%s – %s)", number(spread.Median, m.Decimals), number(spread.Min, m.Decimals), number(spread.Max, m.Decimals))
+	default:
+		return number(spread.Median, m.Decimals)
+	}
+}
+
+func writeConfigurations(b *strings.Builder, r *result.Result) {
+	b.WriteString("\n## Configurations\n\n| | |\n|---|---|\n")
+	seen := make(map[[2]string]bool)
+	for _, s := range r.Scenarios {
+		for _, c := range s.Contenders {
+			if row := [2]string{c.Name, c.Configuration}; !seen[row] {
+				seen[row] = true
+				fmt.Fprintf(b, "| %s | %s |\n", c.Name, c.Configuration)
+			}
+		}
+	}
+}
+
+// number writes 12345.6 as 12,346.
+func number(v float64, decimals int) string {
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	whole, rest, _ := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if rest != "" {
+		return whole + "." + rest
+	}
+	return whole
+}
+
+func yes(v bool) string {
+	if v {
+		return "yes"
+	}
+	return "no"
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func minutes(seconds float64) string { return fmt.Sprintf("%.0f minutes", seconds/60) }

@@ -1,0 +1,78 @@
+package result
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/waybill-go/waybill/benchmarks/database"
+)
+
+// Machine is what the runs ran on.
+type Machine struct {
+	System   string            `json:"system"`
+	CPU      string            `json:"cpu,omitempty"`
+	Cores    int               `json:"cores"`
+	Memory   uint64            `json:"memory,omitempty"` // bytes
+	Load     [2]float64        `json:"load"`             // the average over a minute, before and after
+	Go       string            `json:"go"`
+	Postgres string            `json:"postgres"`
+	Settings map[string]string `json:"settings"`
+	Modules  map[string]string `json:"modules"`
+}
+
+// compared are the modules whose versions decide.
+var compared = []string{
+	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v3", "github.com/ThreeDotsLabs/watermill-kafka/v3",
+	"github.com/ThreeDotsLabs/watermill-http/v2", "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/lib/pq",
+	"github.com/IBM/sarama", "github.com/twmb/franz-go/pkg/kfake",
+}
+
+// LookAtMachine finds out. What the system does not tell stays empty.
+func LookAtMachine(ctx context.Context, server *database.Server) (m Machine, err error) {
+	m = Machine{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string)}
+	if m.Postgres, m.Settings, err = server.Facts(ctx); err != nil {
+		return m, err
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		versions := make(map[string]string)
+		for _, d := range build.Deps {
+			versions[d.Path] = d.Version
+		}
+		for _, path := range compared {
+			m.Modules[path] = versions[path]
+		}
+	}
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.System += ", kernel " + strings.TrimSpace(string(kernel))
+	}
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, nil // no Linux
+	}
+	if info, err := proc.CPUInfo(); err == nil && len(info) > 0 {
+		m.CPU = info[0].ModelName
+	}
+	if info, err := proc.Meminfo(); err == nil && info.MemTotalBytes != nil {
+		m.Memory = *info.MemTotalBytes
+	}
+	m.Load[0] = Load()
+	return m, nil
+}
+
+// Load is the average over the last minute; 0 where it is not known.
+func Load() float64 {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	load, err := proc.LoadAvg()
+	if err != nil {
+		return 0
+	}
+	return load.Load1
+}

@@ -1,0 +1,96 @@
+// Package result is what a comparison found: every run of every contender, and the
+// machine that it ran on.
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/scenario"
+)
+
+// Result of a whole comparison.
+type Result struct {
+	Begun     time.Time  `json:"begun"`
+	Seconds   float64    `json:"seconds"`
+	Runs      int        `json:"runs"`
+	Machine   Machine    `json:"machine"`
+	Scenarios []Scenario `json:"scenarios"`
+}
+
+// Scenario is a work with the runs of all who did it.
+type Scenario struct {
+	Name       string            `json:"name"`
+	Title      string            `json:"title"`
+	About      string            `json:"about"`
+	Metrics    []scenario.Metric `json:"metrics"`
+	Contenders []Contender       `json:"contenders"`
+}
+
+// Contender is one of those with its runs.
+type Contender struct {
+	Name          string            `json:"name"`
+	Configuration string            `json:"configuration"`
+	Runs          []scenario.Sample `json:"runs"`
+}
+
+// Spread is the median of some runs with the least and the most of them.
+type Spread struct{ Median, Min, Max float64 }
+
+// Spread of a metric; false where the runs do not have it.
+func (c Contender) Spread(key string) (Spread, bool) {
+	var values []float64
+	for _, r := range c.Runs {
+		if v, ok := r.Metrics[key]; ok {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return Spread{}, false
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	median := values[middle]
+	if len(values)%2 == 0 {
+		median = (values[middle-1] + values[middle]) / 2
+	}
+	return Spread{median, values[0], values[len(values)-1]}, true
+}
+
+// Total sums what the runs found amiss.
+func (c Contender) Total() (total scenario.Sample) {
+	total.Complete = true
+	for _, r := range c.Runs {
+		total.Complete = total.Complete && r.Complete
+		total.Lost += r.Lost
+		total.Unsettled += r.Unsettled
+		total.Repeats += r.Repeats
+		total.Swapped += r.Swapped
+	}
+	return total
+}
+
+// Write stores it as JSON.
+func (r *Result) Write(path string) error {
+	content, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(content, '\n'), 0o644)
+}
+
+// Read is the way back.
+func Read(path string) (*Result, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Result)
+	if err := json.Unmarshal(content, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}

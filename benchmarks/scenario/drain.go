@@ -1,0 +1,207 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/limit"
+	"github.com/waybill-go/waybill/benchmarks/peer"
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+)
+
+// stopLimit bounds what a relay takes to stop.
+const stopLimit = time.Minute
+
+// drain carries a backlog to a receiver.
+type drain struct {
+	relay   peer.Relay
+	to      receiver.Config
+	backlog int
+	limit   time.Duration
+}
+
+func (d drain) contender() Contender {
+	return Contender{Name: d.relay.Name, Configuration: d.relay.Configuration, Run: d.run}
+}
+
+func (d drain) run(ctx context.Context, server *database.Server) (_ Sample, err error) {
+	dsn, drop, err := filled(ctx, server, d.relay.Outbox, d.backlog)
+	if err != nil {
+		return Sample{}, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	return d.runOn(ctx, server, dsn)
+}
+
+// runOn drains the database at dsn, which holds the backlog.
+func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (_ Sample, err error) {
+	d.to.Capacity, d.to.Orders = d.backlog, d.backlog
+	to, err := receiver.New(d.to)
+	if err != nil {
+		return Sample{}, err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+
+	all := to.Expect(d.backlog)
+	m := newMeter(ctx, server)
+	relay := start(ctx, d.relay, dsn, to.Destination())
+	defer relay.stop()
+	sample := Sample{}
+	if sample.Complete, err = relay.await(ctx, all, d.limit); err != nil {
+		return sample, err
+	}
+	arrived := to.Arrived()
+	took, metrics := m.stop(ctx)
+	metrics["rate"] = float64(arrived) / took.Seconds()
+	sample.Metrics = metrics
+	if err := relay.stop(); err != nil {
+		return sample, err
+	}
+	return sample, sample.judge(ctx, to, d.backlog, d.pending(dsn))
+}
+
+// pending is asked of the outbox; a limit has none.
+func (d drain) pending(dsn string) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) { return d.relay.Outbox.Pending(ctx, dsn) }
+}
+
+// judge fills in what became of n orders.
+func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, pending func(context.Context) (int, error)) error {
+	v, err := r.Verdict(ctx)
+	if err != nil {
+		return err
+	}
+	if v.Foreign > 0 {
+		return fmt.Errorf("%d arrivals are no orders of this run", v.Foreign)
+	}
+	left, err := pending(ctx)
+	if err != nil {
+		return fmt.Errorf("count what is pending: %w", err)
+	}
+	s.Repeats, s.Swapped = v.Repeats, v.Swapped
+	missing := n - v.Distinct
+	if s.Complete {
+		s.Lost, s.Unsettled = missing, left
+	} else {
+		s.Lost, s.Unsettled = max(0, missing-left), max(0, left-missing)
+	}
+	return nil
+}
+
+// running is a relay at work.
+type running struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // once it has ended
+}
+
+func start(ctx context.Context, relay peer.Relay, dsn string, to receiver.Destination) *running {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &running{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		if err := relay.Deliver(ctx, dsn, to); err != nil {
+			r.err = fmt.Errorf("%s: %w", relay.Name, err)
+		}
+	}()
+	return r
+}
+
+// stop may be called again.
+func (r *running) stop() error {
+	r.cancel()
+	select {
+	case <-r.ended:
+		return r.err
+	case <-time.After(stopLimit):
+		return fmt.Errorf("did not stop within %s", stopLimit)
+	}
+}
+
+// await returns whether all came before the time was up, or the relay had ended.
+func (r *running) await(ctx context.Context, all <-chan struct{}, limit time.Duration) (complete bool, err error) {
+	select {
+	case <-all:
+		return true, nil
+	case <-r.ended:
+		select {
+		case <-all:
+			return true, nil
+		default:
+			return false, r.err
+		}
+	case <-time.After(limit):
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// drains makes contenders of relays.
+func drains(to receiver.Config, backlog int, limit time.Duration, relays ...peer.Relay) (list []Contender) {
+	for _, r := range relays {
+		list = append(list, drain{r, to, backlog, limit}.contender())
+	}
+	return list
+}
+
+var drainMetrics = []Metric{rate, ownCPU, theirCPU}
+
+func nowhere(s Sizes) Scenario {
+	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
+	return Scenario{
+		Name: "drain-nowhere", Title: "Draining a backlog to nowhere", Metrics: drainMetrics,
+		About: fmt.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts.", s.Backlog),
+		Contenders: drains(to, s.Backlog, s.Limit,
+			waybillDefault(), waybillSingle(s.InFlight), waybillBatches(),
+			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
+			peer.Textbook(), peer.SkipLocked(), limit.Keyset()),
+	}
+}
+
+func kafka(s Sizes) Scenario {
+	return kafkaScenario(s, "drain-kafka", "Draining a backlog to Kafka", s.Backlog, 0,
+		fmt.Sprintf("%d orders go to a broker inside the process (kfake, 6 partitions, acks=all), which stores them; all that it stored is consumed and checked afterwards.", s.Backlog))
+}
+
+func slowKafka(s Sizes) Scenario {
+	const delay = 2 * time.Millisecond
+	return kafkaScenario(s, "drain-kafka-2ms", "Draining a backlog to Kafka, 2 ms away", s.SlowBacklog, delay,
+		fmt.Sprintf("The same with %d orders, and every answer of the broker %s longer under way.", s.SlowBacklog, delay))
+}
+
+func kafkaScenario(s Sizes, name, title string, backlog int, delay time.Duration, about string) Scenario {
+	to := receiver.Config{Kind: receiver.Kafka, InFlight: s.InFlight, Delay: delay}
+	return Scenario{
+		Name: name, Title: title, Metrics: drainMetrics, About: about,
+		Contenders: drains(to, backlog, s.Limit,
+			waybillSingle(s.InFlight), waybillBatches(),
+			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
+			peer.Textbook(), peer.SkipLocked(), limit.SyncProducer(s.InFlight), limit.AsyncProducer()),
+	}
+}
+
+func http(s Sizes) Scenario {
+	return httpScenario(s, "drain-http", "Draining a backlog to HTTP", 0,
+		fmt.Sprintf("%d orders are POSTed to a server inside the process, which answers 200 at once; up to %d in flight.", s.SlowBacklog, s.HTTP))
+}
+
+func slowHTTP(s Sizes) Scenario {
+	const delay = 5 * time.Millisecond
+	return httpScenario(s, "drain-http-5ms", "Draining a backlog to HTTP, 5 ms an answer", delay,
+		fmt.Sprintf("The same with a server that takes %s to answer: %d in flight can make %d/s at most.", delay, s.HTTP, s.HTTP*int(time.Second/delay)))
+}
+
+func httpScenario(s Sizes, name, title string, delay time.Duration, about string) Scenario {
+	to := receiver.Config{Kind: receiver.HTTP, InFlight: s.HTTP, Delay: delay}
+	return Scenario{
+		Name: name, Title: title, Metrics: drainMetrics, About: about,
+		Contenders: drains(to, s.SlowBacklog, s.Limit,
+			waybillSingle(s.HTTP),
+			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
+			peer.Textbook(), peer.SkipLocked(), limit.HTTP()),
+	}
+}

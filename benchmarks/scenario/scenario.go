@@ -1,0 +1,104 @@
+// Package scenario has the works that are compared: draining a backlog, being quick
+// with what has just been committed, publishing, and both at once.
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/peer"
+)
+
+// Scenario is one work, and those who do it.
+type Scenario struct {
+	Name  string // for flags and files
+	Title string
+	About string // what is done and measured
+	// Metrics are shown in their order; the first one decides.
+	Metrics    []Metric
+	Contenders []Contender
+}
+
+// Metric is a column of figures.
+type Metric struct {
+	Key      string
+	Title    string
+	Decimals int
+}
+
+// Contender does the work of a scenario.
+type Contender struct {
+	Name          string
+	Configuration string
+	Run           func(ctx context.Context, server *database.Server) (Sample, error)
+}
+
+// Sample is what one run gave.
+type Sample struct {
+	// Metrics are the figures by the keys of the scenario's metrics.
+	Metrics map[string]float64 `json:"metrics"`
+	// Complete says that everything had arrived before the time was up.
+	Complete bool `json:"complete"`
+	// Lost is how many orders neither arrived nor are pending; Unsettled how many
+	// arrived and are pending still, so that they would come again.
+	Lost      int `json:"lost"`
+	Unsettled int `json:"unsettled"`
+	Repeats   int `json:"repeats"`
+	// Swapped is how many arrived behind a later order of their key.
+	Swapped int `json:"swapped"`
+}
+
+// Sizes say how much is done.
+type Sizes struct {
+	Backlog     int           // of those that drain nowhere and to Kafka
+	SlowBacklog int           // of those that drain to slower destinations
+	Limit       time.Duration // of a run; what is left then stays pending
+	InFlight    int           // to Kafka
+	HTTP        int           // in flight to HTTP
+	Rate        int           // transactions/s of the latency scenario
+	Publishing  time.Duration // how long transactions are made
+	Clients     int           // that make them
+	Through     int           // notifications of the dead tuples' scenario
+	History     int           // settled or pending rows of the large outbox
+}
+
+// SmokeSizes are just enough to run everything once.
+func SmokeSizes() Sizes {
+	return Sizes{
+		Backlog: 2000, SlowBacklog: 500, Limit: time.Second, InFlight: 256, HTTP: 64,
+		Rate: 500, Publishing: 200 * time.Millisecond, Clients: 8, Through: 5000, History: 5000,
+	}
+}
+
+// DefaultSizes fit into about half an hour on two cores.
+func DefaultSizes() Sizes {
+	return Sizes{
+		Backlog: 300_000, SlowBacklog: 50_000, Limit: 5 * time.Second, InFlight: 256, HTTP: 64,
+		Rate: 500, Publishing: 4 * time.Second, Clients: 8, Through: 1_000_000, History: 3_000_000,
+	}
+}
+
+// All are the scenarios in the order of the report.
+func All(s Sizes) []Scenario {
+	return []Scenario{
+		nowhere(s), kafka(s), slowKafka(s), http(s), slowHTTP(s), latency(s), together(s), transactions(s), deadTuples(s), history(s),
+	}
+}
+
+// The columns that several scenarios have.
+var (
+	rate     = Metric{Key: "rate", Title: "deliveries/s"}
+	ownCPU   = Metric{Key: "cpu", Title: "CPU: process", Decimals: 2}
+	theirCPU = Metric{Key: "postgres_cpu", Title: "CPU: PostgreSQL", Decimals: 2}
+)
+
+// filled returns a database with a backlog of n in an outbox.
+func filled(ctx context.Context, server *database.Server, o peer.Outbox, n int) (dsn string, drop func() error, err error) {
+	return server.Copy(ctx, key(o, n), func(ctx context.Context, dsn string) error {
+		if err := o.Migrate(ctx, dsn); err != nil {
+			return err
+		}
+		return o.Fill(ctx, dsn, n)
+	})
+}

@@ -1,0 +1,93 @@
+// Package workload is what every contender carries: orders of about 300 bytes of
+// JSON over 1,000 keys, each with a number by which receivers know it again.
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// Keys is how many keys the orders are spread over, one after the other.
+	Keys = 1000
+	// Type is the name of the orders in outboxes that want one.
+	Type = "order.placed"
+)
+
+// Order is the payload. Its first field is the shortest, so it stays first where a
+// database sorts the fields, as jsonb does.
+type Order struct {
+	ID       string    `json:"id"`
+	Customer string    `json:"customer"`
+	PlacedOn time.Time `json:"placed_on"`
+	Currency string    `json:"currency"`
+	Cents    int64     `json:"cents"`
+	Lines    []Line    `json:"lines"`
+	Note     string    `json:"note"`
+}
+
+// Line is one article of an Order.
+type Line struct {
+	Article string `json:"article"`
+	Count   int    `json:"count"`
+	Cents   int64  `json:"cents"`
+}
+
+var (
+	placedOn = time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
+	note     = "please ring twice " + strings.Repeat("and leave it with the neighbour ", 2)
+)
+
+// idDigits is how many digits an id has.
+const idDigits = 10
+
+// New returns the order with a number from 0 on.
+func New(number int) Order {
+	return Order{
+		ID:       ID(number),
+		Customer: Key(number),
+		PlacedOn: placedOn,
+		Currency: "EUR",
+		Cents:    129_900,
+		Lines: []Line{
+			{Article: "tea-green-250", Count: 2, Cents: 1_290},
+			{Article: "pot-iron-1200", Count: 1, Cents: 127_320},
+		},
+		Note: note,
+	}
+}
+
+// ID is an order's id.
+func ID(number int) string { return fmt.Sprintf("%0*d", idDigits, number) }
+
+// Key is an order's key: orders of one key are to be delivered in their order.
+func Key(number int) string { return fmt.Sprintf("customer-%03d", number%Keys) }
+
+// JSON is the order as it is sent.
+func (o Order) JSON() []byte {
+	payload, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // a struct of plain fields
+	}
+	return payload
+}
+
+var idField = []byte(`"id":`)
+
+// Number finds an order's number in its JSON, also with a space behind the colon.
+func Number(payload []byte) (number int, ok bool) {
+	at := bytes.Index(payload, idField)
+	if at < 0 {
+		return 0, false
+	}
+	value := bytes.TrimLeft(payload[at+len(idField):], " ")
+	if len(value) < idDigits+2 || value[0] != '"' || value[idDigits+1] != '"' {
+		return 0, false
+	}
+	number, err := strconv.Atoi(string(value[1 : idDigits+1]))
+	return number, err == nil && number >= 0
+}
