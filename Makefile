@@ -7,6 +7,8 @@ FUZZTIME ?= 10s
 CRASH ?= 30m
 # Seconds that one example may take.
 EXAMPLE_LIMIT ?= 120
+# Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
+PEERS ?=
 # Time that each benchmark gets.
 BENCHTIME ?= 200ms
 
@@ -17,7 +19,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka crash lint bench examples examples-brokers generate verify fuzz clean
+.PHONY: help demo test race test-kafka test-peers crash lint bench bench-peers profile examples examples-brokers generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,15 +36,30 @@ race: ## Run the tests under the race detector, the long ones shortened (needs a
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
 
+test-peers: ## Test the comparison with peers: everything once, with tiny sizes
+	cd benchmarks && go vet ./... && go test -timeout 10m ./...
+
 crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
 lint: $(LINT) ## Run the linters, which are built at the first time
 	$(LINT) run ./...
 	cd examples/brokers && $(CURDIR)/$(LINT) run ./...
+	cd benchmarks && $(CURDIR)/$(LINT) run ./...
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
+
+bench-peers: ## Compare with peers, in about half an hour; docs/benchmarks.md gets the tables (PEERS=--help)
+	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
+
+profile: ## Profile the drain of a backlog: where processor time and memory go
+	@mkdir -p .cache/profile
+	go test -run '^$$' -bench '^BenchmarkDrain$$' -benchtime 5x -o .cache/profile/forwarder.test \
+		-cpuprofile .cache/profile/cpu.prof -memprofile .cache/profile/heap.prof ./framework/forwarder
+	go tool pprof -top -nodecount 25 .cache/profile/forwarder.test .cache/profile/cpu.prof
+	go tool pprof -top -nodecount 15 -sample_index alloc_space .cache/profile/forwarder.test .cache/profile/heap.prof
+	@echo 'more: go tool pprof -http : .cache/profile/forwarder.test .cache/profile/cpu.prof'
 
 examples: ## Run every example; each must end well by itself
 	@rm -rf .cache/examples && mkdir -p .cache/examples

@@ -26,6 +26,7 @@ func Keyset() peer.Relay {
 	return peer.Relay{
 		Name:          "Limit: pages of a keyset SELECT",
 		Configuration: fmt.Sprintf(`SELECT "offset", id, key, payload FROM outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT %d, prepared, one connection through lib/pq, nothing delivered or settled`, page),
+		Bare:          true,
 		Outbox:        peer.Waybill{},
 		Deliver:       deliverKeyset,
 	}
@@ -72,6 +73,7 @@ func SyncProducer(inFlight int) peer.Relay {
 	return peer.Relay{
 		Name:          fmt.Sprintf("Limit: sarama SyncProducer, %d in flight", inFlight),
 		Configuration: "SendMessage in so many goroutines; acks=all, five requests in flight",
+		Bare:          true,
 		Outbox:        peer.Business{},
 		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
 			producer, err := sarama.NewSyncProducer(to.Brokers, peer.SaramaConfig())
@@ -91,6 +93,7 @@ func AsyncProducer() peer.Relay {
 	return peer.Relay{
 		Name:          "Limit: sarama AsyncProducer",
 		Configuration: "fed as fast as it takes records; acks=all, five requests in flight",
+		Bare:          true,
 		Outbox:        peer.Business{},
 		Deliver:       deliverAsync,
 	}
@@ -133,6 +136,7 @@ func HTTP() peer.Relay {
 	return peer.Relay{
 		Name:          "Limit: a bare net/http loop",
 		Configuration: "client.Do in as many goroutines as may be in flight, with as many kept-alive connections",
+		Bare:          true,
 		Outbox:        peer.Business{},
 		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
 			client := peer.Client(to.InFlight)

@@ -27,6 +27,9 @@ type Relay struct {
 	// Deliver works until ctx ends, and then stops as it would in production. It
 	// returns nil for that. One that ends by itself has nothing left to do.
 	Deliver func(ctx context.Context, dsn string, to receiver.Destination) error
+	// Bare says that nothing is ever settled, as with limits: what has not arrived
+	// when the time is up is not lost.
+	Bare bool
 }
 
 // Outbox is the writing side, and the tables.

@@ -49,7 +49,8 @@ func SaramaConfig() *sarama.Config {
 	return c
 }
 
-const saramaText = "sarama SyncProducer, acks=all, five requests in flight"
+// SaramaText says so in a configuration.
+const SaramaText = "sarama SyncProducer, acks=all, five requests in flight"
 
 // Client keeps that many connections alive and makes no more.
 func Client(connections int) *http.Client {

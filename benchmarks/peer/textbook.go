@@ -17,7 +17,7 @@ const textbookPoll = 100 * time.Millisecond
 func Textbook() Relay {
 	return Relay{
 		Name:          "Textbook outbox",
-		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on what is unsent, a poll every " + textbookPoll.String() + "; Kafka through a " + saramaText,
+		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on what is unsent, a poll every " + textbookPoll.String() + "; Kafka through a " + SaramaText,
 		Outbox:        Table{},
 		Deliver:       deliverTextbook,
 	}

@@ -170,6 +170,9 @@ func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
 	case receiver.Kafka:
 		c := kafka.Config{Brokers: to.Brokers, Topic: to.Topic}
 		c.SetDefaults()
+		if !w.Batches {
+			c.Batch.Size = 1
+		}
 		return kafka.New(sinks.Instance{Name: "destination"}, c)
 	case receiver.HTTP:
 		return httpsink.New(sinks.Instance{Name: "destination"}, httpsink.Config{URL: to.URL})

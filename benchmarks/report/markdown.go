@@ -48,14 +48,18 @@ func writeTable(b *strings.Builder, s result.Scenario) {
 	for _, m := range s.Metrics {
 		b.WriteString(" " + m.Title + " |")
 	}
-	b.WriteString(" all in time | lost | repeated | out of order |\n|---|" + strings.Repeat("---:|", len(s.Metrics)+4) + "\n")
+	b.WriteString(" all in time | lost | repeated | out of order | to come again |\n|---|" + strings.Repeat("---:|", len(s.Metrics)+5) + "\n")
 	for _, c := range s.Contenders {
 		b.WriteString("| " + c.Name + " |")
 		for i, m := range s.Metrics {
 			b.WriteString(" " + cell(c, m, i == 0) + " |")
 		}
 		total := c.Total()
-		fmt.Fprintf(b, " %s | %s | %s | %s |\n", yes(total.Complete), number(float64(total.Lost), 0), number(float64(total.Repeats), 0), number(float64(total.Swapped), 0))
+		b.WriteString(" " + yes(total.Complete) + " |")
+		for _, n := range []int{total.Lost, total.Repeats, total.Swapped, total.Unsettled} {
+			b.WriteString(" " + number(float64(n), 0) + " |")
+		}
+		b.WriteString("\n")
 	}
 }
 

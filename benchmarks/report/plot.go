@@ -17,6 +17,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/waybill-go/waybill/benchmarks/result"
+	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
 // Colours that are told apart also by people who see colours otherwise (Okabe and
@@ -32,44 +33,122 @@ var (
 const (
 	width     = 9 * vg.Inch
 	rowHeight = 0.32 * vg.Inch
-	margin    = 0.9 * vg.Inch
+	margin    = 0.95 * vg.Inch // for title and axis
+	border    = 6
 	thickness = 0.36 // half a bar, where rows are 1 apart
 	room      = 1.22 // right of the longest bar, for its figure
 )
 
-// draw writes a bar for each contender's first metric, with its least and most.
-// Times, which are better when small and range widely, are on a logarithmic scale.
+// draw writes one row for each contender: a bar for its first metric, with the
+// least and most of it, or, for latencies, a point for each percentile on a
+// logarithmic scale.
 func draw(s result.Scenario, path string) error {
-	metric := s.Metrics[0]
-	logarithmic := strings.Contains(metric.Title, "ms")
-	p := newPlot(s.Title, metric.Title)
 	contenders := slices.Clone(s.Contenders)
 	slices.Reverse(contenders) // rows are counted from below
-	rows := bars{p: p, origin: 0}
-	most, least := 0.0, math.Inf(1)
-	for _, c := range contenders {
-		if spread, ok := c.Spread(metric.Key); ok {
-			most, least = max(most, spread.Max), min(least, spread.Min)
-		}
-	}
-	p.X.Min, p.X.Max = 0, max(most, 1e-9)*room
-	if logarithmic {
-		rows.origin = math.Pow(10, math.Floor(math.Log10(max(least, 0.01))))
-		p.X.Min, p.X.Max = rows.origin, max(most, rows.origin)*4
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	}
 	names := make([]string, len(contenders))
 	for i, c := range contenders {
 		names[i] = c.Name
-		if spread, ok := c.Spread(metric.Key); ok {
-			if err := rows.add(float64(i), spread, colourOf(c.Name), number(spread.Median, metric.Decimals)); err != nil {
-				return err
-			}
-		}
+	}
+	rows := addBars
+	if strings.HasSuffix(s.Metrics[0].Title, ", ms") {
+		rows = addPercentiles
+	}
+	p := newPlot(s.Title)
+	if err := rows(p, s.Metrics, contenders); err != nil {
+		return err
 	}
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(contenders))-0.4
 	return save(p, vg.Length(len(contenders))*rowHeight+margin, path)
+}
+
+func addBars(p *plot.Plot, metrics []scenario.Metric, contenders []result.Contender) error {
+	metric, most := metrics[0], 0.0
+	for i, c := range contenders {
+		s, ok := c.Spread(metric.Key)
+		if !ok {
+			continue
+		}
+		most = max(most, s.Max)
+		row := float64(i)
+		bar, err := plotter.NewPolygon(plotter.XYs{
+			{X: 0, Y: row - thickness}, {X: s.Median, Y: row - thickness}, {X: s.Median, Y: row + thickness}, {X: 0, Y: row + thickness},
+		})
+		if err != nil {
+			return err
+		}
+		bar.Color, bar.LineStyle.Width = colourOf(c.Name), 0
+		p.Add(bar)
+		if err := addLine(p, row, s.Min, s.Max, ink); err != nil {
+			return err
+		}
+		if err := addText(p, row, s.Max, number(s.Median, metric.Decimals)); err != nil {
+			return err
+		}
+	}
+	p.X.Label.Text, p.X.Min, p.X.Max = metric.Title, 0, max(most, 1e-9)*room
+	return nil
+}
+
+// percentiles are what a row of latencies shows.
+var percentiles = []string{"p50", "p95", "p99"}
+
+func addPercentiles(p *plot.Plot, metrics []scenario.Metric, contenders []result.Contender) error {
+	least, most := math.Inf(1), 0.0
+	for i, c := range contenders {
+		var points plotter.XYs
+		for _, key := range percentiles {
+			if s, ok := c.Spread(key); ok && s.Median > 0 {
+				points = append(points, plotter.XY{X: s.Median, Y: float64(i)})
+				least, most = min(least, s.Median), max(most, s.Median)
+			}
+		}
+		if len(points) == 0 {
+			continue
+		}
+		first, last := points[0].X, points[len(points)-1].X
+		dots, err := plotter.NewScatter(points)
+		if err != nil {
+			return err
+		}
+		dots.Color, dots.Shape, dots.Radius = colourOf(c.Name), plotdraw.CircleGlyph{}, 4
+		if err := addLine(p, float64(i), first, last, colourOf(c.Name)); err != nil {
+			return err
+		}
+		p.Add(dots)
+		if err := addText(p, float64(i), last, number(first, metrics[0].Decimals)+" … "+number(last, metrics[0].Decimals)); err != nil {
+			return err
+		}
+	}
+	if most == 0 {
+		least, most = 1, 1
+	}
+	p.X.Label.Text = "ms: " + strings.Join(percentiles, ", ")
+	p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least))), most*8
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	return nil
+}
+
+func addLine(p *plot.Plot, row, from, to float64, c color.Color) error {
+	line, err := plotter.NewLine(plotter.XYs{{X: from, Y: row}, {X: to, Y: row}})
+	if err != nil {
+		return err
+	}
+	line.Color, line.Width = c, 1.2
+	p.Add(line)
+	return nil
+}
+
+func addText(p *plot.Plot, row, x float64, words string) error {
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: row}}, Labels: []string{words}})
+	if err != nil {
+		return err
+	}
+	label.TextStyle[0] = style(10)
+	label.TextStyle[0].YAlign = plotdraw.YCenter
+	label.Offset.X = 7
+	p.Add(label)
+	return nil
 }
 
 func colourOf(name string) color.Color {
@@ -87,10 +166,10 @@ func style(size vg.Length) text.Style {
 	return text.Style{Color: ink, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}, Handler: plot.DefaultTextHandler}
 }
 
-func newPlot(title, x string) *plot.Plot {
+func newPlot(title string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = white // pages may be dark
-	p.Title.Text, p.X.Label.Text = title, x
+	p.Title.Text = title
 	p.Title.TextStyle = style(13)
 	p.Title.TextStyle.XAlign, p.Title.TextStyle.YAlign = plotdraw.XCenter, plotdraw.YTop
 	p.Title.Padding = 8
@@ -116,40 +195,9 @@ func (thousands) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// bars adds lying bars to a plot.
-type bars struct {
-	p      *plot.Plot
-	origin float64 // where they begin
-}
-
-func (b bars) add(row float64, s result.Spread, fill color.Color, label string) error {
-	end := max(s.Median, b.origin)
-	bar, err := plotter.NewPolygon(plotter.XYs{
-		{X: b.origin, Y: row - thickness}, {X: end, Y: row - thickness}, {X: end, Y: row + thickness}, {X: b.origin, Y: row + thickness},
-	})
-	if err != nil {
-		return err
-	}
-	bar.Color, bar.LineStyle.Width = fill, 0
-	spread, err := plotter.NewLine(plotter.XYs{{X: max(s.Min, b.origin), Y: row}, {X: max(s.Max, b.origin), Y: row}})
-	if err != nil {
-		return err
-	}
-	spread.Color, spread.Width = ink, 1
-	figure, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: max(s.Max, b.origin), Y: row}}, Labels: []string{label}})
-	if err != nil {
-		return err
-	}
-	figure.TextStyle[0] = style(10)
-	figure.TextStyle[0].YAlign = plotdraw.YCenter
-	figure.Offset.X = 5
-	b.p.Add(bar, spread, figure)
-	return nil
-}
-
 func save(p *plot.Plot, height vg.Length, path string) error {
 	canvas := vgsvg.New(width, height)
-	p.Draw(plotdraw.New(canvas))
+	p.Draw(plotdraw.Crop(plotdraw.New(canvas), border, -border, border, -border))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return err

@@ -38,12 +38,14 @@ func watermillTuned() peer.Relay {
 		watermillText+"; batches of 2,000, since each sorts all that is pending, and a poll every ms; Kafka acks=all")
 }
 
+const riverText = "pgx, 20 connections; Kafka through a " + peer.SaramaText + ", HTTP over as many connections as may be in flight"
+
 func riverDefault() peer.Relay {
 	return peer.RiverClient{MaxWorkers: 100}.Relay("default",
-		"100 workers as in River's first example, a fetch at most every 100 ms, a poll every second; pgx, 20 connections")
+		"100 workers as in River's first example, a fetch at most every 100 ms, a poll every second; "+riverText)
 }
 
 func riverTuned() peer.Relay {
 	return peer.RiverClient{MaxWorkers: 2000, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond}.Relay("tuned",
-		"2,000 workers, a fetch every 2 ms, a poll every 20 ms, as in River's own benchmark; HTTP over as many connections as may be in flight; pgx, 20 connections")
+		"2,000 workers, a fetch every 2 ms, a poll every 20 ms, as in River's own benchmark; "+riverText)
 }

@@ -60,16 +60,11 @@ func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (
 	if err := relay.stop(); err != nil {
 		return sample, err
 	}
-	return sample, sample.judge(ctx, to, d.backlog, d.pending(dsn))
-}
-
-// pending is asked of the outbox; a limit has none.
-func (d drain) pending(dsn string) func(context.Context) (int, error) {
-	return func(ctx context.Context) (int, error) { return d.relay.Outbox.Pending(ctx, dsn) }
+	return sample, sample.judge(ctx, to, d.backlog, d.relay, dsn)
 }
 
 // judge fills in what became of n orders.
-func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, pending func(context.Context) (int, error)) error {
+func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, relay peer.Relay, dsn string) error {
 	v, err := r.Verdict(ctx)
 	if err != nil {
 		return err
@@ -77,17 +72,16 @@ func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, pending 
 	if v.Foreign > 0 {
 		return fmt.Errorf("%d arrivals are no orders of this run", v.Foreign)
 	}
-	left, err := pending(ctx)
-	if err != nil {
+	s.Repeats, s.Swapped = v.Repeats, v.Swapped
+	missing, left := n-v.Distinct, 0
+	if relay.Bare {
+		if !s.Complete {
+			left = missing
+		}
+	} else if left, err = relay.Outbox.Pending(ctx, dsn); err != nil {
 		return fmt.Errorf("count what is pending: %w", err)
 	}
-	s.Repeats, s.Swapped = v.Repeats, v.Swapped
-	missing := n - v.Distinct
-	if s.Complete {
-		s.Lost, s.Unsettled = missing, left
-	} else {
-		s.Lost, s.Unsettled = max(0, missing-left), max(0, left-missing)
-	}
+	s.Lost, s.Unsettled = max(0, missing-left), max(0, left-missing)
 	return nil
 }
 

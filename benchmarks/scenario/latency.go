@@ -53,7 +53,7 @@ func (l lags) run(ctx context.Context, server *database.Server) (sample Sample, 
 		return sample, err
 	}
 	addLatencies(sample.Metrics, committing, tally)
-	return sample, sample.judge(ctx, to, n, func(ctx context.Context) (int, error) { return l.relay.Outbox.Pending(ctx, dsn) })
+	return sample, sample.judge(ctx, to, n, l.relay, dsn)
 }
 
 // publishSteadily begins n transactions at their times, whatever the earlier ones

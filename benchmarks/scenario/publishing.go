@@ -141,7 +141,7 @@ func (b both) run(ctx context.Context, server *database.Server) (sample Sample, 
 	if err := relay.stop(); err != nil {
 		return sample, err
 	}
-	return sample, sample.judge(ctx, to, n, func(ctx context.Context) (int, error) { return b.relay.Outbox.Pending(ctx, dsn) })
+	return sample, sample.judge(ctx, to, n, b.relay, dsn)
 }
 
 func together(s Sizes) Scenario {

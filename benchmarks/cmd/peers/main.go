@@ -11,6 +11,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"syscall"
@@ -113,7 +114,7 @@ func peers(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.json != "" && !o.redraw {
-		if err := r.Write(o.json); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json)); err != nil {
 			return err
 		}
 	}

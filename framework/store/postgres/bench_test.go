@@ -1,0 +1,109 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+// benchmarkPayload is JSON of about 300 bytes.
+var benchmarkPayload = fmt.Appendf(nil, `{"order":17,"note":%q}`, strings.Repeat("some text ", 28))
+
+// BenchmarkSchemaAdapter makes the INSERT of one notification, and of many.
+func BenchmarkSchemaAdapter(b *testing.B) {
+	adapter := openStore(b, newDB(b), postgres.Config{}).SchemaAdapter()
+	for _, n := range []int{1, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			messages := make(message.Messages, n)
+			for i := range messages {
+				messages[i] = store.NewMessage(notification.Envelope{
+					ID: notification.NewID(), Type: "order.placed", Version: 1, Key: fmt.Sprint("customer-", i), OccurredOn: time.Now(),
+					Metadata: notification.Metadata{notification.MetadataContentType: "application/json"}, Payload: benchmarkPayload,
+				})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := adapter.InsertQuery("outbox", messages); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// newBenchmarkLog holds so many notifications over 1,000 keys.
+func newBenchmarkLog(b *testing.B, rows int) *postgres.Store {
+	b.Helper()
+	db := newDB(b)
+	s := openStore(b, db, postgres.Config{})
+	_, err := db.ExecContext(b.Context(), `INSERT INTO outbox (type, key, metadata, payload)
+		SELECT 'order.placed', 'k' || i % 1000, '{"content-type":"application/json"}', $2::json FROM generate_series(1, $1::int) i`, rows, string(benchmarkPayload))
+	require.NoError(b, err)
+	_, err = db.ExecContext(b.Context(), `ANALYZE outbox`)
+	require.NoError(b, err)
+	return s
+}
+
+// BenchmarkPage reads a page of the log and makes envelopes of it.
+func BenchmarkPage(b *testing.B) {
+	const rows, limit = 50_000, 1000
+	s := newBenchmarkLog(b, rows)
+	target, err := s.Probe(b.Context())
+	require.NoError(b, err)
+	var (
+		reader store.Reader
+		read   int
+	)
+	b.ReportAllocs()
+	for b.Loop() {
+		if read%rows == 0 {
+			reader, err = s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes})
+			require.NoError(b, err)
+		}
+		page, err := reader.Next(b.Context(), target, limit)
+		require.NoError(b, err)
+		require.Len(b, page.Envelopes, limit)
+		read += limit
+	}
+	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "envelopes/s")
+}
+
+// BenchmarkCheckpoint writes cursors: alone, and with many deliveries that were
+// settled out of order.
+func BenchmarkCheckpoint(b *testing.B) {
+	s := newBenchmarkLog(b, 1000)
+	target, err := s.Probe(b.Context())
+	require.NoError(b, err)
+	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes})
+	require.NoError(b, err)
+	page, err := reader.Next(b.Context(), target, 1000)
+	require.NoError(b, err)
+	for _, settled := range []int{0, 256} {
+		b.Run(fmt.Sprintf("settled=%d", settled), func(b *testing.B) {
+			held, err := lease(b, s, store.NewLane(fmt.Sprint("sink-", settled, "-", b.N), 0, 1))
+			require.NoError(b, err)
+			offsets := make([]int64, settled)
+			for i := range offsets {
+				offsets[i] = page.Envelopes[500+i].Offset
+			}
+			number := int64(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				number++
+				if err := s.Checkpoint(b.Context(), store.Checkpoint{
+					Lease: held, TTL: time.Minute, Number: number, Position: page.After(int(number % 500)), Settled: offsets,
+				}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
