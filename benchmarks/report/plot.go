@@ -77,7 +77,7 @@ func addBars(p *plot.Plot, metrics []scenario.Metric, contenders []result.Conten
 		if err != nil {
 			return err
 		}
-		bar.Color, bar.LineStyle.Width = colourOf(c.Name), 0
+		bar.Color, bar.Width = colourOf(c.Name), 0
 		p.Add(bar)
 		if err := addLine(p, row, s.Min, s.Max, ink); err != nil {
 			return err
@@ -176,7 +176,7 @@ func newPlot(title string) *plot.Plot {
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Label.TextStyle.Font = style(10).Font
 		axis.Tick.Label.Font = style(10).Font
-		axis.LineStyle.Width, axis.Tick.LineStyle.Width = 0.5, 0.5
+		axis.Width, axis.Tick.Width = 0.5, 0.5
 	}
 	p.X.Tick.Marker = thousands{}
 	return p

@@ -48,7 +48,7 @@ func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (
 	all := to.Expect(d.backlog)
 	m := newMeter(ctx, server)
 	relay := start(ctx, d.relay, dsn, to.Destination())
-	defer relay.stop()
+	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 	sample := Sample{}
 	if sample.Complete, err = relay.await(ctx, all, d.limit); err != nil {
 		return sample, err

@@ -38,7 +38,7 @@ func (l lags) run(ctx context.Context, server *database.Server) (sample Sample, 
 	n := int(l.sizes.Publishing.Seconds() * float64(l.sizes.Rate))
 	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n})
 	relay := start(ctx, l.relay, dsn, to.Destination())
-	defer relay.stop()
+	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
 	m := newMeter(ctx, server)
 	committing, err := publishSteadily(ctx, from, n, l.sizes)

@@ -121,7 +121,7 @@ func (b both) run(ctx context.Context, server *database.Server) (sample Sample, 
 		return Sample{}, err
 	}
 	relay := start(ctx, b.relay, dsn, to.Destination())
-	defer relay.stop()
+	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
 	m := newMeter(ctx, server)
 	n, err := publish(ctx, from, b.sizes)
