@@ -34,8 +34,8 @@ func watermillDefault() peer.Relay {
 }
 
 func watermillTuned() peer.Relay {
-	return peer.WatermillForwarder{BatchSize: 2000, PollInterval: time.Millisecond}.Relay("tuned",
-		watermillText+"; batches of 2,000, since each sorts all that is pending, and a poll every ms; Kafka acks=all")
+	return peer.WatermillForwarder{BatchSize: 10_000, PollInterval: time.Millisecond}.Relay("tuned",
+		watermillText+"; batches of 10,000, since each sorts all that is pending, and a poll every ms; Kafka acks=all")
 }
 
 const riverText = "pgx, 20 connections; Kafka through a " + peer.SaramaText + ", HTTP over as many connections as may be in flight"
