@@ -21,7 +21,7 @@ import (
 func settings() map[string]string {
 	return map[string]string{
 		"shared_buffers":     "1GB",
-		"max_wal_size":       "16GB", // no checkpoint begins within a run
+		"max_wal_size":       "4GB", // with one at each copy, no checkpoint begins within a run
 		"checkpoint_timeout": "1h",
 		"max_connections":    "200",
 	}

@@ -40,8 +40,7 @@ type Outbox interface {
 	Migrate(ctx context.Context, dsn string) error
 	// Fill appends the orders from 0 up to n.
 	Fill(ctx context.Context, dsn string, n int) error
-	// Pending is how many orders are not settled yet; a number that is more than
-	// anybody filled in where it is too many to count.
+	// Pending is how many orders are not settled yet. It is asked while no relay runs.
 	Pending(ctx context.Context, dsn string) (int, error)
 	// Open returns a publisher for that many clients.
 	Open(ctx context.Context, dsn string, clients int) (Publisher, error)

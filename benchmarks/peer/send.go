@@ -3,6 +3,8 @@ package peer
 import (
 	"bytes"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,6 +39,17 @@ func newSender(to receiver.Destination) (sender, error) {
 		return &httpSender{Client(to.InFlight), to}, nil
 	}
 	return nowhereSender(to), nil
+}
+
+// relayRows lends a home-made relay the database and a sender.
+func relayRows(dsn string, to receiver.Destination, relay func(db *sql.DB, out sender) error) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		out, err := newSender(to)
+		if err != nil {
+			return err
+		}
+		return errors.Join(relay(db, out), out.close())
+	})
 }
 
 // SaramaConfig is that of everybody who uses sarama directly: acknowledged by all

@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,12 +29,7 @@ func SkipLocked() Relay {
 }
 
 func deliverSkipLocked(ctx context.Context, dsn string, to receiver.Destination) error {
-	return withDB(dsn, func(db *sql.DB) (err error) {
-		out, err := newSender(to)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.close()) }()
+	return relayRows(dsn, to, func(db *sql.DB, out sender) error {
 		for ctx.Err() == nil {
 			n, err := skipLockedTurn(context.WithoutCancel(ctx), db, out)
 			if err != nil {

@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
@@ -24,12 +23,7 @@ func Textbook() Relay {
 }
 
 func deliverTextbook(ctx context.Context, dsn string, to receiver.Destination) error {
-	return withDB(dsn, func(db *sql.DB) (err error) {
-		out, err := newSender(to)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.close()) }()
+	return relayRows(dsn, to, func(db *sql.DB, out sender) error {
 		mark, err := db.PrepareContext(ctx, `UPDATE messages SET sent_at = now() WHERE id = $1`)
 		if err != nil {
 			return orderly(ctx, err)

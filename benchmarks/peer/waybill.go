@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
+	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/workload"
@@ -31,6 +31,11 @@ type Waybill struct {
 	Raw bool
 }
 
+const (
+	waybillSink = "destination"
+	waybillPage = 10_000 // rows
+)
+
 // Name is the same for all: they share their tables.
 func (Waybill) Name() string { return "waybill" }
 
@@ -52,29 +57,47 @@ func (Waybill) Fill(ctx context.Context, dsn string, n int) error {
 	})
 }
 
-// Pending asks the store.
+// Pending reads on from where the forwarder's cursor stands.
 func (Waybill) Pending(ctx context.Context, dsn string) (pending int, err error) {
 	err = withDB(dsn, func(db *sql.DB) error {
 		s, err := postgres.Open(ctx, db, postgres.Config{})
 		if err != nil {
 			return err
 		}
-		status, err := s.Status(ctx)
-		if len(status.Cursors) == 0 && err == nil { // no forwarder ran
+		lease, err := s.Acquire(ctx, store.NewLane(waybillSink, 0, 1), "count", time.Minute)
+		if errors.Is(err, store.ErrLanes) { // no forwarder ran
 			return db.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&pending)
 		}
-		for _, c := range status.Cursors {
-			pending += c.Pending
-			if c.Pending >= store.PendingLimit {
-				pending = math.MaxInt32 // and not counted any further
-			}
+		if err != nil {
+			return err
 		}
-		for _, p := range status.Parked {
-			pending += int(p.Count)
+		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_parked`).Scan(&pending); err != nil {
+			return err
 		}
-		return err
+		behind, err := countBehind(ctx, s, lease)
+		pending += behind - len(lease.Settled)
+		return errors.Join(err, s.Release(ctx, lease))
 	})
 	return pending, err
+}
+
+// countBehind counts the rows behind a cursor's position.
+func countBehind(ctx context.Context, s *postgres.Store, lease store.Lease) (n int, err error) {
+	target, err := s.Probe(ctx)
+	if err != nil {
+		return 0, err
+	}
+	reader, err := s.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: store.AllTypes})
+	if err != nil {
+		return 0, err
+	}
+	for {
+		page, err := reader.Next(ctx, target, waybillPage)
+		n += len(page.Envelopes)
+		if err != nil || page.CaughtUp {
+			return n, err
+		}
+	}
 }
 
 // Open returns the publisher of package outbox.
@@ -155,8 +178,8 @@ func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.D
 		}
 		f, err := forwarder.New(forwarder.Config{
 			Store: s, Logger: slog.New(slog.DiscardHandler),
-			Routes: route.Routes{"*": route.To("destination")},
-			Sinks:  map[string]forwarder.Sink{"destination": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: threshold}}},
+			Routes: route.Routes{"*": route.To(waybillSink)},
+			Sinks:  map[string]forwarder.Sink{waybillSink: {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: threshold}}},
 		})
 		if err != nil {
 			return err
@@ -173,9 +196,9 @@ func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
 		if !w.Batches {
 			c.Batch.Size = 1
 		}
-		return kafka.New(sinks.Instance{Name: "destination"}, c)
+		return kafka.New(sinks.Instance{Name: waybillSink}, c)
 	case receiver.HTTP:
-		return httpsink.New(sinks.Instance{Name: "destination"}, httpsink.Config{URL: to.URL})
+		return httpsink.New(sinks.Instance{Name: waybillSink}, httpsink.Config{URL: to.URL})
 	case receiver.Nowhere:
 		single := nowhereSink(to.Take)
 		if w.Batches {

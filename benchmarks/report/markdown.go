@@ -18,6 +18,8 @@ func Markdown(r *result.Result, folder string) string {
 	for _, s := range r.Scenarios {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n![%s](%s/%s.svg)\n\n", s.Title, s.About, s.Title, folder, s.Name)
 		writeTable(&b, s)
+		fmt.Fprintf(&b, "\n%s; the median (the least – the most) of %s. Load average %.1f before and %.1f after.\n",
+			s.Begun.UTC().Format("2006-01-02 15:04 MST"), plural(len(s.Contenders[0].Runs), "run"), s.Load[0], s.Load[1])
 	}
 	writeConfigurations(&b, r)
 	return b.String()
@@ -25,8 +27,6 @@ func Markdown(r *result.Result, folder string) string {
 
 func writeMachine(b *strings.Builder, r *result.Result) {
 	m := r.Machine
-	fmt.Fprintf(b, "Begun %s, ran %s; the median of %s (least – most). Load average %.1f before and %.1f after.\n\n",
-		r.Begun.UTC().Format("2006-01-02 15:04 MST"), minutes(r.Seconds), plural(r.Runs, "run"), m.Load[0], m.Load[1])
 	fmt.Fprintf(b, "| machine | |\n|---|---|\n| system | %s, %s |\n| processor | %s, %s |\n", m.System, m.Go, m.CPU, plural(m.Cores, "core"))
 	if m.Memory > 0 {
 		fmt.Fprintf(b, "| memory | %.0f GiB |\n", float64(m.Memory)/(1<<30))
@@ -115,5 +115,3 @@ func plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
-
-func minutes(seconds float64) string { return fmt.Sprintf("%.0f minutes", seconds/60) }

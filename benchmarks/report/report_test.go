@@ -23,8 +23,8 @@ func sample(rate float64) scenario.Sample {
 func compared() *result.Result {
 	lossy := sample(3)
 	lossy.Complete, lossy.Lost, lossy.Repeats, lossy.Swapped, lossy.Unsettled = false, 1200, 2, 3, 4
-	return &result.Result{Runs: 3, Machine: result.Machine{Cores: 2, Settings: map[string]string{"fsync": "on"}}, Scenarios: []result.Scenario{{
-		Name: "drain", Title: "Draining", About: "It drains.",
+	return &result.Result{Machine: result.Machine{Cores: 2, Settings: map[string]string{"fsync": "on"}}, Scenarios: []result.Scenario{{
+		Name: "drain", Title: "Draining", About: "It drains.", Load: [2]float64{1, 2.5},
 		Metrics: []scenario.Metric{{Key: "rate", Title: "deliveries/s"}, {Key: "cpu", Title: "CPU", Decimals: 2}, {Key: "postgres_cpu", Title: "CPU: PostgreSQL"}},
 		Contenders: []result.Contender{
 			{Name: "Waybill", Configuration: "as it is", Runs: []scenario.Sample{sample(1_234_567), sample(900), sample(5000)}},
@@ -42,6 +42,7 @@ func TestTablesShowMedianLeastAndMostAndWhatIsAmiss(t *testing.T) {
 	require.Contains(t, text, "| Waybill | **5,000** (900 – 1,234,567) | 0.50 | – | yes | 0 | 0 | 0 | 0 |")
 	require.Contains(t, text, "| Other | **2** (1 – 3) | 0.50 | – | no | 1,200 | 2 | 3 | 4 |")
 	require.Contains(t, text, "![Draining](plots/drain.svg)")
+	require.Contains(t, text, "of 3 runs. Load average 1.0 before and 2.5 after")
 	require.Contains(t, text, "fsync=on")
 	require.Equal(t, 1, strings.Count(text, "| Waybill | as it is |"), "once, though it is in two scenarios")
 }

@@ -18,7 +18,6 @@ type Machine struct {
 	CPU      string            `json:"cpu,omitempty"`
 	Cores    int               `json:"cores"`
 	Memory   uint64            `json:"memory,omitempty"` // bytes
-	Load     [2]float64        `json:"load"`             // the average over a minute, before and after
 	Go       string            `json:"go"`
 	Postgres string            `json:"postgres"`
 	Settings map[string]string `json:"settings"`
@@ -60,7 +59,6 @@ func LookAtMachine(ctx context.Context, server *database.Server) (m Machine, err
 	if info, err := proc.Meminfo(); err == nil && info.MemTotalBytes != nil {
 		m.Memory = *info.MemTotalBytes
 	}
-	m.Load[0] = Load()
 	return m, nil
 }
 

@@ -4,19 +4,18 @@ package result
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
-// Result of a whole comparison.
+// Result of a comparison.
 type Result struct {
-	Begun     time.Time  `json:"begun"`
-	Seconds   float64    `json:"seconds"`
-	Runs      int        `json:"runs"`
 	Machine   Machine    `json:"machine"`
 	Scenarios []Scenario `json:"scenarios"`
 }
@@ -26,6 +25,8 @@ type Scenario struct {
 	Name       string            `json:"name"`
 	Title      string            `json:"title"`
 	About      string            `json:"about"`
+	Begun      time.Time         `json:"begun"`
+	Load       [2]float64        `json:"load"` // the average over a minute, before and after
 	Metrics    []scenario.Metric `json:"metrics"`
 	Contenders []Contender       `json:"contenders"`
 }
@@ -71,6 +72,24 @@ func (c Contender) Total() (total scenario.Sample) {
 		total.Swapped += r.Swapped
 	}
 	return total
+}
+
+// Keep takes over from an earlier result what was not measured anew. An earlier one
+// of another machine or of other versions is an error.
+func (r *Result) Keep(earlier *Result) error {
+	if !reflect.DeepEqual(r.Machine, earlier.Machine) {
+		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios anew")
+	}
+	kept := slices.Clone(earlier.Scenarios)
+	for _, s := range r.Scenarios {
+		if i := slices.IndexFunc(kept, func(k Scenario) bool { return k.Name == s.Name }); i >= 0 {
+			kept[i] = s
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	r.Scenarios = kept
+	return nil
 }
 
 // Write stores it as JSON.

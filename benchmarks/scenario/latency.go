@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,17 +23,13 @@ type lags struct {
 // statements prepared.
 const warmUp = 0.2
 
-func (l lags) run(ctx context.Context, server *database.Server) (sample Sample, err error) {
-	dsn, drop, err := empty(ctx, server, l.relay.Outbox)
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	from, err := l.relay.Outbox.Open(ctx, dsn, l.sizes.Clients)
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
+func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) {
+	return onEmpty(ctx, server, l.relay.Outbox, l.sizes, func(dsn string, from peer.Publisher) (Sample, error) {
+		return l.runOn(ctx, server, dsn, from)
+	})
+}
+
+func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
 	n := int(l.sizes.Publishing.Seconds() * float64(l.sizes.Rate))
 	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n})
 	relay := start(ctx, l.relay, dsn, to.Destination())

@@ -42,38 +42,44 @@ func empty(ctx context.Context, server *database.Server, o peer.Outbox) (dsn str
 	return server.Copy(ctx, key(o, 0), o.Migrate)
 }
 
+// onEmpty lends an empty outbox and a publisher for one run.
+func onEmpty(ctx context.Context, server *database.Server, o peer.Outbox, s Sizes, run func(dsn string, from peer.Publisher) (Sample, error)) (_ Sample, err error) {
+	dsn, drop, err := empty(ctx, server, o)
+	if err != nil {
+		return Sample{}, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	from, err := o.Open(ctx, dsn, s.Clients)
+	if err != nil {
+		return Sample{}, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	return run(dsn, from)
+}
+
 // writers is a contender that publishes without a relay.
 type writers struct {
 	outbox peer.Outbox
 	sizes  Sizes
 }
 
-func (w writers) run(ctx context.Context, server *database.Server) (sample Sample, err error) {
-	dsn, drop, err := empty(ctx, server, w.outbox)
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	to, err := w.outbox.Open(ctx, dsn, w.sizes.Clients)
-	if err != nil {
-		return Sample{}, err
-	}
-	m := newMeter(ctx, server)
-	n, err := publish(ctx, to, w.sizes)
-	took, metrics := m.stop(ctx)
-	if err := errors.Join(err, to.Close()); err != nil {
-		return Sample{}, err
-	}
-	metrics["published"] = float64(n) / took.Seconds()
-	sample = Sample{Metrics: metrics, Complete: true}
-	if _, none := w.outbox.(peer.Business); !none {
-		stored, err := w.outbox.Pending(ctx, dsn)
+func (w writers) run(ctx context.Context, server *database.Server) (Sample, error) {
+	return onEmpty(ctx, server, w.outbox, w.sizes, func(dsn string, to peer.Publisher) (Sample, error) {
+		m := newMeter(ctx, server)
+		n, err := publish(ctx, to, w.sizes)
+		took, metrics := m.stop(ctx)
 		if err != nil {
-			return sample, err
+			return Sample{}, err
 		}
+		metrics["published"] = float64(n) / took.Seconds()
+		sample := Sample{Metrics: metrics, Complete: true}
+		if _, none := w.outbox.(peer.Business); none {
+			return sample, nil
+		}
+		stored, err := w.outbox.Pending(ctx, dsn)
 		sample.Lost = max(0, n-stored)
-	}
-	return sample, nil
+		return sample, err
+	})
 }
 
 var published = Metric{Key: "published", Title: "transactions/s"}
@@ -103,17 +109,13 @@ type both struct {
 	sizes Sizes
 }
 
-func (b both) run(ctx context.Context, server *database.Server) (sample Sample, err error) {
-	dsn, drop, err := empty(ctx, server, b.relay.Outbox)
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	from, err := b.relay.Outbox.Open(ctx, dsn, b.sizes.Clients)
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
+func (b both) run(ctx context.Context, server *database.Server) (Sample, error) {
+	return onEmpty(ctx, server, b.relay.Outbox, b.sizes, func(dsn string, from peer.Publisher) (Sample, error) {
+		return b.runOn(ctx, server, dsn, from)
+	})
+}
+
+func (b both) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
 	to, err := receiver.New(receiver.Config{
 		Kind: receiver.Nowhere, InFlight: b.sizes.InFlight, Capacity: maxRate * int(b.sizes.Publishing/time.Second+1),
 	})

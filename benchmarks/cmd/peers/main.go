@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"os"
 	"os/signal"
@@ -35,6 +36,7 @@ type options struct {
 	page     string
 	redraw   bool
 	smoke    bool
+	part     bool // not all scenarios
 }
 
 func parse(args []string) (o options, err error) {
@@ -42,7 +44,7 @@ func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the median counts")
 	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run once before, which does not count")
-	only := flags.String("only", "", "regular expression of the scenarios' names; default all")
+	only := flags.String("only", "", "regular expression of the scenarios' names; others stay as they are in the file that --json names")
 	who := flags.String("who", "", "regular expression of the contenders' names; default all")
 	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: does everything work?")
 	flags.StringVar(&o.database, "database", "", "URL of a PostgreSQL on which databases may be created; default: one is started")
@@ -65,14 +67,14 @@ func parse(args []string) (o options, err error) {
 	if o.smoke {
 		s, o.runs, o.warmUp = scenario.SmokeSizes(), 1, false
 	}
-	o.sizes = s
+	o.sizes, o.part = s, *only != ""
 	var errOnly, errWho error
 	o.only, errOnly = regexp.Compile(*only)
 	o.who, errWho = regexp.Compile(*who)
-	return o, errors.Join(errOnly, errWho, o.check(flags.Args()))
+	return o, errors.Join(errOnly, errWho, o.check(flags.Args(), *who))
 }
 
-func (o options) check(rest []string) error {
+func (o options) check(rest []string, who string) error {
 	var problems []error
 	require := func(ok bool, text string) {
 		if !ok {
@@ -84,6 +86,7 @@ func (o options) check(rest []string) error {
 	require(o.runs >= 1, "--runs: use 1 or more")
 	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Rate, s.Clients, s.History) >= 1 && s.Through >= 5, "sizes: use 1 or more, and 5 or more for --through")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
+	require(who == "" || o.json == "" && o.page == "", "--who leaves contenders out: without --json and --page")
 	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
 	return errors.Join(problems...)
 }
@@ -108,15 +111,10 @@ func peers(ctx context.Context, args []string) error {
 	if o.redraw {
 		r, err = result.Read(o.json)
 	} else {
-		r, err = measure(ctx, o)
+		r, err = measureAndKeep(ctx, o)
 	}
 	if err != nil {
 		return err
-	}
-	if o.json != "" && !o.redraw {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json)); err != nil {
-			return err
-		}
 	}
 	if o.page != "" {
 		if err := report.Write(r, o.page); err != nil {
@@ -126,13 +124,33 @@ func peers(ctx context.Context, args []string) error {
 	return losses(r)
 }
 
+// measureAndKeep writes the file. Scenarios that are not measured stay in it.
+func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
+	r, err := measure(ctx, o)
+	if err != nil || o.json == "" {
+		return r, err
+	}
+	if o.part {
+		switch earlier, err := result.Read(o.json); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, err
+		default:
+			if err := r.Keep(earlier); err != nil {
+				return nil, fmt.Errorf("%s: %w", o.json, err)
+			}
+		}
+	}
+	return r, errors.Join(os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json))
+}
+
 func measure(ctx context.Context, o options) (_ *result.Result, err error) {
 	server, err := database.Start(ctx, o.database, !o.smoke)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	r := &result.Result{Begun: time.Now(), Runs: o.runs}
+	r := new(result.Result)
 	if r.Machine, err = result.LookAtMachine(ctx, server); err != nil {
 		return nil, err
 	}
@@ -146,15 +164,14 @@ func measure(ctx context.Context, o options) (_ *result.Result, err error) {
 		}
 		r.Scenarios = append(r.Scenarios, runs)
 	}
-	r.Machine.Load[1] = result.Load()
-	r.Seconds = time.Since(r.Begun).Seconds()
 	return r, nil
 }
 
 // take has the contenders of a scenario run in turns.
 func take(ctx context.Context, server *database.Server, s scenario.Scenario, o options) (result.Scenario, error) {
 	s.Contenders = slices.DeleteFunc(s.Contenders, func(c scenario.Contender) bool { return !o.who.MatchString(c.Name) })
-	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Metrics: s.Metrics}
+	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Metrics: s.Metrics, Begun: time.Now()}
+	r.Load[0] = result.Load()
 	for _, c := range s.Contenders {
 		r.Contenders = append(r.Contenders, result.Contender{Name: c.Name, Configuration: c.Configuration})
 	}
@@ -174,6 +191,7 @@ func take(ctx context.Context, server *database.Server, s scenario.Scenario, o o
 			}
 		}
 	}
+	r.Load[1] = result.Load()
 	return r, nil
 }
 

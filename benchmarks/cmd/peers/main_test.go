@@ -41,12 +41,27 @@ func TestEveryContenderDoesEveryWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(content), "River (tuned)")
 
+	require.NoError(t, peers(t.Context(), []string{"--smoke", "--only", "transactions", "--json", file, "--page", page}))
+	part, err := result.Read(file)
+	require.NoError(t, err)
+	require.Len(t, part.Scenarios, len(all), "the others are kept")
+	for i, s := range part.Scenarios {
+		require.Equal(t, s.Name != "transactions", s.Begun.Equal(r.Scenarios[i].Begun), s.Name)
+	}
+
 	written, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.NoError(t, peers(t.Context(), []string{"--redraw", "--json", file, "--page", page}))
 	again, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Equal(t, string(written), string(again))
+}
+
+func TestResultsOfDifferentMachinesAreNotMixed(t *testing.T) {
+	t.Parallel()
+	here := &result.Result{Machine: result.Machine{Cores: 2}}
+	require.NoError(t, here.Keep(&result.Result{Machine: result.Machine{Cores: 2}}))
+	require.ErrorContains(t, here.Keep(&result.Result{Machine: result.Machine{Cores: 4}}), "another machine")
 }
 
 func TestLossesAreErrors(t *testing.T) {
@@ -60,8 +75,8 @@ func TestLossesAreErrors(t *testing.T) {
 
 func TestAllMistakesOfTheFlagsAreToldAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := parse([]string{"--runs", "0", "--clients", "0", "--limit", "0s", "--only", "(", "--redraw", "rest"})
-	for _, text := range []string{"--runs", "sizes", "--limit", "missing closing )", "--redraw needs", `"rest"`} {
+	_, err := parse([]string{"--runs", "0", "--clients", "0", "--limit", "0s", "--only", "(", "--redraw", "--who", "River", "--page", "p", "rest"})
+	for _, text := range []string{"--runs", "sizes", "--limit", "missing closing )", "--redraw needs", "--who leaves", `"rest"`} {
 		require.ErrorContains(t, err, text)
 	}
 }
