@@ -148,7 +148,7 @@ func nowhere(s Sizes) Scenario {
 	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
 	return Scenario{
 		Name: "drain-nowhere", Title: "Draining a backlog to nowhere", Metrics: drainMetrics,
-		About: fmt.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts.", s.Backlog),
+		About: english.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts. A run may take %s.", s.Backlog, s.Limit),
 		Contenders: drains(to, s.Backlog, s.Limit,
 			waybillDefault(), waybillSingle(s.InFlight), waybillBatches(),
 			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
@@ -158,13 +158,13 @@ func nowhere(s Sizes) Scenario {
 
 func kafka(s Sizes) Scenario {
 	return kafkaScenario(s, "drain-kafka", "Draining a backlog to Kafka", s.Backlog, 0,
-		fmt.Sprintf("%d orders go to a broker inside the process (kfake, 6 partitions, acks=all), which stores them; all that it stored is consumed and checked afterwards.", s.Backlog))
+		english.Sprintf("%d orders go to a broker inside the process (kfake, 6 partitions, acks=all), which stores them; all that it stored is consumed and checked afterwards. A run may take %s.", s.Backlog, s.Limit))
 }
 
 func slowKafka(s Sizes) Scenario {
 	const delay = 2 * time.Millisecond
 	return kafkaScenario(s, "drain-kafka-2ms", "Draining a backlog to Kafka, 2 ms away", s.SlowBacklog, delay,
-		fmt.Sprintf("The same with %d orders, and every answer of the broker %s longer under way.", s.SlowBacklog, delay))
+		english.Sprintf("The same with %d orders, and every answer of the broker %s longer under way.", s.SlowBacklog, delay))
 }
 
 func kafkaScenario(s Sizes, name, title string, backlog int, delay time.Duration, about string) Scenario {
@@ -180,13 +180,13 @@ func kafkaScenario(s Sizes, name, title string, backlog int, delay time.Duration
 
 func http(s Sizes) Scenario {
 	return httpScenario(s, "drain-http", "Draining a backlog to HTTP", 0,
-		fmt.Sprintf("%d orders are POSTed to a server inside the process, which answers 200 at once; up to %d in flight.", s.SlowBacklog, s.HTTP))
+		english.Sprintf("%d orders are POSTed to a server inside the process, which answers 200 at once; up to %d in flight. A run may take %s.", s.SlowBacklog, s.HTTP, s.Limit))
 }
 
 func slowHTTP(s Sizes) Scenario {
 	const delay = 5 * time.Millisecond
 	return httpScenario(s, "drain-http-5ms", "Draining a backlog to HTTP, 5 ms an answer", delay,
-		fmt.Sprintf("The same with a server that takes %s to answer: %d in flight can make %d/s at most.", delay, s.HTTP, s.HTTP*int(time.Second/delay)))
+		english.Sprintf("The same with a server that takes %s to answer: %d in flight can make %d/s at most.", delay, s.HTTP, s.HTTP*int(time.Second/delay)))
 }
 
 func httpScenario(s Sizes, name, title string, delay time.Duration, about string) Scenario {

@@ -38,9 +38,9 @@ func history(s Sizes) Scenario {
 		Name: "history", Title: "Waybill: large backlogs and long histories", Metrics: []Metric{rate, memory, ownCPU, theirCPU},
 		About: "Does a drain get slower, or the process larger, with what is pending or has been settled long ago? The process holds the receiver too, and whatever Go's collector has not given back.",
 		Contenders: []Contender{
-			measured(fmt.Sprintf("%d pending", backlog), relay.Configuration, drain{relay, to, backlog, unlimited}.run),
-			measured(fmt.Sprintf("%d pending", s.History), relay.Configuration, drain{relay, to, s.History, unlimited}.run),
-			measured(fmt.Sprintf("%d pending behind %d settled", backlog, s.History), relay.Configuration,
+			measured(english.Sprintf("%d pending", backlog), relay.Configuration, drain{relay, to, backlog, unlimited}.run),
+			measured(english.Sprintf("%d pending", s.History), relay.Configuration, drain{relay, to, s.History, unlimited}.run),
+			measured(english.Sprintf("%d pending behind %d settled", backlog, s.History), relay.Configuration,
 				func(ctx context.Context, server *database.Server) (Sample, error) {
 					return drainBehind(ctx, server, relay, to, s.History, backlog)
 				}),
@@ -117,7 +117,7 @@ func deadTuples(s Sizes) Scenario {
 		Metrics: []Metric{
 			{Key: "dead_outbox", Title: "dead tuples in outbox"}, {Key: "dead_cursors", Title: "dead tuples in outbox_cursors"}, rate, memory,
 		},
-		About: fmt.Sprintf("%d notifications go through in %d rounds of filling and draining, with autovacuum off for the tables.", s.Through, rounds),
+		About: english.Sprintf("%d notifications go through in %d rounds of filling and draining, with autovacuum off for the tables.", s.Through, rounds),
 		Contenders: []Contender{{
 			Name: "Waybill", Configuration: waybillSingle(s.InFlight).Configuration,
 			Run: func(ctx context.Context, server *database.Server) (Sample, error) {

@@ -6,6 +6,9 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
 	"github.com/waybill-go/waybill/benchmarks/database"
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
@@ -85,6 +88,9 @@ func All(s Sizes) []Scenario {
 		nowhere(s), kafka(s), slowKafka(s), http(s), slowHTTP(s), latency(s), together(s), transactions(s), deadTuples(s), history(s),
 	}
 }
+
+// english writes 300000 as 300,000.
+var english = message.NewPrinter(language.English)
 
 // The columns that several scenarios have.
 var (
