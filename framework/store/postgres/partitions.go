@@ -158,10 +158,12 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (ranges []partition, err error) {
 	const bound = `pg_get_expr(c.relpartbound, c.oid)`
-	rows, err := q.QueryContext(ctx, `SELECT oid::regclass::text, range[1]::bigint, range[2]::bigint FROM (
-			SELECT c.oid, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
-			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1)) parts
-		WHERE range IS NOT NULL ORDER BY 2`, s.sql.prefix)
+	// One that another janitor drops meanwhile has no bound any more, and a number for
+	// a name. What is asked once cannot change its answer in between.
+	rows, err := q.QueryContext(ctx, `WITH parts AS MATERIALIZED (
+			SELECT c.oid::regclass::text AS name, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
+			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1))
+		SELECT name, range[1]::bigint, range[2]::bigint FROM parts WHERE range IS NOT NULL AND name !~ '^[0-9]+$' ORDER BY 2`, s.sql.prefix)
 	if err != nil {
 		return nil, err
 	}
