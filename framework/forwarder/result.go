@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -80,8 +81,8 @@ func (c *courier) delivered(it *item, receipt notification.Receipt) {
 // failed settles an item that was not delivered by the class of its error, or puts
 // it back.
 func (c *courier) failed(it *item, err error, ctx context.Context) {
-	if isExpression(err) {
-		c.dead(it, err)
+	if errors.Is(err, route.ErrExpression) {
+		c.dead(it, err) // of its routes, which tells nothing of the destination
 		return
 	}
 	now := time.Now()

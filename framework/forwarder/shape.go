@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -74,7 +73,3 @@ func (c *courier) passed(it *item) {
 	c.stats.PassedBy++
 	it.lane.settled(it)
 }
-
-// isExpression says that an item died of its routes, which tells nothing of the
-// destination.
-func isExpression(err error) bool { return errors.Is(err, route.ErrExpression) }
