@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/roots"
 )
 
 // Defaults and limits of the configuration.
@@ -316,7 +316,7 @@ func (r *resolver) readTLS(urlIsGood bool) {
 		if plain {
 			r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
 		}
-		if r.roots, err = readRoots(r.TLS.CAFile); err != nil {
+		if r.roots, err = roots.Read(r.TLS.CAFile); err != nil {
 			r.mistake("tls.ca_file: %w", err)
 		}
 	}
@@ -434,18 +434,6 @@ func parseProxy(raw string) (*url.URL, error) {
 		return nil, errors.New("has no host")
 	}
 	return u, nil
-}
-
-func readRoots(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
-	}
-	return roots, nil
 }
 
 // reserved returns why the header cannot be configured, "" if it can.

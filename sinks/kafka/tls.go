@@ -2,10 +2,10 @@ package kafka
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/waybill-go/waybill/sinks/internal/roots"
 )
 
 // TLS is how connections are encrypted, and the brokers verified.
@@ -31,11 +31,11 @@ func (t TLS) config() (*tls.Config, error) {
 	var problems []error
 	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
 	if t.CAFile != "" {
-		roots, err := readRoots(t.CAFile)
+		trusted, err := roots.Read(t.CAFile)
 		if err != nil {
 			problem("tls.ca_file: %w", err)
 		}
-		conf.RootCAs = roots
+		conf.RootCAs = trusted
 	}
 	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
 		problem("tls.insecure: verifies nothing, but tls.ca_file or tls.server_name says what to verify; keep one")
@@ -62,16 +62,4 @@ func (t TLS) config() (*tls.Config, error) {
 func (t TLS) validate() error {
 	_, err := t.config()
 	return err
-}
-
-func readRoots(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
-	}
-	return roots, nil
 }
