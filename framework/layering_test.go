@@ -33,6 +33,7 @@ var anything = []string{"all of ours"}
 
 var layers = []layer{
 	{"framework/notification", nil},
+	{"framework/internal/pace", nil},
 	{"serializer", nil},
 	{"serializer/*", []string{"serializer"}},
 	{"registry", []string{"framework/notification", "serializer"}},
@@ -44,8 +45,8 @@ var layers = []layer{
 	{"sinks/internal/cloudevents", []string{"framework/notification"}},
 	{"sinks/internal/roots", nil},
 	{"sinks/*", []string{"sinks", "sinks/internal/cloudevents", "sinks/internal/roots", "framework/notification", "registry"}},
-	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store"}},
-	{"framework/forwarder", []string{"framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
+	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store", "framework/internal/pace"}},
+	{"framework/forwarder", []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},

@@ -174,8 +174,9 @@ const (
 	UnroutedIgnore Unrouted = "ignore"
 )
 
-// Poll bounds the pause between two looks at the log: Min after something new,
-// doubling up to Max while nothing comes.
+// Poll bounds the pause between two looks at the log that nobody woke the forwarder
+// for: Min after one that found something new, doubling up to Max while they find
+// nothing.
 type Poll struct {
 	Min time.Duration // default 1 ms
 	Max time.Duration // default 50 ms

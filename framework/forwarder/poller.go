@@ -5,17 +5,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // lookTime bounds one look at the log.
 const lookTime = 10 * time.Second
 
+// restOfLooks adds to what a delivery waits for, and leaves the publishers half of
+// the time at least.
+var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
+
 // poller looks how far the log reaches, for all sinks and lanes of the process:
-// at once when woken, else at a pace that follows the traffic.
+// at once when woken, else at a pace that follows the traffic that wakes nobody.
 type poller struct {
 	store   store.Store
-	pace    Poll
+	poll    Poll
 	trouble *trouble
 	woken   chan struct{}
 
@@ -25,8 +30,8 @@ type poller struct {
 	newer  chan struct{} // closed when target is replaced
 }
 
-func newPoller(s store.Store, pace Poll, t *trouble) *poller {
-	return &poller{store: s, pace: pace, trouble: t, woken: make(chan struct{}, 1), newer: make(chan struct{})}
+func newPoller(s store.Store, poll Poll, t *trouble) *poller {
+	return &poller{store: s, poll: poll, trouble: t, woken: make(chan struct{}, 1), newer: make(chan struct{})}
 }
 
 // wake asks for a look at once. It never blocks.
@@ -58,8 +63,9 @@ func (p *poller) listen(ctx context.Context, l store.Listener, lanes func(), fai
 
 // run probes until ctx is done.
 func (p *poller) run(ctx context.Context) {
-	pause := p.pace.Min
+	pause := p.poll.Min
 	last := int64(-1)
+	var woken bool
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -67,10 +73,13 @@ func (p *poller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.woken:
+			woken = true
 		case <-timer.C:
+			woken = false
 		}
 		began := time.Now()
 		target, err := p.look(ctx)
+		took := time.Since(began)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -80,16 +89,19 @@ func (p *poller) run(ctx context.Context) {
 		}
 		p.trouble.over()
 		p.publish(target, began)
-		if target.Last() == last {
-			pause = min(2*pause, p.pace.Max)
-		} else {
-			pause, last = p.pace.Min, target.Last()
+		switch found := target.Last() != last; {
+		case woken: // what is announced needs no looking for
+		case found:
+			pause = p.poll.Min
+		default:
+			pause = min(2*pause, p.poll.Max)
 		}
+		last = target.Last()
 		timer.Reset(pause)
 
-		// Under load every commit wakes us: the minimal pause holds all the same,
-		// or looking would take the publishers' processor time.
-		if gap := p.pace.Min - time.Since(began); gap > 0 && !sleep(ctx, gap) {
+		// Under load every commit wakes us, and looking would take the publishers'
+		// processor time.
+		if !sleep(ctx, restOfLooks.After(took)) {
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -26,6 +27,9 @@ const (
 	compareAgain = 100 * time.Millisecond
 )
 
+// restOfCheckpoints adds to what a crash repeats, and to nothing that is waited for.
+var restOfCheckpoints = pace.Rest{Times: 4, Most: 10 * time.Millisecond}
+
 // outcome is what happened to a lane's deliveries since the last checkpoint.
 type outcome struct {
 	park      []store.Parked
@@ -36,9 +40,9 @@ type outcome struct {
 }
 
 // settler writes a lane's checkpoints and brings back what was parked. There is
-// no timer for checkpoints: one is written as soon as the one before it is
-// through and something is settled, so under load each carries what was settled
-// meanwhile.
+// no timer for checkpoints: one is written as soon as something is settled, and the
+// next one a rest later that follows how long it took, so under load each carries
+// what was settled meanwhile.
 //
 // All access to the parked table is in this one goroutine, always behind a
 // checkpoint: what it reads back is never older than what it has written.
@@ -82,11 +86,13 @@ func (s *settler) run(stop, db context.Context) error {
 			s.compared = time.Time{}
 		case <-timer.C:
 		}
+		began := time.Now()
 		released, err := s.checkpoint(db)
 		if err != nil {
 			return err
 		}
 		s.bringBack(db, released)
+		sleep(stop, restOfCheckpoints.After(time.Since(began)))
 		timer.Reset(s.untilNext())
 	}
 }

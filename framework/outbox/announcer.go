@@ -5,16 +5,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-const (
-	// announceTimeout bounds one announcement.
-	announceTimeout = time.Second
-	// announcePause is the least time between two announcements of a process: as
-	// often as a busy forwarder looks. More would only take the database's time.
-	announcePause = 2 * time.Millisecond
-)
+// announceTimeout bounds one announcement.
+const announceTimeout = time.Second
+
+// restOfAnnouncements adds to what a delivery waits for. More announcements than that
+// would only take the publishers' processor time.
+var restOfAnnouncements = pace.Rest{Times: 4, Most: 2 * time.Millisecond}
 
 // Silent announces nothing: for a program whose forwarder runs in its own process.
 var Silent store.Announcer = silent{}
@@ -32,7 +32,7 @@ type announcer struct {
 	busy  bool // run runs
 	again bool // something was committed since the last announcement began
 
-	last time.Time // when that was; for run alone
+	next time.Time // when the next one may begin; for run alone
 }
 
 // announce has one announcement begin after now.
@@ -51,12 +51,14 @@ func (a *announcer) announce() {
 
 func (a *announcer) run() {
 	for a.more() {
-		time.Sleep(announcePause - time.Since(a.last))
-		a.last = time.Now()
+		time.Sleep(time.Until(a.next))
 		a.begin()
+		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), announceTimeout)
 		_ = a.to.Announce(ctx) // whoever is not told finds the rows at its next look
 		cancel()
+		ended := time.Now()
+		a.next = ended.Add(restOfAnnouncements.After(ended.Sub(began)))
 	}
 }
 

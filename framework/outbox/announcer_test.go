@@ -87,7 +87,10 @@ func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
 func TestRapidCommitsShareAnnouncementsAndTheLastIsFollowedByOne(t *testing.T) {
 	t.Parallel()
 	const commits = 1000
-	h := new(herald)
+	h := &herald{do: func(context.Context, int) error {
+		time.Sleep(time.Millisecond)
+		return nil
+	}}
 	db, _, p := setup(t, outbox.Config{Announcer: h})
 	var last time.Time
 	began := time.Now()
@@ -102,9 +105,9 @@ func TestRapidCommitsShareAnnouncementsAndTheLastIsFollowedByOne(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	h.mu.Lock() // one more may be on its way
 	defer h.mu.Unlock()
-	atMost := int(time.Since(began)/(2*time.Millisecond)) + 2
+	atMost := int(time.Since(began)/(3*time.Millisecond)) + 2
 	t.Logf("%d announcements of %d commits in %s", h.number, commits, time.Since(began))
-	require.LessOrEqual(t, h.number, atMost, "one in 2 ms at most")
+	require.LessOrEqual(t, h.number, atMost, "2 ms of rest behind each")
 	require.Equal(t, 1, h.most, "one at a time")
 }
 

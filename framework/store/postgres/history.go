@@ -203,17 +203,14 @@ func restoredSQL(prefix string) string {
 // serverSQL tells one life of a server from every other. A postmaster that goes on
 // after one of its processes crashed keeps its start time, but not its statistics;
 // before PostgreSQL 15 those are too slow to ask, and that crash is not noticed.
-// Times are numbers: as texts they would differ by the sessions' time zones.
+// Times are in their binary form: as texts they would differ by the sessions' time
+// zones, and it is the least work for the planner, who sees this in each statement.
 func serverSQL(version int) string {
-	if version < 150000 {
-		return microsecondsSQL(`pg_postmaster_start_time()`)
+	life := `timestamptz_send(pg_postmaster_start_time())`
+	if version >= 150000 {
+		life += ` || coalesce(timestamptz_send(pg_stat_get_bgwriter_stat_reset_time()), '')`
 	}
-	return `(` + microsecondsSQL(`pg_postmaster_start_time()`) + ` || coalesce('/' || ` +
-		microsecondsSQL(`pg_stat_get_bgwriter_stat_reset_time()`) + `, ''))`
-}
-
-func microsecondsSQL(time string) string {
-	return `(date_part('epoch', ` + time + `) * 1000000)::bigint::text`
+	return `encode(` + life + `, 'hex')`
 }
 
 // probeSQL reads the snapshot, the sequence and what tells that either is

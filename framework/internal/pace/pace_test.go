@@ -1,0 +1,18 @@
+package pace_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
+)
+
+func TestARestIsInProportionAndBounded(t *testing.T) {
+	t.Parallel()
+	rest := pace.Rest{Times: 4, Most: 10 * time.Millisecond}
+	require.Zero(t, rest.After(0))
+	require.Equal(t, 8*time.Millisecond, rest.After(2*time.Millisecond))
+	require.Equal(t, 10*time.Millisecond, rest.After(time.Minute))
+}
