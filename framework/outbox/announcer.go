@@ -14,7 +14,7 @@ const announceTimeout = time.Second
 
 // restOfAnnouncements adds to what a delivery waits for. More announcements than that
 // would only take the publishers' processor time.
-var restOfAnnouncements = pace.Rest{Times: 4, Most: 2 * time.Millisecond}
+var restOfAnnouncements = pace.Rest{Times: 2, Most: 2 * time.Millisecond}
 
 // Silent announces nothing: for a program whose forwarder runs in its own process.
 var Silent store.Announcer = silent{}

@@ -161,7 +161,7 @@ func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, f func(ctx context.
 // no harm.
 //
 // It returns at once. Announcements to other processes are made one at a time in
-// the background, with a rest of four times as long as one took, 2 ms at most:
+// the background, with a rest of twice as long as one took, 2 ms at most:
 // those that are asked for meanwhile become one. Each may take 1 s. An error is dropped, since a forwarder that was not told
 // finds the rows at its next look.
 func (p *Publisher) Announce() {

@@ -172,6 +172,7 @@ func throughSarama(b *testing.B, brokers []string, topic string) func([]*notific
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Partitioner = sarama.NewMurmur2Partitioner
 	config.Producer.Idempotent = true
+	config.Producer.Flush.Frequency = kafka.DefaultLinger
 	config.Net.MaxOpenRequests = 1
 	producer, err := sarama.NewSyncProducer(brokers, config)
 	require.NoError(b, err)

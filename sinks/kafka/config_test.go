@@ -25,13 +25,14 @@ func TestAMinimalConfigurationIsValid(t *testing.T) {
 		Idempotent:      true,
 		Timeout:         10 * time.Second,
 		MaxMessageBytes: 1 << 20,
+		Linger:          500 * time.Microsecond,
 		Batch:           kafka.Batch{Size: 500},
 	}, c)
 }
 
 func TestEverySettingIsAccepted(t *testing.T) {
 	for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
-		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, batch: {size: 1, wait: 1m}, compression: `+compression+`}`)
+		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, linger: 3s, batch: {size: 1, wait: 1m}, compression: `+compression+`}`)
 		require.NoError(t, c.Validate())
 		_, err := kafka.New(sinks.Instance{Name: "events"}, c)
 		require.NoError(t, err)
@@ -56,6 +57,8 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: t, cloudevents: {source: /shop}}`:                              "cloudevents.source: is for format cloudevents-binary",
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "/a b"}}`: `cloudevents.source: "/a b" is no URI`,
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: has a user",
+		`{brokers: [a:1], topic: t, linger: -1ms}`:                                                         "linger: -1ms is outside 0s..1s",
+		`{brokers: [a:1], topic: t, timeout: 1s, linger: 200ms}`:                                           "linger: 200ms is outside 0s..100ms",
 		`{brokers: [a:1], topic: t, batch: {size: 0}}`:                                                     "batch.size: 0 is outside 1..10000",
 		`{brokers: [a:1], topic: t, batch: {wait: 2m}}`:                                                    "batch.wait: 2m0s is outside 0s..1m0s",
 		`{brokers: [a:1], topic: t, acks: none}`:                                                           "acks: none",
