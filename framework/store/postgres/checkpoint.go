@@ -23,9 +23,9 @@ func (s *Store) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 }
 
 func (s *Store) checkpoint(ctx context.Context, c store.Checkpoint) error {
-	seen := s.lastSeen.Load() // read before the transaction has its id: see fence
-	if seen != nil && seen.server != c.Lease.Server {
-		seen = nil
+	seen, err := s.seen(ctx) // before the transaction has its id: see fence
+	if err != nil {
+		return err
 	}
 	receipts := c.Receipts
 	if !s.receipts {
@@ -33,11 +33,10 @@ func (s *Store) checkpoint(ctx context.Context, c store.Checkpoint) error {
 	}
 	if len(c.Park) == 0 && len(c.Unpark) == 0 && len(receipts) == 0 && c.InTx == nil {
 		id, err := s.moveCursor(ctx, s.db, c)
-		if err != nil || id == 0 {
+		if err != nil || id == "" {
 			return err
 		}
-		s.raiseFence(id, seen)
-		return nil
+		return s.raiseFence(id, c.Lease.Server, seen)
 	}
 
 	tx, err := s.db.BeginTx(ctx, nil)
@@ -46,7 +45,7 @@ func (s *Store) checkpoint(ctx context.Context, c store.Checkpoint) error {
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	id, err := s.moveCursor(ctx, tx, c)
-	if err != nil || id == 0 {
+	if err != nil || id == "" {
 		return err
 	}
 	if err := s.unpark(ctx, tx, c.Lease.Lane.Sink, c.Unpark); err != nil {
@@ -66,8 +65,7 @@ func (s *Store) checkpoint(ctx context.Context, c store.Checkpoint) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	s.raiseFence(id, seen)
-	return nil
+	return s.raiseFence(id, c.Lease.Server, seen)
 }
 
 // querier is a database or a transaction.
@@ -76,20 +74,18 @@ type querier interface {
 }
 
 // moveCursor writes the cursor and renews the lease if the epoch still holds, and
-// returns the id of the transaction that it runs in; 0 if the checkpoint is
+// returns the id of the transaction that it runs in; "" if the checkpoint is
 // written already. It also has the server end the transaction if nobody goes on with
 // it for the time of the lease: one whose client is gone without a word would hold
 // the cursor's row for hours, and no forwarder could have the lane.
-func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (xid, error) {
+func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (id string, err error) {
 	var position []byte
 	if c.Position != nil {
-		var err error
 		if position, err = c.Position.MarshalJSON(); err != nil {
-			return 0, err
+			return "", err
 		}
 	}
-	var text string
-	err := q.QueryRowContext(ctx,
+	err = q.QueryRowContext(ctx,
 		`UPDATE `+s.sql.prefix+`_cursors SET
 			position = coalesce($5::jsonb, position),
 			settled = CASE WHEN $5::jsonb IS NULL THEN settled ELSE $6 END, updated_at = clock_timestamp(),
@@ -99,14 +95,11 @@ func (s *Store) moveCursor(ctx context.Context, q querier, c store.Checkpoint) (
 		c.Lease.Lane.Sink, c.Lease.Lane.Number, c.Lease.Owner, c.Lease.Epoch,
 		sql.NullString{String: string(position), Valid: position != nil},
 		store.EncodeOffsets(c.Settled), c.TTL.Microseconds(), c.Number,
-		strconv.FormatInt(c.TTL.Milliseconds(), 10), c.Lease.Server).Scan(&text)
+		strconv.FormatInt(c.TTL.Milliseconds(), 10), c.Lease.Server).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, s.whyUnmoved(ctx, q, c)
+		return "", s.whyUnmoved(ctx, q, c)
 	}
-	if err != nil {
-		return 0, err
-	}
-	return parseXID(text)
+	return id, err
 }
 
 // whyUnmoved tells a checkpoint that is written already, which is no error, from a

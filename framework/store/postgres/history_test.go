@@ -68,6 +68,21 @@ func TestATruncatedLogIsReadAnew(t *testing.T) {
 	require.Empty(t, rebased)
 }
 
+func TestTheFirstDeltaLeavesABoundSoThatTheNextOneReadsNothingAgain(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	inserter(t, db)("a", "b", "c")
+	_, err := lease(t, s, store.Lanes("s", 1)[0])
+	require.NoError(t, err)
+	_, at, _ := drain(t, s, nil)
+	var position struct {
+		At struct{ Bound int64 }
+	}
+	require.NoError(t, json.Unmarshal(at, &position))
+	require.EqualValues(t, 3, position.At.Bound, "%s", at)
+}
+
 // inserter publishes rows with ids of its own.
 func inserter(t *testing.T, db *sql.DB) func(ids ...string) {
 	return func(ids ...string) {

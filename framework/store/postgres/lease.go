@@ -21,15 +21,22 @@ func (s *Store) Acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 	return lease, nil
 }
 
+// acquire also makes the lease's transaction a fence: without, the first delta of a
+// cursor would leave no bound, and the second look through the whole log.
 func (s *Store) acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	lease := store.Lease{Lane: lane, Owner: owner}
+	seen, err := s.seen(ctx)
+	if err != nil {
+		return lease, err
+	}
+	var id string
 	var position, settled sql.NullString
-	err := s.db.QueryRowContext(ctx,
+	err = s.db.QueryRowContext(ctx,
 		`UPDATE `+s.sql.prefix+`_cursors SET owner = $4, epoch = epoch + 1, checkpoint = 0,
 			lease_until = clock_timestamp() + $5 * interval '1 microsecond', updated_at = clock_timestamp()
 		WHERE sink = $1 AND lane = $2 AND lanes = $3 AND (owner IS NULL OR owner = $4 OR lease_until <= clock_timestamp())
-		RETURNING epoch, position::text, settled, `+s.sql.server,
-		lane.Sink, lane.Number, lane.Of, owner, ttl.Microseconds()).Scan(&lease.Epoch, &position, &settled, &lease.Server)
+		RETURNING epoch, position::text, settled, pg_current_xact_id()::text, `+s.sql.server,
+		lane.Sink, lane.Number, lane.Of, owner, ttl.Microseconds()).Scan(&lease.Epoch, &position, &settled, &id, &lease.Server)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return lease, s.whyNoLease(ctx, lane)
@@ -41,8 +48,10 @@ func (s *Store) acquire(ctx context.Context, lane store.Lane, owner string, ttl 
 	if position.Valid {
 		lease.Position = []byte(position.String)
 	}
-	lease.Settled, err = store.DecodeOffsets(settled.String)
-	return lease, err
+	if lease.Settled, err = store.DecodeOffsets(settled.String); err != nil {
+		return lease, err
+	}
+	return lease, s.raiseFence(id, lease.Server, seen)
 }
 
 // whyNoLease tells a lane that somebody holds from one that does not exist.

@@ -24,8 +24,8 @@ func (p *probe) Last() int64 { return p.last }
 // offsets > bound only, because the sequence stood at bound before id was
 // handed out, and a transaction has its id before it takes an offset.
 //
-// The transactions of our own checkpoints serve as fences, which is why the zero
-// fence, before the first checkpoint, promises nothing.
+// The transactions of our own leases and checkpoints serve as fences; the zero fence,
+// before the first, promises nothing.
 type fence struct {
 	id      xid
 	bound   int64
@@ -58,20 +58,30 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	return p, nil
 }
 
-// raiseFence makes a committed transaction the newest fence. seen must be from
-// before the transaction got its id; nil where nothing was seen yet.
-func (s *Store) raiseFence(id xid, seen *sight) {
-	if seen == nil {
-		return
+// seen is where the latest probe saw the sequence; it makes the first one.
+func (s *Store) seen(ctx context.Context) (*sight, error) {
+	if seen := s.lastSeen.Load(); seen != nil {
+		return seen, nil
+	}
+	_, err := s.Probe(ctx)
+	return s.lastSeen.Load(), err
+}
+
+// raiseFence makes a transaction that a server has committed the newest fence. seen
+// must be from before the transaction got its id.
+func (s *Store) raiseFence(text, server string, seen *sight) error {
+	id, err := parseXID(text)
+	if err != nil || seen.server != server {
+		return err
 	}
 	f := &fence{id: id, bound: seen.last, history: seen.history, server: seen.server}
 	for {
 		current := s.fence.Load()
 		if current != nil && current.server == f.server && current.history == f.history && current.id >= id {
-			return
+			return nil
 		}
 		if s.fence.CompareAndSwap(current, f) {
-			return
+			return nil
 		}
 	}
 }

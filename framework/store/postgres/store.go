@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -105,7 +104,7 @@ var _ store.Store = (*Store)(nil)
 //     the system gives up a machine that is silent for 30 s;
 //   - a connection to a server that takes no writes is not used again, nor are those
 //     made before it;
-//   - up to 10 idle connections are kept, each for a minute, in place of 2 for ever.
+//   - up to 10 idle connections are kept, in place of 2.
 //
 // For a failover name all hosts, and let only the primary do:
 //
@@ -124,17 +123,13 @@ func OpenDB(dsn string) (*sql.DB, error) {
 	}
 	db := sql.OpenDB(c)
 	db.SetMaxIdleConns(idleConnections)
-	db.SetConnMaxIdleTime(idleConnectionTime)
 	return db, nil
 }
 
-// A forwarder looks, reads and writes checkpoints at the same time: with the two
-// that package sql keeps it would connect anew all the time, which takes longer
-// than a delivery.
-const (
-	idleConnections    = 10
-	idleConnectionTime = time.Minute
-)
+// idleConnections are kept. A forwarder looks, reads and writes checkpoints at the
+// same time: with the two that package sql keeps it would connect anew all the time,
+// which takes longer than a delivery.
+const idleConnections = 10
 
 func isURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
@@ -142,7 +137,9 @@ func isURL(dsn string) bool {
 
 // Open checks that the database is recent enough and migrated for this version
 // of the program, and returns the store. It starts nothing and changes nothing.
-// db stays the caller's, to be closed after the last use of the store.
+// db stays the caller's, to be closed after the last use of the store. One that was
+// not opened by OpenDB should keep more idle connections than the 2 of package sql,
+// such as db.SetMaxIdleConns(10).
 func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	c, err := c.withDefaults()
 	if err != nil {
