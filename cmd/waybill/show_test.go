@@ -49,6 +49,7 @@ sinks:
       idempotent: true
       timeout: 10s
       max_message_bytes: 1048576
+      linger: 500µs
       batch:
         size: 500
       format: json
