@@ -55,7 +55,7 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	roster, err := outbox.Roster(cmd.Context())
+	roster, err := outbox.Membership(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint
 	lane := store.Lanes(sink, 1)[0]
 	lease, err := o.store.Acquire(t.Context(), lane, "f1", time.Hour)
 	require.NoError(t, err)
-	r, err := o.store.NewReader(lease.Position, store.Filter{Slots: lane.Slots, Types: store.AllTypes})
+	r, err := o.store.NewReader(lease.Position, store.Filter{Slots: lane.Slots, Types: notification.AllTypes})
 	require.NoError(t, err)
 	target, err := o.store.Probe(t.Context())
 	require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestWhyTellsWhatHoldsASinkUp(t *testing.T) {
 		o.publish(t, "first", "order.placed", "")
 		o.publish(t, "a", "order.placed", "k")
 		require.Equal(t, "in flight or waiting at f1, 1 row before it", o.why(t, "a").Verdicts[0].Text)
-		require.NoError(t, o.store.Join(t.Context(), store.Member{Owner: "f1", Sinks: []string{"mail"}, States: map[string]store.SinkState{
+		require.NoError(t, o.store.Heartbeat(t.Context(), store.Member{Owner: "f1", Sinks: []string{"mail"}, States: map[string]store.SinkState{
 			"mail": {BreakerOpen: true, OpenSince: noon, Cause: "connection refused", ThrottledUntil: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}}}, time.Hour))
 		changed, err := o.Pause(t.Context(), "mail")
 		require.NoError(t, err)

@@ -67,19 +67,19 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 }
 
 // parseType reads a pattern as routes have them. "" is the zero value.
-func parseType(pattern string) (store.TypeFilter, error) {
+func parseType(pattern string) (notification.TypeFilter, error) {
 	prefix, isPrefix := strings.CutSuffix(pattern, ".*")
 	switch {
 	case pattern == "":
-		return store.TypeFilter{}, nil
+		return notification.TypeFilter{}, nil
 	case pattern == "*":
-		return store.AllTypes, nil
+		return notification.AllTypes, nil
 	case notification.ValidateType(prefix) != nil:
-		return store.TypeFilter{}, fmt.Errorf("%w: type %q: use a type like order.placed, the beginning of types like order.*, or *", ErrFilter, pattern)
+		return notification.TypeFilter{}, fmt.Errorf("%w: type %q: use a type like order.placed, the beginning of types like order.*, or *", ErrFilter, pattern)
 	case isPrefix:
-		return store.TypeFilter{Prefixes: []string{prefix + "."}}, nil
+		return notification.TypeFilter{Prefixes: []string{prefix + "."}}, nil
 	}
-	return store.TypeFilter{Names: []string{pattern}}, nil
+	return notification.TypeFilter{Names: []string{pattern}}, nil
 }
 
 // MarshalJSON writes what is set, as the table of actions keeps it.

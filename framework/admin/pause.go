@@ -61,7 +61,7 @@ type SinkStatus struct {
 
 // Sinks lists those that have cursors, in alphabetical order.
 func (a *Admin) Sinks(ctx context.Context) ([]SinkStatus, error) {
-	roster, err := a.outbox.Roster(ctx)
+	roster, err := a.outbox.Membership(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -22,7 +23,7 @@ type ReplayRequest struct {
 	Until time.Time `json:"until,omitzero"`
 	// Routed are the types that go to the sink by its routes: nothing else is
 	// delivered to it.
-	Routed store.TypeFilter `json:"routed"`
+	Routed notification.TypeFilter `json:"routed"`
 	// Rate is how many deliveries per second are made due at most; 0 sets no limit.
 	Rate int `json:"rate,omitempty"`
 	// UpTo is the last offset of the log when it was planned, which Replay finds.
@@ -39,7 +40,7 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 		problems = append(problems, err)
 	}
 	if types.None() {
-		types = store.AllTypes
+		types = notification.AllTypes
 	}
 	if r.Sink == "" {
 		problem("name the sink to replay to")
@@ -54,7 +55,7 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 		problem("the rate is %d: use 0 for no limit, or more", r.Rate)
 	}
 	return store.ReplayQuery{
-		Sink: r.Sink, Types: []store.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, UpTo: r.UpTo,
+		Sink: r.Sink, Types: []notification.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, UpTo: r.UpTo,
 	}, errors.Join(problems...)
 }
 

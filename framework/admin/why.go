@@ -53,7 +53,7 @@ func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, er
 	if err != nil {
 		return Answer{}, err
 	}
-	roster, err := a.outbox.Roster(ctx)
+	roster, err := a.outbox.Membership(ctx)
 	if err != nil {
 		return Answer{}, err
 	}

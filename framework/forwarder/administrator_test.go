@@ -246,7 +246,7 @@ func TestAReplayDeliversExactlyTheChosenAgainInTheOrderOfTheirKeys(t *testing.T)
 		}
 		oneLook()
 		require.Len(t, s.given(), 60)
-		require.Equal(t, 40, p.replay(store.ReplayQuery{Types: []store.TypeFilter{{Names: []string{"chosen"}}}}, 7))
+		require.Equal(t, 40, p.replay(store.ReplayQuery{Types: []notification.TypeFilter{{Names: []string{"chosen"}}}}, 7))
 		settleDown()
 		got := make(map[string][]string)
 		for _, id := range s.given() {
@@ -273,7 +273,7 @@ func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
 		}
 		f := o.one(forwarder.Sink{Sink: &s}, watchful)
 		conditions := func() []store.Condition {
-			roster, err := o.store.Roster(t.Context())
+			roster, err := o.store.Membership(t.Context())
 			require.NoError(t, err)
 			return roster.Conditions(time.Now())
 		}

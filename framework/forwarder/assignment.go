@@ -22,7 +22,7 @@ type assignment struct {
 // Lanes of a sink that is paused, or to be cut anew, are left out.
 //
 // leaving are lanes that the forwarder has and is about to give back.
-func assign(roster store.Roster, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
+func assign(roster store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
 	a := assignment{members: roster.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
 	if !slices.ContainsFunc(a.members, func(m store.Member) bool { return m.Owner == me.Owner }) {
 		a.members = append(slices.Clone(a.members), me)

@@ -15,7 +15,7 @@ const testPatience = time.Minute
 // office is a model of forwarders that look at a roster, each at its own time, and
 // do what assign tells them.
 type office struct {
-	roster  store.Roster
+	roster  store.Membership
 	leaving map[store.Lane]string // given back, but not yet free
 }
 
@@ -112,7 +112,7 @@ func TestAForwarderTakesOnlyWhatItCanDeliver(t *testing.T) {
 	t.Parallel()
 	mailer := store.Member{Owner: "a", Sinks: []string{"mail"}}
 	other := store.Member{Owner: "b", Sinks: []string{"events", "mail"}}
-	roster := store.Roster{Members: []store.Member{mailer, other}}
+	roster := store.Membership{Members: []store.Member{mailer, other}}
 	for _, sink := range []string{"events", "mail"} {
 		for _, l := range store.Lanes(sink, 2) {
 			roster.Lanes = append(roster.Lanes, store.LaneState{Lane: l, Free: 2 * testPatience})
@@ -132,7 +132,7 @@ func TestALaneThatNobodyTakesIsForEverybody(t *testing.T) {
 	t.Parallel()
 	idle := store.Member{Owner: "a", Sinks: []string{"mail"}} // says that it lives, and does nothing
 	busy := store.Member{Owner: "b", Sinks: []string{"mail"}}
-	roster := store.Roster{Members: []store.Member{idle, busy}}
+	roster := store.Membership{Members: []store.Member{idle, busy}}
 	for i, l := range store.Lanes("mail", 3) {
 		roster.Lanes = append(roster.Lanes, store.LaneState{Lane: l, Owner: []string{"b", "b", ""}[i]})
 	}

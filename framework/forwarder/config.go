@@ -55,7 +55,7 @@ type Config struct {
 	Unrouted Unrouted
 	// Retention is how long after they occurred rows stay in the log, and receipts
 	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
-	// has not settled stay longer. A store that is no store.Retainer keeps all.
+	// has not settled stay longer. A store that is no store.Pruner keeps all.
 	Retention time.Duration
 	// Logger gets one line an event; default: slog's.
 	Logger *slog.Logger

@@ -36,13 +36,13 @@ type hooked struct {
 	until atomic.Int64 // in the unit of UnixNano
 }
 
-func (h *hooked) Roster(ctx context.Context) (store.Roster, error) {
+func (h *hooked) Membership(ctx context.Context) (store.Membership, error) {
 	if h.db != nil && time.Now().UnixNano() >= h.until.Load() {
 		if _, err := h.db.ExecContext(ctx, `UPDATE outbox_cursors SET lease_until = '2000-01-01T00:00:00.000000Z' WHERE owner IS NOT NULL`); err != nil {
-			return store.Roster{}, err
+			return store.Membership{}, err
 		}
 	}
-	return h.appendable.Roster(ctx)
+	return h.appendable.Membership(ctx)
 }
 
 func (h *hooked) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {

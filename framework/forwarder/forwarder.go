@@ -193,7 +193,7 @@ func (r *run) release(lease store.Lease) error {
 }
 
 // types selects what goes to a sink.
-func (r *run) types(sink string) store.TypeFilter {
+func (r *run) types(sink string) notification.TypeFilter {
 	if sink == store.SinkUnrouted {
 		return r.routes.Unrouted()
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // janitor removes what no sink needs any more and is old enough. Every forwarder
-// has one; the lease of the reserved sink [store.SinkJanitor] elects the one that
+// has one; the lease of the reserved sink [store.SinkPruner] elects the one that
 // works. Two at once would do no harm, so nothing more than the lease's time
 // keeps the others away.
 //
@@ -35,7 +35,7 @@ const (
 // as long as it finds something.
 type janitor struct {
 	store    store.Store
-	retainer store.Retainer
+	retainer store.Pruner
 	// partitioner is nil where the log is not partitioned.
 	partitioner store.Partitioner
 	retention   time.Duration
@@ -55,7 +55,7 @@ type janitor struct {
 // newJanitor returns nil where the store removes nothing, and where everything is
 // kept for ever, unless partitions are to be made.
 func newJanitor(f *Forwarder) *janitor {
-	retainer, ok := f.config.Store.(store.Retainer)
+	retainer, ok := f.config.Store.(store.Pruner)
 	partitioner, _ := f.config.Store.(store.Partitioner)
 	if partitioner != nil && !partitioner.Partitioned() {
 		partitioner = nil
@@ -97,12 +97,12 @@ func (j *janitor) run(stop, db context.Context) {
 // elect works for as long as this janitor has the lease, and tells why it no longer
 // does; ErrLeaseHeld if another one has it.
 func (j *janitor) elect(stop, db context.Context) error {
-	if err := j.within(stop, func(ctx context.Context) error { return j.store.Cut(ctx, store.SinkJanitor, 1) }); err != nil {
+	if err := j.within(stop, func(ctx context.Context) error { return j.store.Cut(ctx, store.SinkPruner, 1) }); err != nil {
 		return err
 	}
 	err := j.within(db, func(ctx context.Context) (err error) {
 		j.renewed = time.Now()
-		j.lease, err = j.store.Acquire(ctx, store.NewLane(store.SinkJanitor, 0, 1), j.owner, j.ttl)
+		j.lease, err = j.store.Acquire(ctx, store.NewLane(store.SinkPruner, 0, 1), j.owner, j.ttl)
 		return err
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func (j *janitor) pass(stop context.Context) error {
 	if j.partitioner != nil {
 		dropped := 0
 		err := j.within(stop, func(ctx context.Context) (err error) {
-			dropped, err = j.partitioner.ExpirePartitions(ctx, store.Expiry{Age: j.retention, Sinks: j.sinks})
+			dropped, err = j.partitioner.PrunePartitions(ctx, store.Pruning{Age: j.retention, Sinks: j.sinks})
 			return err
 		})
 		if err != nil {
@@ -192,9 +192,9 @@ func (j *janitor) pass(stop context.Context) error {
 func (j *janitor) sweep(stop context.Context, after int64) (removed int, end int64, err error) {
 	for {
 		began := time.Now()
-		var e store.Expired
+		var e store.Pruned
 		err := j.within(stop, func(ctx context.Context) (err error) {
-			e, err = j.retainer.Expire(ctx, store.Expiry{Age: j.retention, After: after, Limit: expireRows, Sinks: j.sinks})
+			e, err = j.retainer.Prune(ctx, store.Pruning{Age: j.retention, After: after, Limit: expireRows, Sinks: j.sinks})
 			return err
 		})
 		switch {
@@ -218,7 +218,7 @@ func (j *janitor) receipts(stop context.Context) (removed int, err error) {
 		began := time.Now()
 		n := 0
 		err := j.within(stop, func(ctx context.Context) (err error) {
-			n, err = j.retainer.ExpireReceipts(ctx, j.retention, expireRows)
+			n, err = j.retainer.PruneReceipts(ctx, j.retention, expireRows)
 			return err
 		})
 		removed += n

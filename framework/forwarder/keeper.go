@@ -149,12 +149,12 @@ func (k *keeper) look() error {
 	}
 	me := store.Member{Owner: k.owner, Sinks: slices.Sorted(maps.Keys(k.couriers)), States: k.states()}
 	if began := time.Now(); began.Sub(k.joined) >= k.config.Lease/3 || k.isNews(me.States) {
-		if err := k.config.Store.Join(ctx, me, k.config.Lease); err != nil {
+		if err := k.config.Store.Heartbeat(ctx, me, k.config.Lease); err != nil {
 			return err
 		}
 		k.joined, k.told = began, me.States
 	}
-	roster, err := k.config.Store.Roster(ctx)
+	roster, err := k.config.Store.Membership(ctx)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (k *keeper) look() error {
 
 // inspect corrects the roster by what only this forwarder knows, and sees to sinks
 // whose lanes are to be cut.
-func (k *keeper) inspect(roster *store.Roster) {
+func (k *keeper) inspect(roster *store.Membership) {
 	lanes := make(map[string][]store.LaneState)
 	for i := range roster.Lanes {
 		l := &roster.Lanes[i]

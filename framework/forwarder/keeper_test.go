@@ -21,7 +21,7 @@ import (
 // free ones.
 func (o *outbox) owners() map[string]int {
 	o.t.Helper()
-	roster, err := o.store.Roster(o.t.Context())
+	roster, err := o.store.Membership(o.t.Context())
 	require.NoError(o.t, err)
 	owners := make(map[string]int)
 	for _, l := range roster.Lanes {
@@ -169,7 +169,7 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 		settleDown()
 		f.end()
 		settleDown()
-		roster, err := o.store.Roster(t.Context())
+		roster, err := o.store.Membership(t.Context())
 		require.NoError(t, err)
 		require.Len(t, roster.Lanes, 1, "what is before the cut is not settled")
 		up.Store(true)

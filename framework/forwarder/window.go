@@ -41,11 +41,13 @@ type window struct {
 	full     bool           // the reader waits for room
 }
 
-func (w *window) init(settled []int64) {
+func (w *window) init(settled []store.OffsetRange) {
 	w.room = make(chan struct{}, 1)
 	w.skip = make(map[int64]bool, len(settled))
-	for _, offset := range settled {
-		w.skip[offset] = true
+	for _, r := range settled {
+		for offset := r.First; offset <= r.Last; offset++ {
+			w.skip[offset] = true
+		}
 	}
 }
 
@@ -161,7 +163,7 @@ func (w *window) look() {
 }
 
 // settledAhead lists the offsets that are settled behind the position, ascending.
-func (w *window) settledAhead() []int64 {
+func (w *window) settledAhead() []store.OffsetRange {
 	var ahead []int64
 	for offset := range w.skip {
 		ahead = append(ahead, offset)
@@ -174,5 +176,5 @@ func (w *window) settledAhead() []int64 {
 		}
 	}
 	slices.Sort(ahead)
-	return ahead
+	return store.OffsetRanges(ahead...)
 }

@@ -61,7 +61,7 @@ func published(t testing.TB, s store.Store) []notification.Envelope {
 	t.Helper()
 	target, err := s.Probe(t.Context())
 	require.NoError(t, err)
-	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes})
+	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
 	require.NoError(t, err)
 	var all []notification.Envelope
 	for {

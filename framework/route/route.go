@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -124,22 +123,22 @@ func Matches(pattern, typ string) bool {
 }
 
 // Filter selects the types that go to a sink, if its conditions hold.
-func (t *Table) Filter(sink string) store.TypeFilter {
+func (t *Table) Filter(sink string) notification.TypeFilter {
 	return t.filter(func(rules []*rule) bool {
 		return slices.ContainsFunc(rules, func(r *rule) bool { return r.Sink == sink })
 	})
 }
 
 // Unrouted selects the types that no route matches.
-func (t *Table) Unrouted() store.TypeFilter {
+func (t *Table) Unrouted() notification.TypeFilter {
 	f := t.filter(func([]*rule) bool { return true })
 	f.Except = !f.Except
 	return f
 }
 
 // filter collects the patterns whose rules are wanted.
-func (t *Table) filter(wanted func([]*rule) bool) store.TypeFilter {
-	var f store.TypeFilter
+func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
+	var f notification.TypeFilter
 	for _, pattern := range slices.Sorted(maps.Keys(t.rules)) {
 		if !wanted(t.rules[pattern]) {
 			continue
@@ -147,7 +146,7 @@ func (t *Table) filter(wanted func([]*rule) bool) store.TypeFilter {
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
 		switch {
 		case pattern == "*":
-			return store.AllTypes
+			return notification.AllTypes
 		case isPrefix:
 			f.Prefixes = append(f.Prefixes, prefix)
 		default:

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -33,10 +33,10 @@ func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
 		"customer.*":   route.To("events"),
 	}, known, nil)
 	require.NoError(t, err)
-	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}, table.Filter("events"))
-	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}}, table.Filter("mail"))
-	require.Equal(t, store.TypeFilter{}, table.Filter("partner"), "nothing goes there")
-	require.Equal(t, store.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}, Except: true}, table.Unrouted())
+	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}, table.Filter("events"))
+	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}}, table.Filter("mail"))
+	require.Equal(t, notification.TypeFilter{}, table.Filter("partner"), "nothing goes there")
+	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}, Except: true}, table.Unrouted())
 }
 
 func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
@@ -44,7 +44,7 @@ func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
 	table, err := route.New(route.Routes{"*": route.To("events")}, known, nil)
 	require.NoError(t, err)
 	require.True(t, table.Filter("events").All())
-	require.Equal(t, store.TypeFilter{}, table.Unrouted())
+	require.Equal(t, notification.TypeFilter{}, table.Unrouted())
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // Administrator is a Store in which people can look at single deliveries and act
@@ -57,7 +59,7 @@ type ParkedFilter struct {
 	// ID is the notification's.
 	ID string
 	// Types selects nothing in its zero value, which therefore counts as all.
-	Types  TypeFilter
+	Types  notification.TypeFilter
 	Key    string
 	States []State
 	// Heads selects dead deliveries that have a key, and none of it parked before

@@ -50,7 +50,7 @@ const (
 
 // Conditions are those of all sinks, by sink. What forwarders tell is as old as
 // their last sign of life, a third of a lease at most. now leaves out what is over.
-func (r Roster) Conditions(now time.Time) []Condition {
+func (r Membership) Conditions(now time.Time) []Condition {
 	conditions := []Condition{}
 	for _, l := range r.Lanes {
 		c := Condition{Sink: l.Lane.Sink, Kind: ConditionPaused}

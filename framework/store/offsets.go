@@ -2,46 +2,76 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// maxOffsets is how many offsets DecodeOffsets unfolds. It is far above what a
-// lane can have in flight, and keeps a damaged text from taking all memory.
-const maxOffsets = 1 << 22
+// OffsetRange is a closed range of offsets: all from First to Last.
+type OffsetRange struct{ First, Last int64 }
 
-// EncodeOffsets writes ascending offsets as the ranges they form, such as
-// "5-9,12", so that thousands of neighbours take a few bytes in a cursor's
-// position. No offsets give "". The offsets must be positive and ascending
-// without repeats: DecodeOffsets refuses anything else.
-func EncodeOffsets(offsets []int64) string {
-	var b []byte
-	for first := 0; first < len(offsets); {
-		last := first
-		for last+1 < len(offsets) && offsets[last+1] == offsets[last]+1 {
-			last++
+// Count is how many offsets the range has.
+func (r OffsetRange) Count() int64 { return r.Last - r.First + 1 }
+
+// CountOffsets is how many offsets ranges have together.
+func CountOffsets(ranges []OffsetRange) (n int64) {
+	for _, r := range ranges {
+		n += r.Count()
+	}
+	return n
+}
+
+// OffsetRanges are the ranges that ascending offsets form.
+func OffsetRanges(offsets ...int64) (ranges []OffsetRange) {
+	for _, offset := range offsets {
+		if n := len(ranges); n > 0 && ranges[n-1].Last+1 == offset {
+			ranges[n-1].Last = offset
+			continue
 		}
-		if len(b) > 0 {
+		ranges = append(ranges, OffsetRange{offset, offset})
+	}
+	return ranges
+}
+
+// ContainsOffset says whether ascending ranges have an offset.
+func ContainsOffset(ranges []OffsetRange, offset int64) bool {
+	_, found := slices.BinarySearchFunc(ranges, offset, func(r OffsetRange, offset int64) int {
+		switch {
+		case r.Last < offset:
+			return -1
+		case r.First > offset:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// EncodeOffsets writes ascending ranges as they stand in a cursor, such as
+// "5-9,12". None give "". The offsets must be positive and the ranges ascending
+// and apart: DecodeOffsets refuses anything else.
+func EncodeOffsets(ranges []OffsetRange) string {
+	var b []byte
+	for i, r := range ranges {
+		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, offsets[first], 10)
-		if last > first {
+		b = strconv.AppendInt(b, r.First, 10)
+		if r.Last > r.First {
 			b = append(b, '-')
-			b = strconv.AppendInt(b, offsets[last], 10)
+			b = strconv.AppendInt(b, r.Last, 10)
 		}
-		first = last + 1
 	}
 	return string(b)
 }
 
 // DecodeOffsets is the inverse of EncodeOffsets; "" gives nil. Text that
-// EncodeOffsets cannot have written, and text of more than 4,194,304 offsets,
-// gives ErrPosition.
-func DecodeOffsets(text string) ([]int64, error) {
+// EncodeOffsets cannot have written gives ErrPosition.
+func DecodeOffsets(text string) ([]OffsetRange, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var offsets []int64
+	var ranges []OffsetRange
 	var previous int64
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, err := parseOffsetRange(part)
@@ -50,16 +80,11 @@ func DecodeOffsets(text string) ([]int64, error) {
 			return nil, fmt.Errorf("%w: settled offsets %.40q: %w", ErrPosition, text, err)
 		case first <= previous:
 			return nil, fmt.Errorf("%w: settled offsets %.40q: %d does not follow %d", ErrPosition, text, first, previous)
-		case last-first >= int64(maxOffsets-len(offsets)):
-			return nil, fmt.Errorf("%w: settled offsets %.40q: more than %d of them", ErrPosition, text, maxOffsets)
 		}
-		for offset := first; offset < last; offset++ {
-			offsets = append(offsets, offset)
-		}
-		offsets = append(offsets, last)
+		ranges = append(ranges, OffsetRange{first, last})
 		previous = last
 	}
-	return offsets, nil
+	return ranges, nil
 }
 
 // parseOffsetRange reads "5-9", or "12" as the range from 12 to 12.

@@ -25,10 +25,10 @@ const (
 // are parked as dead.
 const SinkUnrouted = "_unrouted"
 
-// SinkJanitor is the reserved name whose only lane elects the janitor: whoever
+// SinkPruner is the reserved name whose only lane elects the janitor: whoever
 // leases it removes what is no longer needed. It is no sink: nothing is
 // delivered or parked under it, and its cursor stands nowhere.
-const SinkJanitor = "_janitor"
+const SinkPruner = "_pruner"
 
 // Parked is a delivery that could not be made when its turn came. It holds the
 // whole envelope, so that retention of the log never takes what is owed.

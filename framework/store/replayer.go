@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // Replayer is a Store that can deliver rows of the log again: to one sink, as
@@ -29,7 +31,7 @@ type Replayer interface {
 type ReplayQuery struct {
 	Sink string
 	// Types must all match.
-	Types []TypeFilter
+	Types []notification.TypeFilter
 	// Since and Until bound when it occurred: from Since on and before Until. The
 	// zero value is no bound.
 	Since, Until time.Time

@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// Retainer is a Store that can remove what nobody needs any more.
+// Pruner is a Store that can remove what nobody needs any more.
 //
 // A row of the log may go when every sink that has a cursor, and every sink that
 // the caller names, has settled it, and when it is old enough. Parked deliveries
 // hold nothing back: they have their envelopes with them. Calls may be made in
 // parallel, also by several processes; one of them then removes nothing.
-type Retainer interface {
-	// Expire removes rows of the log, in one short transaction. Where it would
+type Pruner interface {
+	// Prune removes rows of the log, in one short transaction. Where it would
 	// have to wait for somebody, such as an operator who alters the table, it
 	// removes nothing and looks at nothing, which is no error.
-	Expire(ctx context.Context, e Expiry) (Expired, error)
+	Prune(ctx context.Context, e Pruning) (Pruned, error)
 
-	// ExpireReceipts removes archived receipts of deliveries that were made longer
+	// PruneReceipts removes archived receipts of deliveries that were made longer
 	// than age ago, by the database's clock, at most limit of them. It returns how
 	// many it removed.
-	ExpireReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
+	PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
 
 	// Holders tells which sinks keep rows in the log, and why: those that have
 	// cursors, and the given ones, which may have none yet.
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 }
 
-// Partitioner is a Retainer whose log may be cut into partitions by ranges of
-// offsets. There, Expire removes only what lies in none of the ranges.
+// Partitioner is a Pruner whose log may be cut into partitions by ranges of
+// offsets. There, Prune removes only what lies in none of the ranges.
 type Partitioner interface {
 	// Partitioned says whether the log is cut. Where not, the other methods do
 	// nothing.
@@ -39,15 +39,15 @@ type Partitioner interface {
 	// ExtendPartitions makes partitions ahead of the log, and returns how many.
 	ExtendPartitions(ctx context.Context) (int, error)
 
-	// ExpirePartitions drops the partitions of which Expire would remove each row,
+	// PrunePartitions drops the partitions of which Prune would remove each row,
 	// and returns how many. One that somebody is using stays for the next time, or is
 	// emptied only; publishers never wait for it longer than about 100 ms, and where
 	// somebody is in the way, once a call.
-	ExpirePartitions(ctx context.Context, e Expiry) (int, error)
+	PrunePartitions(ctx context.Context, e Pruning) (int, error)
 }
 
-// Expiry asks for the removal of old rows.
-type Expiry struct {
+// Pruning asks for the removal of old rows.
+type Pruning struct {
 	// Age is how long ago a row must have occurred, by the database's clock. What
 	// counts is the row's own occurred_on, which the application has set: one that
 	// lies in the future stays until its time has come, and holds up no other.
@@ -62,14 +62,14 @@ type Expiry struct {
 	Sinks []string
 }
 
-// Expired is what became of the rows that were looked at.
-type Expired struct {
-	// Looked is how many rows there were, up to Expiry.Limit. Fewer means that the
+// Pruned is what became of the rows that were looked at.
+type Pruned struct {
+	// Looked is how many rows there were, up to Pruning.Limit. Fewer means that the
 	// end of the log was reached.
 	Looked int
 	// Removed is how many of them are gone.
 	Removed int
-	// Through is the offset of the last one; Expiry.After if there was none.
+	// Through is the offset of the last one; Pruning.After if there was none.
 	Through int64
 }
 

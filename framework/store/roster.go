@@ -14,8 +14,8 @@ type Member struct {
 	States map[string]SinkState
 }
 
-// Roster is who works on what, at one moment.
-type Roster struct {
+// Membership is who works on what, at one moment.
+type Membership struct {
 	// Members are the forwarders that live, by name.
 	Members []Member
 	// Lanes are those of all sinks, by sink and number.

@@ -20,13 +20,13 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Store is one outbox in one database.
-//
-// All methods are safe for concurrent use. An error of the database comes back
-// wrapped; what the engine must tell apart are the sentinels in errors.go.
-// Every method runs in a transaction of its own, or in none, and none leaves
-// one open.
-type Store interface {
+// An outbox in one database plays several narrow roles; what needs one asks for no
+// more than that. All methods are safe for concurrent use. An error of the database
+// comes back wrapped; what callers must tell apart are the sentinels in errors.go.
+// Each method runs in a transaction of its own, or in none, and none leaves one open.
+
+// Log is what a forwarder reads.
+type Log interface {
 	// Probe looks how far the log reaches now. It is one tiny query, and one
 	// probe serves the readers of all sinks and lanes of a process.
 	Probe(ctx context.Context) (Target, error)
@@ -35,7 +35,10 @@ type Store interface {
 	// oldest row. It reads nothing yet. A position that another dialect or a
 	// newer program wrote gives ErrPosition.
 	NewReader(position json.RawMessage, filter Filter) (Reader, error)
+}
 
+// Leases say which forwarder works on which lane.
+type Leases interface {
 	// Cut has a sink's cursors cut into so many lanes. Where it has none they are
 	// all created in one transaction, before the oldest row. Where they are cut into
 	// another number they stay as they are, and the number is noted as wanted, for
@@ -48,13 +51,13 @@ type Store interface {
 	// it give ErrNotLevel.
 	Recut(ctx context.Context, sink string, leases []Lease) error
 
-	// Join tells of a forwarder for ttl from now, by the database's clock; called
+	// Heartbeat tells of a forwarder for ttl from now, by the database's clock; called
 	// again it renews that. Leave ends it at once.
-	Join(ctx context.Context, member Member, ttl time.Duration) error
+	Heartbeat(ctx context.Context, member Member, ttl time.Duration) error
 	Leave(ctx context.Context, owner string) error
 
-	// Roster lists the forwarders that live and the lanes of all sinks.
-	Roster(ctx context.Context) (Roster, error)
+	// Membership lists the forwarders that live and the lanes of all sinks.
+	Membership(ctx context.Context) (Membership, error)
 
 	// Acquire leases a lane for the owner until ttl from now, by the database's
 	// clock. Whoever else holds the lane with an unexpired lease keeps it: that gives
@@ -64,6 +67,12 @@ type Store interface {
 	// higher epoch than the one before it.
 	Acquire(ctx context.Context, lane Lane, owner string, ttl time.Duration) (Lease, error)
 
+	// Release gives a lease back at once. One that was lost is no error.
+	Release(ctx context.Context, lease Lease) error
+}
+
+// Deliveries are what became of them: cursors and what is parked.
+type Deliveries interface {
 	// Checkpoint writes everything that was settled since the last one, in one
 	// short transaction, and renews the lease. If the lease went to somebody
 	// else it changes nothing and gives ErrLeaseLost; ErrServerChanged if the
@@ -71,9 +80,6 @@ type Store interface {
 	// is written already changes nothing more, so one whose outcome is unknown
 	// (the connection died in its commit) is simply repeated.
 	Checkpoint(ctx context.Context, c Checkpoint) error
-
-	// Release gives a lease back at once. One that was lost is no error.
-	Release(ctx context.Context, lease Lease) error
 
 	// Due returns parked deliveries of the lane that are due at now: retrying
 	// ones, and scheduled ones whose key has nothing parked before them, in the
@@ -95,6 +101,13 @@ type Store interface {
 	// KeepsReceipts says whether checkpoints archive receipts. Where not, nobody
 	// needs to gather them.
 	KeepsReceipts() bool
+}
+
+// Store is all that a forwarder and the status of an outbox need.
+type Store interface {
+	Log
+	Leases
+	Deliveries
 
 	// Status reports the log, the cursors and what is parked.
 	Status(ctx context.Context) (Status, error)
@@ -192,26 +205,8 @@ func NewLane(sink string, number, of int) Lane {
 // Filter says which rows a reader returns; it passes over the others.
 type Filter struct {
 	Slots SlotRange
-	Types TypeFilter
+	Types notification.TypeFilter
 }
-
-// TypeFilter selects rows by type: a type that is in Names or begins with one of
-// Prefixes matches. Except turns the selection round. The zero value
-// matches nothing; AllTypes everything.
-type TypeFilter struct {
-	Names    []string `json:"names,omitempty"`
-	Prefixes []string `json:"prefixes,omitempty"`
-	Except   bool     `json:"except,omitempty"`
-}
-
-// AllTypes is the filter that matches every type.
-var AllTypes = TypeFilter{Except: true}
-
-// All says whether the filter matches every type.
-func (f TypeFilter) All() bool { return f.Except && len(f.Names) == 0 && len(f.Prefixes) == 0 }
-
-// None says whether the filter matches no type at all.
-func (f TypeFilter) None() bool { return !f.Except && len(f.Names) == 0 && len(f.Prefixes) == 0 }
 
 // Lease is the right to work on one lane until it expires.
 type Lease struct {
@@ -225,8 +220,8 @@ type Lease struct {
 	Server string
 	// Position is where the cursor stands; nil for a new one.
 	Position json.RawMessage
-	// Settled are offsets behind the position that are settled already.
-	Settled []int64
+	// Settled are offsets behind the position that are settled already, ascending.
+	Settled []OffsetRange
 }
 
 // Checkpoint is what was settled since the last one.
@@ -242,7 +237,7 @@ type Checkpoint struct {
 	// cursor's position and settled offsets as they are.
 	Position Position
 	// Settled are offsets settled out of order behind Position, ascending.
-	Settled []int64
+	Settled []OffsetRange
 	// Park are deliveries to insert, or to replace where they are parked already.
 	// A blocked one replaces nothing: it comes from the log, and what is parked of
 	// it was read before the log was read anew.

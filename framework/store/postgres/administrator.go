@@ -218,7 +218,7 @@ func (s *Store) Pause(ctx context.Context, action, sink string, paused bool) (ch
 	err = s.administer(ctx, sink, func(tx *sql.Tx) error {
 		var cursors, others int
 		if err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE paused <> $2) FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND sink <> $3`,
-			sink, paused, store.SinkJanitor).Scan(&cursors, &others); err != nil {
+			sink, paused, store.SinkPruner).Scan(&cursors, &others); err != nil {
 			return err
 		}
 		if cursors == 0 {

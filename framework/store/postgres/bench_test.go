@@ -65,7 +65,7 @@ func BenchmarkPage(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if read%rows == 0 {
-			reader, err = s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes})
+			reader, err = s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
 			require.NoError(b, err)
 		}
 		page, err := reader.Next(b.Context(), target, limit)
@@ -82,7 +82,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	s := newBenchmarkLog(b, 1000)
 	target, err := s.Probe(b.Context())
 	require.NoError(b, err)
-	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes})
+	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
 	require.NoError(b, err)
 	page, err := reader.Next(b.Context(), target, 1000)
 	require.NoError(b, err)
@@ -99,7 +99,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 			for b.Loop() {
 				number++
 				if err := s.Checkpoint(b.Context(), store.Checkpoint{
-					Lease: held, TTL: time.Minute, Number: number, Position: page.After(int(number % 500)), Settled: offsets,
+					Lease: held, TTL: time.Minute, Number: number, Position: page.After(int(number % 500)), Settled: store.OffsetRanges(offsets...),
 				}); err != nil {
 					b.Fatal(err)
 				}

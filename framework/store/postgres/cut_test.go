@@ -38,7 +38,7 @@ func awaitWaiting(t *testing.T, db *sql.DB, sessions int) {
 
 func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 	t.Helper()
-	roster, err := s.Roster(t.Context())
+	roster, err := s.Membership(t.Context())
 	require.NoError(t, err)
 	for i, l := range roster.Lanes {
 		require.Equal(t, i, l.Lane.Number)

@@ -27,7 +27,7 @@ func (s *Store) traces(ctx context.Context, q querier, sink string) (store.Trace
 	err := q.QueryRowContext(ctx,
 		`SELECT (SELECT count(*) FROM `+s.sql.prefix+`_cursors WHERE sink = $1 AND sink <> $2),
 			(SELECT count(*) FROM `+s.sql.prefix+`_parked WHERE sink = $1),
-			(SELECT count(*) FROM `+s.sql.prefix+`_receipts WHERE sink = $1)`, sink, store.SinkJanitor).
+			(SELECT count(*) FROM `+s.sql.prefix+`_receipts WHERE sink = $1)`, sink, store.SinkPruner).
 		Scan(&traces.Cursors, &traces.Parked, &traces.Receipts)
 	return traces, err
 }
@@ -37,7 +37,7 @@ func (s *Store) traces(ctx context.Context, q querier, sink string) (store.Trace
 func (s *Store) unknownSink(ctx context.Context, sink string) (err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 UNION SELECT sink FROM `+s.sql.prefix+`_parked ORDER BY sink`,
-		store.SinkJanitor)
+		store.SinkPruner)
 	if err != nil {
 		return err
 	}
@@ -82,12 +82,12 @@ func (s *Store) forget(ctx context.Context, sink string) (traces store.Traces, e
 	switch {
 	case err != nil:
 		return traces, err
-	case owner.Valid && sink != store.SinkJanitor:
+	case owner.Valid && sink != store.SinkPruner:
 		return traces, fmt.Errorf("%w: %s", store.ErrLeaseHeld, owner.String)
 	}
 	traces.Sink = sink
 	for table, deleted := range map[string]*int64{"_cursors": &traces.Cursors, "_parked": &traces.Parked, "_receipts": &traces.Receipts} {
-		result, err := tx.ExecContext(ctx, `DELETE FROM `+s.sql.prefix+table+` WHERE sink = $1 AND sink <> $2`, sink, store.SinkJanitor)
+		result, err := tx.ExecContext(ctx, `DELETE FROM `+s.sql.prefix+table+` WHERE sink = $1 AND sink <> $2`, sink, store.SinkPruner)
 		if err != nil {
 			return traces, err
 		}

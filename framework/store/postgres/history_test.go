@@ -9,12 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes}
+var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
 // drain reads all there is from a position and returns the ids, where it ends,
 // and why the log was read anew.

@@ -178,9 +178,9 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	return ranges, rows.Err()
 }
 
-// ExpirePartitions drops old partitions; see store.Partitioner. The highest one stays,
+// PrunePartitions drops old partitions; see store.Partitioner. The highest one stays,
 // which says how large the next ones are.
-func (s *Store) ExpirePartitions(ctx context.Context, e store.Expiry) (dropped int, err error) {
+func (s *Store) PrunePartitions(ctx context.Context, e store.Pruning) (dropped int, err error) {
 	if !s.parts {
 		return 0, nil
 	}
@@ -210,7 +210,7 @@ func (s *Store) ExpirePartitions(ctx context.Context, e store.Expiry) (dropped i
 // for the transactions that have written to it, so none is overlooked, and
 // keeps nobody from reading. What took an offset of its range and inserts only
 // later finds the default partition. lockLog: see drop.
-func (s *Store) expirePartition(ctx context.Context, p partition, e store.Expiry, lockLog *bool) (gone bool, err error) {
+func (s *Store) expirePartition(ctx context.Context, p partition, e store.Pruning, lockLog *bool) (gone bool, err error) {
 	empty, worth, err := s.worthALock(ctx, p, e)
 	if err != nil || !worth || empty && !*lockLog {
 		return false, err
@@ -236,7 +236,7 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Expiry
 
 // worthALock says whether the sequence has passed the partition by another one's
 // length, and its last row is old, or it is empty.
-func (s *Store) worthALock(ctx context.Context, p partition, e store.Expiry) (empty, worth bool, err error) {
+func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (empty, worth bool, err error) {
 	now, err := s.look(ctx, s.db, s.sql.probe)
 	if err != nil || now.last < p.To+(p.To-p.From) {
 		return false, false, err

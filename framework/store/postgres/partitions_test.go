@@ -14,7 +14,7 @@ import (
 
 func expirePartitions(t *testing.T, s *postgres.Store) int {
 	t.Helper()
-	dropped, err := s.ExpirePartitions(t.Context(), store.Expiry{Age: time.Microsecond, Sinks: []string{"mail"}})
+	dropped, err := s.PrunePartitions(t.Context(), store.Pruning{Age: time.Microsecond, Sinks: []string{"mail"}})
 	require.NoError(t, err)
 	return dropped
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -68,9 +69,9 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 	require.NoError(t, long.Commit())
 
 	const limit = 1000
-	all := store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes}
+	all := store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 	sparse := all
-	sparse.Types = store.TypeFilter{Names: []string{"type3"}}
+	sparse.Types = notification.TypeFilter{Names: []string{"type3"}}
 	for _, statistics := range []string{"", "ANALYZE outbox"} {
 		if statistics != "" {
 			_, err = db.ExecContext(ctx, statistics)
@@ -85,8 +86,8 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 			"everything":           {origin, all},
 			"one type in ten":      {origin, sparse},
 			"with late rows":       {origin.next(before.(*probe)), all},
-			"a lane of late rows":  {origin.next(before.(*probe)), store.Filter{Slots: store.SlotRange{Last: 255}, Types: store.AllTypes}},
-			"a lane of everything": {origin, store.Filter{Slots: store.SlotRange{Last: 255}, Types: store.AllTypes}},
+			"a lane of late rows":  {origin.next(before.(*probe)), store.Filter{Slots: store.SlotRange{Last: 255}, Types: notification.AllTypes}},
+			"a lane of everything": {origin, store.Filter{Slots: store.SlotRange{Last: 255}, Types: notification.AllTypes}},
 		} {
 			t.Run(name+" "+statistics, func(t *testing.T) {
 				r := &reader{store: s, filter: c.filter, pos: position{base: &c.from}}

@@ -265,7 +265,7 @@ func (r *reader) where(q *statement, d *delta) {
 }
 
 // typesSQL adds the condition on types.
-func typesSQL(q *statement, types store.TypeFilter) {
+func typesSQL(q *statement, types notification.TypeFilter) {
 	if types.All() {
 		return
 	}

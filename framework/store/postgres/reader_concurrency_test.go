@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
@@ -172,7 +173,7 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 		t.Error(err)
 		return
 	}
-	filter := store.Filter{Slots: f.lane.Slots, Types: store.AllTypes}
+	filter := store.Filter{Slots: f.lane.Slots, Types: notification.AllTypes}
 	var at json.RawMessage
 	reader, err := f.store.NewReader(at, filter)
 	if err != nil {

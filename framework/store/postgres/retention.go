@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-var _ store.Retainer = (*Store)(nil)
+var _ store.Pruner = (*Store)(nil)
 
 const (
 	// retentionPatience bounds waiting for a lock: far below deadlock_timeout, so
@@ -33,14 +33,14 @@ const (
 	maxPlaces = 64
 )
 
-// Expire removes old rows; see store.Retainer.
+// Prune removes old rows; see store.Pruner.
 //
 // Which rows are settled is judged by their transaction ids and offsets, which
 // mean something in one history only. So the cursors, the log's history and its
 // rows are read in one snapshot, and with a lock that keeps everybody from
 // truncating the log or making it anew in between.
-func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, error) {
-	expired := store.Expired{Through: e.After}
+func (s *Store) Prune(ctx context.Context, e store.Pruning) (store.Pruned, error) {
+	expired := store.Pruned{Through: e.After}
 	err := s.retain(ctx, ``, func(tx *sql.Tx) error {
 		kept, err := s.kept(ctx, tx, e.Sinks)
 		if err != nil || kept.everything() {
@@ -71,9 +71,9 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, erro
 	})
 	switch {
 	case isInTheWay(err):
-		return store.Expired{Through: e.After}, nil
+		return store.Pruned{Through: e.After}, nil
 	case err != nil:
-		return store.Expired{}, fmt.Errorf("remove old rows of the log: %w", err)
+		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", err)
 	}
 	return expired, nil
 }
@@ -156,7 +156,7 @@ func (s *Store) kept(ctx context.Context, tx *sql.Tx, sinks []string) (_ keepers
 		return nil, err
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT sink, lanes, position::text FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`,
-		store.SinkJanitor)
+		store.SinkPruner)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func visibleSQL(q *statement, s *snapshot) string {
 	return `pg_visible_in_snapshot(transaction_id, ` + q.arg(s.text) + `::pg_snapshot)`
 }
 
-// Holders tells who keeps rows in the log; see store.Retainer.
+// Holders tells who keeps rows in the log; see store.Pruner.
 func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
 	err = s.retain(ctx, ``, func(tx *sql.Tx) error {
 		kept, err := s.kept(ctx, tx, sinks)
@@ -318,8 +318,8 @@ func scanRow(row *sql.Row) (*store.Row, error) {
 	return &r, nil
 }
 
-// ExpireReceipts removes old receipts; see store.Retainer.
-func (s *Store) ExpireReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
+// PruneReceipts removes old receipts; see store.Pruner.
+func (s *Store) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
 	q := statement{}
 	table := s.sql.prefix + `_receipts`
 	q.WriteString(`DELETE FROM ` + table + ` WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM ` + table +

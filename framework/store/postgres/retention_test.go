@@ -10,11 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-var wholeLog = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes}
+var wholeLog = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
 // settleAll reads a sink's only lane to the end and moves its cursor there.
 func settleAll(t *testing.T, s *postgres.Store, sink string) {
@@ -39,7 +40,7 @@ func settleAll(t *testing.T, s *postgres.Store, sink string) {
 
 func expireAll(t *testing.T, s *postgres.Store, sink string) int {
 	t.Helper()
-	expired, err := s.Expire(t.Context(), store.Expiry{Age: time.Microsecond, Limit: 1000, Sinks: []string{sink}})
+	expired, err := s.Prune(t.Context(), store.Pruning{Age: time.Microsecond, Limit: 1000, Sinks: []string{sink}})
 	require.NoError(t, err)
 	return expired.Removed
 }
@@ -211,16 +212,16 @@ func janitorsAmongReaders(t *testing.T, c postgres.Config) {
 	for i := range removed {
 		janitors.Go(func() {
 			for removing.Err() == nil {
-				partitions := store.Expiry{Age: time.Microsecond, Sinks: []string{"whole", "cut"}}
+				partitions := store.Pruning{Age: time.Microsecond, Sinks: []string{"whole", "cut"}}
 				if _, err := s.ExtendPartitions(ctx); err != nil {
 					t.Errorf("janitor: %v", err)
 				}
-				dropped, err := s.ExpirePartitions(ctx, partitions)
+				dropped, err := s.PrunePartitions(ctx, partitions)
 				if err != nil {
 					t.Errorf("janitor: %v", err)
 				}
 				removed[i] += dropped * int(c.PartitionRows)
-				e, err := s.Expire(ctx, store.Expiry{Age: time.Microsecond, Limit: 500, Sinks: []string{"whole", "cut"}})
+				e, err := s.Prune(ctx, store.Pruning{Age: time.Microsecond, Limit: 500, Sinks: []string{"whole", "cut"}})
 				if err != nil {
 					t.Errorf("janitor: %v", err)
 					return

@@ -11,7 +11,7 @@ import (
 
 // Join tells of a forwarder; see store.Store. Rows of those that died are taken
 // away on the way.
-func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration) error {
+func (s *Store) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
 	sinks, err := json.Marshal(member.Sinks)
 	if err != nil {
 		return err
@@ -45,12 +45,12 @@ func (s *Store) Leave(ctx context.Context, owner string) error {
 }
 
 // Roster lists who works on what; see store.Store.
-func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
+func (s *Store) Membership(ctx context.Context) (r store.Membership, err error) {
 	if r.Members, err = s.members(ctx); err == nil {
 		r.Lanes, err = s.lanes(ctx)
 	}
 	if err != nil {
-		return store.Roster{}, fmt.Errorf("list the forwarders and lanes: %w", advise(err))
+		return store.Membership{}, fmt.Errorf("list the forwarders and lanes: %w", advise(err))
 	}
 	return r, nil
 }
@@ -83,7 +83,7 @@ func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error)
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > clock_timestamp() THEN coalesce(owner, '') ELSE '' END,
 			(extract(epoch FROM clock_timestamp() - coalesce(lease_until, updated_at)) * 1000000)::bigint, paused, revision
-		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkJanitor)
+		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkPruner)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
@@ -26,7 +27,7 @@ func TestTimesAreReadAsLibPQDoes(t *testing.T) {
 	}
 	target, err := s.Probe(t.Context())
 	require.NoError(t, err)
-	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: store.AllTypes})
+	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
 	require.NoError(t, err)
 	page, err := reader.Next(t.Context(), target, 100)
 	require.NoError(t, err)

@@ -16,14 +16,14 @@ type stand struct {
 	owner   string
 	paused  bool
 	pos     position
-	settled []int64 // ahead of the position
+	settled []store.OffsetRange // ahead of the position
 }
 
 // stands reads the cursors of a sink, or of all with "".
 func (s *Store) stands(ctx context.Context, q rowsQuerier, sink string) (all []stand, err error) {
 	rows, err := q.QueryContext(ctx,
 		`SELECT sink, lane, lanes, CASE WHEN lease_until > clock_timestamp() THEN coalesce(owner, '') ELSE '' END, paused, position::text, settled
-		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 AND (sink = $2 OR $2 = '') ORDER BY sink, lane`, store.SinkJanitor, sink)
+		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 AND (sink = $2 OR $2 = '') ORDER BY sink, lane`, store.SinkPruner, sink)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,8 @@ func (st *stand) conflict(t *probe) string {
 func (st *stand) settledSQL(q *statement) string {
 	condition := `"offset" <= ` + q.arg(st.pos.settled()) + ` OR ` + st.pos.settledSQL(q)
 	if len(st.settled) > 0 {
-		condition += ` OR "offset" = ANY(` + q.arg(pq.Array(st.settled)) + `::bigint[])`
+		condition += ` OR EXISTS (SELECT FROM unnest(` + q.arg(firsts(st.settled)) + `::bigint[], ` + q.arg(lasts(st.settled)) +
+			`::bigint[]) AS ahead (first, last) WHERE "offset" BETWEEN first AND last)`
 	}
 	condition = `(` + condition + `)`
 	if !st.lane.Slots.All() {
@@ -78,4 +79,20 @@ func settledByAll(q *statement, all []stand) string {
 		conditions[i] = all[i].settledSQL(q)
 	}
 	return `(` + strings.Join(conditions, ` OR `) + `)`
+}
+
+func firsts(ranges []store.OffsetRange) any {
+	offsets := make([]int64, len(ranges))
+	for i, r := range ranges {
+		offsets[i] = r.First
+	}
+	return pq.Array(offsets)
+}
+
+func lasts(ranges []store.OffsetRange) any {
+	offsets := make([]int64, len(ranges))
+	for i, r := range ranges {
+		offsets[i] = r.Last
+	}
+	return pq.Array(offsets)
 }

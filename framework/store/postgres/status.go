@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -35,7 +36,7 @@ func (s *Store) Status(ctx context.Context) (store.Status, error) {
 func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status) (err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, position::text, settled, CASE WHEN lease_until > clock_timestamp() THEN owner ELSE '' END, epoch, lease_until, paused, updated_at
-		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkJanitor)
+		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkPruner)
 	if err != nil {
 		return err
 	}
@@ -65,12 +66,13 @@ func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status
 		if err != nil {
 			return err
 		}
-		limit := store.PendingLimit + len(settled)
-		pending, err := s.pending(ctx, []byte(c.position.String), t, store.Filter{Slots: lane.Slots, Types: store.AllTypes}, limit)
+		ahead := int(store.CountOffsets(settled))
+		limit := store.PendingLimit + ahead
+		pending, err := s.pending(ctx, []byte(c.position.String), t, store.Filter{Slots: lane.Slots, Types: notification.AllTypes}, limit)
 		if err != nil {
 			return err
 		}
-		c.Pending = max(0, pending-len(settled))
+		c.Pending = max(0, pending-ahead)
 		status.Cursors = append(status.Cursors, c.CursorStatus)
 	}
 	return nil

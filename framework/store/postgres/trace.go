@@ -102,9 +102,7 @@ func (st *stand) lookAt(offset int64, x xid, now *probe) store.TracedLane {
 		return l
 	}
 	l.Settled = st.pos.settles(offset, x)
-	for _, settled := range st.settled {
-		l.Settled = l.Settled || settled == offset
-	}
+	l.Settled = l.Settled || store.ContainsOffset(st.settled, offset)
 	return l
 }
 

@@ -61,7 +61,7 @@ func (s *Store) knows(ctx context.Context, sink string) error {
 	var known bool
 	err := s.db.QueryRowContext(ctx,
 		`SELECT EXISTS (SELECT 1 FROM `+s.prefix+`_cursors WHERE sink = ?1 AND sink <> ?2) OR EXISTS (SELECT 1 FROM `+s.prefix+`_parked WHERE sink = ?1)`,
-		sink, store.SinkJanitor).Scan(&known)
+		sink, store.SinkPruner).Scan(&known)
 	if err == nil && !known {
 		err = s.unknownSink(ctx, sink)
 	}
@@ -250,7 +250,7 @@ func (s *Store) Pause(ctx context.Context, action, sink string, paused bool) (ch
 	err = s.administer(ctx, sink, func(tx *sql.Tx) error {
 		var cursors, others int
 		if err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE paused <> ?2) FROM `+s.prefix+`_cursors WHERE sink = ?1 AND sink <> ?3`,
-			sink, paused, store.SinkJanitor).Scan(&cursors, &others); err != nil {
+			sink, paused, store.SinkPruner).Scan(&cursors, &others); err != nil {
 			return err
 		}
 		if cursors == 0 {

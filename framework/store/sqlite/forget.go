@@ -16,7 +16,7 @@ func (s *Store) Traces(ctx context.Context, sink string) (store.Traces, error) {
 	err := s.db.QueryRowContext(ctx,
 		`SELECT (SELECT count(*) FROM `+s.prefix+`_cursors WHERE sink = ?1 AND sink <> ?2),
 			(SELECT count(*) FROM `+s.prefix+`_parked WHERE sink = ?1),
-			(SELECT count(*) FROM `+s.prefix+`_receipts WHERE sink = ?1)`, sink, store.SinkJanitor).
+			(SELECT count(*) FROM `+s.prefix+`_receipts WHERE sink = ?1)`, sink, store.SinkPruner).
 		Scan(&traces.Cursors, &traces.Parked, &traces.Receipts)
 	if err == nil && traces.None() {
 		err = s.unknownSink(ctx, sink)
@@ -31,7 +31,7 @@ func (s *Store) Traces(ctx context.Context, sink string) (store.Traces, error) {
 // only receipts are left are not looked for.
 func (s *Store) unknownSink(ctx context.Context, sink string) (err error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT sink FROM `+s.prefix+`_cursors WHERE sink <> ? UNION SELECT sink FROM `+s.prefix+`_parked ORDER BY sink`, store.SinkJanitor)
+		`SELECT sink FROM `+s.prefix+`_cursors WHERE sink <> ? UNION SELECT sink FROM `+s.prefix+`_parked ORDER BY sink`, store.SinkPruner)
 	if err != nil {
 		return err
 	}
@@ -85,14 +85,14 @@ func (s *Store) forget(ctx context.Context, sink string) (traces store.Traces, e
 	}
 	var owner sql.NullString
 	err = tx.QueryRowContext(ctx, `SELECT max(owner) FROM `+s.prefix+`_cursors WHERE sink = ? AND sink <> ? AND lease_until > `+now,
-		sink, store.SinkJanitor).Scan(&owner)
+		sink, store.SinkPruner).Scan(&owner)
 	switch {
 	case err != nil:
 		return traces, err
 	case owner.Valid:
 		return traces, fmt.Errorf("%w: %s", store.ErrLeaseHeld, owner.String)
 	}
-	result, err := tx.ExecContext(ctx, `DELETE FROM `+s.prefix+`_cursors WHERE sink = ? AND sink <> ?`, sink, store.SinkJanitor)
+	result, err := tx.ExecContext(ctx, `DELETE FROM `+s.prefix+`_cursors WHERE sink = ? AND sink <> ?`, sink, store.SinkPruner)
 	if err != nil {
 		return traces, err
 	}

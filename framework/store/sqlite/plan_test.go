@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // The log may be long and the parked may be many: no query may sort, or scan a
@@ -23,7 +23,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 	s, err := Open(t.Context(), db, Config{})
 	require.NoError(t, err)
 
-	types := store.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}
+	types := notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}
 	some, _, err := typeCondition(types)
 	require.NoError(t, err)
 	types.Except = true

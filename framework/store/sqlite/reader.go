@@ -134,7 +134,7 @@ func (r *reader) page(start position, envelopes []notification.Envelope, end pos
 // typeCondition is the filter as SQL. The lists travel as JSON arrays, so their
 // length is not bound by the number of parameters. Comparing with substr knows
 // no special characters, unlike LIKE and GLOB.
-func typeCondition(f store.TypeFilter) (string, []any, error) {
+func typeCondition(f notification.TypeFilter) (string, []any, error) {
 	if f.All() {
 		return "", nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-var _ store.Retainer = (*Store)(nil)
+var _ store.Pruner = (*Store)(nil)
 
 // old is the condition that a time, which may be in any form that the log takes,
 // is longer ago than a number of days, which is the argument behind it.
@@ -20,10 +20,10 @@ func old(column string) string { return `julianday(` + column + `) < julianday('
 
 func days(age time.Duration) float64 { return age.Hours() / 24 }
 
-// Expire removes old rows; see store.Retainer. It looks first, and takes the
+// Prune removes old rows; see store.Pruner. It looks first, and takes the
 // write lock only where there is something to remove.
-func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, error) {
-	expired := store.Expired{Through: e.After}
+func (s *Store) Prune(ctx context.Context, e store.Pruning) (store.Pruned, error) {
+	expired := store.Pruned{Through: e.After}
 	through, err := s.settledByAll(ctx, s.db, e.Sinks)
 	if err == nil && through > e.After {
 		removable := 0
@@ -35,7 +35,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, erro
 		}
 	}
 	if err != nil {
-		return store.Expired{}, fmt.Errorf("remove old rows of the log: %w", err)
+		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", err)
 	}
 	return expired, nil
 }
@@ -43,7 +43,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (store.Expired, erro
 // remove deletes the old rows of a range, if it still is settled. Its first
 // statement writes, so also a handle whose transactions begin deferred waits
 // for the write lock with nothing read.
-func (s *Store) remove(ctx context.Context, e store.Expiry, through int64) (int, error) {
+func (s *Store) remove(ctx context.Context, e store.Pruning, through int64) (int, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
@@ -101,7 +101,7 @@ func (s *Store) keepers(ctx context.Context, q querier, sinks []string) (_ []kee
 	}
 	rows, err := q.QueryContext(ctx,
 		`SELECT sink, lanes, position, (SELECT count(*) FROM `+s.prefix+`_cursors same WHERE same.sink = c.sink AND same.lanes = c.lanes)
-		FROM `+s.prefix+`_cursors c WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
+		FROM `+s.prefix+`_cursors c WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *Store) keepers(ctx context.Context, q querier, sinks []string) (_ []kee
 	return all, rows.Err()
 }
 
-// Holders tells who keeps rows in the log; see store.Retainer.
+// Holders tells who keeps rows in the log; see store.Pruner.
 func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
 	keepers, err := s.keepers(ctx, s.db, sinks)
 	if err != nil {
@@ -174,9 +174,9 @@ func (s *Store) oldest(ctx context.Context, after int64) (*store.Row, error) {
 	return &r, err
 }
 
-// ExpireReceipts removes old receipts; see store.Retainer. Their times are the
+// PruneReceipts removes old receipts; see store.Pruner. Their times are the
 // store's own, which sort.
-func (s *Store) ExpireReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
+func (s *Store) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.ExecContext(ctx, `DELETE FROM `+s.prefix+`_receipts WHERE rowid IN (
 		SELECT rowid FROM `+s.prefix+`_receipts WHERE delivered_at < `+nowPlus+` ORDER BY delivered_at LIMIT ?)`,
 		-milliseconds(age), limit)

@@ -11,7 +11,7 @@ import (
 
 // Join tells of a forwarder; see store.Store. Rows of those that died are taken
 // away on the way.
-func (s *Store) Join(ctx context.Context, member store.Member, ttl time.Duration) error {
+func (s *Store) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
 	sinks, err := json.Marshal(member.Sinks)
 	if err != nil {
 		return err
@@ -56,12 +56,12 @@ func (s *Store) Leave(ctx context.Context, owner string) error {
 }
 
 // Roster lists who works on what; see store.Store.
-func (s *Store) Roster(ctx context.Context) (r store.Roster, err error) {
+func (s *Store) Membership(ctx context.Context) (r store.Membership, err error) {
 	if r.Members, err = s.members(ctx); err == nil {
 		r.Lanes, err = s.lanes(ctx)
 	}
 	if err != nil {
-		return store.Roster{}, fmt.Errorf("list the forwarders and lanes: %w", err)
+		return store.Membership{}, fmt.Errorf("list the forwarders and lanes: %w", err)
 	}
 	return r, nil
 }
@@ -93,7 +93,7 @@ func (s *Store) lanes(ctx context.Context) (states []store.LaneState, err error)
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, coalesce(wanted, 0), CASE WHEN lease_until > `+now+` THEN coalesce(owner, '') ELSE '' END,
 			coalesce((julianday('now') - julianday(coalesce(lease_until, updated_at))) * 86400000, 0), paused, revision
-		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
+		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
 	if err != nil {
 		return nil, err
 	}

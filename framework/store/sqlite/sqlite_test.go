@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-var everything = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: store.AllTypes}
+var everything = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
 
 // readAll reads the whole log as one page.
 func readAll(t *testing.T, s *sqlite.Store) []notification.Envelope {

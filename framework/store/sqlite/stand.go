@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -14,14 +13,14 @@ type stand struct {
 	owner   string
 	paused  bool
 	pos     position
-	settled []int64 // ahead of the position
+	settled []store.OffsetRange // ahead of the position
 }
 
 // stands reads the cursors of a sink, or of all with "", that have the rows.
 func (s *Store) stands(ctx context.Context, q querier, sink string) (all []stand, err error) {
 	rows, err := q.QueryContext(ctx,
 		`SELECT sink, lane, lanes, CASE WHEN lease_until > `+now+` THEN coalesce(owner, '') ELSE '' END, paused, position, settled
-		FROM `+s.prefix+`_cursors WHERE sink <> ?1 AND (sink = ?2 OR ?2 = '') AND lane = 0 ORDER BY sink`, store.SinkJanitor, sink)
+		FROM `+s.prefix+`_cursors WHERE sink <> ?1 AND (sink = ?2 OR ?2 = '') AND lane = 0 ORDER BY sink`, store.SinkPruner, sink)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +47,12 @@ func (s *Store) stands(ctx context.Context, q querier, sink string) (all []stand
 
 // settles says whether the sink has settled a row.
 func (st *stand) settles(offset int64) bool {
-	return offset <= int64(st.pos) || slices.Contains(st.settled, offset)
+	return offset <= int64(st.pos) || store.ContainsOffset(st.settled, offset)
 }
 
 // settledCondition is the condition that a row of the log is settled.
 func (st *stand) settledCondition() (condition, error) {
 	ahead, err := jsonArray(st.settled)
-	return condition{`("offset" <= ? OR "offset" IN (SELECT value FROM json_each(?)))`, []any{int64(st.pos), ahead}}, err
+	return condition{`("offset" <= ? OR EXISTS (SELECT 1 FROM json_each(?)
+		WHERE "offset" BETWEEN json_extract(value, '$.First') AND json_extract(value, '$.Last')))`, []any{int64(st.pos), ahead}}, err
 }

@@ -36,7 +36,7 @@ type cursor struct {
 	store.CursorStatus
 	slots   store.SlotRange
 	pos     position
-	settled []int64
+	settled []store.OffsetRange
 }
 
 func (s *Store) cursorStatus(ctx context.Context) ([]store.CursorStatus, error) {
@@ -58,7 +58,7 @@ func (s *Store) cursorStatus(ctx context.Context) ([]store.CursorStatus, error) 
 func (s *Store) cursors(ctx context.Context) (cursors []cursor, err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, position, settled, CASE WHEN lease_until > `+now+` THEN owner ELSE '' END, epoch, lease_until, paused, updated_at
-		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkJanitor)
+		FROM `+s.prefix+`_cursors WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (s *Store) pending(ctx context.Context, c *cursor) (int, error) {
 	var rows int
 	err := s.db.QueryRowContext(ctx,
 		`SELECT count(*) FROM (SELECT 1 FROM `+s.prefix+` WHERE "offset" > ? LIMIT ?)`,
-		int64(c.pos), store.PendingLimit+len(c.settled)).Scan(&rows)
-	return max(0, rows-len(c.settled)), err
+		int64(c.pos), store.PendingLimit+store.CountOffsets(c.settled)).Scan(&rows)
+	return max(0, rows-int(store.CountOffsets(c.settled))), err
 }
 
 func (s *Store) parkedCounts(ctx context.Context) (counts []store.ParkedCount, err error) {

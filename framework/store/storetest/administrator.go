@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -103,9 +104,9 @@ func parkedFilters(t *testing.T, o *outbox) {
 		"nothing":          {store.ParkedFilter{}, []int64{1, 2, 3, 4, 5}},
 		"sink":             {store.ParkedFilter{Sink: "web"}, []int64{5}},
 		"id":               {store.ParkedFilter{ID: c.Envelope.ID}, []int64{3}},
-		"type":             {store.ParkedFilter{Types: store.TypeFilter{Names: []string{"order.paid"}}}, []int64{2}},
-		"beginning":        {store.ParkedFilter{Types: store.TypeFilter{Prefixes: []string{"order."}}}, []int64{1, 2, 4, 5}},
-		"all types":        {store.ParkedFilter{Types: store.AllTypes}, []int64{1, 2, 3, 4, 5}},
+		"type":             {store.ParkedFilter{Types: notification.TypeFilter{Names: []string{"order.paid"}}}, []int64{2}},
+		"beginning":        {store.ParkedFilter{Types: notification.TypeFilter{Prefixes: []string{"order."}}}, []int64{1, 2, 4, 5}},
+		"all types":        {store.ParkedFilter{Types: notification.AllTypes}, []int64{1, 2, 3, 4, 5}},
 		"key":              {store.ParkedFilter{Key: "k"}, []int64{1, 3, 5}},
 		"states":           {store.ParkedFilter{States: []store.State{store.StateDead, store.StateBlocked}}, []int64{2, 3, 5}},
 		"older":            {store.ParkedFilter{Sink: "mail", OlderThan: time.Hour}, []int64{2, 3, 4}},
@@ -162,7 +163,7 @@ func requeued(t *testing.T, o *outbox) {
 	was := dead(2, "k")
 	was.Attempt, was.LastError = 12, "boom"
 	o.park(t, was, retrying(3, "l", after(time.Hour)), dead(4, "m"))
-	require.Equal(t, 2, o.requeue(t, store.ParkedFilter{Sink: "mail", Types: store.AllTypes, States: []store.State{store.StateDead}}, 100))
+	require.Equal(t, 2, o.requeue(t, store.ParkedFilter{Sink: "mail", Types: notification.AllTypes, States: []store.State{store.StateDead}}, 100))
 	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 4}, offsets(due))
@@ -236,7 +237,7 @@ func heads(t *testing.T, o *outbox) {
 
 func revisions(t *testing.T, o *outbox) {
 	revision := func(sink string) int64 {
-		roster, err := o.Roster(t.Context())
+		roster, err := o.Membership(t.Context())
 		require.NoError(t, err)
 		for _, l := range roster.Lanes {
 			if l.Lane.Sink == sink {

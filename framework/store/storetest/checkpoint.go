@@ -66,7 +66,7 @@ func cursorMoves(t *testing.T, o *outbox) {
 func settledOffsets(t *testing.T, o *outbox) {
 	start := o.pageOf(t, 1).End
 	lease := o.acquire(t, "mail")
-	for _, settled := range [][]int64{{5, 6, 7, 9, 1 << 40}, {8}, nil} {
+	for _, settled := range [][]store.OffsetRange{store.OffsetRanges(5, 6, 7, 9, 1<<40), store.OffsetRanges(8), nil} {
 		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = start, settled })
 		require.NoError(t, o.Release(t.Context(), lease))
 		lease = o.acquire(t, "mail")
@@ -82,7 +82,7 @@ func renewal(t *testing.T, o *outbox) {
 
 	o.expireLeases(t)
 	lease = o.acquire(t, "mail")
-	settled := []int64{page.Envelopes[2].Offset}
+	settled := store.OffsetRanges(page.Envelopes[2].Offset)
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(0), settled })
 	o.checkpoint(t, lease, func(*store.Checkpoint) {})
 	next := o.takeOver(t, "mail")
@@ -107,7 +107,7 @@ func everything(lease store.Lease, page store.Page, calls *int) store.Checkpoint
 		Lease:    lease,
 		TTL:      time.Minute,
 		Position: page.After(0),
-		Settled:  []int64{e[2].Offset},
+		Settled:  store.OffsetRanges(e[2].Offset),
 		Park:     []store.Parked{{Envelope: e[1], State: store.StateRetrying, Attempt: 2, DueAt: moment, LastError: "no", FirstParkedAt: moment}},
 		Unpark:   []store.Ref{store.RefOf(&e[0])},
 		Receipts: []store.Receipt{{Offset: e[2].Offset, ID: e[2].ID, Receipt: "http 202", Attempt: 1, DeliveredAt: moment}},
@@ -226,7 +226,7 @@ func largeCheckpoint(t *testing.T, o *outbox) {
 		unpark = append(unpark, store.RefOf(&e))
 		c.Park = append(c.Park, store.Parked{Envelope: e, State: store.StateDead, FirstParkedAt: moment})
 		c.Receipts = append(c.Receipts, store.Receipt{Offset: i + 1, ID: e.ID, DeliveredAt: moment})
-		c.Settled = append(c.Settled, 2*i+1)
+		c.Settled = append(c.Settled, store.OffsetRange{First: 2*i + 1, Last: 2*i + 1})
 	}
 	require.NoError(t, o.Checkpoint(t.Context(), c))
 	require.Equal(t, fmt.Sprintf("n=%d \n", n), o.dump(t, `SELECT count(*) AS n FROM outbox_parked`))

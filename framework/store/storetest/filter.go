@@ -30,29 +30,29 @@ func typeFilters(t *testing.T, o *outbox) {
 	o.publish(t, envelopes...)
 
 	for _, c := range []struct {
-		filter store.TypeFilter
+		filter notification.TypeFilter
 		want   []string
 	}{
-		{store.TypeFilter{}, nil},
-		{store.AllTypes, types},
-		{store.TypeFilter{Names: []string{"order.paid"}}, []string{"order.paid"}},
-		{store.TypeFilter{Names: []string{"order.paid", "order.placed", "unknown"}}, []string{"order.placed", "order.paid"}},
-		{store.TypeFilter{Prefixes: []string{"order."}}, []string{"order.placed", "order.paid"}},
-		{store.TypeFilter{Prefixes: []string{"order"}}, []string{"order.placed", "order.paid", "order", "orderly"}},
-		{store.TypeFilter{Prefixes: []string{"order.", "cust"}, Names: []string{"ab"}}, []string{"order.placed", "order.paid", "customer.new", "ab"}},
-		{store.TypeFilter{Prefixes: []string{""}}, types},
-		{store.TypeFilter{Prefixes: []string{"a%"}}, []string{"a%b"}},
-		{store.TypeFilter{Prefixes: []string{"a_"}}, []string{"a_b"}},
-		{store.TypeFilter{Prefixes: []string{"a["}}, []string{"a[b]"}},
-		{store.TypeFilter{Prefixes: []string{"a?"}}, []string{"a?b"}},
-		{store.TypeFilter{Prefixes: []string{`a\`}}, []string{`a\b`}},
-		{store.TypeFilter{Prefixes: []string{"a'", `a"`}}, []string{"a'b", `a"b`}},
-		{store.TypeFilter{Prefixes: []string{"*", "%", "_", "a*"}}, nil},
-		{store.TypeFilter{Prefixes: []string{"grüße"}}, []string{"grüße.neu", "grüßen"}},
-		{store.TypeFilter{Names: []string{"a%b", "a_b", "a[b]"}}, []string{"a%b", "a_b", "a[b]"}},
-		{store.TypeFilter{Prefixes: []string{"order", "a", "gr"}, Except: true}, []string{"Order.placed", "customer.new"}},
-		{store.TypeFilter{Names: types[1:], Except: true}, types[:1]},
-		{store.TypeFilter{Prefixes: []string{""}, Except: true}, nil},
+		{notification.TypeFilter{}, nil},
+		{notification.AllTypes, types},
+		{notification.TypeFilter{Names: []string{"order.paid"}}, []string{"order.paid"}},
+		{notification.TypeFilter{Names: []string{"order.paid", "order.placed", "unknown"}}, []string{"order.placed", "order.paid"}},
+		{notification.TypeFilter{Prefixes: []string{"order."}}, []string{"order.placed", "order.paid"}},
+		{notification.TypeFilter{Prefixes: []string{"order"}}, []string{"order.placed", "order.paid", "order", "orderly"}},
+		{notification.TypeFilter{Prefixes: []string{"order.", "cust"}, Names: []string{"ab"}}, []string{"order.placed", "order.paid", "customer.new", "ab"}},
+		{notification.TypeFilter{Prefixes: []string{""}}, types},
+		{notification.TypeFilter{Prefixes: []string{"a%"}}, []string{"a%b"}},
+		{notification.TypeFilter{Prefixes: []string{"a_"}}, []string{"a_b"}},
+		{notification.TypeFilter{Prefixes: []string{"a["}}, []string{"a[b]"}},
+		{notification.TypeFilter{Prefixes: []string{"a?"}}, []string{"a?b"}},
+		{notification.TypeFilter{Prefixes: []string{`a\`}}, []string{`a\b`}},
+		{notification.TypeFilter{Prefixes: []string{"a'", `a"`}}, []string{"a'b", `a"b`}},
+		{notification.TypeFilter{Prefixes: []string{"*", "%", "_", "a*"}}, nil},
+		{notification.TypeFilter{Prefixes: []string{"grüße"}}, []string{"grüße.neu", "grüßen"}},
+		{notification.TypeFilter{Names: []string{"a%b", "a_b", "a[b]"}}, []string{"a%b", "a_b", "a[b]"}},
+		{notification.TypeFilter{Prefixes: []string{"order", "a", "gr"}, Except: true}, []string{"Order.placed", "customer.new"}},
+		{notification.TypeFilter{Names: types[1:], Except: true}, types[:1]},
+		{notification.TypeFilter{Prefixes: []string{""}, Except: true}, nil},
 	} {
 		filter := store.Filter{Slots: all.Slots, Types: c.filter}
 		for _, limit := range []int{1, 3, 100} {
@@ -62,7 +62,7 @@ func typeFilters(t *testing.T, o *outbox) {
 				gotTypes = append(gotTypes, e.Type)
 			}
 			require.Equal(t, c.want, gotTypes, "%+v", c.filter)
-			again, _ := o.read(t, end, store.Filter{Slots: all.Slots, Types: store.AllTypes}, limit)
+			again, _ := o.read(t, end, store.Filter{Slots: all.Slots, Types: notification.AllTypes}, limit)
 			require.Empty(t, again, "the end is behind what was passed over")
 		}
 	}
@@ -70,7 +70,7 @@ func typeFilters(t *testing.T, o *outbox) {
 
 func manyTypes(t *testing.T, o *outbox) {
 	o.publish(t, envelope("type-7", ""), envelope("other", ""), envelope("type-1999", ""))
-	var f store.TypeFilter
+	var f notification.TypeFilter
 	for i := range 2000 {
 		f.Names = append(f.Names, fmt.Sprint("type-", i))
 		f.Prefixes = append(f.Prefixes, fmt.Sprint("prefix-", i))
@@ -107,7 +107,7 @@ func lanes(t *testing.T, o *outbox) {
 	for _, count := range []int{1, 2, 3, 8} {
 		var got []notification.Envelope
 		for _, l := range store.Lanes("mail", count) {
-			part, end := o.read(t, nil, store.Filter{Slots: l.Slots, Types: store.AllTypes}, 5)
+			part, end := o.read(t, nil, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 5)
 			for _, e := range part {
 				require.LessOrEqual(t, l.Slots.First, e.Slot)
 				require.GreaterOrEqual(t, l.Slots.Last, e.Slot)
@@ -127,7 +127,7 @@ func sparseFilter(t *testing.T, o *outbox) {
 		o.publish(t, several(200)...)
 	}
 	o.publish(t, rare)
-	got, end := o.read(t, nil, store.Filter{Slots: all.Slots, Types: store.TypeFilter{Names: []string{"rare"}}}, 2)
+	got, end := o.read(t, nil, store.Filter{Slots: all.Slots, Types: notification.TypeFilter{Names: []string{"rare"}}}, 2)
 	require.Equal(t, []string{rare.ID}, ids(got))
 	rest, _ := o.read(t, end, all, 10)
 	require.Empty(t, rest)

@@ -22,7 +22,7 @@ func modelOfReading(t *testing.T, o *outbox) {
 		m := &model{o: o, t: t, base: base}
 		m.filter = all
 		if rapid.Bool().Draw(rt, "filtered") {
-			m.filter.Types = store.TypeFilter{Names: []string{"a"}, Except: rapid.Bool().Draw(rt, "except")}
+			m.filter.Types = notification.TypeFilter{Names: []string{"a"}, Except: rapid.Bool().Draw(rt, "except")}
 		}
 		m.places = []place{{base, 0, 0}}
 		m.targets = []bound{{o.probe(t), 0}}

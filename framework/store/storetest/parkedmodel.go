@@ -60,7 +60,7 @@ type modelLane struct {
 	old     []store.Lease
 	number  int64
 	passed  int // rows of the page before the cursor
-	settled []int64
+	settled []store.OffsetRange
 }
 
 // parkable are the envelopes that may be parked: five of each key, and two of
@@ -133,7 +133,7 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 		passed = rapid.IntRange(1, len(m.page.Envelopes)).Draw(rt, "passed")
 		c.Position = m.page.After(passed - 1)
 		for range rapid.IntRange(0, 2).Draw(rt, "settled") {
-			c.Settled = append(c.Settled, int64(100+10*len(c.Settled)))
+			c.Settled = append(c.Settled, store.OffsetRanges(int64(100+10*len(c.Settled)))...)
 		}
 	}
 	var own []int

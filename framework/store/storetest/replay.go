@@ -114,11 +114,11 @@ func replayBounds(t *testing.T, o *outbox) {
 		want   int64
 	}{
 		"none": {func(*store.ReplayQuery) {}, 4},
-		"type": {func(q *store.ReplayQuery) { q.Types = []store.TypeFilter{{Names: []string{"order.placed"}}} }, 2},
+		"type": {func(q *store.ReplayQuery) { q.Types = []notification.TypeFilter{{Names: []string{"order.placed"}}} }, 2},
 		"both types": {func(q *store.ReplayQuery) {
-			q.Types = []store.TypeFilter{{Prefixes: []string{"order."}}, {Names: []string{"order.paid", "customer.moved"}}}
+			q.Types = []notification.TypeFilter{{Prefixes: []string{"order."}}, {Names: []string{"order.paid", "customer.moved"}}}
 		}, 1},
-		"no type": {func(q *store.ReplayQuery) { q.Types = []store.TypeFilter{store.AllTypes, {}} }, 0},
+		"no type": {func(q *store.ReplayQuery) { q.Types = []notification.TypeFilter{notification.AllTypes, {}} }, 0},
 		"since":   {func(q *store.ReplayQuery) { q.Since = after(time.Minute) }, 3},
 		"until":   {func(q *store.ReplayQuery) { q.Until = after(time.Minute) }, 1},
 		"between": {func(q *store.ReplayQuery) { q.Since, q.Until = after(30*time.Second), after(3*time.Minute) }, 2},
@@ -130,7 +130,7 @@ func replayBounds(t *testing.T, o *outbox) {
 		require.Equal(t, check.want, o.countReplay(t, q).Rows, name)
 	}
 	q := o.replayed(t)
-	q.Types = []store.TypeFilter{{Names: []string{"order.placed"}}}
+	q.Types = []notification.TypeFilter{{Names: []string{"order.placed"}}}
 	require.Equal(t, 2, o.replay(t, q, 10))
 	require.Equal(t, []int64{1, 4}, o.find(t, store.ParkedFilter{}))
 }
@@ -199,7 +199,7 @@ func replayAhead(t *testing.T, o *outbox) {
 	lease := o.acquire(t, "mail")
 	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 10)
 	require.NoError(t, err)
-	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(1), []int64{4} })
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(1), store.OffsetRanges(4) })
 	q := o.replayed(t)
 	require.Equal(t, store.ReplayCount{Rows: 3, Unsettled: 2}, o.countReplay(t, q))
 	require.Equal(t, 3, o.replay(t, q, 10))
@@ -242,7 +242,7 @@ func pausing(t *testing.T, o *outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "web", 1))
 	paused := func() (paused []bool) {
-		roster, err := o.Roster(t.Context())
+		roster, err := o.Membership(t.Context())
 		require.NoError(t, err)
 		for _, l := range roster.Lanes {
 			paused = append(paused, l.Paused)
@@ -278,7 +278,7 @@ func pausing(t *testing.T, o *outbox) {
 	action, err := a.Action(t.Context(), "a")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, action.Count, "what changed nothing is not counted")
-	for _, sink := range []string{"mial", store.SinkJanitor} {
+	for _, sink := range []string{"mial", store.SinkPruner} {
 		_, err = a.Pause(t.Context(), "a", sink, true)
 		require.ErrorIs(t, err, store.ErrUnknownSink)
 	}
@@ -286,16 +286,16 @@ func pausing(t *testing.T, o *outbox) {
 
 func sinkStates(t *testing.T, o *outbox) {
 	states := func() map[string]store.SinkState {
-		roster, err := o.Roster(t.Context())
+		roster, err := o.Membership(t.Context())
 		require.NoError(t, err)
 		require.Len(t, roster.Members, 1)
 		return roster.Members[0].States
 	}
 	m := store.Member{Owner: "w1", Sinks: []string{"mail", "web"}, States: map[string]store.SinkState{
 		"mail": {BreakerOpen: true, OpenSince: moment}, "web": {ThrottledUntil: after(time.Hour)}}}
-	require.NoError(t, o.Join(t.Context(), m, time.Hour))
+	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Equal(t, m.States, states())
-	roster, err := o.Roster(t.Context())
+	roster, err := o.Membership(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []store.Condition{
 		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "w1", Since: moment},
@@ -303,6 +303,6 @@ func sinkStates(t *testing.T, o *outbox) {
 	}, roster.Conditions(moment))
 	require.Len(t, roster.Conditions(after(2*time.Hour)), 1, "what is over is left out")
 	m.States = nil
-	require.NoError(t, o.Join(t.Context(), m, time.Hour))
+	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Empty(t, states())
 }

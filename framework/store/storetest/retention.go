@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// retentionFacts are for stores that are a store.Retainer, forgetFacts for those
+// retentionFacts are for stores that are a store.Pruner, forgetFacts for those
 // that are a store.Forgetter.
 var (
 	retentionFacts = []fact{
@@ -44,11 +44,11 @@ var (
 )
 
 // retainer skips the fact for a store that removes nothing, or whole partitions.
-func (o *outbox) retainer(t *testing.T) store.Retainer {
+func (o *outbox) retainer(t *testing.T) store.Pruner {
 	t.Helper()
-	r, ok := o.Store.(store.Retainer)
+	r, ok := o.Store.(store.Pruner)
 	if !ok {
-		t.Skip("the store is no store.Retainer")
+		t.Skip("the store is no store.Pruner")
 	}
 	if p, ok := o.Store.(store.Partitioner); ok && p.Partitioned() {
 		t.Skip("rows of a partitioned log go by their partitions")
@@ -119,15 +119,15 @@ func (o *outbox) settleAll(t *testing.T, sink string) {
 }
 
 // expire removes what is older than a day.
-func (o *outbox) expire(t *testing.T, sinks ...string) store.Expired {
+func (o *outbox) expire(t *testing.T, sinks ...string) store.Pruned {
 	t.Helper()
-	return o.expireFrom(t, store.Expiry{Limit: 100, Sinks: sinks})
+	return o.expireFrom(t, store.Pruning{Limit: 100, Sinks: sinks})
 }
 
-func (o *outbox) expireFrom(t *testing.T, e store.Expiry) store.Expired {
+func (o *outbox) expireFrom(t *testing.T, e store.Pruning) store.Pruned {
 	t.Helper()
 	e.Age = day
-	expired, err := o.retainer(t).Expire(t.Context(), e)
+	expired, err := o.retainer(t).Prune(t.Context(), e)
 	require.NoError(t, err)
 	return expired
 }
@@ -143,7 +143,7 @@ func oldRowsGo(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 5)
 	o.settle(t, "mail", page.End)
 	o.settle(t, "events", page.End)
-	require.Equal(t, store.Expired{Looked: 5, Removed: 5, Through: page.Envelopes[4].Offset}, o.expire(t, "mail"))
+	require.Equal(t, store.Pruned{Looked: 5, Removed: 5, Through: page.Envelopes[4].Offset}, o.expire(t, "mail"))
 	require.Empty(t, o.log(t))
 	again := o.expire(t, "mail")
 	require.Zero(t, again.Looked)
@@ -193,7 +193,7 @@ func plainTimes(t *testing.T, o *outbox) {
 func boundedLook(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 7)
 	o.settle(t, "mail", page.End)
-	e := store.Expiry{Limit: 3, Sinks: []string{"mail"}}
+	e := store.Pruning{Limit: 3, Sinks: []string{"mail"}}
 	for _, left := range []int{4, 1, 0} {
 		expired := o.expireFrom(t, e)
 		require.Equal(t, min(3, expired.Looked), expired.Removed)
@@ -222,7 +222,7 @@ func settledOutOfOrder(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 5)
 	lease := o.acquire(t, "mail")
 	o.checkpoint(t, lease, func(c *store.Checkpoint) {
-		c.Position, c.Settled = page.After(0), []int64{page.Envelopes[3].Offset}
+		c.Position, c.Settled = page.After(0), store.OffsetRanges(page.Envelopes[3].Offset)
 	})
 	require.Equal(t, 1, o.expire(t, "mail").Removed)
 	require.Equal(t, ids(page.Envelopes[1:]), o.log(t))
@@ -259,7 +259,7 @@ func nobodyKeeps(t *testing.T, o *outbox) {
 func janitorIsNoSink(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 3)
 	o.settle(t, "mail", page.End)
-	lease := o.acquire(t, store.SinkJanitor)
+	lease := o.acquire(t, store.SinkPruner)
 	o.checkpoint(t, lease, func(*store.Checkpoint) {})
 	require.Equal(t, 3, o.expire(t, "mail").Removed)
 	status := o.status(t)
@@ -304,7 +304,7 @@ func twoAtOnce(t *testing.T, o *outbox) {
 	for range 2 {
 		janitors.Go(func() {
 			for range 10 {
-				expired, err := retainer.Expire(t.Context(), store.Expiry{Age: day, Limit: 50, Sinks: []string{"mail"}})
+				expired, err := retainer.Prune(t.Context(), store.Pruning{Age: day, Limit: 50, Sinks: []string{"mail"}})
 				if err != nil {
 					t.Error(err)
 				}
@@ -331,7 +331,7 @@ func oldReceiptsGo(t *testing.T, o *outbox) {
 	})
 	retainer := o.retainer(t)
 	for _, want := range []int{2, 1, 0} {
-		removed, err := retainer.ExpireReceipts(t.Context(), day, 2)
+		removed, err := retainer.PruneReceipts(t.Context(), day, 2)
 		require.NoError(t, err)
 		require.Equal(t, want, removed)
 	}
@@ -408,7 +408,7 @@ func forgetUnknown(t *testing.T, o *outbox) {
 	require.ErrorIs(t, err, store.ErrUnknownSink)
 	o.acquire(t, "mail")
 	o.acquire(t, "events")
-	o.acquire(t, store.SinkJanitor)
+	o.acquire(t, store.SinkPruner)
 	for _, ask := range []func() error{
 		func() error { _, err := forgetter.Traces(t.Context(), "mial"); return err },
 		func() error { _, err := forgetter.Forget(t.Context(), "mial"); return err },
@@ -416,14 +416,14 @@ func forgetUnknown(t *testing.T, o *outbox) {
 		err := ask()
 		require.ErrorIs(t, err, store.ErrUnknownSink)
 		require.ErrorContains(t, err, "events, mail")
-		require.NotContains(t, err.Error(), store.SinkJanitor)
+		require.NotContains(t, err.Error(), store.SinkPruner)
 	}
 }
 
 func forgetJanitor(t *testing.T, o *outbox) {
-	o.acquire(t, store.SinkJanitor)
+	o.acquire(t, store.SinkPruner)
 	before := o.dumpAll(t)
-	_, err := o.forgetter(t).Forget(t.Context(), store.SinkJanitor)
+	_, err := o.forgetter(t).Forget(t.Context(), store.SinkPruner)
 	require.ErrorIs(t, err, store.ErrUnknownSink)
 	require.Equal(t, before, o.dumpAll(t))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -23,7 +24,7 @@ var rosterFacts = []fact{
 // lanesOf prints a sink's lanes.
 func (o *outbox) lanesOf(t *testing.T, sink string) (lanes []string) {
 	t.Helper()
-	roster, err := o.Roster(t.Context())
+	roster, err := o.Membership(t.Context())
 	require.NoError(t, err)
 	for _, l := range roster.Lanes {
 		if l.Lane.Sink == sink {
@@ -44,7 +45,7 @@ func cutOnce(t *testing.T, o *outbox) {
 		})
 	}
 	wg.Wait()
-	roster, err := o.Roster(t.Context())
+	roster, err := o.Membership(t.Context())
 	require.NoError(t, err)
 	require.NotEmpty(t, roster.Lanes)
 	for i, l := range roster.Lanes {
@@ -68,7 +69,7 @@ func cutWanted(t *testing.T, o *outbox) {
 
 func rosterLanes(t *testing.T, o *outbox) {
 	state := func() store.LaneState {
-		roster, err := o.Roster(t.Context())
+		roster, err := o.Membership(t.Context())
 		require.NoError(t, err)
 		require.Len(t, roster.Lanes, 1)
 		return roster.Lanes[0]
@@ -88,21 +89,21 @@ func rosterLanes(t *testing.T, o *outbox) {
 
 func rosterMembers(t *testing.T, o *outbox) {
 	members := func() []store.Member {
-		roster, err := o.Roster(t.Context())
+		roster, err := o.Membership(t.Context())
 		require.NoError(t, err)
 		return roster.Members
 	}
 	a, b := store.Member{Owner: "a", Sinks: []string{"events", "mail"}}, store.Member{Owner: "b", Sinks: []string{"mail"}}
-	require.NoError(t, o.Join(t.Context(), b, time.Hour))
-	require.NoError(t, o.Join(t.Context(), a, time.Hour))
+	require.NoError(t, o.Heartbeat(t.Context(), b, time.Hour))
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
 	require.Equal(t, []store.Member{a, b}, members())
 	a.Sinks = []string{"mail"}
-	require.NoError(t, o.Join(t.Context(), a, 2*time.Hour), "again")
+	require.NoError(t, o.Heartbeat(t.Context(), a, 2*time.Hour), "again")
 	require.Equal(t, []store.Member{a, b}, members())
 
 	o.exec(t, `UPDATE outbox_forwarders SET live_until = '2000-01-01T00:00:00.000000Z' WHERE owner = 'b'`)
 	require.Equal(t, []store.Member{a}, members())
-	require.NoError(t, o.Join(t.Context(), a, time.Hour))
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
 	require.NotContains(t, o.dump(t, `SELECT owner FROM outbox_forwarders`), "owner=b", "the dead are taken away")
 	require.NoError(t, o.Leave(t.Context(), "a"))
 	require.NoError(t, o.Leave(t.Context(), "a"), "twice")
@@ -124,7 +125,7 @@ func recut(t *testing.T, o *outbox) {
 		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
 		require.NoError(t, err)
 		leases = append(leases, lease)
-		page, err := o.reader(t, nil, store.Filter{Slots: l.Slots, Types: store.AllTypes}).Next(t.Context(), target, 100)
+		page, err := o.reader(t, nil, store.Filter{Slots: l.Slots, Types: notification.AllTypes}).Next(t.Context(), target, 100)
 		require.NoError(t, err)
 		require.True(t, page.CaughtUp)
 		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
@@ -146,7 +147,7 @@ func recut(t *testing.T, o *outbox) {
 			require.Greater(t, lease.Epoch, old.Epoch)
 		}
 		require.NoError(t, o.Release(t.Context(), leases[0]), "of no effect")
-		envelopes, _ := o.read(t, lease.Position, store.Filter{Slots: l.Slots, Types: store.AllTypes}, 100)
+		envelopes, _ := o.read(t, lease.Position, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 100)
 		got = append(got, ids(envelopes)...)
 	}
 	require.Equal(t, []string{later.ID}, got, "none of %v again", want)
@@ -177,7 +178,7 @@ func recutRefused(t *testing.T, o *outbox) {
 	before = o.dumpAll(t)
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has not begun")
 	require.Equal(t, before, o.dumpAll(t))
-	o.checkpoint(t, leases[1], func(c *store.Checkpoint) { c.Position, c.Settled = page.End, []int64{100} })
+	o.checkpoint(t, leases[1], func(c *store.Checkpoint) { c.Position, c.Settled = page.End, store.OffsetRanges(100) })
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has settled ahead")
 	o.checkpoint(t, leases[1], func(c *store.Checkpoint) { c.Position = page.End })
 	require.NoError(t, o.Recut(t.Context(), "mail", leases))

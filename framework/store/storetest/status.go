@@ -36,7 +36,7 @@ func cursorStatus(t *testing.T, o *outbox) {
 	o.checkpoint(t, events, func(c *store.Checkpoint) { c.Position = page.End })
 	o.checkpoint(t, mail, func(c *store.Checkpoint) {
 		c.Position = page.After(1)
-		c.Settled = []int64{page.Envelopes[5].Offset, page.Envelopes[7].Offset}
+		c.Settled = store.OffsetRanges(page.Envelopes[5].Offset, page.Envelopes[7].Offset)
 	})
 	require.NoError(t, o.Release(t.Context(), events))
 	o.acquire(t, "web")

@@ -173,7 +173,7 @@ func (o *outbox) dumpAll(t *testing.T, without ...string) string {
 }
 
 // all is the filter that passes over nothing.
-var all = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: store.AllTypes}
+var all = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
 
 func (o *outbox) probe(t *testing.T) store.Target {
 	t.Helper()

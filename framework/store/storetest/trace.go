@@ -32,7 +32,7 @@ func traceRow(t *testing.T, o *outbox) {
 	web := o.acquire(t, "web")
 	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 10)
 	require.NoError(t, err)
-	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(0), []int64{3} })
+	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(0), store.OffsetRanges(3) })
 	require.NoError(t, o.Release(t.Context(), web))
 	o.beginAction(t, "a")
 	_, err = o.administrator(t).Pause(t.Context(), "a", "web", true)
