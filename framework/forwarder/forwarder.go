@@ -25,6 +25,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -54,7 +55,7 @@ func New(c Config) (*Forwarder, error) {
 		config: c,
 		routes: routes,
 		owner:  fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
-		poller: newPoller(c.Store, c.Poll, newTrouble(c.Logger, "looking at the log")),
+		poller: newPoller(c.Store, c.Poll, pace.NewTrouble(c.Logger, "looking at the log", 0)),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		f.couriers = append(f.couriers, newCourier(name, c.Sinks[name], routes.To(name), c.Logger))
@@ -130,7 +131,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	r.db, cancelDB = context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelDB()
 	stopping := context.AfterFunc(ctx, func() {
-		if sleep(r.db, f.config.ShutdownTimeout+lastWrites) {
+		if pace.Sleep(r.db, f.config.ShutdownTimeout+lastWrites) {
 			cancelDB()
 		}
 	})
@@ -140,7 +141,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	var work sync.WaitGroup
 	work.Go(func() { f.poller.run(ctx) })
 	if l, ok := f.config.Store.(store.Listener); ok {
-		work.Go(func() { f.poller.listen(ctx, l, keeper.nudge, newTrouble(f.config.Logger, "listening")) })
+		work.Go(func() { f.poller.listen(ctx, l, keeper.nudge, pace.NewTrouble(f.config.Logger, "listening", 0)) })
 	}
 	work.Go(keeper.keep)
 	work.Go(func() { newJanitor(f).run(ctx, r.db) })

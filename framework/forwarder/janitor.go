@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -43,7 +44,7 @@ type janitor struct {
 	owner       string
 	ttl         time.Duration
 	log         *slog.Logger
-	failing     *trouble
+	failing     *pace.Trouble
 
 	lease   store.Lease
 	renewed time.Time
@@ -66,7 +67,7 @@ func newJanitor(f *Forwarder) *janitor {
 	j := &janitor{
 		store: f.config.Store, retainer: retainer, partitioner: partitioner, retention: f.config.Retention,
 		owner: f.owner, ttl: f.config.Lease, log: f.config.Logger,
-		failing: newTrouble(f.config.Logger, "removing old rows"),
+		failing: pace.NewTrouble(f.config.Logger, "removing old rows", 0),
 		warned:  make(map[string]string),
 	}
 	for _, c := range f.couriers {
@@ -86,10 +87,10 @@ func (j *janitor) run(stop, db context.Context) {
 		switch {
 		case stop.Err() != nil:
 		case errors.Is(err, store.ErrLeaseHeld), lost(err):
-			j.failing.over()
-			sleep(stop, j.ttl/3)
+			j.failing.Over()
+			pace.Sleep(stop, j.ttl/3)
 		default:
-			sleep(stop, j.failing.met(err))
+			pace.Sleep(stop, j.failing.Met(err))
 		}
 	}
 }
@@ -127,7 +128,7 @@ func (j *janitor) work(stop context.Context) error {
 		if err := j.pass(stop); err != nil {
 			return err
 		}
-		j.failing.over()
+		j.failing.Over()
 		if err := j.rest(stop, j.interval()); err != nil {
 			return err
 		}
@@ -246,7 +247,7 @@ func (j *janitor) rest(stop context.Context, pause time.Duration) error {
 			j.renewed = now
 			continue
 		}
-		if !sleep(stop, time.Until(earlier(until, due))) {
+		if !pace.Sleep(stop, time.Until(earlier(until, due))) {
 			return stop.Err()
 		}
 		if !time.Now().Before(until) {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -21,7 +22,7 @@ import (
 type keeper struct {
 	*run
 	pause    time.Duration // between two looks
-	failing  *trouble
+	failing  *pace.Trouble
 	couriers map[string]*courier
 
 	uncut   map[string]bool // sinks whose lanes are not known to be cut
@@ -30,7 +31,7 @@ type keeper struct {
 	held    map[laneID]*held
 	paused  map[string]bool               // sinks that a person has paused, as of the last look
 	cutting map[string]context.CancelFunc // sinks whose lanes this forwarder cuts anew
-	trouble map[laneID]*trouble
+	trouble map[laneID]*pace.Trouble
 	nudged  chan struct{} // capacity 1: a lane may be free
 	ended   chan func()   // what the keeper does when something that it started has ended
 }
@@ -74,13 +75,13 @@ func newKeeper(r *run) *keeper {
 	k := &keeper{
 		run:      r,
 		pause:    r.config.Lease / 20,
-		failing:  newTrouble(r.config.Logger, "leasing"),
+		failing:  pace.NewTrouble(r.config.Logger, "leasing", 0),
 		couriers: make(map[string]*courier),
 		uncut:    make(map[string]bool),
 		held:     make(map[laneID]*held),
 		paused:   make(map[string]bool),
 		cutting:  make(map[string]context.CancelFunc),
-		trouble:  make(map[laneID]*trouble),
+		trouble:  make(map[laneID]*pace.Trouble),
 		nudged:   make(chan struct{}, 1),
 		ended:    make(chan func()),
 	}
@@ -114,9 +115,9 @@ func (k *keeper) keep() {
 		case <-timer.C:
 			pause := k.pause
 			if err := k.look(); err == nil {
-				k.failing.over()
+				k.failing.Over()
 			} else if k.stop.Err() == nil {
-				pause = k.failing.met(err)
+				pause = k.failing.Met(err)
 			}
 			timer.Reset(pause)
 		}
@@ -231,7 +232,7 @@ func (k *keeper) tellPaused(c *courier, paused bool) {
 // revision is that of what is parked, as of a moment before.
 func (k *keeper) take(lane store.Lane, revision int64) error {
 	c, id := k.couriers[lane.Sink], idOf(lane)
-	if k.held[id] != nil || time.Now().Before(k.trouble[id].until()) {
+	if k.held[id] != nil || time.Now().Before(k.trouble[id].Until()) {
 		return nil
 	}
 	s := &shift{run: k.run, courier: c, leased: time.Now(), revised: make(chan struct{}, 1)}
@@ -249,7 +250,7 @@ func (k *keeper) take(lane store.Lane, revision int64) error {
 	k.held[id] = &held{stop: cancel, revision: revision, revised: s.revised}
 	go func() {
 		defer cancel()
-		err := s.work(stop, failing.over)
+		err := s.work(stop, failing.Over)
 		if !lost(err) {
 			err = errors.Join(err, k.release(s.lease))
 		}
@@ -261,9 +262,9 @@ func (k *keeper) take(lane store.Lane, revision int64) error {
 	return nil
 }
 
-func (k *keeper) troubleWith(id laneID, log *slog.Logger, what string) *trouble {
+func (k *keeper) troubleWith(id laneID, log *slog.Logger, what string) *pace.Trouble {
 	if k.trouble[id] == nil {
-		k.trouble[id] = newTrouble(log, what)
+		k.trouble[id] = pace.NewTrouble(log, what, 0)
 	}
 	return k.trouble[id]
 }
@@ -282,7 +283,7 @@ func (k *keeper) workedOn(c *courier, lane store.Lane, err error) {
 	case lost(err):
 		c.log.Warn("lane is given up", "lane", lane.Number, "error", err)
 	default:
-		k.trouble[idOf(lane)].met(err)
+		k.trouble[idOf(lane)].Met(err)
 	}
 }
 
@@ -297,7 +298,7 @@ func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
 		free = free && l.Owner == ""
 	}
 	id := laneID{c.name, wholeSink}
-	if !free || k.cutting[c.name] != nil || time.Now().Before(k.trouble[id].until()) {
+	if !free || k.cutting[c.name] != nil || time.Now().Before(k.trouble[id].Until()) {
 		return
 	}
 	failing := k.troubleWith(id, c.log, "cutting the lanes anew")
@@ -311,12 +312,12 @@ func (k *keeper) cutAnew(c *courier, lanes []store.LaneState) {
 			delete(k.cutting, c.name)
 			switch {
 			case err == nil:
-				failing.over()
+				failing.Over()
 				c.log.Info("the lanes are cut anew", "lanes", lanes[0].Wanted)
 			case wanted.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
 				// somebody else does it, or nobody wants it any more
 			default:
-				failing.met(err)
+				failing.Met(err)
 			}
 		}
 	}()

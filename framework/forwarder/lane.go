@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -129,7 +130,7 @@ func (l level) latest() (store.Target, <-chan struct{}) { return l.Target, nil }
 
 // read fills the window, page by page, until ctx is done, or the last target of
 // the horizon is reached: that gives true.
-func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failing *trouble) (reached bool) {
+func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failing *pace.Trouble) (reached bool) {
 	for {
 		target, newer := to.latest()
 		for target != nil {
@@ -148,12 +149,12 @@ func (l *lane) read(ctx context.Context, reader store.Reader, to horizon, failin
 				return false
 			}
 			if err != nil {
-				if !sleep(ctx, failing.met(err)) {
+				if !pace.Sleep(ctx, failing.Met(err)) {
 					return false
 				}
 				continue
 			}
-			failing.over()
+			failing.Over()
 			l.add(page, l.courier.passesBy(page))
 			if page.CaughtUp {
 				break

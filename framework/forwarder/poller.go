@@ -21,7 +21,7 @@ var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
 type poller struct {
 	store   store.Store
 	poll    Poll
-	trouble *trouble
+	trouble *pace.Trouble
 	woken   chan struct{}
 
 	mu     sync.Mutex
@@ -30,7 +30,7 @@ type poller struct {
 	newer  chan struct{} // closed when target is replaced
 }
 
-func newPoller(s store.Store, poll Poll, t *trouble) *poller {
+func newPoller(s store.Store, poll Poll, t *pace.Trouble) *poller {
 	return &poller{store: s, poll: poll, trouble: t, woken: make(chan struct{}, 1), newer: make(chan struct{})}
 }
 
@@ -44,10 +44,10 @@ func (p *poller) wake() {
 
 // listen has the database wake the poller, and tell of lanes, until ctx is done.
 // Looking goes on beside it and finds what was not heard.
-func (p *poller) listen(ctx context.Context, l store.Listener, lanes func(), failing *trouble) {
+func (p *poller) listen(ctx context.Context, l store.Listener, lanes func(), failing *pace.Trouble) {
 	for {
 		err := l.Listen(ctx, func(news store.News) {
-			failing.over()
+			failing.Over()
 			if news != store.NewsRows {
 				lanes()
 			}
@@ -55,7 +55,7 @@ func (p *poller) listen(ctx context.Context, l store.Listener, lanes func(), fai
 				p.wake()
 			}
 		})
-		if err == nil || !sleep(ctx, failing.met(err)) {
+		if err == nil || !pace.Sleep(ctx, failing.Met(err)) {
 			return
 		}
 	}
@@ -84,10 +84,10 @@ func (p *poller) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			timer.Reset(p.trouble.met(err))
+			timer.Reset(p.trouble.Met(err))
 			continue
 		}
-		p.trouble.over()
+		p.trouble.Over()
 		p.publish(target, began)
 		switch found := target.Last() != last; {
 		case woken: // what is announced needs no looking for
@@ -101,7 +101,7 @@ func (p *poller) run(ctx context.Context) {
 
 		// Under load every commit wakes us, and looking would take the publishers'
 		// processor time.
-		if !sleep(ctx, restOfLooks.After(took)) {
+		if !pace.Sleep(ctx, restOfLooks.After(took)) {
 			return
 		}
 	}
@@ -142,16 +142,4 @@ func (h horizonSince) latest() (store.Target, <-chan struct{}) {
 		return nil, h.newer
 	}
 	return h.target, h.newer
-}
-
-// sleep waits and returns true, or false once ctx is done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

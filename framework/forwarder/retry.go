@@ -121,8 +121,3 @@ func (r Retry) backOff() *backoff.ExponentialBackOff {
 		RandomizationFactor: r.Jitter,
 	}
 }
-
-// reconnect is the pace at which a failing database is tried again.
-func reconnect() *backoff.ExponentialBackOff {
-	return Retry{Initial: 100 * time.Millisecond, Multiplier: 2, Max: 5 * time.Second, Jitter: 0.2}.backOff()
-}

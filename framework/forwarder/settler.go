@@ -48,22 +48,22 @@ type outcome struct {
 // checkpoint: what it reads back is never older than what it has written.
 type settler struct {
 	lane     *lane
-	failing  *trouble
+	failing  *pace.Trouble
 	renewed  time.Time // when the checkpoint began that renewed the lease last
 	compared time.Time // when the keys were compared with the parked table last
 	number   int64     // of the last checkpoint
 
 	revised <-chan struct{} // tells that it is to be compared now; nil: never
 
-	asking *trouble  // with reading the parked table
-	askAt  time.Time // not before that
+	asking *pace.Trouble // with reading the parked table
+	askAt  time.Time     // not before that
 }
 
 func newSettler(l *lane, leased time.Time, revised <-chan struct{}) *settler {
 	return &settler{
 		lane:     l,
-		failing:  newTrouble(l.log, "settling"),
-		asking:   newTrouble(l.log, "reading parked deliveries"),
+		failing:  pace.NewTrouble(l.log, "settling", 0),
+		asking:   pace.NewTrouble(l.log, "reading parked deliveries", 0),
 		renewed:  leased,
 		compared: leased,
 		revised:  revised,
@@ -92,7 +92,7 @@ func (s *settler) run(stop, db context.Context) error {
 			return err
 		}
 		s.bringBack(db, released)
-		sleep(stop, restOfCheckpoints.After(time.Since(began)))
+		pace.Sleep(stop, restOfCheckpoints.After(time.Since(began)))
 		timer.Reset(s.untilNext())
 	}
 }
@@ -166,7 +166,7 @@ func (s *settler) write(ctx context.Context, c store.Checkpoint) error {
 	for {
 		err := s.writeOnce(ctx, c)
 		if err == nil {
-			s.failing.over()
+			s.failing.Over()
 			return nil
 		}
 		if !lost(err) && ctx.Err() == nil {
@@ -183,7 +183,7 @@ func (s *settler) write(ctx context.Context, c store.Checkpoint) error {
 		case time.Since(s.renewed) > s.lane.ttl:
 			return fmt.Errorf("%w: %w", errLeaseExpired, err)
 		}
-		if !sleep(ctx, s.failing.met(err)) {
+		if !pace.Sleep(ctx, s.failing.Met(err)) {
 			return fmt.Errorf("last checkpoint: %w", err)
 		}
 	}
@@ -244,10 +244,10 @@ func (s *settler) bringBack(ctx context.Context, released []string) {
 	}
 	s.release(released)
 	if err != nil {
-		s.askAt = time.Now().Add(s.asking.met(err))
+		s.askAt = time.Now().Add(s.asking.Met(err))
 		return
 	}
-	s.asking.over()
+	s.asking.Over()
 }
 
 // release leaves keys for the next turn.

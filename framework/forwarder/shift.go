@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -46,7 +47,7 @@ func (s *shift) work(stop context.Context, begun func()) error {
 	level := make(chan struct{})
 	var readers sync.WaitGroup
 	readers.Go(func() {
-		if l.read(reading, reader, s.to, newTrouble(l.log, "reading the log")) && l.waitForLevel(reading) {
+		if l.read(reading, reader, s.to, pace.NewTrouble(l.log, "reading the log", 0)) && l.waitForLevel(reading) {
 			close(level)
 		}
 	})

@@ -54,3 +54,6 @@ type AdvisedError struct {
 
 func (e *AdvisedError) Error() string { return e.Err.Error() }
 func (e *AdvisedError) Unwrap() error { return e.Err }
+
+// Advice is the hint.
+func (e *AdvisedError) Advice() string { return e.Hint }

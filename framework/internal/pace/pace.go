@@ -1,5 +1,6 @@
-// Package pace keeps what the framework asks of a database again and again in
-// proportion to what the database has to give.
+// Package pace says how long to wait between two tries of the same thing: a rest in
+// proportion to what the database has to give, and growing pauses while something
+// fails, with a log that stays readable.
 package pace
 
 import "time"

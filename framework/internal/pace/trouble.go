@@ -1,0 +1,107 @@
+package pace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Pauses of a Trouble: the first one, and the longest one unless another is asked for.
+const (
+	FirstPause = 100 * time.Millisecond
+	MaxPause   = 5 * time.Second
+)
+
+// maxSaid bounds what is remembered of texts that differ each time.
+const maxSaid = 20
+
+// Trouble is for something that is tried again until it works. It says how long to
+// wait before the next try, and logs once when the failing begins, once for each new
+// way in which it fails, and once when it is over. It is for one goroutine.
+type Trouble struct {
+	log   *slog.Logger
+	what  string
+	pace  *backoff.ExponentialBackOff
+	since time.Time
+	next  time.Time       // it is not worth trying before
+	said  map[string]bool // the advice and the texts since then
+}
+
+// NewTrouble returns the trouble with something, which the log names by what: "leasing".
+// Pauses grow from FirstPause to most; 0 means MaxPause.
+func NewTrouble(log *slog.Logger, what string, most time.Duration) *Trouble {
+	if most == 0 {
+		most = MaxPause
+	}
+	return &Trouble{log: log, what: what, pace: &backoff.ExponentialBackOff{
+		InitialInterval:     min(FirstPause, most),
+		Multiplier:          2,
+		MaxInterval:         most,
+		RandomizationFactor: 0.2,
+	}}
+}
+
+// Met takes note of an error and returns how long to wait before the next try. Errors
+// with the same cause are logged once, and so are errors with the same advice, whose
+// texts name files and processes.
+func (t *Trouble) Met(err error) time.Duration {
+	if t.since.IsZero() {
+		t.since, t.said = time.Now(), make(map[string]bool)
+	}
+	text, attributes := cause(err), []any{"error", err}
+	var advised interface {
+		error
+		Advice() string
+	}
+	if errors.As(err, &advised) {
+		text, attributes = advised.Advice(), append(attributes, "hint", advised.Advice())
+	}
+	if !t.said[text] && len(t.said) < maxSaid {
+		t.said[text] = true
+		t.log.Error(t.what+" failed, trying again", attributes...)
+	}
+	pause := t.pace.NextBackOff()
+	t.next = time.Now().Add(pause)
+	return pause
+}
+
+// Until is when to try again; zero for at once. t may be nil.
+func (t *Trouble) Until() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.next
+}
+
+// Over takes note that it works.
+func (t *Trouble) Over() {
+	if t.since.IsZero() {
+		return
+	}
+	t.log.Info(t.what+" works again", "after", time.Since(t.since).Round(time.Millisecond))
+	t.since, t.next, t.said = time.Time{}, time.Time{}, nil
+	t.pace.Reset()
+}
+
+// cause is the text of an error without what was being tried.
+func cause(err error) string {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err.Error()
+}
+
+// Sleep waits and returns true, or false once ctx is done.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
