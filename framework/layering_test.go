@@ -46,7 +46,11 @@ var layers = []layer{
 	{"sinks/internal/roots", nil},
 	{"sinks/*", []string{"sinks", "sinks/internal/cloudevents", "sinks/internal/roots", "framework/notification", "registry"}},
 	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store", "framework/internal/pace"}},
-	{"framework/forwarder", []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
+	{"framework/forwarder/internal/policy", []string{"framework/route"}},
+	{"framework/forwarder", []string{
+		"framework/forwarder/internal/policy",
+		"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks",
+	}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},

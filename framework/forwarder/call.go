@@ -41,19 +41,15 @@ func (c *courier) fill(worker *call) bool {
 	}
 	now := time.Now()
 	threshold := c.sink.Parallelism.Threshold
-	limit := threshold
-	if c.sink.Parallelism.Above == AboveSequential && c.pending > threshold {
-		limit = 1
-	}
-	limit = c.gate.limit(limit, now)
+	limit := c.circuit.Limit(c.sink.Parallelism.Limit(c.pending), now)
 	if limit == 0 {
-		c.lookAt(c.gate.reopens())
+		c.lookAt(c.circuit.Next())
 	}
 	if c.calls >= threshold || c.calls-c.stuck >= limit {
 		return false
 	}
 	size := c.batch.Size
-	if !c.gate.open() {
+	if c.circuit.IsOpen() {
 		size = 1 // to find out, one is enough
 	} else if filled := c.since.Add(c.batch.Wait); c.batch.Wait > 0 && now.Before(filled) && !c.fills(size, now) {
 		c.lookAt(filled)
@@ -85,7 +81,7 @@ func (c *courier) fill(worker *call) bool {
 
 // fills says whether what may go now fills a batch.
 func (c *courier) fills(size int, now time.Time) bool {
-	if !c.rate.has(size, now) {
+	if !c.rate.Has(size, now) {
 		return false
 	}
 	n := c.turns.len()
@@ -105,7 +101,7 @@ func (c *courier) fills(size int, now time.Time) bool {
 
 // admitted says whether the sink's rate lets one more begin now.
 func (c *courier) admitted(now time.Time) bool {
-	n, until := c.rate.admit(1, now)
+	n, until := c.rate.Admit(1, now)
 	if n == 0 {
 		c.lookAt(until)
 	}
@@ -132,7 +128,7 @@ func (w *call) add(it *item) {
 
 // begin counts what a worker has as in flight.
 func (c *courier) begin(worker *call, now time.Time) {
-	c.gate.starts()
+	c.circuit.Begin()
 	c.calls++
 	c.inFlight += len(worker.items)
 	for _, it := range worker.items {

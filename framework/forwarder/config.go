@@ -3,8 +3,6 @@ package forwarder
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -130,37 +129,49 @@ type Delivered struct {
 	Receipt notification.Receipt
 }
 
-// Parallelism is the threshold of deliveries in flight to one sink.
-type Parallelism struct {
-	// Threshold is N; default 16. At most 65,536.
-	Threshold int
-	// Above says what happens while more than N deliveries are pending.
-	Above Above
-}
+// Parallelism is the threshold of deliveries in flight to one sink: Threshold and Above.
+type Parallelism = policy.Parallelism
 
 // Above is a rule for a backlog larger than the threshold.
-type Above string
+type Above = policy.Above
 
 // The two rules. Under both, one key is never in flight twice.
 const (
 	// AboveBounded keeps N deliveries in flight, however large the backlog. The
 	// default.
-	AboveBounded Above = "bounded"
+	AboveBounded = policy.AboveBounded
 	// AboveSequential delivers up to N pending ones all at once, and a larger
 	// backlog one at a time, until it has shrunk to N.
-	AboveSequential Above = "sequential"
+	AboveSequential = policy.AboveSequential
 )
 
 // OnDead is a rule for a key after one of its deliveries is dead.
-type OnDead string
+type OnDead = policy.OnDead
 
 // The two rules for a key with a dead delivery.
 const (
 	// OnDeadContinue goes on with the next one of the key. The default.
-	OnDeadContinue OnDead = "continue"
+	OnDeadContinue = policy.OnDeadContinue
 	// OnDeadHalt holds the later ones of the key back until a person acts.
-	OnDeadHalt OnDead = "halt"
+	OnDeadHalt = policy.OnDeadHalt
 )
+
+// Retry is exponential backoff with jitter: MaxAttempts, Initial, Multiplier, Max,
+// Jitter, MaxAge, and other policies for some Types.
+type Retry = policy.Retry
+
+// Breaker says when a sink waits as a whole because its destination fails:
+// FailureShare, Among, MaxPause, and Off.
+type Breaker = policy.Breaker
+
+// Rate bounds how many deliveries to a sink begin in a time, over all forwarders:
+// Events, Per and Burst. The zero value is no bound. As text it is "50/s" or
+// "50/s, burst 100", with s, m or h.
+type Rate = policy.Rate
+
+// ParseRate reads a rate as it stands in a configuration. The error tells what would
+// be right.
+func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
 
 // Unrouted is a rule for notifications that no route matches.
 type Unrouted string
@@ -188,16 +199,30 @@ const (
 	DefaultShutdownTimeout = 20 * time.Second
 	DefaultPollMin         = time.Millisecond
 	DefaultPollMax         = 50 * time.Millisecond
-	DefaultThreshold       = 16
+	DefaultThreshold       = policy.DefaultThreshold
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
+)
+
+// Defaults of a Retry.
+const (
+	DefaultMaxAttempts = policy.DefaultMaxAttempts
+	DefaultInitial     = policy.DefaultInitial
+	DefaultMultiplier  = policy.DefaultMultiplier
+	DefaultMax         = policy.DefaultMax
+	DefaultJitter      = policy.DefaultJitter
+)
+
+// Defaults of a Breaker.
+const (
+	DefaultFailureShare = policy.DefaultFailureShare
+	DefaultAmong        = policy.DefaultAmong
+	DefaultMaxPause     = policy.DefaultMaxPause
 )
 
 // KeepForever as a Config's Retention removes nothing: it is longer than
 // anything has been stored.
 const KeepForever time.Duration = math.MaxInt64
-
-const maxThreshold = 1 << 16
 
 // WithDefaults fills in what was left out.
 func (c Config) WithDefaults() Config {
@@ -225,52 +250,47 @@ func (c Config) WithDefaults() Config {
 // WithDefaults fills in what was left out. Retry.Types stay as they are: see
 // [Retry.For].
 func (s Sink) WithDefaults() Sink {
-	setDefault(&s.Parallelism.Threshold, DefaultThreshold)
-	setDefault(&s.Parallelism.Above, AboveBounded)
+	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
 	setDefault(&s.Timeout, DefaultTimeout)
-	s.Retry = s.Retry.withDefaults()
-	s.Breaker = s.Breaker.withDefaults()
+	s.Retry = s.Retry.WithDefaults()
+	s.Breaker = s.Breaker.WithDefaults()
 	return s
 }
 
 // compile reports all that makes no sense in a configuration with its defaults, by
 // the names of the configuration file, and compiles the routes.
 func (c Config) compile() (*route.Table, error) {
-	p := &problems{}
-	p.require(c.Store != nil, "the store is missing")
-	p.require(len(c.Routes) > 0, "routes: there is none")
-	p.require(len(c.Sinks) > 0, "sinks: there is none")
-	p.require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
-	p.require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
-	p.require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
-	p.require(c.ShutdownTimeout > 0, "forwarder.shutdown_timeout is %s: use more than 0", c.ShutdownTimeout)
-	p.require(c.Retention > 0, "outbox.retention is %s: use more than 0, or 0 in a file to keep all", c.Retention)
-	p.require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
+	p := &policy.Problems{}
+	p.Require(c.Store != nil, "the store is missing")
+	p.Require(len(c.Routes) > 0, "routes: there is none")
+	p.Require(len(c.Sinks) > 0, "sinks: there is none")
+	p.Require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
+	p.Require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
+	p.Require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
+	p.Require(c.ShutdownTimeout > 0, "forwarder.shutdown_timeout is %s: use more than 0", c.ShutdownTimeout)
+	p.Require(c.Retention > 0, "outbox.retention is %s: use more than 0, or 0 in a file to keep all", c.Retention)
+	p.Require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
 		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		p.require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
+		p.Require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
 		c.Sinks[name].validate(p, "sinks."+name)
 	}
 	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
-		p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
+		p.Add(err)
 	}
-	return routes, p.err()
+	return routes, p.Err()
 }
 
-func (s Sink) validate(p *problems, at string) {
-	p.require(s.Sink != nil, "%s: the sink is missing", at)
-	n := s.Parallelism.Threshold
-	p.require(n >= 1 && n <= maxThreshold, "%s.parallelism.threshold is %d: use 1 to %d", at, n, maxThreshold)
-	p.require(s.Parallelism.Above == AboveBounded || s.Parallelism.Above == AboveSequential,
-		"%s.parallelism.above is %q: use %s or %s", at, s.Parallelism.Above, AboveBounded, AboveSequential)
-	p.require(s.OnDead == OnDeadContinue || s.OnDead == OnDeadHalt,
-		"%s.on_dead is %q: use %s or %s", at, s.OnDead, OnDeadContinue, OnDeadHalt)
-	p.require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
-	s.Retry.validate(p, at+".retry")
-	s.Rate.validate(p, at+".rate")
-	s.Breaker.validate(p, at+".breaker")
+func (s Sink) validate(p *policy.Problems, at string) {
+	p.Require(s.Sink != nil, "%s: the sink is missing", at)
+	p.Check(at+".parallelism", s.Parallelism)
+	p.Check(at+".on_dead", s.OnDead)
+	p.Require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
+	p.Check(at+".retry", s.Retry)
+	p.Check(at+".rate", s.Rate)
+	p.Check(at+".breaker", s.Breaker)
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -279,14 +299,3 @@ func setDefault[T comparable](field *T, value T) {
 		*field = value
 	}
 }
-
-// problems gathers what is wrong with a configuration.
-type problems struct{ found []error }
-
-func (p *problems) require(ok bool, format string, args ...any) {
-	if !ok {
-		p.found = append(p.found, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
-	}
-}
-
-func (p *problems) err() error { return errors.Join(p.found...) }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -44,8 +45,8 @@ type courier struct {
 	ended    int            // workers that are gone
 	work     *sync.Cond     // signalled when a worker may have something to do
 	drained  *sync.Cond     // signalled when a lane's inFlight falls to 0, or a worker ends
-	gate     gate
-	rate     *limiter
+	circuit  *policy.Circuit
+	rate     *policy.Limiter
 	back     []*item     // put back by what is being settled, the first one first
 	since    time.Time   // when something began to wait for a batch to fill
 	again    *time.Timer // wakes the workers
@@ -59,7 +60,7 @@ type courier struct {
 func newCourier(name string, sink Sink, path *route.Path, log *slog.Logger) *courier {
 	c := &courier{
 		name: name, log: log.With("sink", name), path: path, destination: sink.Sink, deliver: sink.Sink.Deliver, hooks: sink.Hooks, sink: sink,
-		gate: newGate(sink.Breaker), rate: newLimiter(sink.Rate),
+		circuit: policy.NewCircuit(sink.Breaker), rate: policy.NewLimiter(sink.Rate),
 		lanes: make(map[*lane]bool), turns: newTurns(), batch: sinks.BatchLimits{Size: 1},
 	}
 	if len(sink.Middleware) > 0 {
@@ -215,12 +216,10 @@ func (c *courier) lookAgain() {
 // adjust takes over settings, whatever is under way. The mutex is held.
 func (c *courier) adjust(s Sink) {
 	if s.Breaker != c.sink.Breaker {
-		throttled := c.gate.throttled
-		c.gate = newGate(s.Breaker)
-		c.gate.throttled = throttled
+		c.circuit.Adjust(s.Breaker)
 	}
 	if s.Rate != c.sink.Rate {
-		c.rate = newLimiter(s.Rate)
+		c.rate = policy.NewLimiter(s.Rate)
 	}
 	regroup := s.Fairness != c.sink.Fairness
 	c.sink = s
@@ -249,7 +248,7 @@ func (c *courier) shareRate() {
 	for l := range c.lanes {
 		slots += l.lease.Lane.Slots.Last - l.lease.Lane.Slots.First + 1
 	}
-	c.rate.share(float64(slots)/store.Slots, time.Now())
+	c.rate.Share(float64(slots)/store.Slots, time.Now())
 }
 
 // stop ends the workers once the lanes are over. One that is still in the hands of

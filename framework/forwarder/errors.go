@@ -1,11 +1,13 @@
 package forwarder
 
-import "errors"
+import (
+	"errors"
 
-// Errors of a configuration, at New.
-var (
-	ErrConfig = errors.New("invalid forwarder configuration")
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
+
+// ErrConfig is the class of all that is wrong with a configuration, at New.
+var ErrConfig = policy.ErrConfig
 
 // Errors of a delivery, as they stand in the parked table.
 var (

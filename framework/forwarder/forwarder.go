@@ -9,7 +9,7 @@
 //
 // The files in the order in which to read them: config.go, forwarder.go,
 // keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
-// turns.go, courier.go, call.go, shape.go, result.go, gate.go, rate.go, middleware.go,
+// turns.go, courier.go, call.go, shape.go, result.go, middleware.go,
 // settler.go, hooks.go, janitor.go.
 package forwarder
 
@@ -25,6 +25,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -81,14 +82,14 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	c := f.couriers[i]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &problems{}
+	p := &policy.Problems{}
 	changed := c.sink
 	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
 	changed = changed.WithDefaults()
 	changed.validate(p, "sinks."+sink)
-	p.require(changed.OnDead == c.sink.OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
-	if err := p.err(); err != nil {
+	p.Require(changed.OnDead == c.sink.OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	c.adjust(changed)

@@ -70,7 +70,7 @@ func (c *courier) unchain(worker *call, failed int) {
 }
 
 func (c *courier) delivered(it *item, receipt notification.Receipt) {
-	if c.gate.delivered() {
+	if c.circuit.Delivered() {
 		c.available()
 	}
 	c.pending--
@@ -94,13 +94,13 @@ func (c *courier) failed(it *item, err error, ctx context.Context) {
 	}
 	switch class {
 	case sinks.ClassPermanent:
-		if c.gate.delivered() {
+		if c.circuit.Delivered() {
 			c.available()
 		}
 		c.dead(it, err)
 	case sinks.ClassThrottled:
 		c.putBack(it, true)
-		if c.gate.wait(later(until, now.Add(leastThrottle)), now) {
+		if c.circuit.Throttle(later(until, now.Add(leastThrottle)), now) {
 			c.log.Warn("sink is throttled, its deliveries wait", "error", err)
 		}
 	case sinks.ClassUnavailable:
@@ -108,7 +108,7 @@ func (c *courier) failed(it *item, err error, ctx context.Context) {
 	case sinks.ClassCancelled:
 		c.putBack(it, true)
 	default:
-		if c.gate.unreached() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
+		if c.circuit.Unreachable() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
 			c.unavailable(it, err, now) // nobody answered a probe
 			return
 		}
@@ -119,21 +119,21 @@ func (c *courier) failed(it *item, err error, ctx context.Context) {
 // unavailable puts an item back whose destination could not be reached.
 func (c *courier) unavailable(it *item, err error, now time.Time) {
 	c.putBack(it, false) // the next probe is another one: this one's destination may be its own
-	if c.gate.unavailable(now, err) {
+	if c.circuit.Unavailable(now, err) {
 		c.log.Error("sink is unavailable, its deliveries wait", "error", err)
 	}
 }
 
 // transient settles an item that failed for the moment.
 func (c *courier) transient(it *item, err error, now time.Time) {
-	if c.gate.answered() {
+	if c.circuit.Answered() {
 		c.available()
 	}
 	key := it.Key
 	if key == "" {
 		key = it.ID
 	}
-	spent, began := c.gate.failure(now, key, err)
+	spent, began := c.circuit.Failed(now, key, err)
 	if began {
 		c.log.Error("nearly all deliveries to the sink fail, they wait", "error", err)
 	}
@@ -143,7 +143,7 @@ func (c *courier) transient(it *item, err error, now time.Time) {
 		return
 	}
 	policy, _ := c.sink.Retry.For(it.Type)
-	pause := policy.pause(it.Attempt)
+	pause := policy.Pause(it.Attempt)
 	switch {
 	case it.Attempt >= policy.MaxAttempts:
 		c.dead(it, err)

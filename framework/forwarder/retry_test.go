@@ -19,36 +19,6 @@ func answers500() *script {
 	return &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("500") }}
 }
 
-func TestATypesOwnPolicyCountsBeforeThoseOfPatterns(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
-		for range 5 { // maps have no order
-			s := answers500()
-			f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{
-				MaxAttempts: 2, Initial: time.Second,
-				Types: map[string]forwarder.Retry{
-					"*":              {MaxAttempts: 3},
-					"order.*":        {MaxAttempts: 4},
-					"order.a":        {MaxAttempts: 5}, // as long as the pattern
-					"order.placed.*": {MaxAttempts: 6},
-					"order.placed":   {MaxAttempts: 7},
-				},
-			}})
-			types := map[string]int{"mail": 3, "order.b": 4, "order.a": 5, "order.placed.now": 6, "order.placed": 7}
-			for typ := range types {
-				o.append(typ, "", typ)
-			}
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			given := s.given()
-			for typ, attempts := range types {
-				n := len(slices.DeleteFunc(slices.Clone(given), func(id string) bool { return id != typ }))
-				require.Equal(t, attempts, n, "attempts of %s", typ)
-			}
-			f.end()
-		}
-	})
-}
-
 func TestAPolicyTakesOverWhatItLeavesOut(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()

@@ -12,14 +12,14 @@ func (c *courier) state() store.SinkState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var s store.SinkState
-	if !c.gate.open() {
-		s.BreakerOpen, s.OpenSince = true, c.gate.since.UTC()
-		if c.gate.cause != nil {
-			s.Cause = textOf(c.gate.cause.Error(), maxErrorText)
+	if c.circuit.IsOpen() {
+		s.BreakerOpen, s.OpenSince = true, c.circuit.OpenSince().UTC()
+		if c.circuit.Cause() != nil {
+			s.Cause = textOf(c.circuit.Cause().Error(), maxErrorText)
 		}
 	}
-	if c.gate.throttled.After(time.Now()) {
-		s.ThrottledUntil = c.gate.throttled.UTC()
+	if c.circuit.ThrottledUntil().After(time.Now()) {
+		s.ThrottledUntil = c.circuit.ThrottledUntil().UTC()
 	}
 	return s
 }

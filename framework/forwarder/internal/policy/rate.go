@@ -1,4 +1,4 @@
-package forwarder
+package policy
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // Rate bounds how many deliveries to a sink begin in a time, over all forwarders:
@@ -72,61 +70,10 @@ func (r Rate) String() string {
 	return text
 }
 
-func (r Rate) validate(p *problems, at string) {
+func (r Rate) validate(p *Problems, at string) {
 	if r == (Rate{}) {
 		return
 	}
-	p.require(r.Events > 0 && !math.IsInf(r.Events, 0) && r.Per > 0 && r.Burst >= 0,
+	p.Require(r.Events > 0 && !math.IsInf(r.Events, 0) && r.Per > 0 && r.Burst >= 0,
 		"%s is %g in %s, burst %d: use more than 0, and a burst of at least 1", at, r.Events, r.Per, r.Burst)
-}
-
-// limiter bounds a sink's rate; nil is no bound. It is guarded by its courier's
-// mutex.
-type limiter struct {
-	rate   Rate
-	bucket *rate.Limiter
-}
-
-func newLimiter(r Rate) *limiter {
-	if r == (Rate{}) {
-		return nil
-	}
-	return &limiter{r, rate.NewLimiter(0, 1)}
-}
-
-// share sets the part of the rate that this forwarder has, 0 to 1.
-func (l *limiter) share(part float64, now time.Time) {
-	if l == nil {
-		return
-	}
-	perSecond := l.rate.Events / l.rate.Per.Seconds()
-	burst := float64(l.rate.Burst)
-	if burst == 0 {
-		burst = perSecond
-	}
-	fresh := l.bucket.Limit() == 0
-	l.bucket.SetLimitAt(now, rate.Limit(perSecond*part))
-	l.bucket.SetBurstAt(now, int(min(max(1, burst*part), math.MaxInt32)))
-	if fresh { // it begins full
-		l.bucket = rate.NewLimiter(l.bucket.Limit(), l.bucket.Burst())
-	}
-}
-
-// has says whether n deliveries, or as many as may ever go at once, may begin now.
-func (l *limiter) has(n int, now time.Time) bool {
-	return l == nil || l.bucket.TokensAt(now) >= float64(min(n, l.bucket.Burst()))
-}
-
-// admit returns how many of n deliveries may begin now; none until a time.
-func (l *limiter) admit(n int, now time.Time) (admitted int, until time.Time) {
-	if l == nil {
-		return n, time.Time{}
-	}
-	tokens := l.bucket.TokensAt(now)
-	if n = min(n, int(tokens)); n >= 1 {
-		l.bucket.AllowN(now, n)
-		return n, time.Time{}
-	}
-	missing := min((1-tokens)/float64(l.bucket.Limit()), time.Hour.Seconds())
-	return 0, now.Add(max(time.Millisecond, time.Duration(missing*float64(time.Second))))
 }

@@ -1,6 +1,8 @@
-package forwarder
+package policy
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -41,49 +43,50 @@ const (
 	DefaultJitter      = 0.2
 )
 
-func (r Retry) withDefaults() Retry {
-	setDefault(&r.MaxAttempts, DefaultMaxAttempts)
-	setDefault(&r.Initial, DefaultInitial)
-	setDefault(&r.Multiplier, DefaultMultiplier)
-	setDefault(&r.Max, max(DefaultMax, r.Initial))
-	setDefault(&r.Jitter, DefaultJitter)
+// WithDefaults fills in what was left out. Types stay as they are: see [Retry.For].
+func (r Retry) WithDefaults() Retry {
+	r.MaxAttempts = cmp.Or(r.MaxAttempts, DefaultMaxAttempts)
+	r.Initial = cmp.Or(r.Initial, DefaultInitial)
+	r.Multiplier = cmp.Or(r.Multiplier, DefaultMultiplier)
+	r.Max = cmp.Or(r.Max, max(DefaultMax, r.Initial))
+	r.Jitter = cmp.Or(r.Jitter, DefaultJitter)
 	return r
 }
 
 // over fills in from another policy what was left out.
 func (r Retry) over(base Retry) Retry {
-	setDefault(&r.MaxAttempts, base.MaxAttempts)
-	setDefault(&r.Initial, base.Initial)
-	setDefault(&r.Multiplier, base.Multiplier)
-	setDefault(&r.Max, max(base.Max, r.Initial))
-	setDefault(&r.Jitter, base.Jitter)
-	setDefault(&r.MaxAge, base.MaxAge)
+	r.MaxAttempts = cmp.Or(r.MaxAttempts, base.MaxAttempts)
+	r.Initial = cmp.Or(r.Initial, base.Initial)
+	r.Multiplier = cmp.Or(r.Multiplier, base.Multiplier)
+	r.Max = cmp.Or(r.Max, max(base.Max, r.Initial))
+	r.Jitter = cmp.Or(r.Jitter, base.Jitter)
+	r.MaxAge = cmp.Or(r.MaxAge, base.MaxAge)
 	return r
 }
 
-func (r Retry) validate(p *problems, at string) {
+func (r Retry) validate(p *Problems, at string) {
 	before := len(p.found)
 	r.validateOne(p, at)
 	if len(p.found) > before {
-		r = Retry{Types: r.Types}.withDefaults() // what is wrong with it is told once
+		r = Retry{Types: r.Types}.WithDefaults() // what is wrong with it is told once
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(r.Types)) {
 		at := at + ".types." + pattern
 		if err := route.ValidatePattern(pattern); err != nil {
-			p.require(false, "%s: %w", at, err)
+			p.Add(fmt.Errorf("%s: %w", at, err))
 		}
-		p.require(r.Types[pattern].Types == nil, "%s.types: a policy for some types has none of its own", at)
+		p.Require(r.Types[pattern].Types == nil, "%s.types: a policy for some types has none of its own", at)
 		r.Types[pattern].over(r).validateOne(p, at)
 	}
 }
 
-func (r Retry) validateOne(p *problems, at string) {
-	p.require(r.MaxAttempts >= 1, "%s.max_attempts is %d: use at least 1", at, r.MaxAttempts)
-	p.require(r.Initial > 0, "%s.initial is %s: use more than 0", at, r.Initial)
-	p.require(r.Multiplier >= 1, "%s.multiplier is %g: use at least 1", at, r.Multiplier)
-	p.require(r.Max >= r.Initial, "%s.max is %s, less than initial %s", at, r.Max, r.Initial)
-	p.require(r.Jitter >= 0 && r.Jitter <= 1, "%s.jitter is %g: use 0 to 1", at, r.Jitter)
-	p.require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
+func (r Retry) validateOne(p *Problems, at string) {
+	p.Require(r.MaxAttempts >= 1, "%s.max_attempts is %d: use at least 1", at, r.MaxAttempts)
+	p.Require(r.Initial > 0, "%s.initial is %s: use more than 0", at, r.Initial)
+	p.Require(r.Multiplier >= 1, "%s.multiplier is %g: use at least 1", at, r.Multiplier)
+	p.Require(r.Max >= r.Initial, "%s.max is %s, less than initial %s", at, r.Max, r.Initial)
+	p.Require(r.Jitter >= 0 && r.Jitter <= 1, "%s.jitter is %g: use 0 to 1", at, r.Jitter)
+	p.Require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
 }
 
 // For is the policy of a type, and the pattern of Types that it comes from; "" for
@@ -104,8 +107,8 @@ func (r Retry) For(typ string) (policy Retry, from string) {
 	return r.Types[from].over(r), from
 }
 
-// pause is how long to wait after the given number of failed attempts.
-func (r Retry) pause(attempts int) time.Duration {
+// Pause is how long to wait after the given number of failed attempts.
+func (r Retry) Pause(attempts int) time.Duration {
 	b := r.backOff()
 	for range min(attempts-1, 1000) {
 		b.NextBackOff()

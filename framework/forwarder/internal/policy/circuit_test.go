@@ -1,0 +1,224 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+)
+
+var (
+	err500     = errors.New("500")
+	errRefused = errors.New("connection refused")
+)
+
+func circuit(b policy.Breaker) *policy.Circuit { return policy.NewCircuit(b.WithDefaults()) }
+
+// fail has deliveries of so many keys fail, and returns whether the last one opened
+// the breaker.
+func fail(t require.TestingT, c *policy.Circuit, keys int) (opened bool) {
+	for i := range keys {
+		var spent bool
+		spent, opened = c.Failed(begun, fmt.Sprint("key", i), err500)
+		require.True(t, spent, "each of them spends an attempt")
+		require.True(t, !opened || i == keys-1, "opened after %d of %d", i+1, keys)
+	}
+	return opened
+}
+
+func TestFailuresOfDifferentKeysOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	for _, b := range []policy.Breaker{{}, {FailureShare: 0.5, Among: 10}, {FailureShare: 1, Among: 1}, {FailureShare: 0.01, Among: 7}} {
+		c, b := circuit(b), b.WithDefaults()
+		enough := int(b.FailureShare*float64(b.Among) + 0.999999)
+		if enough < b.Among { // the share counts once there are so many outcomes
+			for range b.Among - enough {
+				require.False(t, c.Delivered())
+			}
+		}
+		require.True(t, fail(t, c, enough), "%+v", b)
+		require.True(t, c.IsOpen())
+		require.False(t, c.Unreachable())
+		require.Equal(t, begun, c.OpenSince())
+		require.Equal(t, err500, c.Cause())
+		require.Zero(t, c.Limit(16, begun))
+	}
+}
+
+func TestFailuresOfOneKeyLeaveTheBreakerClosed(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	for range 1000 {
+		spent, opened := c.Failed(begun, "bad", err500)
+		require.True(t, spent)
+		require.False(t, opened)
+	}
+	require.Equal(t, 16, c.Limit(16, begun))
+}
+
+func TestFailuresAmongSuccessesLeaveTheBreakerClosed(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	for i := range 1000 {
+		if i%5 == 0 {
+			require.False(t, c.Delivered())
+			continue
+		}
+		_, opened := c.Failed(begun, fmt.Sprint(i), err500)
+		require.False(t, opened)
+	}
+	require.False(t, c.IsOpen())
+}
+
+func TestABreakerThatIsOffOpensOnlyForWhatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{Off: true})
+	require.False(t, fail(t, c, 1000))
+	require.True(t, c.Unavailable(begun, errRefused))
+	require.True(t, c.Unreachable())
+	require.Equal(t, errRefused, c.Cause())
+}
+
+func TestProbesComeAtGrowingPauses(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{MaxPause: time.Minute})
+	now := begun
+	require.True(t, c.Unavailable(now, errRefused))
+	expected := 100 * time.Millisecond
+	for range 15 {
+		require.InEpsilon(t, expected, c.Next().Sub(now), 0.21)
+		expected = min(2*expected, time.Minute)
+		require.Zero(t, c.Limit(16, c.Next().Add(-1)))
+		now = c.Next()
+		require.Equal(t, 1, c.Limit(16, now))
+		c.Begin()
+		require.False(t, c.Unavailable(now, errRefused), "it was open")
+	}
+	require.Equal(t, begun, c.OpenSince())
+	c.Begin()
+	require.True(t, c.Delivered())
+	require.Equal(t, 16, c.Limit(16, now))
+	require.Nil(t, c.Cause())
+	require.True(t, c.Unavailable(now, errRefused))
+	require.InEpsilon(t, 100*time.Millisecond, c.Next().Sub(now), 0.21, "they begin again")
+}
+
+func TestOneDeliveryThatGetsThroughClosesTheBreaker(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	require.True(t, fail(t, c, 18))
+	c.Begin()
+	spent, opened := c.Failed(begun, "probe", err500)
+	require.False(t, spent, "a probe spends no attempt")
+	require.False(t, opened)
+	c.Begin()
+	require.False(t, c.Answered(), "it was reachable all the time")
+	require.True(t, c.Delivered())
+	require.False(t, c.IsOpen())
+	require.False(t, fail(t, c, 17), "the count begins again")
+}
+
+func TestADestinationThatAnswersAgainIsReachable(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	require.False(t, c.Answered())
+	require.True(t, c.Unavailable(begun, errRefused))
+	c.Begin()
+	require.True(t, c.Answered(), "whatever it says")
+	spent, opened := c.Failed(begun, "a", err500)
+	require.True(t, spent)
+	require.False(t, opened)
+}
+
+func TestWhatWasInFlightWhenTheBreakerOpenedProvesNothing(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	require.True(t, fail(t, c, 18))
+	next := c.Next()
+	require.False(t, c.Delivered(), "it was taken before")
+	require.False(t, c.Answered())
+	require.False(t, c.Unavailable(begun, errRefused))
+	spent, opened := c.Failed(begun, "late", err500)
+	require.False(t, spent)
+	require.False(t, opened)
+	require.True(t, c.IsOpen())
+	require.Equal(t, err500, c.Cause())
+	require.Equal(t, next, c.Next(), "the probe is not put off")
+
+	c = circuit(policy.Breaker{})
+	require.True(t, c.Unavailable(begun, errRefused))
+	spent, opened = c.Failed(begun, "late", err500)
+	require.True(t, spent, "this one was answered")
+	require.False(t, opened)
+}
+
+func TestAThrottleLetsNothingStartUntilItsTime(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	require.True(t, c.Throttle(begun.Add(time.Minute), begun))
+	require.False(t, c.Throttle(begun.Add(time.Second), begun), "an earlier time changes nothing")
+	require.Equal(t, begun.Add(time.Minute), c.ThrottledUntil())
+	require.Equal(t, begun.Add(time.Minute), c.Next())
+	require.Zero(t, c.Limit(16, begun.Add(time.Minute-1)))
+	require.Equal(t, 16, c.Limit(16, begun.Add(time.Minute)))
+	require.False(t, c.IsOpen())
+	require.True(t, c.Throttle(begun.Add(time.Hour), begun.Add(time.Minute)), "it begins again")
+
+	c.Unavailable(begun, errRefused)
+	require.Equal(t, begun.Add(time.Hour), c.Next(), "the later one of throttle and probe")
+	require.Zero(t, c.Limit(16, begun.Add(time.Minute)))
+}
+
+func TestOtherSettingsCloseTheBreakerAndLeaveTheThrottle(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	c.Throttle(begun.Add(time.Minute), begun)
+	require.True(t, fail(t, c, 18))
+	c.Adjust(policy.Breaker{FailureShare: 1, Among: 5}.WithDefaults())
+	require.False(t, c.IsOpen())
+	require.Nil(t, c.Cause())
+	require.Equal(t, begun.Add(time.Minute), c.ThrottledUntil())
+	require.True(t, fail(t, c, 5))
+}
+
+// TestACircuitNeverBlocksForGood has anything happen in any order: the circuit says
+// when something may start again, and a delivery that then gets through ends it all.
+func TestACircuitNeverBlocksForGood(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c, now := circuit(policy.Breaker{Among: 3, MaxPause: time.Second}), begun
+		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) { require.Equal(t, c.IsOpen(), c.Cause() != nil) },
+			"time": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"delivered":   func(*rapid.T) { c.Delivered() },
+			"answered":    func(*rapid.T) { c.Answered() },
+			"unavailable": func(*rapid.T) { c.Unavailable(now, errRefused) },
+			"throttled":   func(*rapid.T) { c.Throttle(now.Add(time.Second), now) },
+			"failed": func(t *rapid.T) {
+				spent, opened := c.Failed(now, key.Draw(t, "key"), err500)
+				require.True(t, spent || !opened, "what opened it spent an attempt")
+			},
+			"begin": func(*rapid.T) {
+				if c.Limit(1, now) > 0 {
+					c.Begin()
+				}
+			},
+		})
+		if c.Limit(16, now) == 0 {
+			require.True(t, c.Next().After(now), "it says when")
+			now = c.Next()
+		}
+		require.Positive(t, c.Limit(16, now))
+		c.Begin()
+		require.Equal(t, c.IsOpen(), c.Delivered())
+		require.Equal(t, 16, c.Limit(16, now))
+	})
+}

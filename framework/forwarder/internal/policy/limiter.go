@@ -1,0 +1,61 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limiter applies a Rate: it lets deliveries begin as tokens come in, up to a burst.
+// nil is no bound. It is for one goroutine at a time.
+type Limiter struct {
+	rate   Rate
+	bucket *rate.Limiter
+}
+
+// NewLimiter returns nil for no bound. It lets nothing through before Share.
+func NewLimiter(r Rate) *Limiter {
+	if r == (Rate{}) {
+		return nil
+	}
+	return &Limiter{r, rate.NewLimiter(0, 1)}
+}
+
+// Share sets the part of the rate that this forwarder has, 0 to 1.
+func (l *Limiter) Share(part float64, now time.Time) {
+	if l == nil {
+		return
+	}
+	perSecond := l.rate.Events / l.rate.Per.Seconds()
+	burst := float64(l.rate.Burst)
+	if burst == 0 {
+		burst = perSecond
+	}
+	fresh := l.bucket.Limit() == 0
+	l.bucket.SetLimitAt(now, rate.Limit(perSecond*part))
+	l.bucket.SetBurstAt(now, int(min(max(1, burst*part), math.MaxInt32)))
+	if fresh { // it begins full
+		l.bucket = rate.NewLimiter(l.bucket.Limit(), l.bucket.Burst())
+	}
+}
+
+// Has says whether n deliveries, or as many as may ever go at once, may begin now.
+func (l *Limiter) Has(n int, now time.Time) bool {
+	return l == nil || l.bucket.TokensAt(now) >= float64(min(n, l.bucket.Burst()))
+}
+
+// Admit returns how many of n deliveries may begin now, and takes their tokens. Where
+// that is none, until is when to ask again.
+func (l *Limiter) Admit(n int, now time.Time) (admitted int, until time.Time) {
+	if l == nil {
+		return n, time.Time{}
+	}
+	tokens := l.bucket.TokensAt(now)
+	if n = min(n, int(tokens)); n >= 1 {
+		l.bucket.AllowN(now, n)
+		return n, time.Time{}
+	}
+	missing := min((1-tokens)/float64(l.bucket.Limit()), time.Hour.Seconds())
+	return 0, now.Add(max(time.Millisecond, time.Duration(missing*float64(time.Second))))
+}

@@ -1,0 +1,83 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+)
+
+// begun is when any time of these tests begins.
+var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestWithoutARateEverythingMayBegin(t *testing.T) {
+	t.Parallel()
+	l := policy.NewLimiter(policy.Rate{})
+	l.Share(0.5, begun)
+	require.True(t, l.Has(1000, begun))
+	admitted, until := l.Admit(1000, begun)
+	require.Equal(t, 1000, admitted)
+	require.Zero(t, until)
+}
+
+func TestNothingBeginsBeforeAForwarderHasAShare(t *testing.T) {
+	t.Parallel()
+	l := policy.NewLimiter(policy.Rate{Events: 10, Per: time.Second})
+	l.Admit(1, begun) // the bucket of no share holds one
+	admitted, until := l.Admit(1, begun.Add(time.Minute))
+	require.Zero(t, admitted)
+	require.Equal(t, begun.Add(time.Minute+time.Hour), until)
+	l.Share(1, begun.Add(2*time.Minute))
+	admitted, _ = l.Admit(100, begun.Add(2*time.Minute))
+	require.Equal(t, 10, admitted, "it begins with a full burst")
+}
+
+func TestALimiterKeepsToItsShareOfTheRate(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := policy.Rate{
+			Events: float64(rapid.IntRange(1, 200).Draw(t, "events")),
+			Per:    rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "per"),
+			Burst:  rapid.IntRange(0, 50).Draw(t, "burst"),
+		}
+		part := rapid.SampledFrom([]float64{1, 0.5, 0.25}).Draw(t, "part")
+		perSecond := r.Events / r.Per.Seconds() * part
+		burst := perSecond
+		if r.Burst > 0 {
+			burst = float64(r.Burst) * part
+		}
+		l := policy.NewLimiter(r)
+		l.Share(part, begun)
+		n, now := 0, begun
+		for end := begun.Add(2 * time.Minute); ; {
+			admitted, until := l.Admit(1, now)
+			if n += admitted; admitted > 0 {
+				continue
+			}
+			require.True(t, until.After(now), "it says when")
+			if until.After(end) {
+				break
+			}
+			now = until.Add(time.Microsecond) // tokens are counted in fractions
+			require.True(t, l.Has(1, now), "at the time that it says one may begin")
+		}
+		require.InDelta(t, 120*perSecond+max(1, burst), n, 2+0.01*float64(n))
+	})
+}
+
+func TestAShareThatChangesKeepsWhatWasSaved(t *testing.T) {
+	t.Parallel()
+	l := policy.NewLimiter(policy.Rate{Events: 10, Per: time.Second, Burst: 8})
+	l.Share(1, begun)
+	admitted, _ := l.Admit(100, begun)
+	require.Equal(t, 8, admitted)
+	l.Share(0.5, begun)
+	admitted, until := l.Admit(1, begun)
+	require.Zero(t, admitted, "another share is no new burst")
+	require.Equal(t, begun.Add(200*time.Millisecond), until)
+	require.True(t, l.Has(100, begun.Add(time.Second)), "as many as may ever go at once")
+	require.False(t, l.Has(100, begun.Add(500*time.Millisecond)))
+}

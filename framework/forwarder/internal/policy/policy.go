@@ -1,0 +1,11 @@
+// Package policy holds the settings by which deliveries to a sink are made, with their
+// defaults and checks, and the two machines that apply them while deliveries run.
+//
+//   - [Parallelism], [OnDead]: values that the dispatcher follows.
+//   - [Retry]: when a delivery that failed is tried again.
+//   - [Breaker], and its machine [Circuit]: when a sink waits as a whole.
+//   - [Rate], and its machine [Limiter]: how many deliveries begin in a time.
+//
+// Package forwarder makes the settings public under the same names. The machines read
+// no clock and lock nothing: whoever uses one passes the time, and guards it.
+package policy

@@ -1,0 +1,39 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrConfig is the class of all that is wrong with a configuration.
+var ErrConfig = errors.New("invalid forwarder configuration")
+
+// Problems gathers what is wrong with a configuration, so that it is reported all at
+// once. The zero value is empty.
+type Problems struct{ found []error }
+
+// Settings are those of this package that can be checked.
+type Settings interface {
+	// validate reports what makes no sense in settings that have their defaults. at is
+	// where they stand in the configuration, such as "sinks.mail.retry".
+	validate(p *Problems, at string)
+}
+
+// Require notes a problem, as fmt.Errorf formats it, unless ok.
+func (p *Problems) Require(ok bool, format string, args ...any) {
+	if !ok {
+		p.Add(fmt.Errorf(format, args...))
+	}
+}
+
+// Add notes an error as a problem.
+func (p *Problems) Add(err error) {
+	p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
+}
+
+// Check notes what is wrong with settings that have their defaults. at is where they
+// stand in the configuration, such as "sinks.mail.retry".
+func (p *Problems) Check(at string, s Settings) { s.validate(p, at) }
+
+// Err joins the problems, each an ErrConfig; nil if there is none.
+func (p *Problems) Err() error { return errors.Join(p.found...) }

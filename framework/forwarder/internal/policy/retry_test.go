@@ -1,0 +1,88 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+)
+
+func TestATypesOwnPolicyCountsBeforeThoseOfPatterns(t *testing.T) {
+	t.Parallel()
+	retry := policy.Retry{
+		MaxAttempts: 2, Initial: time.Second,
+		Types: map[string]policy.Retry{
+			"*":              {MaxAttempts: 3},
+			"order.*":        {MaxAttempts: 4},
+			"order.a":        {MaxAttempts: 5}, // as long as the pattern
+			"order.placed.*": {MaxAttempts: 6},
+			"order.placed":   {MaxAttempts: 7},
+		},
+	}.WithDefaults()
+	for range 20 { // maps have no order
+		for typ, want := range map[string]struct {
+			attempts int
+			from     string
+		}{
+			"mail": {3, "*"}, "order.b": {4, "order.*"}, "order.a": {5, "order.a"},
+			"order.placed.now": {6, "order.placed.*"}, "order.placed": {7, "order.placed"},
+		} {
+			got, from := retry.For(typ)
+			require.Equal(t, want.attempts, got.MaxAttempts, typ)
+			require.Equal(t, want.from, from, typ)
+			require.Equal(t, policy.DefaultMax, got.Max, "what it leaves out is as usual")
+		}
+	}
+	delete(retry.Types, "*")
+	got, from := retry.For("mail")
+	require.Equal(t, 2, got.MaxAttempts)
+	require.Empty(t, from, "the usual policy")
+}
+
+func TestAPolicyOfATypeTakesOverWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	usual := policy.Retry{
+		MaxAttempts: 3, Initial: time.Minute, Multiplier: 10, Max: 20 * time.Minute, Jitter: 0.01, MaxAge: 24 * time.Hour,
+		Types: map[string]policy.Retry{
+			"quick": {Initial: time.Second},
+			"slow":  {Initial: time.Hour}, // longer than the usual maximum
+			"stale": {MaxAge: 2 * time.Minute, MaxAttempts: 4, Multiplier: 2, Max: time.Hour, Jitter: 0.5},
+		},
+	}
+	for typ, want := range map[string]policy.Retry{
+		"quick": {MaxAttempts: 3, Initial: time.Second, Multiplier: 10, Max: 20 * time.Minute, Jitter: 0.01, MaxAge: 24 * time.Hour},
+		"slow":  {MaxAttempts: 3, Initial: time.Hour, Multiplier: 10, Max: time.Hour, Jitter: 0.01, MaxAge: 24 * time.Hour},
+		"stale": {MaxAttempts: 4, Initial: time.Minute, Multiplier: 2, Max: time.Hour, Jitter: 0.5, MaxAge: 2 * time.Minute},
+		"usual": usual,
+	} {
+		got, _ := usual.For(typ)
+		require.Equal(t, want, got, typ)
+	}
+}
+
+func TestDefaultsOfARetryMakeSense(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, problems("retry", policy.Retry{}.WithDefaults()))
+	require.Empty(t, problems("retry", policy.Retry{Initial: time.Hour}.WithDefaults()), "longer than the default maximum")
+}
+
+func TestPausesGrowByTheMultiplierUpToTheMaximum(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		retry := policy.Retry{
+			Initial:    time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "initial")),
+			Multiplier: rapid.Float64Range(1, 10).Draw(t, "multiplier"),
+			Jitter:     rapid.Float64Range(0.001, 1).Draw(t, "jitter"),
+		}
+		retry.Max = retry.Initial * time.Duration(rapid.IntRange(1, 100).Draw(t, "max"))
+		expected := float64(retry.Initial)
+		for attempts := 1; attempts < 10; attempts++ {
+			require.InDelta(t, expected, retry.Pause(attempts), retry.Jitter*expected+float64(attempts), "after %d attempts", attempts)
+			expected = min(expected*retry.Multiplier, float64(retry.Max))
+		}
+		require.LessOrEqual(t, retry.Pause(1<<40), 2*retry.Max, "any number of attempts")
+	})
+}
