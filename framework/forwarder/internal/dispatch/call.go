@@ -1,0 +1,210 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// call is one call of the sink, in a worker's hands.
+type call struct {
+	items      []*item // none: the worker has nothing to do
+	deliveries []*notification.Delivery
+	results    []sinks.Result
+	ctx        context.Context
+	began      time.Time
+	release    func() // nil, or what the context holds
+	abandoned  bool   // it did not come back in time, and its items are settled
+}
+
+// end makes a call ready for the next one.
+func (w *call) end() {
+	if w.release != nil {
+		w.release()
+	}
+	clear(w.items)
+	clear(w.deliveries)
+	clear(w.results)
+	*w = call{items: w.items[:0], deliveries: w.deliveries[:0], results: w.results[:0]}
+}
+
+// fill gives a worker what may go now; false if nothing may.
+func (d *Dispatcher) fill(worker *call) bool {
+	if d.queue.Len() == 0 {
+		for l := range d.lanes {
+			if l.full {
+				l.look() // there may be a hot key
+			}
+		}
+		return false
+	}
+	now := time.Now()
+	threshold := d.settings.Parallelism.Threshold
+	limit := threshold
+	if d.settings.Parallelism.Above == policy.AboveSequential && d.pending > threshold {
+		limit = 1
+	}
+	limit = d.breaker.Limit(limit, now)
+	if limit == 0 {
+		d.lookAt(d.breaker.Reopens())
+	}
+	if d.calls >= threshold || d.calls-d.stuck >= limit {
+		return false
+	}
+	size := d.batch.Size
+	if !d.breaker.Closed() {
+		size = 1 // to find out, one is enough
+	} else if filled := d.since.Add(d.batch.Wait); d.batch.Wait > 0 && now.Before(filled) && !d.fills(size, now) {
+		d.lookAt(filled)
+		return false
+	}
+	for len(worker.items) < size {
+		from, ok := d.queue.Next(limit * size)
+		if !ok || !d.admitted(now) {
+			break
+		}
+		it := d.queue.Pop(from)
+		if it.lane.ends(now) {
+			d.queue.Done(it)
+			d.pending--
+			continue
+		}
+		worker.add(it)
+		if d.batch.Ordered && size > 1 && it.Key != "" {
+			d.chain(worker, size, now)
+		}
+	}
+	if len(worker.items) == 0 {
+		return false
+	}
+	d.since = now
+	d.begin(worker, now)
+	return true
+}
+
+// fills says whether what may go now fills a batch.
+func (d *Dispatcher) fills(size int, now time.Time) bool {
+	if !d.rate.Has(size, now) {
+		return false
+	}
+	n := d.queue.Len()
+	if n >= size || !d.batch.Ordered || d.pending-d.inFlight < size {
+		return n >= size
+	}
+	for it := range d.queue.All() {
+		if it.Key != "" {
+			n += it.lane.keys.Waiting(it.Key)
+		}
+		if n >= size {
+			return true
+		}
+	}
+	return false
+}
+
+// admitted says whether the sink's rate lets one more begin now.
+func (d *Dispatcher) admitted(now time.Time) bool {
+	n, until := d.rate.Admit(1, now)
+	if n == 0 {
+		d.lookAt(until)
+	}
+	return n > 0
+}
+
+// chain adds those that wait behind the last item of a batch.
+func (d *Dispatcher) chain(worker *call, size int, now time.Time) {
+	last := worker.items[len(worker.items)-1]
+	keys := last.lane.keys
+	for keys.Waiting(last.Key) > 0 && len(worker.items) < size && d.admitted(now) {
+		next, _ := keys.Pop(last.Key)
+		d.queue.Join(next, d.groupOf(next))
+		worker.add(next)
+		last.chained = true
+		last = next
+	}
+}
+
+func (w *call) add(it *item) {
+	w.items = append(w.items, it)
+	w.deliveries = append(w.deliveries, &it.Delivery)
+}
+
+// begin counts what a worker has as in flight.
+func (d *Dispatcher) begin(worker *call, now time.Time) {
+	d.breaker.Starts()
+	d.calls++
+	d.inFlight += len(worker.items)
+	for _, it := range worker.items {
+		it.Attempt++
+		it.lane.inFlight++
+	}
+	worker.began = now
+	worker.ctx, worker.release = callContext(worker.items, now, d.settings.Timeout)
+	if !d.watching {
+		d.watching = true
+		d.watch.Reset(d.settings.Timeout / 4)
+	}
+}
+
+// perform has the sink deliver. A panic of the sink is an error of these deliveries.
+func (d *Dispatcher) perform(worker *call) {
+	defer func() {
+		if p := recover(); p != nil {
+			worker.results = sinks.Failed(worker.deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
+		}
+	}()
+	if d.path.Plain() {
+		worker.results = d.hand(worker.ctx, worker.deliveries, worker.results)
+	} else {
+		d.performShaped(worker)
+	}
+}
+
+// hand hands deliveries to the sink. The results may be in an empty slice that is
+// given.
+func (d *Dispatcher) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result) []sinks.Result {
+	if d.batcher != nil {
+		return d.batcher.DeliverBatch(ctx, deliveries)
+	}
+	receipt, err := d.deliver(ctx, deliveries[0])
+	return append(results, sinks.Result{Receipt: receipt, Err: err})
+}
+
+// abandonLate settles deliveries whose call has not come back long after its
+// deadline as failed. The call keeps its slot until it does: the sink may be at
+// work on it.
+func (d *Dispatcher) abandonLate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, worker := range d.workers {
+		if worker.abandoned || worker.ctx == nil {
+			continue
+		}
+		if deadline, ok := worker.ctx.Deadline(); !ok || time.Since(deadline) < AbandonAfter {
+			continue
+		}
+		worker.abandoned = true
+		d.stuck++
+		d.log.Error("sink does not heed its deadline: the call was abandoned and keeps its slot",
+			"delivery", worker.deliveries[0], "deliveries", len(worker.deliveries), "abandoned", d.stuck)
+		late := &call{ctx: worker.ctx, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
+		for _, it := range worker.items {
+			copied := *it // the sink still reads the delivery that it was given
+			late.items = append(late.items, &copied)
+		}
+		d.settle(late)
+		if d.stuck >= d.settings.Parallelism.Threshold {
+			d.log.Error("all slots of the sink are taken by abandoned calls: nothing is delivered until one comes back", "abandoned", d.stuck)
+		}
+		d.rouse() // there may be something put back
+	}
+	d.watching = d.calls > d.stuck && !d.stopping
+	if d.watching {
+		d.watch.Reset(d.settings.Timeout / 4)
+	}
+}

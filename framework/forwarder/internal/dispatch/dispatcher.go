@@ -1,0 +1,299 @@
+// Package dispatch hands deliveries to a sink, up to a threshold at once, and tells the
+// lanes of the sink what came of them.
+//
+// A Dispatcher is one sink's; a Lane is the dispatch half of one leased lane. They share
+// the only mutex of the hot path: taking an item and settling the one before it are one
+// critical section. The settle half of a lane (package settle) has no lock: it is
+// signalled by Lane.Dirty, takes the outcome with Lane.Take, and hands back with the
+// Resume methods what was parked.
+//
+// The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
+// result.go, outcome.go, memory.go, shape.go, deadline.go, budget.go.
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Config is what a dispatcher works with. All of it is required but Observer.
+type Config struct {
+	Sink string
+	// Deliver makes one delivery.
+	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
+	// Path tells which notifications go to the sink, and in what shape.
+	Path     *route.Path
+	Settings policy.Settings
+	Budget   *Budget
+	Observer policy.Observer // nil: none
+	Logger   *slog.Logger
+}
+
+// Dispatcher makes the deliveries to one sink. It is safe for concurrent use.
+type Dispatcher struct {
+	name     string
+	log      *slog.Logger
+	path     *route.Path
+	deliver  func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
+	batcher  sinks.Batcher // nil: one at a time
+	budget   *Budget
+	observer policy.Observer
+
+	mu       sync.Mutex
+	settings policy.Settings
+	batch    sinks.BatchLimits
+	lanes    map[*Lane]bool          // those that are worked on
+	memories []*memory               // of lanes that were lost
+	queue    *fairqueue.Queue[*item] // items that may go now: at most one of each key
+	pending  int                     // items handed over and not settled
+	inFlight int                     // of these, in the sink's hands
+	calls    int                     // of the sink, under way
+	stuck    int                     // of these, abandoned
+	workers  []*call                 // one for each worker; workers are started as they are needed
+	idle     int                     // workers that wait for work
+	ended    int                     // workers that are gone
+	work     *sync.Cond              // signalled when a worker may have something to do
+	drained  *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
+	breaker  *policy.Circuit
+	rate     *policy.Limiter
+	back     []*item     // put back by what is being settled, the first one first
+	since    time.Time   // when something began to wait for a batch to fill
+	again    *time.Timer // wakes the workers
+	againAt  time.Time   // then; zero: never
+	watch    *time.Timer // looks for calls that do not come back; armed while there are calls
+	watching bool
+	stopping bool
+	stats    Stats
+}
+
+// Stats counts what was done for a sink.
+type Stats struct {
+	Sink      string
+	Delivered int64 // deliveries that the sink took
+	Failed    int64 // attempts that failed for the moment
+	Dead      int64 // deliveries given up
+	PassedBy  int64 // notifications that no condition of their routes brought to the sink
+	Pending   int   // in memory and not settled
+	InFlight  int   // of these, in the sink's hands
+	// Abandoned are calls of the sink that did not come back after their deadline
+	// and keep a slot of the threshold each.
+	Abandoned int
+}
+
+// New returns a dispatcher. It starts nothing: workers start as there is work for them.
+func New(c Config) *Dispatcher {
+	d := &Dispatcher{
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), path: c.Path, deliver: c.Deliver, budget: c.Budget, observer: c.Observer,
+		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
+		lanes: make(map[*Lane]bool), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
+	}
+	d.work = sync.NewCond(&d.mu)
+	d.drained = sync.NewCond(&d.mu)
+	d.again = time.AfterFunc(time.Hour, d.lookAgain)
+	d.again.Stop()
+	d.watch = time.AfterFunc(time.Hour, d.abandonLate)
+	d.watch.Stop()
+	return d
+}
+
+// UseBatches has deliveries made in batches, before the first one.
+func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.batcher, d.batch = batcher, limits
+}
+
+// Name is the sink's.
+func (d *Dispatcher) Name() string { return d.name }
+
+// Log is the sink's logger.
+func (d *Dispatcher) Log() *slog.Logger { return d.log }
+
+// Stats reports what was done.
+func (d *Dispatcher) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stats
+	s.Sink, s.Pending, s.InFlight, s.Abandoned = d.name, d.pending, d.inFlight, d.stuck
+	return s
+}
+
+// State is what holds up the sink's deliveries, for people to see.
+func (d *Dispatcher) State() store.SinkState {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var s store.SinkState
+	if since, cause := d.breaker.Open(); !since.IsZero() {
+		s.BreakerOpen, s.OpenSince = true, since.UTC()
+		if cause != nil {
+			s.Cause = policy.Text(cause.Error(), maxErrorText)
+		}
+	}
+	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
+		s.ThrottledUntil = until.UTC()
+	}
+	return s
+}
+
+// Settings returns the settings as they are.
+func (d *Dispatcher) Settings() policy.Settings {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.settings
+}
+
+// Adjust takes over settings, whatever is under way.
+func (d *Dispatcher) Adjust(s policy.Settings) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.Breaker != d.settings.Breaker {
+		throttled := d.breaker.ThrottledUntil()
+		d.breaker = policy.NewCircuit(s.Breaker)
+		d.breaker.Throttle(throttled, time.Now())
+	}
+	if s.Rate != d.settings.Rate {
+		d.rate = policy.NewLimiter(s.Rate)
+	}
+	regroup := s.Fairness != d.settings.Fairness
+	d.settings = s
+	if regroup {
+		d.queue.Regroup(d.groupOf)
+	}
+	d.shareRate()
+	d.work.Broadcast()
+	d.rouse()
+}
+
+// offer hands an item over that may go now.
+func (d *Dispatcher) offer(it *item) {
+	if it.lane.suspended {
+		it.lane.aside = append(it.lane.aside, it)
+		return
+	}
+	if d.queue.Len() == 0 && d.batch.Wait > 0 {
+		d.since = time.Now()
+	}
+	d.queue.Push(it, d.groupOf(it), false)
+	d.rouse()
+}
+
+// behind takes note that one more item waits behind the head of its key.
+func (d *Dispatcher) behind() {
+	d.pending++
+	if d.batch.Ordered && d.batch.Wait > 0 {
+		d.rouse() // it may fill a batch
+	}
+}
+
+// groupOf names with whom an item shares the sink's slots.
+func (d *Dispatcher) groupOf(it *item) string {
+	if d.settings.Fairness == "" {
+		return ""
+	}
+	return it.Metadata[d.settings.Fairness]
+}
+
+// rouse sees to it that a worker works on what is ready.
+func (d *Dispatcher) rouse() {
+	switch workers := len(d.workers); {
+	case d.idle > 0:
+		d.work.Signal()
+	case workers < d.settings.Parallelism.Threshold && workers < d.calls+d.queue.Len():
+		worker := &call{}
+		d.workers = append(d.workers, worker)
+		go d.run(worker)
+	}
+}
+
+// run is one worker: it ends when the dispatcher stops.
+func (d *Dispatcher) run(worker *call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.next(worker) {
+		d.mu.Unlock()
+		d.perform(worker)
+		d.observe(worker)
+		d.mu.Lock()
+		d.calls--
+		if worker.abandoned {
+			d.stuck--
+		} else {
+			d.settle(worker)
+		}
+		worker.end()
+	}
+	d.ended++
+	d.drained.Broadcast()
+}
+
+// next waits for something that may go; false when the dispatcher stops.
+func (d *Dispatcher) next(worker *call) bool {
+	for !d.stopping {
+		if d.fill(worker) {
+			if d.queue.Len() > 0 {
+				d.rouse() // one worker at a time wakes the next, as far as there is work
+			}
+			return true
+		}
+		d.idle++
+		d.work.Wait()
+		d.idle--
+	}
+	return false
+}
+
+// lookAt has the workers look again at a time.
+func (d *Dispatcher) lookAt(at time.Time) {
+	if d.againAt.IsZero() || at.Before(d.againAt) {
+		d.againAt = at
+		d.again.Reset(max(0, time.Until(at)))
+	}
+}
+
+func (d *Dispatcher) lookAgain() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.againAt = time.Time{}
+	d.work.Broadcast()
+}
+
+// shareRate takes the part of the sink's rate that the lanes are of the sink.
+func (d *Dispatcher) shareRate() {
+	slots := 0
+	for l := range d.lanes {
+		slots += l.lease.Lane.Slots.Last - l.lease.Lane.Slots.First + 1
+	}
+	d.rate.Share(float64(slots)/store.Slots, time.Now())
+}
+
+// Stop ends the workers once the lanes are over. One that is still in the hands of a
+// sink that does not heed its context is left behind.
+func (d *Dispatcher) Stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopping = true
+	d.again.Stop()
+	d.watch.Stop()
+	d.work.Broadcast()
+	for len(d.workers)-d.ended > d.calls {
+		d.drained.Wait()
+	}
+}
+
+// CheckBatch reports batch limits that cannot be kept.
+func CheckBatch(sink string, limits sinks.BatchLimits) error {
+	if limits.Wait < 0 || limits.Size > WindowRows {
+		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use 1 to %d, and 0 or more", sink, limits.Size, limits.Wait, WindowRows)
+	}
+	return nil
+}

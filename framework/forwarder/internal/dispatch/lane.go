@@ -1,0 +1,433 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Bounds of what a lane has in memory, whatever the backlog.
+const (
+	// PageRows is how many rows a page has at most.
+	PageRows = 2000
+	// WindowRows is how many rows a lane has at most that are not settled, or not
+	// written. A crash repeats no more.
+	WindowRows = 8 * PageRows
+
+	windowBytes = 64 << 20 // the last page read may exceed it
+	// windowRanges bounds what is settled ahead of the position: each checkpoint
+	// writes it.
+	windowRanges = WindowRows
+
+	// envelopeBytes is about what an item takes beside its payload.
+	envelopeBytes = 500
+)
+
+// ErrLeaseExpired ends the work on a lane whose lease has run out.
+var ErrLeaseExpired = errors.New("the lease ran out before the database could be reached")
+
+// Lane is the dispatch half of one leased lane: its keys, what is in flight, and what
+// came of it. The settle half, package settle, takes that with Take and hands parked
+// deliveries back with Resume.
+//
+// All fields are guarded by the dispatcher's mutex.
+type Lane struct {
+	dispatcher *Dispatcher
+	lease      store.Lease
+	log        *slog.Logger
+	deadlines  deadlines
+	halt       bool // a dead delivery holds its key back
+
+	closing   bool      // no further delivery begins
+	over      error     // nothing of this lane counts any more, because of this
+	expires   time.Time // when the lease ends unless it is renewed
+	suspended bool      // no delivery begins while checkpoints fail
+	aside     []*item   // what may go once it is not suspended
+	inFlight  int
+	abandoned bool // deliveries in flight are waited for no longer
+
+	keys   *keyqueue.Keys[*item]
+	busy   map[store.Ref]store.State // parked deliveries in the engine's hands
+	due    int                       // of these, retrying and scheduled ones
+	memory *memory                   // what the lease before has delivered and not written
+	made   []Settlement              // delivered after the lane was over
+
+	// before are offsets that were settled before the lease began; unmet is how many of
+	// them have not been read yet.
+	before []store.OffsetRange
+	unmet  int64
+
+	out    Outcome // since the last Take
+	number int     // of the log: it changes when the log is read again from its oldest row
+	rows   int     // in memory, not settled or not written
+	bytes  int
+	ahead  int           // ranges that are settled ahead of the position
+	room   chan struct{} // capacity 1: there may be room
+	full   bool          // the reader waits for room
+	dirty  chan struct{} // capacity 1: there is something to take
+	plenty chan struct{} // capacity 1: there is much of it
+}
+
+// Join begins the work on a leased lane. leased is when the lease was asked for.
+// Deliveries are cut off when ctx is done.
+func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Time, ttl time.Duration) *Lane {
+	l := &Lane{
+		dispatcher: d, lease: lease,
+		log:       d.log.With("lane", lease.Lane.Number),
+		deadlines: deadlines{parent: ctx},
+		expires:   leased.Add(ttl),
+		keys:      keyqueue.New[*item](),
+		busy:      make(map[store.Ref]store.State),
+		before:    lease.Settled,
+		unmet:     store.CountOffsets(lease.Settled),
+		room:      make(chan struct{}, 1),
+		dirty:     make(chan struct{}, 1),
+		plenty:    make(chan struct{}, 1),
+	}
+	l.out.Passed = l.unmet == 0
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.halt = d.settings.OnDead == policy.OnDeadHalt
+	l.memory = d.recall(lease)
+	d.lanes[l] = true
+	d.shareRate()
+	return l
+}
+
+// Add takes in a page of the log that follows those before it.
+func (l *Lane) Add(read store.Page) { l.add(read, false) }
+
+// Offer is Add for a page that need not be taken: it returns false, and takes nothing,
+// if there is no room for the page.
+func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
+
+func (l *Lane) add(read store.Page, optional bool) (taken bool) {
+	d := l.dispatcher
+	passesBy := d.passesBy(read)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(read.Envelopes); optional && n > 0 && (l.rows+n > WindowRows || l.bytes >= windowBytes || l.ahead >= windowRanges || d.budget.spent()) {
+		return false
+	}
+	restart := read.Rebased != ""
+	if restart {
+		l.log.Warn("the log is read again from its oldest row", "reason", read.Rebased)
+		l.number++
+		l.taken(-l.rows, -l.bytes)
+		l.before, l.unmet = nil, 0
+	}
+	l.out.add(read, restart)
+	if n := len(read.Envelopes); n > 0 {
+		l.addRows(read, l.out.last(), passesBy)
+	}
+	if read.CaughtUp || l.unmet == 0 {
+		l.pass()
+	}
+	return true
+}
+
+func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
+	r := &rows{page: page, items: make([]item, len(read.Envelopes)), left: len(read.Envelopes), log: l.number}
+	for i := range read.Envelopes {
+		r.bytes += len(read.Envelopes[i].Payload) + envelopeBytes
+	}
+	l.taken(len(r.items), r.bytes)
+	now := time.Now()
+	for i := range r.items {
+		it := &r.items[i]
+		it.Envelope = &read.Envelopes[i]
+		it.Sink = l.dispatcher.name
+		it.lane, it.rows, it.index = l, r, i
+		made, remembered := l.memory.made(it)
+		switch {
+		case l.unmet > 0 && store.ContainsOffset(l.before, it.Offset):
+			l.unmet--
+			l.settle(it, Settlement{})
+		case remembered:
+			l.settle(it, made)
+		case passesBy != nil && passesBy[i]:
+			l.dispatcher.stats.PassedBy++
+			l.settle(it, Settlement{Delivery: &it.Delivery})
+		case it.DeliverAt.After(now):
+			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
+		default:
+			l.enqueue(it)
+		}
+	}
+}
+
+// pass notes that all that was settled before the lease began has been read: what is
+// parked of a key from there on is free to go.
+func (l *Lane) pass() {
+	l.memory.forgetLog()
+	l.before, l.unmet = nil, 0
+	if !l.out.Passed {
+		l.out.Passed = true
+		l.mark()
+	}
+}
+
+// taken counts rows and bytes that take room.
+func (l *Lane) taken(rows, bytes int) {
+	l.rows += rows
+	l.bytes += bytes
+	l.dispatcher.budget.take(bytes)
+}
+
+// enqueue gives an item of the log its turn: now, behind what its key has waiting, or
+// parked behind what holds its key.
+func (l *Lane) enqueue(it *item) {
+	d := l.dispatcher
+	if it.Key == "" {
+		d.pending++
+		d.offer(it)
+		return
+	}
+	switch l.keys.Enqueue(it.Key, it) {
+	case keyqueue.Go:
+		d.pending++
+		d.offer(it)
+	case keyqueue.Wait:
+		d.behind()
+	case keyqueue.Park:
+		l.park(it, store.StateBlocked, time.Time{}, "", false)
+	}
+}
+
+// delivered settles an item that the sink has taken.
+func (l *Lane) delivered(it *item, receipt notification.Receipt) {
+	l.settle(it, Settlement{Delivery: &it.Delivery, Receipt: receipt, Delivered: true, Ask: l.advance(it)})
+}
+
+// passed settles an item that is not for the sink.
+func (l *Lane) passed(it *item) {
+	l.settle(it, Settlement{Delivery: &it.Delivery, Ask: l.advance(it)})
+}
+
+// failed parks an item for its next attempt.
+func (l *Lane) failed(it *item, err error, pause time.Duration) {
+	l.log.Warn("delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
+	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
+	l.holdKey(it)
+}
+
+// died parks an item for good.
+func (l *Lane) died(it *item, err error) {
+	l.log.Error("delivery is dead", "delivery", &it.Delivery, "error", err)
+	if l.halt && it.Key != "" {
+		l.park(it, store.StateDead, time.Time{}, err.Error(), false)
+		l.holdKey(it)
+		return
+	}
+	l.park(it, store.StateDead, time.Time{}, err.Error(), l.advance(it))
+}
+
+// maxErrorText bounds what of an error is kept with a parked delivery, in bytes.
+const maxErrorText = 2000
+
+// park settles an item by a row in the parked table.
+func (l *Lane) park(it *item, state store.State, due time.Time, reason string, ask bool) {
+	first := it.firstParked
+	if first.IsZero() {
+		first = time.Now()
+	}
+	l.settle(it, Settlement{Delivery: &it.Delivery, Ask: ask, Parked: &store.Parked{
+		Envelope:      *it.Envelope,
+		State:         state,
+		Attempt:       it.Attempt,
+		DueAt:         due,
+		LastError:     policy.Text(reason, maxErrorText),
+		FirstParkedAt: first,
+	}})
+}
+
+// settle ends an item's turn.
+func (l *Lane) settle(it *item, s Settlement) {
+	s.rows, s.index, s.state = it.rows, it.index, it.state
+	l.out.Settled = append(l.out.Settled, s)
+	l.mark()
+	if len(l.out.Settled) == plenty {
+		select {
+		case l.plenty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// advance lets the next one of a key go, now that its head holds nothing back. It
+// returns whether the next one is to be asked of the parked table.
+func (l *Lane) advance(it *item) (ask bool) {
+	if it.Key == "" || it.chained { // chained: the next one is under way already
+		return false
+	}
+	next, ok, ask := l.keys.Next(it.Key)
+	if ok {
+		l.dispatcher.offer(next)
+	}
+	return ask
+}
+
+// holdKey parks what waits behind a head that is parked now. What was parked before
+// stays in the table.
+func (l *Lane) holdKey(it *item) {
+	if it.Key != "" {
+		l.parkWaiting(l.keys.Hold(it.Key))
+	}
+}
+
+func (l *Lane) parkWaiting(waiting []*item) {
+	l.dispatcher.pending -= len(waiting)
+	for _, it := range waiting {
+		if it.fromLog() {
+			l.park(it, store.StateBlocked, time.Time{}, "", false)
+		} else {
+			l.letGo(store.RefOf(it.Envelope))
+		}
+	}
+}
+
+// letGo notes that a parked delivery is in the table only.
+func (l *Lane) letGo(ref store.Ref) {
+	if state, ok := l.busy[ref]; ok {
+		delete(l.busy, ref)
+		if state != store.StateBlocked {
+			l.due--
+		}
+	}
+}
+
+// expired says whether the lease has run out. A machine that is suspended stops the
+// monotonic clock and not the wall clock; a wall clock that is set back does not
+// lengthen a lease. So both must say that it lasts.
+func expired(now, expires time.Time) bool {
+	return now.After(expires) || now.Round(0).After(expires.Round(0))
+}
+
+// ends says that no delivery may begin: the lane is being closed, or its lease has run
+// out, so that another forwarder may have it already.
+func (l *Lane) ends(now time.Time) bool {
+	if expired(now, l.expires) {
+		l.giveUp(ErrLeaseExpired)
+	}
+	return l.over != nil || l.closing
+}
+
+// giveUp ends the work on the lane, with nothing written.
+func (l *Lane) giveUp(why error) {
+	if l.over == nil {
+		l.over = why
+		l.mark()
+	}
+}
+
+// GiveUp ends the work on the lane, with nothing written.
+func (l *Lane) GiveUp(why error) {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	l.giveUp(why)
+}
+
+// mark says that there is something to take.
+func (l *Lane) mark() {
+	select {
+	case l.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// WaitForRoom waits until there is room for a page and returns how many rows it may
+// have; false once ctx is done.
+func (l *Lane) WaitForRoom(ctx context.Context) (rows int, ok bool) {
+	for {
+		if rows := l.hasRoom(); rows > 0 {
+			return min(rows, PageRows), true
+		}
+		select {
+		case <-ctx.Done():
+			return 0, false
+		case <-l.room:
+		}
+	}
+}
+
+func (l *Lane) hasRoom() (rows int) {
+	d := l.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rows = WindowRows - l.rows
+	// Whatever others have in memory, a lane that has nothing may read.
+	crowded := l.rows > 0 && d.budget.wait(l)
+	if l.bytes >= windowBytes || l.ahead >= windowRanges || crowded {
+		rows = 0
+	}
+	l.full = rows <= 0
+	if l.full && !crowded {
+		l.spill()
+	}
+	return rows
+}
+
+// look has the reader look whether there is room.
+func (l *Lane) look() {
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
+
+// WaitUntilSettled waits until all that was read is settled and written; false once ctx
+// is done.
+func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
+	for {
+		l.dispatcher.mu.Lock()
+		l.pass()
+		left := l.rows
+		l.full = true
+		l.mark()
+		l.dispatcher.mu.Unlock()
+		if left == 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-l.room:
+		}
+	}
+}
+
+// Shares of a window by which a key is hot: so much of it waits for that key alone, and
+// so much at least is of others.
+const (
+	hotShare   = 4
+	otherShare = 16
+)
+
+// spill parks what waits for hot keys, so that there is room for others. It does so
+// only while the sink would have time for these, and if there were others so far: a
+// log of few keys is better read slowly than copied.
+func (l *Lane) spill() {
+	d := l.dispatcher
+	if d.queue.Len() > 0 || !d.breaker.Closed() || d.calls >= d.settings.Parallelism.Threshold {
+		return
+	}
+	var hot []string
+	waiting := 0
+	for name, n := range l.keys.Crowded(l.rows / hotShare) {
+		hot = append(hot, name)
+		waiting += n
+	}
+	if l.rows-waiting < l.rows/otherShare {
+		return
+	}
+	for _, name := range hot {
+		l.parkWaiting(l.keys.Spill(name))
+	}
+}

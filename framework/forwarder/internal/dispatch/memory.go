@@ -1,0 +1,92 @@
+package dispatch
+
+import (
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// memory is what a lane has delivered and could not write before its lease ended. The
+// next lease of the lane in this process settles it when it is read again, without
+// delivering again.
+//
+// That is safe although what is remembered of transactions is not (a server that
+// crashes takes them back): a delivery that was made stays made. If the row is gone,
+// nothing is read; if another row has its offset, the id differs.
+type memory struct {
+	epoch      int64 // of the lease that made it
+	lane       store.Lane
+	deliveries map[store.Ref]Settlement
+}
+
+// recall returns what the lease before has left behind; nil if there is nothing, or if
+// another forwarder has had the lane between.
+func (d *Dispatcher) recall(lease store.Lease) *memory {
+	i := slices.IndexFunc(d.memories, func(m *memory) bool { return m.lane == lease.Lane })
+	if i < 0 {
+		return nil
+	}
+	m := d.memories[i]
+	d.memories = slices.Delete(d.memories, i, i+1)
+	if m.epoch+1 != lease.Epoch {
+		return nil
+	}
+	return m
+}
+
+// Remember keeps what was delivered and is not written, for the next lease of the lane.
+// unwritten is what Take gave and no checkpoint wrote.
+func (l *Lane) Remember(unwritten []Settlement) {
+	d := l.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := &memory{epoch: l.lease.Epoch, lane: l.lease.Lane, deliveries: make(map[store.Ref]Settlement)}
+	if l.memory != nil { // what was not met in this lease either
+		for ref, s := range l.memory.deliveries {
+			m.deliveries[ref] = s
+		}
+	}
+	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
+		for _, s := range all {
+			if s.Delivered {
+				m.deliveries[store.RefOf(s.Delivery.Envelope)] = s
+			}
+		}
+	}
+	if len(m.deliveries) > 0 {
+		d.memories = append(d.memories, m)
+		l.log.Info("deliveries that are made and not written are remembered", "count", len(m.deliveries))
+	}
+}
+
+// made returns the settlement of a delivery that was made under the lease before. A
+// parked delivery counts only with the state and the attempts that it had: a person who
+// requeues or replays one wants it delivered again.
+func (m *memory) made(it *item) (s Settlement, ok bool) {
+	if m == nil || len(m.deliveries) == 0 {
+		return s, false
+	}
+	ref := store.RefOf(it.Envelope)
+	s, ok = m.deliveries[ref]
+	if !ok {
+		return s, false
+	}
+	delete(m.deliveries, ref)
+	if it.state != s.state || !it.fromLog() && it.Attempt != s.Delivery.Attempt-1 {
+		return Settlement{}, false
+	}
+	it.Attempt = s.Delivery.Attempt
+	return Settlement{Delivery: &it.Delivery, Receipt: s.Receipt, Delivered: true}, true
+}
+
+// forgetLog drops what was of the log: it has been read, and what was not met is gone.
+func (m *memory) forgetLog() {
+	if m == nil {
+		return
+	}
+	for ref, s := range m.deliveries {
+		if s.FromLog() {
+			delete(m.deliveries, ref)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// observe tells the observer of a call of the sink that has ended.
+func (d *Dispatcher) observe(worker *call) {
+	if d.observer == nil {
+		return
+	}
+	took := time.Since(worker.began)
+	if d.batcher != nil {
+		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(worker.deliveries), Began: worker.began, Duration: took})
+	}
+	for i, delivery := range worker.deliveries {
+		if i == len(worker.results) {
+			break // settle tells of a sink that gave too few
+		}
+		result := worker.results[i]
+		class, _ := sinks.Classify(result.Err)
+		d.observer.Attempt(policy.Attempt{Delivery: delivery, Class: class, Err: result.Err, Receipt: result.Receipt, Began: worker.began, Duration: took})
+	}
+}
+
+// available says that an outage is over.
+func (d *Dispatcher) available() {
+	d.log.Info("sink is available again")
+	if d.observer != nil {
+		d.observer.Breaker(policy.BreakerChange{Sink: d.name})
+	}
+	d.work.Broadcast()
+}
+
+// opened says that an outage has begun.
+func (d *Dispatcher) opened(message string, err error) {
+	d.log.Error(message, "error", err)
+	if d.observer != nil {
+		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Open: true, Cause: err})
+	}
+}
+
+// throttled says that the sink waits until a time.
+func (d *Dispatcher) throttled(until time.Time, err error) {
+	d.log.Warn("sink is throttled, its deliveries wait", "error", err)
+	if d.observer != nil {
+		d.observer.Throttle(policy.Throttling{Sink: d.name, Until: until, Cause: err})
+	}
+}

@@ -1,0 +1,210 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// settle ends the turn of all items of a call, or puts them back.
+func (d *Dispatcher) settle(worker *call) {
+	for given := len(worker.results); len(worker.results) < len(worker.items); {
+		err := fmt.Errorf("%w: %d for a batch of %d", ErrResults, given, len(worker.items))
+		worker.results = append(worker.results, sinks.Result{Err: err})
+	}
+	d.inFlight -= len(worker.items)
+	for i, it := range worker.items {
+		if it == nil {
+			continue // it waits behind one that failed
+		}
+		d.queue.Done(it)
+		it.lane.ended(1)
+		switch result := worker.results[i]; {
+		case it.lane.over != nil:
+			d.pending--
+			if result.Err == nil {
+				it.lane.made = append(it.lane.made, Settlement{Delivery: &it.Delivery, Receipt: result.Receipt, Delivered: true, rows: it.rows, index: it.index, state: it.state})
+			}
+		case result.Err == nil:
+			d.delivered(it, result.Receipt)
+		case errors.Is(result.Err, errPassesBy):
+			d.passed(it)
+		default:
+			if it.chained {
+				d.unchain(worker, i)
+			}
+			d.failed(it, result.Err, worker.ctx)
+		}
+	}
+	for _, it := range slices.Backward(d.back) {
+		d.offerAgain(it, true)
+	}
+	clear(d.back)
+	d.back = d.back[:0]
+}
+
+// unchain has those that are in a batch behind one of their key that failed wait
+// behind it again, with no attempt spent. One that was delivered all the same is.
+func (d *Dispatcher) unchain(worker *call, failed int) {
+	it := worker.items[failed]
+	it.chained = false
+	for i := len(worker.items) - 1; i > failed; i-- {
+		behind := worker.items[i]
+		switch {
+		case behind == nil || behind.lane != it.lane || behind.Key != it.Key:
+		case worker.results[i].Err == nil:
+			behind.chained = true // its key does not go on with it
+		default:
+			worker.items[i] = nil
+			d.queue.Done(behind)
+			behind.lane.ended(1)
+			behind.Attempt--
+			behind.chained = false
+			it.lane.keys.Unpop(it.Key, behind)
+		}
+	}
+}
+
+func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
+	if d.breaker.Delivered() {
+		d.available()
+	}
+	d.pending--
+	d.stats.Delivered++
+	it.lane.delivered(it, receipt)
+}
+
+// failed settles an item that was not delivered by the class of its error, or puts
+// it back.
+func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
+	if errors.Is(err, route.ErrExpression) {
+		d.dead(it, err) // of its routes, which tells nothing of the destination
+		return
+	}
+	now := time.Now()
+	class, until := sinks.Classify(err)
+	if errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) {
+		class = sinks.ClassCancelled // whatever the sink made of it
+	} else if class == sinks.ClassCancelled {
+		class = sinks.ClassTransient // nobody here cancelled it
+	}
+	switch class {
+	case sinks.ClassPermanent:
+		if d.breaker.Delivered() {
+			d.available()
+		}
+		d.dead(it, err)
+	case sinks.ClassUnknown:
+		d.unknown(it, err, now)
+	case sinks.ClassThrottled:
+		d.putBack(it, true)
+		if d.breaker.Throttle(later(until, now.Add(leastThrottle)), now) {
+			d.throttled(until, err)
+		}
+	case sinks.ClassUnavailable:
+		d.unavailable(it, err, now)
+	case sinks.ClassCancelled:
+		d.putBack(it, true)
+	default:
+		if d.breaker.Unreached() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
+			d.unavailable(it, err, now) // nobody answered a probe
+			return
+		}
+		d.transient(it, err, now)
+	}
+}
+
+// unavailable puts an item back whose destination could not be reached.
+func (d *Dispatcher) unavailable(it *item, err error, now time.Time) {
+	d.putBack(it, false) // the next probe is another one: this one's destination may be its own
+	if d.breaker.Unavailable(now, err) {
+		d.opened("sink is unavailable, its deliveries wait", err)
+	}
+}
+
+// transient settles an item that failed for the moment.
+func (d *Dispatcher) transient(it *item, err error, now time.Time) {
+	if d.breaker.Answered() {
+		d.available()
+	}
+	key := it.Key
+	if key == "" {
+		key = it.ID
+	}
+	spent, began := d.breaker.Failure(now, key, err)
+	if began {
+		d.opened("nearly all deliveries to the sink fail, they wait", err)
+	}
+	d.stats.Failed++
+	if !spent {
+		d.putBack(it, false) // another one may fare better
+		return
+	}
+	retry, _ := d.settings.Retry.For(it.Type)
+	pause := retry.Pause(it.Attempt)
+	switch {
+	case it.Attempt >= retry.MaxAttempts:
+		d.dead(it, err)
+	case retry.MaxAge > 0 && now.Add(pause).Sub(later(it.OccurredOn, it.DeliverAt)) > retry.MaxAge:
+		d.dead(it, fmt.Errorf("%w (%s): %w", ErrTooOld, retry.MaxAge, err))
+	default:
+		d.pending--
+		it.lane.failed(it, err, pause)
+	}
+}
+
+// unknown settles an item of a type or version that this process does not know, as it
+// happens while another version of the program is rolled out. The attempt does not
+// count. After a time the item is dead.
+func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
+	if d.breaker.Answered() {
+		d.available()
+	}
+	d.stats.Failed++
+	var age time.Duration
+	if !it.firstParked.IsZero() {
+		age = now.Sub(it.firstParked)
+	}
+	if limit := d.settings.OnUnknown.RetryFor; age > limit {
+		d.dead(it, fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, err))
+		return
+	}
+	it.Attempt--
+	d.pending--
+	it.lane.failed(it, err, d.settings.Retry.PauseUnknown(age))
+}
+
+func (d *Dispatcher) dead(it *item, err error) {
+	d.pending--
+	d.stats.Dead++
+	it.lane.died(it, err)
+}
+
+// offerAgain has an item go again: in front of those that may go, or behind them.
+func (d *Dispatcher) offerAgain(it *item, front bool) {
+	if it.lane.suspended {
+		it.lane.aside = append(it.lane.aside, it)
+		return
+	}
+	d.queue.Push(it, d.groupOf(it), front)
+}
+
+// putBack undoes an attempt that counts as none. In front, the items of what is being
+// settled are the next to go.
+func (d *Dispatcher) putBack(it *item, front bool) {
+	it.Attempt--
+	if front {
+		d.back = append(d.back, it)
+	} else {
+		d.offerAgain(it, false)
+	}
+}
+
+// leastThrottle is how long a sink waits at least when it asks to be waited for.
+const leastThrottle = 100 * time.Millisecond

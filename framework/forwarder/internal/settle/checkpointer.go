@@ -1,0 +1,224 @@
+// Package settle writes what became of a lane's deliveries, and brings back what was
+// parked.
+//
+// A Checkpointer is the settle half of a leased lane: the window, the position, the
+// lease. It has no lock: one goroutine takes what the dispatch half has done, writes it
+// in a checkpoint, and hands over what falls due and what is free to go. Since it alone
+// uses the parked table, always behind a checkpoint, what it reads there is never older
+// than what it has written.
+//
+// The files in the order in which to read them: checkpointer.go, write.go, parked.go,
+// hooks.go.
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Config is what a checkpointer works with. Hooks, Observer and Revised may be zero.
+type Config struct {
+	Store store.Deliveries
+	Lane  *dispatch.Lane
+	Lease store.Lease
+	// Leased is when the lease was asked for.
+	Leased time.Time
+	TTL    time.Duration
+	// Halt says that dead deliveries hold their key back.
+	Halt     bool
+	Hooks    policy.Hooks
+	Observer policy.Observer
+	// Revised tells that a person has changed what is parked.
+	Revised <-chan struct{}
+	// Prompt has a position that moved without any delivery written within a second,
+	// and not with the next renewal of the lease.
+	Prompt bool
+	Logger *slog.Logger
+}
+
+// Checkpointer writes a lane's checkpoints. It is for one goroutine.
+type Checkpointer struct {
+	Config
+	window   *window.Window
+	log      *slog.Logger
+	failing  *pace.Trouble
+	number   int64         // of the last checkpoint
+	renewed  time.Time     // when the checkpoint began that renewed the lease last
+	took     time.Duration // the last one
+	written  time.Time     // when a position was written last
+	moved    bool          // the position may have moved since
+	queue    []dispatch.Settlement
+	hookSize int // how many settlements a checkpoint with hooks carries
+
+	passed  bool
+	parking uint64
+	room    dispatch.Room
+	ask     askedKeys // keys whose next delivery is to be asked of the parked table
+	nextDue time.Time // when the parked table is asked for what is due; zero: never
+	scan    scan
+	asking  *pace.Trouble // with reading the parked table
+	askAt   time.Time     // not before that
+}
+
+// maxPause bounds the pause between two tries of a checkpoint: while one fails, nothing
+// is delivered.
+const maxPause = 500 * time.Millisecond
+
+// promptAfter is when a position is written that moved without any delivery.
+const promptAfter = time.Second
+
+// New returns a checkpointer for a leased lane.
+func New(c Config) *Checkpointer {
+	return &Checkpointer{
+		Config:   c,
+		window:   window.New(c.Lease.Settled),
+		log:      c.Logger,
+		failing:  pace.NewTrouble(c.Logger, "settling", maxPause),
+		asking:   pace.NewTrouble(c.Logger, "reading parked deliveries", 0),
+		renewed:  c.Leased,
+		written:  c.Leased,
+		hookSize: maxHooked,
+		nextDue:  time.Now(),
+		scan:     scan{ended: c.Leased},
+	}
+}
+
+// rest follows a checkpoint, unless so much has happened that the next one should not
+// wait. It adds to what a crash repeats, and to nothing that is waited for.
+func (c *Checkpointer) rest(took time.Duration) time.Duration {
+	return pace.Rest{Times: 4, Most: c.TTL / 10}.After(took)
+}
+
+// Run settles until stop is done, then writes the last checkpoint and returns nil; or
+// until the lease is lost, or db is done. db bounds all use of the database. What could
+// not be written is remembered for the next lease of the lane.
+func (c *Checkpointer) Run(stop, db context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			c.Lane.Remember(c.queue)
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-stop.Done():
+			return c.finish(db)
+		case <-c.Lane.Dirty():
+		case <-c.Revised:
+			c.scan.begin()
+		case <-timer.C:
+		}
+		began := time.Now()
+		if err := c.checkpoint(db); err != nil {
+			return err
+		}
+		c.bringBack(db)
+		timer.Reset(c.rest(time.Since(began)))
+		select {
+		case <-stop.Done():
+		case <-c.Lane.Plenty():
+		case <-timer.C:
+		}
+		timer.Reset(c.untilNext())
+	}
+}
+
+// finish writes all that is left.
+func (c *Checkpointer) finish(db context.Context) error {
+	for {
+		if err := c.take(); err != nil {
+			return err
+		}
+		if len(c.queue) == 0 && !c.moved {
+			return nil
+		}
+		if err := c.write(db); err != nil {
+			return fmt.Errorf("last checkpoint: %w", err)
+		}
+	}
+}
+
+// untilNext is how long to wait if nothing is settled.
+func (c *Checkpointer) untilNext() time.Duration {
+	ask := c.scan.next()
+	if !c.nextDue.IsZero() && c.nextDue.Before(ask) && c.room.Due > 0 {
+		ask = c.nextDue
+	}
+	if c.asks() {
+		ask = time.Now()
+	}
+	if ask.Before(c.askAt) {
+		ask = c.askAt
+	}
+	next := c.renewed.Add(c.TTL / 3) // the lease does not wait for the parked table
+	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(next) {
+		next = c.written.Add(promptAfter)
+	}
+	if ask.Before(next) {
+		next = ask
+	}
+	if len(c.queue) > 0 {
+		return 0
+	}
+	return max(0, time.Until(next))
+}
+
+// checkpoint takes what happened and writes it, if there is something or the lease
+// wants renewing. It comes back only when it is written, the lease is lost or ctx is
+// done.
+func (c *Checkpointer) checkpoint(ctx context.Context) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	due := c.renewed.Add(c.TTL / 3)
+	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(due) {
+		due = c.written.Add(promptAfter)
+	}
+	if len(c.queue) == 0 && !c.asks() && time.Now().Before(due) {
+		return nil
+	}
+	return c.write(ctx)
+}
+
+// take takes over what the dispatch half has done.
+func (c *Checkpointer) take() error {
+	out := c.Lane.Take()
+	for _, r := range out.Read {
+		if r.Restart != nil {
+			c.window.Restart(r.Restart)
+		}
+		c.window.Add(r.Page)
+		c.moved = true
+	}
+	if out.Passed && !c.passed {
+		c.passed = true
+		c.window.Passed()
+	}
+	if len(c.queue) == 0 {
+		c.queue = out.Settled
+	} else {
+		c.queue = append(c.queue, out.Settled...)
+	}
+	c.parking, c.room = out.Parking, out.Room
+	return out.Over
+}
+
+// Renew renews the lease and writes nothing else.
+func (c *Checkpointer) Renew(ctx context.Context) error {
+	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
+}
+
+// Lost says whether a lane went, or may have gone, to another forwarder.
+func Lost(err error) bool {
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrServerChanged) || errors.Is(err, dispatch.ErrLeaseExpired)
+}

@@ -1,0 +1,93 @@
+package settle
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var (
+	// errHook: a hook returned an error, so that the checkpoint was rolled back.
+	errHook = errors.New("hook failed")
+	// errHookPanic: a hook panicked.
+	errHookPanic = errors.New("hook panicked")
+)
+
+type hookCall struct {
+	name string
+	run  func(ctx context.Context, tx *sql.Tx) error
+}
+
+// runHooks returns what is to run in the transaction of a checkpoint that writes
+// settlements; nil if there is nothing. Each hook gets limit for its work.
+func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration) func(context.Context, *sql.Tx) error {
+	var delivered []policy.Delivered
+	var parked, dead []policy.Parked
+	if h.Any() {
+		delivered, parked, dead = sorted(settled)
+	}
+	var calls []hookCall
+	if h.Delivered != nil && len(delivered) > 0 {
+		calls = append(calls, hookCall{"Hooks.Delivered", func(ctx context.Context, tx *sql.Tx) error { return h.Delivered(ctx, tx, delivered) }})
+	}
+	if h.Parked != nil && len(parked) > 0 {
+		calls = append(calls, hookCall{"Hooks.Parked", func(ctx context.Context, tx *sql.Tx) error { return h.Parked(ctx, tx, parked) }})
+	}
+	if h.Dead != nil && len(dead) > 0 {
+		calls = append(calls, hookCall{"Hooks.Dead", func(ctx context.Context, tx *sql.Tx) error { return h.Dead(ctx, tx, dead) }})
+	}
+	if calls == nil {
+		return nil
+	}
+	return func(ctx context.Context, tx *sql.Tx) error {
+		for _, call := range calls {
+			if err := runHook(ctx, limit, tx, call); err != nil {
+				return fmt.Errorf("%w: %s: %w", errHook, call.name, err)
+			}
+		}
+		return nil
+	}
+}
+
+// runHook runs a hook within a time that leaves the lease alive. A panic is an error of
+// the hook.
+func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, call hookCall) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", errHookPanic, p, debug.Stack())
+		}
+	}()
+	return call.run(ctx, tx)
+}
+
+// sorted tells settlements apart by what became of them.
+func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked, dead []policy.Parked) {
+	for i := range settled {
+		s := &settled[i]
+		switch {
+		case s.Delivered:
+			delivered = append(delivered, policy.Delivered{Delivery: s.Delivery, Receipt: s.Receipt})
+		case s.Parked == nil:
+		case s.Parked.State == store.StateDead:
+			dead = append(dead, parkedOf(s))
+		default:
+			parked = append(parked, parkedOf(s))
+		}
+	}
+	return delivered, parked, dead
+}
+
+func parkedOf(s *dispatch.Settlement) policy.Parked {
+	d := *s.Delivery
+	d.Attempt = s.Parked.Attempt
+	return policy.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError}
+}

@@ -1,0 +1,180 @@
+package settle
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	followerRows = 100    // blocked deliveries of one key brought back at once
+	heldRows     = 10_000 // keys of one part of a comparison
+
+	// compareEvery is how long it may take until the engine notices what a person has
+	// done to parked deliveries by SQL of their own. What store.Operator did is noticed
+	// with the coordinator's next look, by the lane's revision.
+	compareEvery = 30 * time.Second
+)
+
+// askedKeys are keys to ask the parked table for, each once, in order.
+type askedKeys struct {
+	order []string
+	has   map[string]bool
+}
+
+func (a *askedKeys) add(keys ...string) {
+	if a.has == nil {
+		a.has = make(map[string]bool)
+	}
+	for _, key := range keys {
+		if !a.has[key] {
+			a.has[key] = true
+			a.order = append(a.order, key)
+		}
+	}
+}
+
+func (a *askedKeys) first() string { return a.order[0] }
+
+func (a *askedKeys) pop() {
+	delete(a.has, a.order[0])
+	a.order = a.order[1:]
+}
+
+// scan is a comparison of all keys with the parked table, in parts.
+type scan struct {
+	running bool
+	after   string    // the key behind which the next part begins
+	ended   time.Time // the last one
+}
+
+func (s *scan) begin() { s.running, s.after = true, "" }
+
+// next is when the next part is read.
+func (s *scan) next() time.Time {
+	if s.running {
+		return time.Now()
+	}
+	return s.ended.Add(compareEvery)
+}
+
+// dueAt has the parked table asked at a time, unless it is earlier.
+func (c *Checkpointer) dueAt(due time.Time) {
+	if c.nextDue.IsZero() || due.Before(c.nextDue) {
+		c.nextDue = due
+	}
+}
+
+// asks says whether there are keys to ask for that the lane has room for.
+func (c *Checkpointer) asks() bool {
+	return len(c.ask.order) > 0 && c.passed && len(c.queue) == 0 && c.room.Followers > 0 && !time.Now().Before(c.askAt)
+}
+
+// Restore learns which keys have parked deliveries, before anything is read. It renews
+// the lease meanwhile.
+func (c *Checkpointer) Restore(ctx context.Context) error {
+	for c.scan.begin(); c.scan.running; {
+		if err := c.compare(ctx); err != nil {
+			return err
+		}
+		if time.Since(c.renewed) > c.TTL/3 {
+			if err := c.Renew(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return c.Renew(ctx)
+}
+
+// bringBack gives parked deliveries their turn: first what has fallen due, then the next
+// ones of keys that are free, then a part of a comparison. Where the table cannot be
+// read it leaves that for later: what is being delivered goes on.
+func (c *Checkpointer) bringBack(ctx context.Context) {
+	if time.Now().Before(c.askAt) {
+		return
+	}
+	// An answer that does not come is not to cost the lease.
+	ctx, cancel := context.WithTimeout(ctx, c.TTL/2)
+	defer cancel()
+	err := c.due(ctx)
+	if err == nil {
+		err = c.followers(ctx)
+	}
+	if err == nil && !time.Now().Before(c.scan.next()) {
+		if !c.scan.running {
+			c.scan.begin()
+		}
+		err = c.compare(ctx)
+	}
+	if err != nil {
+		c.askAt = time.Now().Add(c.asking.Met(err))
+		return
+	}
+	c.asking.Over()
+}
+
+// due brings back what has fallen due.
+func (c *Checkpointer) due(ctx context.Context) error {
+	now := time.Now()
+	if c.nextDue.IsZero() || c.nextDue.After(now) || c.room.Due == 0 {
+		return nil
+	}
+	c.nextDue = time.Time{} // what is written from here on sets it again
+	due, next, err := c.Store.Due(ctx, store.DueQuery{
+		Lane: c.Lease.Lane, Now: now, Limit: c.room.Due + c.room.DueBusy, Halt: c.Halt,
+	})
+	if err != nil {
+		c.dueAt(now)
+		return err
+	}
+	taken := c.Lane.ResumeDue(due)
+	c.room.Due -= taken
+	c.room.DueBusy += taken
+	switch {
+	case taken > 0:
+		c.dueAt(now) // there may be more
+	case !next.IsZero():
+		c.dueAt(next)
+	}
+	return nil
+}
+
+// followers brings back the next deliveries of keys whose head is through.
+func (c *Checkpointer) followers(ctx context.Context) error {
+	for c.asks() && time.Since(c.renewed) <= c.TTL/3 { // the lease goes first
+		key := c.ask.first()
+		parked, err := c.Store.Blocked(ctx, c.Lease.Lane, key, c.Halt, followerRows)
+		if err != nil {
+			return err
+		}
+		c.ask.pop()
+		again, free := c.Lane.ResumeFollowers(key, parked, c.parking)
+		if again {
+			c.ask.add(key)
+			return nil // behind the checkpoint that writes it
+		}
+		if free {
+			c.dueAt(time.Now()) // a scheduled delivery may have waited for that
+		}
+		c.room.Followers -= len(parked)
+	}
+	return nil
+}
+
+// compare reads a part of the keys that the table holds back.
+func (c *Checkpointer) compare(ctx context.Context) error {
+	held, err := c.Store.HeldKeys(ctx, c.Lease.Lane, c.Halt, c.scan.after, heldRows)
+	if err != nil {
+		return err
+	}
+	last := len(held) < heldRows
+	c.ask.add(c.Lane.ResumeHeld(held, last)...)
+	if last {
+		c.scan = scan{ended: time.Now()}
+		c.dueAt(time.Now()) // a person may have put something back
+		return nil
+	}
+	c.scan.after = held[len(held)-1].Key
+	return nil
+}

@@ -1,0 +1,182 @@
+package settle
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// maxHooked is how many settlements a checkpoint with hooks carries at most.
+	maxHooked = 1000
+	// leastSilence is how long a checkpoint may take at least before it counts as one
+	// that fails.
+	leastSilence = 250 * time.Millisecond
+)
+
+// write writes one checkpoint: all that is in the queue, or as much as hooks bear. It
+// repeats it until it is through. One whose outcome is unknown is repeated like one that
+// failed: it changes nothing more.
+func (c *Checkpointer) write(ctx context.Context) error {
+	n := len(c.queue)
+	if c.Hooks.Any() {
+		n = min(n, c.hookSize)
+	}
+	c.number++
+	settle(c.queue[:n])
+	for {
+		err := c.writeOnce(ctx, c.compose(c.queue[:n]))
+		if err == nil {
+			c.failing.Over()
+			c.wrote(n)
+			return nil
+		}
+		c.Lane.Suspend()
+		if !Lost(err) && ctx.Err() == nil {
+			// The lease is not to be lost to what this checkpoint carries.
+			if renewErr := c.Renew(ctx); Lost(renewErr) {
+				return renewErr
+			}
+		}
+		switch {
+		case Lost(err):
+			return err
+		case ctx.Err() != nil:
+			return err
+		case time.Since(c.renewed) > c.TTL:
+			return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, err)
+		}
+		pause := c.failing.Met(err)
+		if errors.Is(err, errHook) && n > 1 { // what goes well is saved, and what fails is alone in the end
+			unsettle(c.queue[n/2 : n])
+			n /= 2
+			c.hookSize = n
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func settle(settled []dispatch.Settlement) {
+	for i := range settled {
+		if settled[i].FromLog() {
+			settled[i].SettleRow()
+		}
+	}
+}
+
+func unsettle(settled []dispatch.Settlement) {
+	for i := range settled {
+		if settled[i].FromLog() {
+			settled[i].UnsettleRow()
+		}
+	}
+}
+
+// compose is the checkpoint that writes settlements. What they settle is settled in the
+// window.
+func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
+	k := store.Checkpoint{Lease: c.Lease, TTL: c.TTL, Number: c.number, Position: c.window.Position()}
+	if k.Position != nil {
+		k.Settled = c.window.Ahead()
+	}
+	receipts, now := c.Store.KeepsReceipts(), time.Now()
+	for i := range settled {
+		s := &settled[i]
+		switch {
+		case s.Parked != nil:
+			k.Park = append(k.Park, *s.Parked)
+		case s.Delivery != nil && !s.FromLog():
+			k.Unpark = append(k.Unpark, store.RefOf(s.Delivery.Envelope))
+		}
+		if receipts && s.Delivered {
+			k.Receipts = append(k.Receipts, store.Receipt{
+				Offset: s.Delivery.Offset, ID: s.Delivery.ID, Attempt: s.Delivery.Attempt, DeliveredAt: now,
+				Receipt: notification.Receipt(policy.Text(string(s.Receipt), maxReceipt)),
+			})
+		}
+	}
+	k.InTx = runHooks(c.Hooks, settled, c.TTL/3)
+	return k
+}
+
+// maxReceipt bounds what of a receipt is archived, in bytes.
+const maxReceipt = 2000
+
+// wrote takes note that the first n settlements of the queue are written.
+func (c *Checkpointer) wrote(n int) {
+	c.window.Advance()
+	c.written, c.moved = c.renewed, false
+	settled := c.queue[:n]
+	for i := range settled {
+		s := &settled[i]
+		if s.Parked != nil && !s.Parked.DueAt.IsZero() {
+			c.dueAt(s.Parked.DueAt)
+		}
+		if s.Ask {
+			c.ask.add(s.Delivery.Key)
+		}
+	}
+	c.room = c.Lane.Written(settled, len(c.window.Ahead()))
+	c.Lane.Continue()
+	c.observe(settled)
+	c.queue = c.queue[n:]
+	if c.hookSize < maxHooked && n == c.hookSize {
+		c.hookSize *= 2
+	}
+}
+
+// writeOnce gives up after the time of a lease: then it is another forwarder's turn to
+// write. One that takes long has no delivery begin meanwhile; the time that hooks take
+// does not count.
+func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, k.TTL)
+	defer cancel()
+	patience := max(leastSilence, 4*c.took)
+	silent := time.AfterFunc(patience, func() { c.Lane.Suspend() })
+	defer silent.Stop()
+	if inTx := k.InTx; inTx != nil {
+		k.InTx = func(ctx context.Context, tx *sql.Tx) error {
+			silent.Stop()
+			defer silent.Reset(patience)
+			return inTx(ctx, tx)
+		}
+	}
+	began := time.Now()
+	if err := c.Store.Checkpoint(ctx, k); err != nil {
+		return err
+	}
+	c.renewed = began
+	c.took = time.Since(began)
+	c.Lane.Extend(began.Add(k.TTL))
+	return nil
+}
+
+// observe tells the observer what was written.
+func (c *Checkpointer) observe(settled []dispatch.Settlement) {
+	if c.Observer == nil {
+		return
+	}
+	c.Observer.Checkpoint(policy.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
+	for i := range settled {
+		if s := &settled[i]; s.Parked != nil {
+			p := parkedOf(s)
+			if p.State == store.StateDead {
+				c.Observer.Dead(p)
+			} else {
+				c.Observer.Parked(p)
+			}
+		}
+	}
+}

@@ -1,0 +1,190 @@
+// Package window knows how far a lane is settled: from what was read and what of it
+// is settled it tells the position behind which nothing is owed, and what is settled
+// ahead of that.
+//
+// It is pure: no lock, no clock, no database. The checkpointer of a lane owns it.
+package window
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Window is what was read of a lane and is not settled as a whole. The settled prefix
+// leaves it and moves the position. A page that is settled behind the first unsettled
+// row lets go of its envelopes and is remembered by its offsets, so a delivery that
+// hangs costs the memory of its own page.
+type Window struct {
+	position store.Position // nil until the first page is added
+	pages    []*Page
+	before   []store.OffsetRange // settled before the lease began; nil once all of it is passed
+}
+
+// Page is a page of the log in a window.
+type Page struct {
+	rows    store.Page // without envelopes once all are settled
+	settled []bool
+	prefix  int // rows[:prefix] are settled and lie before the position
+	left    int // rows that are not settled
+	// ranges are the offsets of a page that is settled as a whole and written.
+	ranges []store.OffsetRange
+}
+
+// New returns the window of a lane that has settled some offsets ahead of its position
+// before.
+func New(before []store.OffsetRange) *Window { return &Window{before: before} }
+
+// NewPage prepares a page for Add.
+func NewPage(read store.Page) *Page {
+	n := len(read.Envelopes)
+	return &Page{rows: read, settled: make([]bool, n), left: n}
+}
+
+// Empty says whether the page never had a row.
+func (p *Page) Empty() bool { return len(p.settled) == 0 }
+
+// Extend moves the end of a page.
+func (p *Page) Extend(end store.Position) { p.rows.End = end }
+
+// Add takes in what was read behind everything that was added before. An empty page
+// is nothing but a farther end of the one before it.
+func (w *Window) Add(p *Page) {
+	if w.position == nil {
+		w.position = p.rows.Start
+	}
+	if n := len(w.pages); n > 0 && p.Empty() {
+		w.pages[n-1].rows.End = p.rows.End
+		return
+	}
+	w.pages = append(w.pages, p)
+}
+
+// Restart forgets everything: another log begins at a position.
+func (w *Window) Restart(at store.Position) { *w = Window{position: at} }
+
+// Passed says that all that was settled before the lease began has been read.
+func (w *Window) Passed() { w.before = nil }
+
+// Settle settles a row of a page. Each row is settled once.
+func (p *Page) Settle(i int) {
+	p.settled[i] = true
+	p.left--
+}
+
+// Unsettle takes Settle back, before Advance.
+func (p *Page) Unsettle(i int) {
+	p.settled[i] = false
+	p.left++
+}
+
+// prefix is how many pages are settled as a whole, and how many rows of the next one.
+func (w *Window) prefix() (pages, rows int) {
+	for _, p := range w.pages {
+		if p.left > 0 {
+			rows = p.prefix
+			for p.settled[rows] {
+				rows++
+			}
+			return pages, rows
+		}
+		pages++
+	}
+	return pages, 0
+}
+
+// Position is the place behind the settled prefix; nil before the first page.
+func (w *Window) Position() store.Position {
+	pages, rows := w.prefix()
+	switch {
+	case pages < len(w.pages) && rows > w.pages[pages].prefix:
+		return w.pages[pages].rows.After(rows - 1)
+	case pages > 0:
+		return w.pages[pages-1].rows.End
+	}
+	return w.position
+}
+
+// Ahead lists what is settled behind the position, ascending.
+func (w *Window) Ahead() []store.OffsetRange {
+	pages, from := w.prefix()
+	ahead := slices.Clone(w.before)
+	for _, p := range w.pages[pages:] {
+		ahead = p.appendSettled(ahead, from)
+		from = 0
+	}
+	return normal(ahead)
+}
+
+// appendSettled adds what is settled from a row on.
+func (p *Page) appendSettled(to []store.OffsetRange, from int) []store.OffsetRange {
+	if p.ranges != nil {
+		return append(to, p.ranges...)
+	}
+	for i := from; i < len(p.settled); i++ {
+		if !p.settled[i] {
+			continue
+		}
+		offset := p.rows.Envelopes[i].Offset
+		if n := len(to); n > 0 && to[n-1].Last+1 == offset {
+			to[n-1].Last = offset
+		} else {
+			to = append(to, store.OffsetRange{First: offset, Last: offset})
+		}
+	}
+	return to
+}
+
+// Advance lets go of what lies before the position, and of the envelopes of pages that
+// are settled as a whole: it is written.
+func (w *Window) Advance() {
+	w.position = w.Position()
+	pages, rows := w.prefix()
+	w.pages = slices.Delete(w.pages, 0, pages)
+	if len(w.pages) == 0 {
+		return
+	}
+	w.pages[0].prefix = rows
+	kept := w.pages[:1]
+	for _, p := range w.pages[1:] {
+		if p.left > 0 {
+			kept = append(kept, p)
+			continue
+		}
+		if p.ranges == nil {
+			p.ranges = p.appendSettled(nil, 0)
+			p.rows = store.Page{End: p.rows.End}
+		}
+		if last := kept[len(kept)-1]; last.ranges != nil { // neighbours become one
+			last.ranges = normal(append(last.ranges, p.ranges...))
+			last.rows.End = p.rows.End
+			continue
+		}
+		kept = append(kept, p)
+	}
+	clear(w.pages[len(kept):])
+	w.pages = kept
+}
+
+// Unsettled says whether anything that was added is not settled.
+func (w *Window) Unsettled() bool {
+	return slices.ContainsFunc(w.pages, func(p *Page) bool { return p.left > 0 })
+}
+
+// normal sorts ranges and joins those that touch or overlap.
+func normal(ranges []store.OffsetRange) []store.OffsetRange {
+	if len(ranges) == 0 {
+		return nil
+	}
+	slices.SortFunc(ranges, func(a, b store.OffsetRange) int { return cmp.Compare(a.First, b.First) })
+	joined := ranges[:1]
+	for _, r := range ranges[1:] {
+		if last := &joined[len(joined)-1]; r.First <= last.Last+1 {
+			last.Last = max(last.Last, r.Last)
+		} else {
+			joined = append(joined, r)
+		}
+	}
+	return joined
+}
