@@ -72,6 +72,9 @@ type Sink struct {
 	Retry Retry
 	// OnDead says what becomes of a key whose delivery is dead.
 	OnDead OnDead
+	// OnUnknown says how long a delivery is tried again whose type or version the
+	// sink does not know.
+	OnUnknown OnUnknown
 	// Timeout bounds one delivery, or one batch, up to a sixteenth more; default 30 s.
 	// What exceeds it counts as a failed attempt. A call that does not come back some
 	// seconds later is abandoned: its delivery is tried again, beside it, and it
@@ -162,6 +165,17 @@ const (
 	OnDeadHalt OnDead = "halt"
 )
 
+// OnUnknown is for deliveries whose type or version the sink does not know
+// (sinks.ClassUnknown). While a rolling deploy is under way, an old process reads what
+// a new one publishes, and must not kill it.
+type OnUnknown struct {
+	// RetryFor is how long such a delivery is tried again, counted from the moment
+	// at which it was first parked; it is dead then. The pause grows with that age,
+	// from Retry.Initial to 1 minute. Attempts on which the type was unknown do not
+	// count against Retry.MaxAttempts. Default 24 h.
+	RetryFor time.Duration
+}
+
 // Unrouted is a rule for notifications that no route matches.
 type Unrouted string
 
@@ -191,6 +205,7 @@ const (
 	DefaultThreshold       = 16
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
+	DefaultUnknownRetryFor = 24 * time.Hour
 )
 
 // KeepForever as a Config's Retention removes nothing: it is longer than
@@ -228,6 +243,7 @@ func (s Sink) WithDefaults() Sink {
 	setDefault(&s.Parallelism.Threshold, DefaultThreshold)
 	setDefault(&s.Parallelism.Above, AboveBounded)
 	setDefault(&s.OnDead, OnDeadContinue)
+	setDefault(&s.OnUnknown.RetryFor, DefaultUnknownRetryFor)
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.withDefaults()
 	s.Breaker = s.Breaker.withDefaults()
@@ -267,6 +283,7 @@ func (s Sink) validate(p *problems, at string) {
 		"%s.parallelism.above is %q: use %s or %s", at, s.Parallelism.Above, AboveBounded, AboveSequential)
 	p.require(s.OnDead == OnDeadContinue || s.OnDead == OnDeadHalt,
 		"%s.on_dead is %q: use %s or %s", at, s.OnDead, OnDeadContinue, OnDeadHalt)
+	p.require(s.OnUnknown.RetryFor > 0, "%s.on_unknown.retry_for is %s: use more than 0", at, s.OnUnknown.RetryFor)
 	p.require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
 	s.Retry.validate(p, at+".retry")
 	s.Rate.validate(p, at+".rate")
