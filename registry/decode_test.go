@@ -38,7 +38,7 @@ func TestDecodeErrorsSayWhatToDo(t *testing.T) {
 		"no envelope":     {nil, registry.ErrNil, "no envelope"},
 		"an unknown name": {&notification.Envelope{Type: "order.paid", Version: 1}, registry.ErrUnknownType, `registry.Aliases("order.paid")`},
 		"version 0":       {placed(0, `{}`), registry.ErrVersion, "versions begin with 1"},
-		"a newer version": {placed(2, `{}`), registry.ErrVersion, `decode "order.placed" version 2: version cannot be read: the newest registered is 1; deploy`},
+		"a newer version": {placed(2, `{}`), registry.ErrNewerVersion, `decode "order.placed" version 2: newer version cannot be read: the newest registered is 1; deploy`},
 		"a broken payload": {placed(1, `{"order_id":`), registry.ErrDecode,
 			`decode "order.placed" version 1: payload does not decode: unmarshal JSON into registry_test.orderPlaced: at byte 12`},
 		"a field of another type": {placed(1, `{"cents":"9.95"}`), registry.ErrDecode, "cents"},

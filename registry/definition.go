@@ -130,7 +130,7 @@ func (d *definition) readable(e *notification.Envelope) error {
 	case e.Version < 1:
 		return fmt.Errorf("%w: versions begin with 1", ErrVersion)
 	case e.Version > d.version:
-		return fmt.Errorf("%w: the newest registered is %d; deploy the program that reads version %d first", ErrVersion, d.version, e.Version)
+		return fmt.Errorf("%w: the newest registered is %d; deploy the program that reads version %d first", ErrNewerVersion, d.version, e.Version)
 	case e.Version < d.oldest:
 		return fmt.Errorf("%w: the oldest registered is %d; lower registry.Oldest and add registry.Upcast(%d, …)", ErrVersion, d.oldest, e.Version)
 	case contentType != "" && contentType != d.contentType && !serializer.Accepts(d.serializer, contentType):

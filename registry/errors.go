@@ -1,6 +1,9 @@
 package registry
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of Register. An invalid name and a version outside
 // 1..notification.MaxVersion wrap notification.ErrInvalid instead. All that is
@@ -29,13 +32,16 @@ var (
 	ErrEncode = errors.New("notification does not serialize")
 )
 
-// Errors of Decode. None of them passes by trying again with the same program.
+// Errors of Decode. None of them passes by trying again with the same program;
+// ErrUnknownType and ErrNewerVersion may pass with a newer one.
 var (
 	// ErrUnknownType: no type has this name or alias.
 	ErrUnknownType = errors.New("unknown notification type")
 	// ErrVersion: the payload's version is newer than the registered one, or
 	// older than the oldest that is still read.
 	ErrVersion = errors.New("version cannot be read")
+	// ErrNewerVersion is the ErrVersion of a version above the registered one.
+	ErrNewerVersion = fmt.Errorf("newer %w", ErrVersion)
 	// ErrContentType: the payload was written by another serializer.
 	ErrContentType = errors.New("payload has another content type")
 	// ErrDecode: the serializer or an upcaster refused the payload. Its error is

@@ -119,8 +119,8 @@ func (r *Registry) Encode(v any) (*notification.Envelope, error) {
 // Decode returns the notification of e in the newest version of its type: a T
 // as it was registered, never a nil pointer. e is only read.
 //
-// It fails with ErrUnknownType, ErrVersion, ErrContentType or ErrDecode, and with
-// ErrNil where e is nil.
+// It fails with ErrUnknownType, ErrVersion (for a newer one ErrNewerVersion, which
+// wraps it), ErrContentType or ErrDecode, and with ErrNil where e is nil.
 func (r *Registry) Decode(e *notification.Envelope) (any, error) {
 	d, err := r.definitionFor(e)
 	if err != nil {

@@ -111,6 +111,7 @@ func TestAVersionBeforeTheOldestIsNotRead(t *testing.T) {
 
 	_, err := types.Decode(&notification.Envelope{Type: "customer.moved", Version: 1, Payload: []byte(`{"address":"a, b"}`)})
 	require.ErrorIs(t, err, registry.ErrVersion)
+	require.NotErrorIs(t, err, registry.ErrNewerVersion)
 	require.ErrorContains(t, err, "the oldest registered is 2; lower registry.Oldest and add registry.Upcast(1, …)")
 	got, err := types.Decode(&notification.Envelope{Type: "customer.moved", Version: 2, Payload: []byte(`{"street":"a"}`)})
 	require.NoError(t, err)

@@ -24,6 +24,10 @@ const (
 	ClassUnavailable
 	// ClassPermanent: this delivery can never succeed. It is dead at once.
 	ClassPermanent
+	// ClassUnknown: this process does not know the delivery's type or version, and
+	// another deploy may. It is parked and retried for as long as a rolling deploy
+	// may take, and is dead then; no attempt is spent.
+	ClassUnknown
 	// ClassCancelled: the engine ended the attempt. It counts as none.
 	ClassCancelled
 )
@@ -39,6 +43,8 @@ func (c Class) String() string {
 		return "unavailable"
 	case ClassPermanent:
 		return "permanent"
+	case ClassUnknown:
+		return "unknown"
 	case ClassCancelled:
 		return "cancelled"
 	}
@@ -46,7 +52,7 @@ func (c Class) String() string {
 }
 
 // Error is an error with a class. Sinks make it with [Transient], [Throttled],
-// [Unavailable] and [Permanent]; the engine reads it with [Classify].
+// [Unavailable], [Permanent] and [Unknown]; the engine reads it with [Classify].
 type Error struct {
 	Class Class
 	// Until is when a throttled destination takes deliveries again.
@@ -78,6 +84,11 @@ func Unavailable(err error) error { return &Error{Class: ClassUnavailable, Err: 
 
 // Permanent marks err as final for this delivery.
 func Permanent(err error) error { return &Error{Class: ClassPermanent, Err: err} }
+
+// Unknown marks err as the lack of this process, which does not know the type or
+// the version of the delivery: an old process of a rolling deploy reads what a new
+// one publishes. See [ClassUnknown].
+func Unknown(err error) error { return &Error{Class: ClassUnknown, Err: err} }
 
 // Classify returns the class of err and, for a throttled one, the time to wait
 // for. The outermost class counts; context.Canceled is cancelled; everything

@@ -70,6 +70,8 @@ type explain struct {
 // typeView is what becomes of a type.
 type typeView struct {
 	Type string `json:"type"`
+	// RoutedAs is the type's present name, where the one that was given is an alias.
+	RoutedAs string `json:"routed_as,omitempty"`
 	// Unrouted is what becomes of it where no route matches.
 	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
 	Sinks    []deliveryView     `json:"sinks"`
@@ -154,9 +156,13 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 
 func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) typeView {
 	view := typeView{Type: typ, Sinks: []deliveryView{}}
-	for _, name := range routes.Sinks(typ) {
-		path := routes.To(name)
-		delivery := deliveryOf(c, name, typ)
+	name := routes.TypeOf(typ)
+	if name != typ {
+		view.RoutedAs = name
+	}
+	for _, sink := range routes.Sinks(typ) {
+		path := routes.To(sink)
+		delivery := deliveryOf(c, sink, name)
 		delivery.Routes = routesOf(path, typ)
 		if e.sample.file != "" {
 			delivery.Sample = e.sample.ask(path, typ)
@@ -193,16 +199,24 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	return view
 }
 
+// name is the type, and what it is routed as.
+func (v typeView) name() string {
+	if v.RoutedAs == "" {
+		return v.Type
+	}
+	return v.Type + " (an alias, routed as " + v.RoutedAs + ")"
+}
+
 func printType(w io.Writer, view typeView) {
 	switch {
 	case view.Unrouted == forwarder.UnroutedIgnore:
-		fmt.Fprintf(w, "%s: no route matches, so it is passed over (forwarder.unrouted: ignore)\n", view.Type)
+		fmt.Fprintf(w, "%s: no route matches, so it is passed over (forwarder.unrouted: ignore)\n", view.name())
 		return
 	case view.Unrouted != "":
-		fmt.Fprintf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.Type, store.SinkUnrouted)
+		fmt.Fprintf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.name(), store.SinkUnrouted)
 		return
 	}
-	fmt.Fprintf(w, "%s\n", view.Type)
+	fmt.Fprintln(w, view.name())
 	t := newTable(w, "sink", "kind", "routes", "threshold", "attempts", "pauses", "max age", "by", "timeout", "rate", "on dead")
 	for _, d := range view.Sinks {
 		by := "retry"

@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // explained has neither a database nor the secrets that it names.
@@ -142,4 +146,21 @@ func TestConfigExplainRefusesWhatIsNoTypeAndAWrongFile(t *testing.T) {
 	r = waybill(t, "config", "explain", "-c", file, "order.*")
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, `type name "order.*" contains '*'`)
+}
+
+func TestConfigExplainTellsOfAnAliasWhatItTellsOfItsType(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))
+	routes, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, types)
+	require.NoError(t, err)
+	c := &config.Config{Sinks: map[string]config.Sink{
+		"events": {Kind: "kafka", Retry: config.Retry{Types: map[string]config.Policy{"price.set": {MaxAttempts: 3}}}},
+	}}
+
+	view := new(explain).typeOf(c, routes, "price.changed")
+	require.Equal(t, "price.changed (an alias, routed as price.set)", view.name())
+	require.Equal(t, "events", view.Sinks[0].Sink)
+	require.Equal(t, 3, view.Sinks[0].Retry.MaxAttempts)
+	require.Equal(t, "price.set", view.Sinks[0].Routes[0].Route)
 }

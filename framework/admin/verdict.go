@@ -67,7 +67,7 @@ const inMemory = 16_000
 func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Envelope) (Verdict, error) {
 	v := Verdict{Sink: sink}
 	if w.routing.MaxAttempts != nil && e != nil {
-		v.MaxAttempts = w.routing.MaxAttempts(sink, e.Type)
+		v.MaxAttempts = w.routing.MaxAttempts(sink, w.typeOf(e))
 	}
 	for i := range w.trace.Parked {
 		if p := &w.trace.Parked[i]; p.Sink == sink && (e == nil || p.Envelope.Offset == e.Offset) {
@@ -93,6 +93,14 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 	}
 	v.Where, v.Text = Unread, "not read yet: no forwarder has begun with this sink"
 	return v, nil
+}
+
+// typeOf is the present name of a notification's type, as far as it is known.
+func (w *inquiry) typeOf(e *notification.Envelope) string {
+	if w.routing.Routes == nil {
+		return e.Type
+	}
+	return w.routing.Routes.TypeOf(e.Type)
 }
 
 // passesBy says that a route leads to the sink, and no condition holds.

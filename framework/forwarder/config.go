@@ -71,6 +71,9 @@ type Sink struct {
 	Retry Retry
 	// OnDead says what becomes of a key whose delivery is dead.
 	OnDead OnDead
+	// OnUnknown says how long a delivery is tried again whose type or version the
+	// sink does not know.
+	OnUnknown OnUnknown
 	// Timeout bounds one delivery, or one batch, up to a sixteenth more; default 30 s.
 	// What exceeds it counts as a failed attempt. A call that does not come back some
 	// seconds later is abandoned: its delivery is tried again, beside it, and it
@@ -173,6 +176,10 @@ type Rate = policy.Rate
 // be right.
 func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
 
+// OnUnknown is for deliveries whose type or version the sink does not know
+// (sinks.ClassUnknown): RetryFor.
+type OnUnknown = policy.OnUnknown
+
 // Unrouted is a rule for notifications that no route matches.
 type Unrouted string
 
@@ -202,6 +209,7 @@ const (
 	DefaultThreshold       = policy.DefaultThreshold
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
+	DefaultUnknownRetryFor = policy.DefaultUnknownRetryFor
 )
 
 // Defaults of a Retry.
@@ -252,6 +260,7 @@ func (c Config) WithDefaults() Config {
 func (s Sink) WithDefaults() Sink {
 	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
+	s.OnUnknown = s.OnUnknown.WithDefaults()
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.WithDefaults()
 	s.Breaker = s.Breaker.WithDefaults()
@@ -287,6 +296,7 @@ func (s Sink) validate(p *policy.Problems, at string) {
 	p.Require(s.Sink != nil, "%s: the sink is missing", at)
 	p.Check(at+".parallelism", s.Parallelism)
 	p.Check(at+".on_dead", s.OnDead)
+	p.Check(at+".on_unknown", s.OnUnknown)
 	p.Require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
 	p.Check(at+".retry", s.Retry)
 	p.Check(at+".rate", s.Rate)

@@ -77,9 +77,10 @@ type facts struct {
 	err      error // of decoding
 }
 
-func factsOf(e *notification.Envelope) *facts {
+// factsOf are those of an envelope, under the present name of its type.
+func (p *Path) factsOf(e *notification.Envelope) *facts {
 	return &facts{envelope: e, names: environment{
-		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
+		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
 }
 

@@ -12,13 +12,14 @@ import (
 // Path is the rules that lead to one sink. It is immutable and safe for concurrent
 // use.
 type Path struct {
+	table *Table
 	rules []*rule // the first one that holds counts
 	plain bool    // everything goes as it is
 }
 
 // To returns the path to a sink.
 func (t *Table) To(sink string) *Path {
-	p := &Path{plain: true}
+	p := &Path{table: t, plain: true}
 	for _, pattern := range slices.SortedFunc(maps.Keys(t.rules), closestFirst) {
 		for _, r := range t.rules[pattern] {
 			if r.Sink == sink {
@@ -51,14 +52,14 @@ func (p *Path) Plain() bool { return p.plain }
 // The error is ErrExpression, and nothing is known then: a condition cannot be asked
 // of the envelope.
 func (p *Path) Admits(e *notification.Envelope) (bool, error) {
-	r, err := p.rule(factsOf(e))
+	r, err := p.rule(p.factsOf(e))
 	return r != nil && err == nil, err
 }
 
 // Shape returns what the sink gets of an envelope: itself, or a copy with another
 // payload; nil if no condition holds. The error is ErrExpression.
 func (p *Path) Shape(e *notification.Envelope) (*notification.Envelope, error) {
-	f := factsOf(e)
+	f := p.factsOf(e)
 	r, err := p.rule(f)
 	if r == nil || err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ type Step struct {
 func (p *Path) Steps(typ string) []Step {
 	var steps []Step
 	for _, r := range p.rules {
-		if Matches(r.pattern, typ) {
+		if p.table.matches(r.pattern, typ) {
 			steps = append(steps, Step{Pattern: r.pattern, Rule: r.Rule})
 		}
 	}
@@ -88,7 +89,7 @@ func (p *Path) Steps(typ string) []Step {
 // rule is the first one that is for a notification; nil if none is.
 func (p *Path) rule(f *facts) (*rule, error) {
 	for _, r := range p.rules {
-		if !Matches(r.pattern, f.envelope.Type) {
+		if !p.table.matches(r.pattern, f.envelope.Type) {
 			continue
 		}
 		if holds, err := r.holds(f); holds || err != nil {

@@ -10,7 +10,10 @@
 // condition holds counts: a type's before those of its beginnings, longer ones
 // first, and in the order in which they are written.
 //
-// The files in the order in which to read them: route.go, rule.go, path.go,
+// A type's aliases, the older names under which it may be stored, are routed as the
+// type is: a pattern that matches one of its names matches it.
+//
+// The files in the order in which to read them: route.go, alias.go, rule.go, path.go,
 // expression.go.
 package route
 
@@ -36,15 +39,16 @@ var (
 
 // Table is a checked set of routes. It is immutable and safe for concurrent use.
 type Table struct {
-	rules map[string][]*rule // of each pattern
+	rules map[string][]*rule  // of each pattern
+	names map[string][]string // of types that have aliases, by each of them
 }
 
 // New checks routes against the names of the sinks that exist and, unless types is
-// nil, against the registered types and their aliases. All mistakes are reported at
-// once.
+// nil, against the registered types. An alias is routed as its type, as the types are
+// registered now. All mistakes are reported at once.
 func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error) {
 	var problems []error
-	t := &Table{rules: make(map[string][]*rule, len(routes))}
+	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types)}
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
@@ -104,7 +108,7 @@ func namesOf(types *registry.Registry) []string {
 func (t *Table) Sinks(typ string) []string {
 	var to []string
 	for pattern, rules := range t.rules {
-		if Matches(pattern, typ) {
+		if t.matches(pattern, typ) {
 			for _, r := range rules {
 				to = append(to, r.Sink)
 			}
@@ -114,7 +118,15 @@ func (t *Table) Sinks(typ string) []string {
 	return slices.Compact(to)
 }
 
-// Matches says whether a valid pattern matches a type.
+// matches says whether a pattern matches a type by one of its names: what is stored
+// under an older one goes where the present one goes, and a pattern that names an
+// older one still means the type.
+func (t *Table) matches(pattern, typ string) bool {
+	return slices.ContainsFunc(t.Names(typ), func(name string) bool { return Matches(pattern, name) })
+}
+
+// Matches says whether a valid pattern matches the name of a type; see
+// [Table.Names] for its aliases.
 func Matches(pattern, typ string) bool {
 	if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 		return strings.HasPrefix(typ, prefix)
@@ -136,7 +148,8 @@ func (t *Table) Unrouted() notification.TypeFilter {
 	return f
 }
 
-// filter collects the patterns whose rules are wanted.
+// filter collects the patterns whose rules are wanted, and the other names of the
+// types that they match: stores know nothing of aliases.
 func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 	var f notification.TypeFilter
 	for _, pattern := range slices.Sorted(maps.Keys(t.rules)) {
@@ -153,5 +166,11 @@ func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 			f.Names = append(f.Names, pattern)
 		}
 	}
+	for name := range t.names {
+		if !f.Matches(name) && slices.ContainsFunc(t.names[name], f.Matches) {
+			f.Names = append(f.Names, name)
+		}
+	}
+	slices.Sort(f.Names)
 	return f
 }

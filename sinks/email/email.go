@@ -91,7 +91,8 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // Deliver sends the mail and returns the server's final reply as the receipt,
 // such as "smtp 250 OK: queued as 7F3", with the recipients that it refuses.
 //
-// Errors: what the envelope or the templates cause is permanent; so is a 5xx
+// Errors: a type without templates is unknown. What else the envelope or the
+// templates cause is permanent; so is a 5xx
 // reply, if it is to the mail or to all recipients. A 4xx reply is transient,
 // and so is a timeout or a connection lost once the server has accepted the
 // sender: the reason may be this mail. What says nothing of this mail is
@@ -103,7 +104,11 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	m, err := s.composer.compose(d.Envelope)
 	if err != nil {
-		return "", sinks.Permanent(fmt.Errorf("%s %s: %w", d.Type, d.ID, err))
+		err = fmt.Errorf("%s %s: %w", d.Type, d.ID, err)
+		if errors.Is(err, ErrNoTemplate) {
+			return "", sinks.Unknown(err) // a deploy that is under way may bring it
+		}
+		return "", sinks.Permanent(err)
 	}
 	var done handedOver
 	err = s.pool.use(ctx, func(c *connection) (err error) {

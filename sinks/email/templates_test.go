@@ -164,14 +164,14 @@ func TestWhatAnEnvelopeOrItsTemplatesCauseIsPermanentAndNamesThePlace(t *testing
 	}
 }
 
-func TestATypeWithoutTemplatesIsPermanentAndNamesTheMissingFiles(t *testing.T) {
+func TestATypeWithoutTemplatesIsUnknownAndNamesTheMissingFiles(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	sink := newSink(t, email.Config{SMTP: server.URL()})
 	d := delivery(jane)
 	d.Type = "order.placed"
 	_, err := sink.Deliver(within(t), d)
 	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassPermanent, class)
+	assert.Equal(t, sinks.ClassUnknown, class)
 	require.ErrorIs(t, err, email.ErrNoTemplate)
 	assert.ErrorContains(t, err, "order.placed/to.tmpl, order.placed/subject.tmpl, order.placed/text.tmpl or html.tmpl")
 }

@@ -14,8 +14,10 @@
 //	)
 //
 // A handler gets the newest version of its type, whatever was stored: the
-// registry's aliases and upcasters apply. What cannot be decoded is permanent,
-// so dead at once with its bytes kept; what a handler returns has the class that
+// registry's aliases and upcasters apply. A type or a version that only a newer
+// program knows is unknown, so tried again while a deploy may be under way. What
+// else cannot be decoded is permanent, so dead at once with its bytes kept. What a
+// handler returns has the class that
 // it gives with [sinks.Permanent] and its neighbours, and is transient without.
 //
 // A notification can come twice, as to every sink: a handler that must not act
@@ -44,8 +46,8 @@ var (
 	ErrDuplicateHandler = errors.New("type has two handlers")
 )
 
-// ErrNoHandler is permanent: a delivery's type is registered and none of the
-// sink's handlers is for it.
+// ErrNoHandler is unknown: a delivery's type is registered and none of the sink's
+// handlers is for it. A newer deploy may have parked it.
 var ErrNoHandler = errors.New("no handler for the type")
 
 // Handle returns a sink that hands each notification of type T to handle, which
@@ -53,7 +55,7 @@ var ErrNoHandler = errors.New("no handler for the type")
 // gives no receipts.
 //
 // T must be registered when the sink is opened: [registry.ErrUnregistered] stops
-// the forwarder's start otherwise. Deliveries of another type are permanent.
+// the forwarder's start otherwise. Deliveries of another type are unknown.
 func Handle[T any](types *registry.Registry, handle func(context.Context, T) error) sinks.Sink {
 	return Mux(types, On(handle))
 }
@@ -86,15 +88,23 @@ func OnDelivery[T any](handle func(context.Context, *notification.Delivery, T) e
 		handle: func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error {
 			v, err := registry.Decode[T](types, d.Envelope)
 			if err != nil {
-				return sinks.Permanent(err)
+				return undecoded(err)
 			}
 			return handle(ctx, d, v)
 		},
 	}
 }
 
+// undecoded gives an error of registry.Decode its class.
+func undecoded(err error) error {
+	if errors.Is(err, registry.ErrUnknownType) || errors.Is(err, registry.ErrNewerVersion) {
+		return sinks.Unknown(err)
+	}
+	return sinks.Permanent(err)
+}
+
 // Mux returns a sink that hands each notification to the handler of its type. A
-// delivery that has none is permanent, with ErrNoHandler.
+// delivery that has none is unknown, with ErrNoHandler.
 //
 // What is wrong with the handlers is found when the sink is opened, all at once:
 // ErrNoHandlers, ErrDuplicateHandler, and [registry.ErrUnregistered] for types
@@ -134,7 +144,7 @@ func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 	handler, ok := handlers[d.Type]
 	if !ok {
-		return "", sinks.Permanent(s.noHandler(handlers, d))
+		return "", sinks.Unknown(s.noHandler(handlers, d))
 	}
 	return "", handler.handle(ctx, s.types, d)
 }

@@ -126,26 +126,28 @@ func TestAHandlerGetsTheNewestVersionByEveryName(t *testing.T) {
 	require.Equal(t, []placed{{1200}, {1300}, {1200}}, got)
 }
 
-func TestWhatCannotBeDecodedIsPermanentAndReachesNoHandler(t *testing.T) {
+func TestWhatCannotBeDecodedReachesNoHandler(t *testing.T) {
 	sink := open(t, function.Handle(shop(t), func(context.Context, placed) error {
 		t.Error("the handler was called")
 		return nil
 	}))
 	for name, c := range map[string]struct {
-		d    *notification.Delivery
-		is   error
-		says string
+		d     *notification.Delivery
+		class sinks.Class
+		is    error
+		says  string
 	}{
-		"a broken payload":             {delivery("order.placed", 2, `{"cents":`), registry.ErrDecode, "at byte"},
-		"an upcaster's refusal":        {delivery("order.placed", 1, `{}`), registry.ErrDecode, "no total"},
-		"a version of newer programs":  {delivery("order.placed", 3, `{}`), registry.ErrVersion, "deploy"},
-		"a type that nobody knows":     {delivery("order.lost", 1, `{}`), registry.ErrUnknownType, "order.lost"},
-		"a type that nobody here does": {delivery("order.shipped", 1, `{}`), function.ErrNoHandler, "the sink's are order.created, order.placed"},
+		"a broken payload":            {delivery("order.placed", 2, `{"cents":`), sinks.ClassPermanent, registry.ErrDecode, "at byte"},
+		"an upcaster's refusal":       {delivery("order.placed", 1, `{}`), sinks.ClassPermanent, registry.ErrDecode, "no total"},
+		"a version before the oldest": {delivery("order.placed", 0, `{}`), sinks.ClassPermanent, registry.ErrVersion, "begin with 1"},
+		"a version of newer programs": {delivery("order.placed", 3, `{}`), sinks.ClassUnknown, registry.ErrNewerVersion, "deploy"},
+		"a type of newer programs":    {delivery("order.lost", 1, `{}`), sinks.ClassUnknown, registry.ErrUnknownType, "order.lost"},
+		"a type without a handler":    {delivery("order.shipped", 1, `{}`), sinks.ClassUnknown, function.ErrNoHandler, "the sink's are order.created, order.placed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := sink.Deliver(t.Context(), c.d)
 			class, _ := sinks.Classify(err)
-			require.Equal(t, sinks.ClassPermanent, class)
+			require.Equal(t, c.class, class)
 			require.ErrorIs(t, err, c.is)
 			require.ErrorContains(t, err, c.says)
 		})

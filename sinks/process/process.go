@@ -11,7 +11,7 @@
 //
 //	ok                                          delivered, the receipt is the program's
 //	transient, throttled, unavailable,          as the program says
-//	permanent
+//	permanent, unknown
 //	an answer that cannot be understood         transient
 //	no program: not startable, ended, broke     unavailable; its third death in a row
 //	the protocol                                with one and the same delivery alone in

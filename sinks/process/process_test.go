@@ -150,6 +150,7 @@ func TestTheProgramSaysWhatAFailureMeans(t *testing.T) {
 		"transient":           {`{"outcome":"transient","error":"try later"}`, sinks.ClassTransient, "try later"},
 		"unavailable":         {`{"outcome":"unavailable","error":"shop is shut"}`, sinks.ClassUnavailable, "shop is shut"},
 		"permanent":           {`{"outcome":"permanent","error":"no such order"}`, sinks.ClassPermanent, "no such order"},
+		"unknown":             {`{"outcome":"unknown","error":"no handler for order.lost"}`, sinks.ClassUnknown, "order.lost"},
 		"throttled, seconds":  {`{"outcome":"throttled","seconds":0.5,"error":"slow"}`, sinks.ClassThrottled, "slow"},
 		"throttled, until":    {`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`, sinks.ClassThrottled, "no reason"},
 		"throttled, past":     {`{"outcome":"throttled","until":"1999-01-01T00:00:00Z"}`, sinks.ClassTransient, "no reason"},

@@ -194,6 +194,8 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		return "", sinks.Unavailable(cause)
 	case "permanent":
 		return "", sinks.Permanent(cause)
+	case "unknown":
+		return "", sinks.Unknown(cause)
 	case "throttled":
 		until, err := r.throttledUntil(now)
 		switch {
@@ -204,7 +206,7 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		}
 		return "", sinks.Throttled(until, cause)
 	}
-	return "", sinks.Transient(fmt.Errorf("%w: the outcome %q is none of ok, transient, throttled, unavailable, permanent",
+	return "", sinks.Transient(fmt.Errorf("%w: the outcome %q is none of ok, transient, throttled, unavailable, permanent, unknown",
 		ErrAnswer, clean(r.Outcome, 64)))
 }
 

@@ -38,13 +38,13 @@ func (c *Config) Adjust(f *forwarder.Forwarder, sink string) error {
 	next := c.Sinks[sink].forwarder()
 	return f.Adjust(sink, func(s *forwarder.Sink) {
 		s.Parallelism, s.Retry, s.Timeout = next.Parallelism, next.Retry, next.Timeout
-		s.Rate, s.Breaker, s.Fairness = next.Rate, next.Breaker, next.Fairness
+		s.Rate, s.Breaker, s.Fairness, s.OnUnknown = next.Rate, next.Breaker, next.Fairness, next.OnUnknown
 	})
 }
 
 // live is the part of a sink's settings that a forwarder that runs can take over.
 func (s Sink) live() Sink {
-	return Sink{Parallelism: s.Parallelism, Retry: s.Retry, Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness}
+	return Sink{Parallelism: s.Parallelism, Retry: s.Retry, Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness, OnUnknown: s.OnUnknown}
 }
 
 // fixed is the rest of a configuration, in a form that can be compared.

@@ -78,6 +78,7 @@ type Sink struct {
 	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
 	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
 	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
+	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"what becomes of a delivery whose type or version the sink does not know, as in the old processes of a rolling deploy: it is tried again, with no attempt spent, and is dead then"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery, or one batch, may take. Default 30s"`
 	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries in a time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination fails, with no attempt spent and nothing parked, until one gets through"`
@@ -96,6 +97,11 @@ type With struct{ node *yaml.Node }
 type Parallelism struct {
 	Threshold int             `yaml:"threshold" zero:"refused" doc:"most deliveries in flight, 1 to 65536. Default 16"`
 	Above     forwarder.Above `yaml:"above" enum:"bounded,sequential" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
+}
+
+// OnUnknown says how long what a sink does not know is tried again.
+type OnUnknown struct {
+	RetryFor time.Duration `yaml:"retry_for" zero:"refused" doc:"for how long, from when the delivery was first parked; the pauses grow with that time, from retry.initial to 1m. Default 24h"`
 }
 
 // Breaker says when a sink waits as a whole.
@@ -187,6 +193,7 @@ func (s Sink) forwarder() forwarder.Sink {
 		Parallelism: forwarder.Parallelism{Threshold: s.Parallelism.Threshold, Above: s.Parallelism.Above},
 		Retry:       s.Retry.forwarder(),
 		OnDead:      s.OnDead,
+		OnUnknown:   forwarder.OnUnknown(s.OnUnknown),
 		Timeout:     s.Timeout,
 		Rate:        s.Rate,
 		Breaker:     forwarder.Breaker(s.Breaker),

@@ -102,6 +102,7 @@ sinks:
     retry:
       {max_attempts: 3, max_age: 48h, initial: 2s, multiplier: 1.5, max: 1h, jitter: 0, types: {"order.*": {max_attempts: 1}}}
     on_dead: halt
+    on_unknown: {retry_for: 36h}
     timeout: 10s
     rate: 50/s, burst 100
     breaker: {failure_share: 0.5, among: 10, max_pause: 1m, off: true}
@@ -137,11 +138,12 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 			MaxAttempts: 3, MaxAge: 2 * aDay, Initial: 2 * time.Second, Multiplier: 1.5, Max: time.Hour,
 			Types: map[string]forwarder.Retry{"order.*": {MaxAttempts: 1}},
 		},
-		OnDead:   forwarder.OnDeadHalt,
-		Timeout:  10 * time.Second,
-		Rate:     forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
-		Breaker:  forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
-		Fairness: "tenant",
+		OnDead:    forwarder.OnDeadHalt,
+		OnUnknown: forwarder.OnUnknown{RetryFor: 36 * time.Hour},
+		Timeout:   10 * time.Second,
+		Rate:      forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
+		Breaker:   forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
+		Fairness:  "tenant",
 	}, partner)
 	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "what is left out has the engine's defaults")
 	engine.Sinks = nil

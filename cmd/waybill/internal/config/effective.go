@@ -46,7 +46,7 @@ func (s Sink) withDefaults() Sink {
 	}
 	s.Parallelism = Parallelism(its.Parallelism)
 	s.Retry = Retry{Policy: policyOf(its.Retry), Types: types}
-	s.OnDead, s.Timeout, s.Breaker = its.OnDead, its.Timeout, Breaker(its.Breaker)
+	s.OnDead, s.OnUnknown, s.Timeout, s.Breaker = its.OnDead, OnUnknown(its.OnUnknown), its.Timeout, Breaker(its.Breaker)
 	return s
 }
 

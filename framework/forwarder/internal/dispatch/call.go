@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -45,19 +44,15 @@ func (d *Dispatcher) fill(worker *call) bool {
 	}
 	now := time.Now()
 	threshold := d.settings.Parallelism.Threshold
-	limit := threshold
-	if d.settings.Parallelism.Above == policy.AboveSequential && d.pending > threshold {
-		limit = 1
-	}
-	limit = d.breaker.Limit(limit, now)
+	limit := d.breaker.Limit(d.settings.Parallelism.Limit(d.pending), now)
 	if limit == 0 {
-		d.lookAt(d.breaker.Reopens())
+		d.lookAt(d.breaker.Next())
 	}
 	if d.calls >= threshold || d.calls-d.stuck >= limit {
 		return false
 	}
 	size := d.batch.Size
-	if !d.breaker.Closed() {
+	if d.breaker.IsOpen() {
 		size = 1 // to find out, one is enough
 	} else if filled := d.since.Add(d.batch.Wait); d.batch.Wait > 0 && now.Before(filled) && !d.fills(size, now) {
 		d.lookAt(filled)
@@ -136,7 +131,7 @@ func (w *call) add(it *item) {
 
 // begin counts what a worker has as in flight.
 func (d *Dispatcher) begin(worker *call, now time.Time) {
-	d.breaker.Starts()
+	d.breaker.Begin()
 	d.calls++
 	d.inFlight += len(worker.items)
 	for _, it := range worker.items {

@@ -133,9 +133,9 @@ func (d *Dispatcher) State() store.SinkState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var s store.SinkState
-	if since, cause := d.breaker.Open(); !since.IsZero() {
-		s.BreakerOpen, s.OpenSince = true, since.UTC()
-		if cause != nil {
+	if d.breaker.IsOpen() {
+		s.BreakerOpen, s.OpenSince = true, d.breaker.OpenSince().UTC()
+		if cause := d.breaker.Cause(); cause != nil {
 			s.Cause = policy.Text(cause.Error(), maxErrorText)
 		}
 	}
@@ -157,9 +157,7 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s.Breaker != d.settings.Breaker {
-		throttled := d.breaker.ThrottledUntil()
-		d.breaker = policy.NewCircuit(s.Breaker)
-		d.breaker.Throttle(throttled, time.Now())
+		d.breaker.Adjust(s.Breaker)
 	}
 	if s.Rate != d.settings.Rate {
 		d.rate = policy.NewLimiter(s.Rate)

@@ -112,7 +112,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	case sinks.ClassCancelled:
 		d.putBack(it, true)
 	default:
-		if d.breaker.Unreached() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
+		if d.breaker.Unreachable() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
 			d.unavailable(it, err, now) // nobody answered a probe
 			return
 		}
@@ -137,7 +137,7 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 	if key == "" {
 		key = it.ID
 	}
-	spent, began := d.breaker.Failure(now, key, err)
+	spent, began := d.breaker.Failed(now, key, err)
 	if began {
 		d.opened("nearly all deliveries to the sink fail, they wait", err)
 	}

@@ -12,10 +12,10 @@ var ErrConfig = errors.New("invalid forwarder configuration")
 // once. The zero value is empty.
 type Problems struct{ found []error }
 
-// Settings are those of this package that can be checked.
-type Settings interface {
-	// validate reports what makes no sense in settings that have their defaults. at is
-	// where they stand in the configuration, such as "sinks.mail.retry".
+// Setting is one of this package's that can be checked.
+type Setting interface {
+	// validate reports what makes no sense in a setting that has its defaults. at is
+	// where it stands in the configuration, such as "sinks.mail.retry".
 	validate(p *Problems, at string)
 }
 
@@ -31,9 +31,9 @@ func (p *Problems) Add(err error) {
 	p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
 }
 
-// Check notes what is wrong with settings that have their defaults. at is where they
-// stand in the configuration, such as "sinks.mail.retry".
-func (p *Problems) Check(at string, s Settings) { s.validate(p, at) }
+// Check notes what is wrong with a setting that has its defaults. at is where it
+// stands in the configuration, such as "sinks.mail.retry".
+func (p *Problems) Check(at string, s Setting) { s.validate(p, at) }
 
 // Err joins the problems, each an ErrConfig; nil if there is none.
 func (p *Problems) Err() error { return errors.Join(p.found...) }

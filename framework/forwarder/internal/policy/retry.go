@@ -116,6 +116,16 @@ func (r Retry) Pause(attempts int) time.Duration {
 	return b.NextBackOff()
 }
 
+// maxUnknownPause bounds the pause between two attempts of a delivery of an unknown
+// type: a deploy may know it at any moment.
+const maxUnknownPause = time.Minute
+
+// PauseUnknown is how long to wait until a delivery of an unknown type is tried again
+// that has been parked for some time: as long again, from Initial to a minute.
+func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
+	return min(max(parked, r.Initial), max(maxUnknownPause, r.Initial))
+}
+
 func (r Retry) backOff() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval:     r.Initial,

@@ -1,0 +1,47 @@
+package policy
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Hooks are called with what becomes of deliveries, in the transaction of the
+// checkpoint that writes it down: their effects commit with it, or not at all. A
+// user row's status becomes "sent" exactly when its delivery is settled.
+//
+// A hook is called with at most 1,000 deliveries and must be quick; its context ends
+// after a third of the lease. While it fails, no delivery of its lane begins, and it is
+// called again with half as many, down to one: what goes well is saved. They are not
+// delivered again. After a crash a delivery that is repeated comes to it again as well.
+type Hooks struct {
+	// Delivered is called with what the sink has taken.
+	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
+	// Parked is called with what is retrying, scheduled or blocked from now on; what
+	// fails again comes again.
+	Parked func(ctx context.Context, tx *sql.Tx, parked []Parked) error
+	// Dead is called with what is not tried any more.
+	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error
+}
+
+// Any says whether there is a hook.
+func (h *Hooks) Any() bool { return h.Delivered != nil || h.Parked != nil || h.Dead != nil }
+
+// Parked is a delivery that could not be made.
+type Parked struct {
+	*notification.Delivery
+	State store.State
+	// DueAt is when it is tried next; zero for blocked and dead ones.
+	DueAt time.Time
+	// Error is what the last attempt came to; "" if there was none.
+	Error string
+}
+
+// Delivered is a delivery that a sink has taken.
+type Delivered struct {
+	*notification.Delivery
+	Receipt notification.Receipt
+}

@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Observer is told what a forwarder does: metrics, traces and pages are built on it. It
+// is called from many goroutines, some of which hold locks of the engine, so it must be
+// quick and must not call the forwarder. It needs no transaction and changes nothing of
+// how deliveries are made; without an observer nothing is measured.
+//
+// Embed [Unobserved] and write the methods that you need: then a method that is added
+// here breaks nothing.
+type Observer interface {
+	// Attempt is called when the sink has answered, once for each delivery of a batch.
+	Attempt(Attempt)
+	// Batch is called when a sink of batches has answered, before its attempts.
+	Batch(Batch)
+	// Parked is called when a delivery is written as retrying, scheduled or blocked.
+	Parked(Parked)
+	// Dead is called when a delivery is written as dead.
+	Dead(Parked)
+	// Checkpoint is called when a checkpoint is written.
+	Checkpoint(Checkpoint)
+	// LeaseWon is called when this forwarder begins to work on a lane, and LeaseLost
+	// when it no longer does: given back if err is nil.
+	LeaseWon(lane store.Lane)
+	LeaseLost(lane store.Lane, err error)
+	// Breaker is called when a sink's breaker opens or closes.
+	Breaker(BreakerChange)
+	// Throttle is called when a sink begins to wait because its destination asked it to.
+	Throttle(Throttling)
+	// Wake is called when the forwarder looks at the log.
+	Wake(Wake)
+}
+
+// Attempt is one attempt of one delivery.
+type Attempt struct {
+	Delivery *notification.Delivery
+	// Err is why it failed, and Class of which class that is; nil: delivered.
+	Err     error
+	Class   sinks.Class
+	Receipt notification.Receipt
+	Began   time.Time
+	// Duration is that of the call of the sink: in a batch, of the whole batch.
+	Duration time.Duration
+}
+
+// Batch is one call of a sink of batches.
+type Batch struct {
+	Sink       string
+	Deliveries int
+	Began      time.Time
+	Duration   time.Duration
+}
+
+// Checkpoint is one that was written.
+type Checkpoint struct {
+	Lane     store.Lane
+	Settled  int // deliveries whose turn it ended
+	Began    time.Time
+	Duration time.Duration
+}
+
+// BreakerChange is a breaker that opens, because of a cause, or closes.
+type BreakerChange struct {
+	Sink  string
+	Open  bool
+	Cause error
+}
+
+// Throttling is a sink that waits.
+type Throttling struct {
+	Sink  string
+	Until time.Time
+	Cause error
+}
+
+// WakeCause says why a forwarder looks at the log.
+type WakeCause string
+
+// The causes of a look.
+const (
+	WakePoll     WakeCause = "poll"     // the pause was over
+	WakeAsked    WakeCause = "asked"    // Forwarder.Wake, or a lane that begins
+	WakeListened WakeCause = "listened" // the database told of new rows
+)
+
+// Wake is one look at the log.
+type Wake struct {
+	Cause WakeCause
+	// Grown says that the log has grown since the last look.
+	Grown    bool
+	Began    time.Time
+	Duration time.Duration
+}
+
+// Unobserved is an Observer that does nothing, to be embedded.
+type Unobserved struct{}
+
+var _ Observer = Unobserved{}
+
+// Attempt does nothing.
+func (Unobserved) Attempt(Attempt) {}
+
+// Batch does nothing.
+func (Unobserved) Batch(Batch) {}
+
+// Parked does nothing.
+func (Unobserved) Parked(Parked) {}
+
+// Dead does nothing.
+func (Unobserved) Dead(Parked) {}
+
+// Checkpoint does nothing.
+func (Unobserved) Checkpoint(Checkpoint) {}
+
+// LeaseWon does nothing.
+func (Unobserved) LeaseWon(store.Lane) {}
+
+// LeaseLost does nothing.
+func (Unobserved) LeaseLost(store.Lane, error) {}
+
+// Breaker does nothing.
+func (Unobserved) Breaker(BreakerChange) {}
+
+// Throttle does nothing.
+func (Unobserved) Throttle(Throttling) {}
+
+// Wake does nothing.
+func (Unobserved) Wake(Wake) {}

@@ -1,0 +1,34 @@
+package policy
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Settings are those of one sink, with their defaults. They can change while deliveries
+// run.
+type Settings struct {
+	Parallelism Parallelism
+	Retry       Retry
+	OnDead      OnDead
+	OnUnknown   OnUnknown
+	Timeout     time.Duration
+	Rate        Rate
+	Breaker     Breaker
+	// Fairness is the name of the metadata whose values share the sink; "" for none.
+	Fairness string
+}
+
+// Text cuts a text to at most limit bytes of valid UTF-8 without NUL bytes, as every
+// database takes it.
+func Text(text string, limit int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
