@@ -47,8 +47,9 @@ var layers = []layer{
 	{"sinks/*", []string{"sinks", "sinks/internal/cloudevents", "sinks/internal/roots", "framework/notification", "registry"}},
 	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{"framework/forwarder/internal/policy", []string{"framework/route"}},
+	{"framework/forwarder/internal/fairqueue", nil},
 	{"framework/forwarder", []string{
-		"framework/forwarder/internal/policy",
+		"framework/forwarder/internal/policy", "framework/forwarder/internal/fairqueue",
 		"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks",
 	}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},

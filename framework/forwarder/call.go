@@ -33,7 +33,7 @@ func (w *call) end() {
 
 // fill gives a worker what may go now; false if nothing may.
 func (c *courier) fill(worker *call) bool {
-	if c.turns.len() == 0 {
+	if c.turns.Len() == 0 {
 		for l := range c.lanes {
 			l.starve()
 		}
@@ -56,13 +56,13 @@ func (c *courier) fill(worker *call) bool {
 		return false
 	}
 	for len(worker.items) < size {
-		from := c.turns.next(limit * size)
-		if from == nil || !c.admitted(now) {
+		from, ok := c.turns.Next(limit * size)
+		if !ok || !c.admitted(now) {
 			break
 		}
-		it := c.turns.pop(from)
+		it := c.turns.Pop(from)
 		if it.lane.ends(now) {
-			c.turns.done(it)
+			c.turns.Done(it)
 			c.pending--
 			continue
 		}
@@ -84,11 +84,11 @@ func (c *courier) fills(size int, now time.Time) bool {
 	if !c.rate.Has(size, now) {
 		return false
 	}
-	n := c.turns.len()
+	n := c.turns.Len()
 	if n >= size || !c.batch.Ordered || c.pending-c.inFlight < size {
 		return n >= size
 	}
-	for it := range c.turns.all() {
+	for it := range c.turns.All() {
 		if it.Key != "" {
 			n += it.lane.keys[it.Key].waiting
 		}
@@ -114,7 +114,7 @@ func (c *courier) chain(worker *call, size int, now time.Time) {
 	k := last.lane.keys[last.Key]
 	for k.first != nil && len(worker.items) < size && c.admitted(now) {
 		next := k.pop()
-		c.turns.join(next, c.groupOf(next))
+		c.turns.Join(next, c.groupOf(next))
 		worker.add(next)
 		last.chained = true
 		last = next

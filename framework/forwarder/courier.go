@@ -1,12 +1,14 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -34,17 +36,17 @@ type courier struct {
 	mu       sync.Mutex
 	sink     Sink
 	batch    sinks.BatchLimits
-	lanes    map[*lane]bool // those that are worked on
-	turns    turns          // items that may go now: at most one for each key
-	pending  int            // items handed over and not settled
-	inFlight int            // of these, in the sink's hands
-	calls    int            // of the sink, under way
-	stuck    int            // of these, abandoned
-	crew     []*call        // one for each worker; workers are started as they are needed
-	idle     int            // workers that wait for work
-	ended    int            // workers that are gone
-	work     *sync.Cond     // signalled when a worker may have something to do
-	drained  *sync.Cond     // signalled when a lane's inFlight falls to 0, or a worker ends
+	lanes    map[*lane]bool          // those that are worked on
+	turns    *fairqueue.Queue[*item] // items that may go now: at most one for each key
+	pending  int                     // items handed over and not settled
+	inFlight int                     // of these, in the sink's hands
+	calls    int                     // of the sink, under way
+	stuck    int                     // of these, abandoned
+	crew     []*call                 // one for each worker; workers are started as they are needed
+	idle     int                     // workers that wait for work
+	ended    int                     // workers that are gone
+	work     *sync.Cond              // signalled when a worker may have something to do
+	drained  *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
 	circuit  *policy.Circuit
 	rate     *policy.Limiter
 	back     []*item     // put back by what is being settled, the first one first
@@ -61,7 +63,7 @@ func newCourier(name string, sink Sink, path *route.Path, log *slog.Logger) *cou
 	c := &courier{
 		name: name, log: log.With("sink", name), path: path, destination: sink.Sink, deliver: sink.Sink.Deliver, hooks: sink.Hooks, sink: sink,
 		circuit: policy.NewCircuit(sink.Breaker), rate: policy.NewLimiter(sink.Rate),
-		lanes: make(map[*lane]bool), turns: newTurns(), batch: sinks.BatchLimits{Size: 1},
+		lanes: make(map[*lane]bool), turns: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
 	if len(sink.Middleware) > 0 {
 		c.deliver, c.middleware = throughMiddleware(sink.Sink, sink.Middleware), true
@@ -105,7 +107,8 @@ const maxBatch = windowRows
 // item is one delivery in the engine's hands.
 type item struct {
 	notification.Delivery
-	lane *lane
+	fairqueue.Ticket // from the log, unless page is nil
+	lane             *lane
 
 	// page and index are the item's place in the lane's window; page is nil for
 	// one that comes from the parked table.
@@ -121,15 +124,14 @@ type item struct {
 	next      *item // the one behind it in its key's queue
 	// chained says that the next one of its key is in the same batch.
 	chained bool
-	group   *group // with which it shares the sink
 }
 
 // offer hands an item over that may go now. The mutex is held.
 func (c *courier) offer(it *item) {
-	if c.turns.len() == 0 && c.batch.Wait > 0 {
+	if c.turns.Len() == 0 && c.batch.Wait > 0 {
 		c.since = time.Now()
 	}
-	c.turns.push(it, c.groupOf(it), false)
+	c.turns.Push(it, c.groupOf(it), false)
 	c.rouse()
 }
 
@@ -155,7 +157,7 @@ func (c *courier) rouse() {
 	switch workers := len(c.crew); {
 	case c.idle > 0:
 		c.work.Signal()
-	case workers < c.sink.Parallelism.Threshold && workers < c.calls+c.turns.len():
+	case workers < c.sink.Parallelism.Threshold && workers < c.calls+c.turns.Len():
 		worker := &call{}
 		c.crew = append(c.crew, worker)
 		go c.run(worker)
@@ -186,7 +188,7 @@ func (c *courier) run(worker *call) {
 func (c *courier) take(worker *call) bool {
 	for !c.stopping {
 		if c.fill(worker) {
-			if c.turns.len() > 0 {
+			if c.turns.Len() > 0 {
 				c.rouse() // one worker at a time wakes the next, as far as there is work
 			}
 			return true
@@ -224,7 +226,7 @@ func (c *courier) adjust(s Sink) {
 	regroup := s.Fairness != c.sink.Fairness
 	c.sink = s
 	if regroup {
-		c.turns.regroup(c.groupOf)
+		c.turns.Regroup(c.groupOf, func(a, b *item) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
 	c.shareRate()
 	c.work.Broadcast()

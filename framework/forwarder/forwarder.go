@@ -9,7 +9,7 @@
 //
 // The files in the order in which to read them: config.go, forwarder.go,
 // keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
-// turns.go, courier.go, call.go, shape.go, result.go, middleware.go,
+// courier.go, call.go, shape.go, result.go, middleware.go,
 // settler.go, hooks.go, janitor.go.
 package forwarder
 

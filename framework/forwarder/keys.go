@@ -216,7 +216,7 @@ const hotStride = 31
 // others so far: a log of few keys is better read slowly than copied.
 func (l *lane) spill() {
 	c := l.courier
-	if c.turns.len() > 0 || c.circuit.IsOpen() || c.calls >= c.sink.Parallelism.Threshold {
+	if c.turns.Len() > 0 || c.circuit.IsOpen() || c.calls >= c.sink.Parallelism.Threshold {
 		return
 	}
 	hot := make(map[*keyState]bool)

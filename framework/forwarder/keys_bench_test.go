@@ -38,9 +38,9 @@ func BenchmarkDispatchByKey(b *testing.B) {
 					l.enqueue(&items[i])
 				}
 				settled := 0
-				for from := c.turns.next(slots); from != nil; from = c.turns.next(slots) {
-					it := c.turns.pop(from)
-					c.turns.done(it)
+				for from, ok := c.turns.Next(slots); ok; from, ok = c.turns.Next(slots) {
+					it := c.turns.Pop(from)
+					c.turns.Done(it)
 					l.advanceKey(it)
 					settled++
 				}

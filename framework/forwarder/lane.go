@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -281,7 +282,7 @@ func (l *lane) take(parked []store.Parked) (taken int) {
 		if l.busy[store.RefOf(&p.Envelope)] {
 			continue
 		}
-		it := &item{lane: l, holds: p.State != store.StateScheduled}
+		it := &item{lane: l, Ticket: fairqueue.Ticket{Origin: fairqueue.FromParked}, holds: p.State != store.StateScheduled}
 		it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.courier.name, p.Attempt
 		it.uncounted = p.State == store.StateRetrying && p.Attempt == 0
 		if l.resume(it) {
@@ -393,7 +394,7 @@ func (l *lane) void() {
 	defer c.mu.Unlock()
 	l.over = true
 	c.part(l)
-	c.pending -= c.turns.drop(l)
+	c.pending -= len(c.turns.Drop(func(it *item) bool { return it.lane == l }))
 	for _, k := range l.keys {
 		for k.pop() != nil {
 			c.pending--

@@ -23,7 +23,7 @@ func (c *courier) settle(worker *call) {
 		if it == nil {
 			continue // it waits behind one that failed
 		}
-		c.turns.done(it)
+		c.turns.Done(it)
 		it.lane.ended(1)
 		switch result := worker.results[i]; {
 		case it.lane.over:
@@ -40,7 +40,7 @@ func (c *courier) settle(worker *call) {
 		}
 	}
 	for _, it := range slices.Backward(c.back) {
-		c.turns.push(it, c.groupOf(it), true)
+		c.turns.Push(it, c.groupOf(it), true)
 	}
 	clear(c.back)
 	c.back = c.back[:0]
@@ -60,7 +60,7 @@ func (c *courier) unchain(worker *call, failed int) {
 			behind.chained = true // its key does not go on with it
 		default:
 			worker.items[i] = nil
-			c.turns.done(behind)
+			c.turns.Done(behind)
 			behind.lane.ended(1)
 			behind.Attempt--
 			behind.chained = false
@@ -168,7 +168,7 @@ func (c *courier) putBack(it *item, front bool) {
 	if front {
 		c.back = append(c.back, it)
 	} else {
-		c.turns.push(it, c.groupOf(it), false)
+		c.turns.Push(it, c.groupOf(it), false)
 	}
 }
 

@@ -1,0 +1,228 @@
+// Package fairqueue holds what may go now and says whose turn it is. What comes from the
+// log and what was parked each have a part of the slots, however much there is of the
+// other; within each, groups share evenly, however much a group has.
+//
+// The package knows no clock and locks nothing: whoever uses a queue guards it.
+package fairqueue
+
+import (
+	"container/heap"
+	"iter"
+	"slices"
+)
+
+// Origin is where an item comes from.
+type Origin uint8
+
+// The two origins.
+const (
+	FromLog Origin = iota
+	FromParked
+)
+
+// Item is a pointer to a struct that embeds a [Ticket]. An item waits in one queue at a
+// time, once.
+type Item interface{ ticket() *Ticket }
+
+// Ticket is an item's place in a queue. A copy of the item may take its place, as long as
+// only one of the two goes on.
+type Ticket struct {
+	// Origin is set before the item's first Push or Join, and stays.
+	Origin Origin
+
+	group *group // since the last Push or Join
+}
+
+func (t *Ticket) ticket() *Ticket { return t }
+
+// ParkedShare of the slots, at least one, is what parked items have beside those of the
+// log, and what they leave free for those to come.
+const ParkedShare = 16
+
+// Queue is a fair queue. It is for one goroutine at a time.
+type Queue[T Item] struct {
+	fresh, parked part[T]
+	picks         int // of fresh items since the last parked one
+}
+
+// New returns an empty queue.
+func New[T Item]() *Queue[T] {
+	return &Queue[T]{fresh: newPart[T](), parked: newPart[T]()}
+}
+
+// Len is how many items wait.
+func (q *Queue[T]) Len() int { return q.fresh.count + q.parked.count }
+
+// Push lets an item of a group go behind those of it that wait, or in front of them.
+func (q *Queue[T]) Push(item T, group string, front bool) { q.of(item).push(item, group, front) }
+
+// Next finds where the next item is to be popped from; false if none may go now. slots is
+// how many may be in flight. Asking changes nothing.
+func (q *Queue[T]) Next(slots int) (from Origin, ok bool) {
+	share := max(1, slots/ParkedShare)
+	switch {
+	case q.fresh.count > 0 && q.parked.count > 0:
+		if q.picks >= ParkedShare-1 && q.parked.inFlight < share {
+			return FromParked, true
+		}
+		return FromLog, true
+	case q.fresh.count > 0:
+		return FromLog, true
+	case q.parked.count > 0 && (slots == 1 || q.parked.inFlight < slots-share):
+		return FromParked, true
+	}
+	return FromLog, false
+}
+
+// Pop takes the item that Next found. It is in flight until Done.
+func (q *Queue[T]) Pop(from Origin) T {
+	if from == FromParked {
+		q.picks = 0
+		return q.parked.pop()
+	}
+	q.picks++
+	return q.fresh.pop()
+}
+
+// Join counts an item as in flight that was not among those that wait.
+func (q *Queue[T]) Join(item T, group string) { q.of(item).join(item, group) }
+
+// Done counts an item as in flight no longer.
+func (q *Queue[T]) Done(item T) { q.of(item).done(item.ticket().group) }
+
+// All are the items that wait, in no particular order.
+func (q *Queue[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, p := range []*part[T]{&q.fresh, &q.parked} {
+			for _, l := range p.lines {
+				if !l.items.each(yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Regroup puts what waits into other groups, each in the order that compare gives. What
+// is in flight stays in the old groups.
+func (q *Queue[T]) Regroup(groupOf func(T) string, compare func(a, b T) int) {
+	q.fresh.regroup(groupOf, compare)
+	q.parked.regroup(groupOf, compare)
+}
+
+// Drop takes out the items that wait for which drop is true. They come in the order in
+// which those of a group would have gone, so they can be pushed again as they come.
+func (q *Queue[T]) Drop(drop func(T) bool) (dropped []T) {
+	return q.parked.drop(drop, q.fresh.drop(drop, nil))
+}
+
+func (q *Queue[T]) of(item T) *part[T] {
+	if item.ticket().Origin == FromParked {
+		return &q.parked
+	}
+	return &q.fresh
+}
+
+// part is what groups share evenly: next is the group with the fewest in flight, and of
+// several the one that has waited longest. A group that is alone has it all. Within a
+// group the first is the first to go.
+type part[T Item] struct {
+	groups   map[string]*line[T] // those with something waiting or in flight
+	lines    lines[T]            // those with something waiting
+	count    int                 // items that wait
+	inFlight int
+	served   int // items that went
+}
+
+func newPart[T Item]() part[T] { return part[T]{groups: make(map[string]*line[T])} }
+
+func (p *part[T]) push(item T, name string, front bool) {
+	l := p.line(name)
+	item.ticket().group = &l.group
+	if front {
+		l.items.pushFront(item)
+	} else {
+		l.items.push(item)
+	}
+	p.count++
+	if l.index < 0 {
+		heap.Push(&p.lines, l)
+	}
+}
+
+func (p *part[T]) join(item T, name string) {
+	g := &p.line(name).group
+	item.ticket().group = g
+	g.inFlight++
+	p.inFlight++
+	p.update(g)
+}
+
+func (p *part[T]) line(name string) *line[T] {
+	l := p.groups[name]
+	if l == nil {
+		// It comes behind those that wait already: a group of one item at a time
+		// would be a new one, and the first, each time.
+		l = &line[T]{group: group{name: name, index: -1, last: p.served}}
+		p.groups[name] = l
+	}
+	return l
+}
+
+func (p *part[T]) pop() T {
+	l := p.lines[0]
+	item := l.items.pop()
+	p.served++
+	l.last = p.served
+	l.inFlight++
+	p.inFlight++
+	p.count--
+	if l.items.len() == 0 {
+		heap.Remove(&p.lines, l.index)
+	}
+	p.update(&l.group)
+	return item
+}
+
+func (p *part[T]) done(g *group) {
+	g.inFlight--
+	p.inFlight--
+	p.update(g)
+}
+
+// update puts a group in its place after it has changed, or forgets it.
+func (p *part[T]) update(g *group) {
+	if g.index >= 0 {
+		heap.Fix(&p.lines, g.index)
+		return
+	}
+	if l := p.groups[g.name]; g.inFlight == 0 && g.name != "" && l != nil && &l.group == g {
+		delete(p.groups, g.name)
+	}
+}
+
+func (p *part[T]) regroup(groupOf func(T) string, compare func(a, b T) int) {
+	items := make([]T, 0, p.count)
+	for _, l := range p.lines {
+		l.items.each(func(item T) bool { items = append(items, item); return true })
+		l.items, l.index = deque[T]{}, -1
+	}
+	slices.SortStableFunc(items, compare)
+	p.groups, p.lines, p.count = make(map[string]*line[T]), nil, 0
+	for _, item := range items {
+		p.push(item, groupOf(item), false)
+	}
+}
+
+// drop appends what it takes out.
+func (p *part[T]) drop(drop func(T) bool, dropped []T) []T {
+	before := len(dropped)
+	for _, l := range slices.Clone(p.lines) {
+		if dropped = l.items.drop(drop, dropped); l.items.len() == 0 {
+			heap.Remove(&p.lines, l.index)
+			p.update(&l.group)
+		}
+	}
+	p.count -= len(dropped) - before
+	return dropped
+}
