@@ -1,8 +1,6 @@
 package forwarder
 
 import (
-	"context"
-	"database/sql"
 	"log/slog"
 	"maps"
 	"math"
@@ -13,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
@@ -56,6 +53,11 @@ type Config struct {
 	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
 	// has not settled stay longer. A store that is no store.Pruner keeps all.
 	Retention time.Duration
+	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB,
+	// at least 1 MiB. Each lane may have one page of at most 2,000 rows beyond it.
+	Memory int
+	// Observer, if set, is told what the forwarder does.
+	Observer Observer
 	// Logger gets one line an event; default: slog's.
 	Logger *slog.Logger
 }
@@ -96,40 +98,6 @@ type Sink struct {
 	Middleware []message.HandlerMiddleware
 	// Hooks are told what becomes of deliveries.
 	Hooks Hooks
-}
-
-// Hooks are called with what becomes of deliveries, in the transaction of the
-// checkpoint that writes it down: their effects commit with it, or not at all. A
-// user row's status becomes "sent" exactly when its delivery is settled.
-//
-// A hook must be quick; its context ends after a third of the lease. While it fails,
-// its sink's lane stands still and the same deliveries are handed to it again;
-// they are not delivered again. After a crash a delivery that is repeated
-// comes to it again as well.
-type Hooks struct {
-	// Delivered is called with what the sink has taken.
-	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
-	// Parked is called with what is retrying, scheduled or blocked from now on; what
-	// fails again comes again.
-	Parked func(ctx context.Context, tx *sql.Tx, parked []Parked) error
-	// Dead is called with what nobody tries any more.
-	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error
-}
-
-// Parked is a delivery that could not be made.
-type Parked struct {
-	*notification.Delivery
-	State store.State
-	// DueAt is when it is tried next; zero for blocked and dead ones.
-	DueAt time.Time
-	// Error is what the last attempt came to; "" if there was none.
-	Error string
-}
-
-// Delivered is a delivery that a sink has taken.
-type Delivered struct {
-	*notification.Delivery
-	Receipt notification.Receipt
 }
 
 // Parallelism is the threshold of deliveries in flight to one sink: Threshold and Above.
@@ -209,6 +177,7 @@ const (
 	DefaultThreshold       = policy.DefaultThreshold
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
+	DefaultMemory          = 256 << 20
 	DefaultUnknownRetryFor = policy.DefaultUnknownRetryFor
 )
 
@@ -228,6 +197,8 @@ const (
 	DefaultMaxPause     = policy.DefaultMaxPause
 )
 
+const leastMemory = 1 << 20
+
 // KeepForever as a Config's Retention removes nothing: it is longer than
 // anything has been stored.
 const KeepForever time.Duration = math.MaxInt64
@@ -244,6 +215,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&c.Unrouted, UnroutedPark)
 	setDefault(&c.Retention, DefaultRetention)
+	setDefault(&c.Memory, DefaultMemory)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -277,6 +249,7 @@ func (c Config) compile() (*route.Table, error) {
 	p.Require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
 	p.Require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
 	p.Require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
+	p.Require(c.Memory >= leastMemory, "forwarder.memory is %d bytes: use at least %d", c.Memory, leastMemory)
 	p.Require(c.ShutdownTimeout > 0, "forwarder.shutdown_timeout is %s: use more than 0", c.ShutdownTimeout)
 	p.Require(c.Retention > 0, "outbox.retention is %s: use more than 0, or 0 in a file to keep all", c.Retention)
 	p.Require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
@@ -290,6 +263,19 @@ func (c Config) compile() (*route.Table, error) {
 		p.Add(err)
 	}
 	return routes, p.Err()
+}
+
+// settings are those that Adjust can change.
+func (s Sink) settings() policy.Settings {
+	return policy.Settings{Parallelism: s.Parallelism, Retry: s.Retry, OnDead: s.OnDead, OnUnknown: s.OnUnknown,
+		Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness}
+}
+
+// with are the sink's fields with settings.
+func (s Sink) with(p policy.Settings) Sink {
+	s.Parallelism, s.Retry, s.OnDead, s.OnUnknown = p.Parallelism, p.Retry, p.OnDead, p.OnUnknown
+	s.Timeout, s.Rate, s.Breaker, s.Fairness = p.Timeout, p.Rate, p.Breaker, p.Fairness
+	return s
 }
 
 func (s Sink) validate(p *policy.Problems, at string) {

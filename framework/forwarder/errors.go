@@ -3,6 +3,7 @@ package forwarder
 import (
 	"errors"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
@@ -14,14 +15,13 @@ var (
 	// ErrNoRoute is why a notification is dead under the sink _unrouted.
 	ErrNoRoute = errors.New("no route matches its type; add one, replay the type to its sink and discard this")
 	// ErrPanic: the sink panicked.
-	ErrPanic = errors.New("sink panicked")
+	ErrPanic = dispatch.ErrPanic
 	// ErrAbandoned: a call of the sink did not come back after its deadline.
-	ErrAbandoned = errors.New("sink did not return after its deadline")
+	ErrAbandoned = dispatch.ErrAbandoned
 	// ErrResults: a sink of batches did not tell of all deliveries.
-	ErrResults = errors.New("sink gave too few results")
+	ErrResults = dispatch.ErrResults
 	// ErrTooOld: a delivery failed at an age at which it is not tried again.
-	ErrTooOld = errors.New("older than retry.max_age")
+	ErrTooOld = dispatch.ErrTooOld
+	// ErrUnknownTooLong: its type or version was unknown for as long as it is tried again.
+	ErrUnknownTooLong = dispatch.ErrUnknownTooLong
 )
-
-// Errors that end the work on a lane, for a while.
-var errLeaseExpired = errors.New("the lease ran out before the database could be reached")

@@ -1,16 +1,15 @@
 // Package forwarder is the engine: it carries envelopes from the log to the
 // sinks, at least once, in order for each key.
 //
-// The way of one notification: the poller sees that the log has grown; a lane's
-// reader takes a page into its window; each item waits its key's turn (keys.go)
-// and is handed to the sink's courier, whose workers deliver it; its outcome
-// settles it; the lane's settler writes the checkpoint. What cannot be delivered
-// now is parked in that checkpoint and brought back by the settler.
+// The way of one notification: the feed sees that the log has grown; a lane takes a page;
+// each item waits for its key's turn and is handed to the sink's dispatcher, whose workers
+// deliver it; the lane's checkpointer writes what became of it. What cannot be delivered
+// now is parked in that checkpoint and brought back by the checkpointer.
 //
-// The files in the order in which to read them: config.go, forwarder.go,
-// keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
-// courier.go, call.go, shape.go, result.go, middleware.go,
-// settler.go, hooks.go, janitor.go.
+// This package is the public side. The engine is in the packages below internal, of which
+// each imports only those after it: coordinate (which forwarder works on which lane), lane
+// (the work on one lane), feed (reading the log), settle (checkpoints and what is parked),
+// dispatch (deliveries), and the pure parts fairqueue, keyqueue, window and policy.
 package forwarder
 
 import (
@@ -25,6 +24,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -37,11 +39,14 @@ import (
 // run on one outbox, in any number of processes: each lane of each sink is worked
 // on by one of them at a time.
 type Forwarder struct {
-	config   Config
-	routes   *route.Table
-	owner    string
-	poller   *poller
-	couriers []*courier
+	config      Config
+	routes      *route.Table
+	owner       string
+	feed        *feed.Feed
+	names       []string // of the sinks, _unrouted included, in alphabetical order
+	dispatchers map[string]*dispatch.Dispatcher
+	opened      []string
+	adjusting   sync.Mutex
 }
 
 // New checks a configuration and reports all that is wrong with it at once.
@@ -56,43 +61,50 @@ func New(c Config) (*Forwarder, error) {
 		config: c,
 		routes: routes,
 		owner:  fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
-		poller: newPoller(c.Store, c.Poll, pace.NewTrouble(c.Logger, "looking at the log", 0)),
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		f.couriers = append(f.couriers, newCourier(name, c.Sinks[name], routes.To(name), c.Logger))
+		feed: feed.New(feed.Config{Log: c.Store, PollMin: c.Poll.Min, PollMax: c.Poll.Max, PageRows: dispatch.PageRows,
+			Observer: c.Observer, Logger: c.Logger}),
+		dispatchers: make(map[string]*dispatch.Dispatcher),
 	}
 	if unrouted := routes.Unrouted(); c.Unrouted == UnroutedPark && !unrouted.None() {
-		f.couriers = append(f.couriers, newCourier(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), routes.To(store.SinkUnrouted), c.Logger))
+		f.config.Sinks[store.SinkUnrouted] = Sink{Sink: noRoute{}}.WithDefaults()
+	}
+	f.names = slices.Sorted(maps.Keys(f.config.Sinks))
+	budget := dispatch.NewBudget(c.Memory)
+	for _, name := range f.names {
+		sink := f.config.Sinks[name]
+		f.dispatchers[name] = dispatch.New(dispatch.Config{
+			Sink: name, Deliver: deliverOf(sink), Path: routes.To(name), Settings: sink.settings(),
+			Budget: budget, Observer: c.Observer, Logger: c.Logger,
+		})
 	}
 	return f, nil
 }
 
 // Adjust changes how deliveries to a sink are made while the forwarder runs, or
-// before: change gets the settings as they are. Parallelism, Retry, Timeout, Rate,
-// Breaker and Fairness take effect with the next delivery, and nothing is lost or
+// before: change gets the settings as they are. Parallelism, Retry, OnUnknown, Timeout,
+// Rate, Breaker and Fairness take effect with the next delivery, and nothing is lost or
 // repeated by it; a threshold that was lowered is kept to as soon as enough of
 // what is in flight has ended. Everything else needs another forwarder. Settings
 // that make no sense, and another OnDead, are refused as ErrConfig, with nothing
 // changed.
 func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
-	i := slices.IndexFunc(f.couriers, func(c *courier) bool { return c.name == sink && sink != store.SinkUnrouted })
-	if i < 0 {
+	d := f.dispatchers[sink]
+	if d == nil || sink == store.SinkUnrouted {
 		return fmt.Errorf("%w: there is no sink %q", ErrConfig, sink)
 	}
-	c := f.couriers[i]
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := &policy.Problems{}
-	changed := c.sink
+	f.adjusting.Lock()
+	defer f.adjusting.Unlock()
+	changed := f.config.Sinks[sink].with(d.Settings())
 	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
 	changed = changed.WithDefaults()
+	p := &policy.Problems{}
 	changed.validate(p, "sinks."+sink)
-	p.Require(changed.OnDead == c.sink.OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
+	p.Require(changed.OnDead == d.Settings().OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
 	if err := p.Err(); err != nil {
 		return err
 	}
-	c.adjust(changed)
+	d.Adjust(changed.settings())
 	return nil
 }
 
@@ -108,7 +120,7 @@ func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Re
 // calls it after a commit; without, and where the store does not listen, new rows
 // are found within the poll's pause.
 // It never blocks and may be called at any time.
-func (f *Forwarder) Wake() { f.poller.wake() }
+func (f *Forwarder) Wake() { f.feed.Wake() }
 
 // Run opens the sinks and forwards until ctx is done. Then it stops gracefully:
 // it reads no more, lets deliveries in flight end within the shutdown timeout,
@@ -117,89 +129,70 @@ func (f *Forwarder) Wake() { f.poller.wake() }
 // open, cursors that do not fit the configuration. Trouble with the database or
 // a destination is logged and waited for. Run is called once.
 func (f *Forwarder) Run(ctx context.Context) (err error) {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	defer func() { err = errors.Join(err, f.closeSinks(context.WithoutCancel(ctx))) }()
 	if err := f.openSinks(ctx); err != nil {
 		return err
 	}
-	f.config.Logger.Info("forwarding", "owner", f.owner, "sinks", slices.Sorted(maps.Keys(f.config.Sinks)), "lanes", f.config.Lanes)
-
+	f.config.Logger.Info("forwarding", "owner", f.owner, "sinks", f.names, "lanes", f.config.Lanes)
 	f.warnOfUnrouted()
 
-	r := run{Forwarder: f, stop: ctx, fail: fail}
-	var cancelDB context.CancelFunc
-	r.db, cancelDB = context.WithCancel(context.WithoutCancel(ctx))
+	db, cancelDB := context.WithCancel(context.WithoutCancel(ctx)) // done: not even a last checkpoint
 	defer cancelDB()
 	stopping := context.AfterFunc(ctx, func() {
-		if pace.Sleep(r.db, f.config.ShutdownTimeout+lastWrites) {
+		if pace.Sleep(db, f.config.ShutdownTimeout+lastWrites) {
 			cancelDB()
 		}
 	})
 	defer stopping()
 
-	keeper := newKeeper(&r)
+	coordinator := coordinate.New(f.coordination())
 	var work sync.WaitGroup
-	work.Go(func() { f.poller.run(ctx) })
+	work.Go(func() { f.feed.Run(ctx) })
 	if l, ok := f.config.Store.(store.Listener); ok {
-		work.Go(func() { f.poller.listen(ctx, l, keeper.nudge, pace.NewTrouble(f.config.Logger, "listening", 0)) })
+		work.Go(func() { f.feed.Listen(ctx, l, coordinator.Nudge) })
 	}
-	work.Go(keeper.keep)
-	work.Go(func() { newJanitor(f).run(ctx, r.db) })
+	var fatal error
+	work.Go(func() {
+		fatal = coordinator.Run(ctx, db)
+		end() // where it is fatal
+	})
+	work.Go(func() { newJanitor(f).run(ctx, db) })
 	work.Wait()
-	for _, c := range f.couriers {
-		c.stop()
+	for _, d := range f.dispatchers {
+		d.Stop()
 	}
 	f.config.Logger.Info("stopped")
-	var fatal *fatalError
-	if errors.As(context.Cause(ctx), &fatal) {
-		return fatal.err
-	}
-	return nil
+	return fatal
 }
 
 // lastWrites is how long the last checkpoints may take once deliveries were cut off.
-const lastWrites = abandonAfter + 5*time.Second
+const lastWrites = dispatch.AbandonAfter + 5*time.Second
 
-// fatalError ends Run.
-type fatalError struct{ err error }
-
-func (e *fatalError) Error() string { return e.err.Error() }
-
-// run is what the goroutines of one Run share.
-type run struct {
-	*Forwarder
-	stop context.Context // done: stop gracefully
-	db   context.Context // done: not even a last checkpoint
-	fail context.CancelCauseFunc
-}
-
-// inLease bounds a use of the database by the time of a lease: an answer that has
-// not come by then is worth nothing.
-func (r *run) inLease(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, r.config.Lease)
-}
-
-// acquire does not heed stop, which would leave a lease behind that nobody knows
-// of.
-func (r *run) acquire(lane store.Lane) (store.Lease, error) {
-	ctx, cancel := r.inLease(r.db)
-	defer cancel()
-	return r.config.Store.Acquire(ctx, lane, r.owner, r.config.Lease)
-}
-
-func (r *run) release(lease store.Lease) error {
-	ctx, cancel := r.inLease(r.db)
-	defer cancel()
-	return r.config.Store.Release(ctx, lease)
+// coordination is what the coordinator works with.
+func (f *Forwarder) coordination() coordinate.Config {
+	c := coordinate.Config{
+		Store: f.config.Store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Lanes: f.config.Lanes,
+		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
+		Observer: f.config.Observer, Logger: f.config.Logger,
+	}
+	for name, d := range f.dispatchers {
+		c.Sinks[name] = coordinate.Sink{
+			Dispatcher: d, Types: f.types(name), Hooks: f.config.Sinks[name].Hooks,
+			Shared: f.routes.To(name).Plain(), // a condition that takes long delays its own lanes only
+			Prompt: name == store.SinkUnrouted,
+		}
+	}
+	return c
 }
 
 // types selects what goes to a sink.
-func (r *run) types(sink string) notification.TypeFilter {
+func (f *Forwarder) types(sink string) notification.TypeFilter {
 	if sink == store.SinkUnrouted {
-		return r.routes.Unrouted()
+		return f.routes.Unrouted()
 	}
-	return r.routes.Filter(sink)
+	return f.routes.Filter(sink)
 }
 
 // warnOfUnrouted names the registered types that no route matches.
@@ -215,9 +208,24 @@ func (f *Forwarder) warnOfUnrouted() {
 }
 
 func (f *Forwarder) openSinks(ctx context.Context) error {
-	for _, c := range f.couriers {
-		if err := c.open(ctx); err != nil {
-			return err
+	for _, name := range f.names {
+		sink := f.config.Sinks[name]
+		if o, ok := sink.Sink.(sinks.Opener); ok {
+			if err := o.Open(ctx); err != nil {
+				return fmt.Errorf("open sink %s: %w", name, err)
+			}
+		}
+		f.opened = append(f.opened, name)
+		batcher, ok := sink.Sink.(sinks.Batcher)
+		if !ok || len(sink.Middleware) > 0 {
+			continue
+		}
+		limits := batcher.BatchLimits()
+		if err := dispatch.CheckBatch(name, limits); err != nil {
+			return fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		if limits.Size > 1 {
+			f.dispatchers[name].UseBatches(batcher, limits)
 		}
 	}
 	return nil
@@ -227,40 +235,27 @@ func (f *Forwarder) closeSinks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.config.ShutdownTimeout)
 	defer cancel()
 	var errs []error
-	for _, c := range f.couriers {
-		closer, ok := c.destination.(sinks.Closer)
-		if !ok || !c.opened {
+	for _, name := range f.opened {
+		closer, ok := f.config.Sinks[name].Sink.(sinks.Closer)
+		if !ok {
 			continue
 		}
 		if err := closer.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("close sink %s: %w", c.name, err))
+			errs = append(errs, fmt.Errorf("close sink %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Stats counts what a forwarder did for one sink since it was made.
-type Stats struct {
-	Sink      string
-	Delivered int64 // deliveries that the sink took
-	Failed    int64 // attempts that failed for the moment
-	Dead      int64 // deliveries given up
-	PassedBy  int64 // notifications that no condition of their routes brought to the sink
-	Pending   int   // in memory and not settled
-	InFlight  int   // of these, in the sink's hands
-	// Abandoned are calls of the sink that did not come back after their deadline
-	// and keep a slot of the threshold each.
-	Abandoned int
-}
+// Stats counts what a forwarder did for one sink since it was made: Sink, Delivered,
+// Failed, Dead, PassedBy, Pending, InFlight and Abandoned.
+type Stats = dispatch.Stats
 
 // Stats reports each sink, in alphabetical order. It may be called at any time.
 func (f *Forwarder) Stats() []Stats {
-	all := make([]Stats, len(f.couriers))
-	for i, c := range f.couriers {
-		c.mu.Lock()
-		all[i] = c.stats
-		all[i].Sink, all[i].Pending, all[i].InFlight, all[i].Abandoned = c.name, c.pending, c.inFlight, c.stuck
-		c.mu.Unlock()
+	all := make([]Stats, len(f.names))
+	for i, name := range f.names {
+		all[i] = f.dispatchers[name].Stats()
 	}
 	return all
 }

@@ -1,84 +1,48 @@
 package forwarder
 
-import (
-	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-	"runtime/debug"
-	"time"
+import "github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store"
+// Hooks are called with what becomes of deliveries, in the transaction of the checkpoint
+// that writes it down: their effects commit with it, or not at all. See the fields
+// Delivered, Parked and Dead.
+//
+// A hook is called with at most 1,000 deliveries and must be quick; its context ends
+// after a third of the lease. While it fails, no delivery of its lane begins, and it is
+// called again with half as many, down to one: what goes well is saved. They are not
+// delivered again. After a crash a delivery that is repeated comes to it again as well.
+type Hooks = policy.Hooks
+
+// Parked is a delivery that could not be made: Delivery, State, DueAt and Error.
+type Parked = policy.Parked
+
+// Delivered is a delivery that a sink has taken: Delivery and Receipt.
+type Delivered = policy.Delivered
+
+// Observer is told what a forwarder does: attempts, batches, what is parked and dead,
+// checkpoints, leases, breakers, throttling and looks at the log. It is called from many
+// goroutines, some of which hold locks of the engine: it must be quick and must not call
+// the forwarder. It needs no transaction and changes nothing of how deliveries are made;
+// without an observer nothing is measured. Embed [Unobserved] and write the methods that
+// you need.
+type Observer = policy.Observer
+
+// What an Observer is told.
+type (
+	Attempt       = policy.Attempt       // one attempt of one delivery
+	Batch         = policy.Batch         // one call of a sink of batches
+	Checkpoint    = policy.Checkpoint    // one that was written
+	BreakerChange = policy.BreakerChange // a breaker that opens or closes
+	Throttling    = policy.Throttling    // a sink that waits for its destination
+	Wake          = policy.Wake          // one look at the log
+	WakeCause     = policy.WakeCause     // why
 )
 
-// inTx returns what is to run in the transaction of a checkpoint; nil if there is
-// nothing. Each hook gets limit for its work.
-func (h *Hooks) inTx(sink string, out *outcome, limit time.Duration) func(context.Context, *sql.Tx) error {
-	var calls []func(context.Context, *sql.Tx) error
-	if h.Delivered != nil && len(out.delivered) > 0 {
-		calls = append(calls, func(ctx context.Context, tx *sql.Tx) error {
-			return named("Hooks.Delivered", h.Delivered(ctx, tx, out.delivered))
-		})
-	}
-	if h.Parked != nil || h.Dead != nil {
-		parked, dead := parkedOf(sink, out.park)
-		if h.Parked != nil && len(parked) > 0 {
-			calls = append(calls, func(ctx context.Context, tx *sql.Tx) error { return named("Hooks.Parked", h.Parked(ctx, tx, parked)) })
-		}
-		if h.Dead != nil && len(dead) > 0 {
-			calls = append(calls, func(ctx context.Context, tx *sql.Tx) error { return named("Hooks.Dead", h.Dead(ctx, tx, dead)) })
-		}
-	}
-	if calls == nil {
-		return nil
-	}
-	return func(ctx context.Context, tx *sql.Tx) error {
-		for _, call := range calls {
-			if err := runHook(ctx, limit, tx, call); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
+// The causes of a look at the log.
+const (
+	WakePoll     = policy.WakePoll
+	WakeAsked    = policy.WakeAsked
+	WakeListened = policy.WakeListened
+)
 
-func named(hook string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", hook, err)
-	}
-	return nil
-}
-
-// errHookPanic: a hook panicked.
-var errHookPanic = errors.New("hook panicked")
-
-// runHook runs a hook within a time that leaves the lease alive. A panic is an error
-// of the hook.
-func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, hook func(context.Context, *sql.Tx) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", errHookPanic, p, debug.Stack())
-		}
-	}()
-	return hook(ctx, tx)
-}
-
-// parkedOf tells what is dead from what is parked for some time.
-func parkedOf(sink string, all []store.Parked) (parked, dead []Parked) {
-	for i := range all {
-		p := &all[i]
-		d := Parked{
-			Delivery: &notification.Delivery{Envelope: &p.Envelope, Sink: sink, Attempt: p.Attempt},
-			State:    p.State, DueAt: p.DueAt, Error: p.LastError,
-		}
-		if p.State == store.StateDead {
-			dead = append(dead, d)
-		} else {
-			parked = append(parked, d)
-		}
-	}
-	return parked, dead
-}
+// Unobserved is an Observer that does nothing, to be embedded.
+type Unobserved = policy.Unobserved

@@ -45,3 +45,11 @@ func throughMiddleware(sink sinks.Sink, around []message.HandlerMiddleware) func
 		return a.receipt, nil
 	}
 }
+
+// deliverOf makes one delivery to a sink, through its middleware.
+func deliverOf(s Sink) func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	if len(s.Middleware) > 0 {
+		return throughMiddleware(s.Sink, s.Middleware)
+	}
+	return s.Sink.Deliver
+}

@@ -79,3 +79,12 @@ type BlockedKey struct {
 	// First is the offset of the first of them.
 	First int64
 }
+
+// HeldKey is a key that parked deliveries hold back.
+type HeldKey struct {
+	Key string
+	// Head says that one of them will be tried again, or is dead and halts the key.
+	// Without a head the first blocked one is free to go, once all that comes before it
+	// in the log is settled.
+	Head bool
+}

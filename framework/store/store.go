@@ -98,6 +98,11 @@ type Deliveries interface {
 	// The empty key never holds anything back and is left out.
 	BlockedKeys(ctx context.Context, lane Lane, halt bool) (map[string]BlockedKey, error)
 
+	// HeldKeys lists the keys of the lane that parked deliveries hold back: retrying and
+	// blocked ones, and with halt also dead ones. It gives at most limit of them, in
+	// order, behind a key; "" is before all.
+	HeldKeys(ctx context.Context, lane Lane, halt bool, after string, limit int) ([]HeldKey, error)
+
 	// KeepsReceipts says whether checkpoints archive receipts. Where not, nobody
 	// needs to gather them.
 	KeepsReceipts() bool

@@ -12,6 +12,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -165,7 +166,7 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	regroup := s.Fairness != d.settings.Fairness
 	d.settings = s
 	if regroup {
-		d.queue.Regroup(d.groupOf)
+		d.queue.Regroup(d.groupOf, func(a, b *item) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
 	d.shareRate()
 	d.work.Broadcast()

@@ -31,9 +31,6 @@ type item struct {
 
 func (it *item) fromLog() bool { return it.rows != nil }
 
-// Place orders items as the log does; see fairqueue.Item.
-func (it *item) Place() int64 { return it.Offset }
-
 // rows are those of one page, as far as they take room.
 type rows struct {
 	page  *window.Page

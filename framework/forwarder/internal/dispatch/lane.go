@@ -113,10 +113,10 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	passesBy := d.passesBy(read)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n := len(read.Envelopes); optional && n > 0 && (l.rows+n > WindowRows || l.bytes >= windowBytes || l.ahead >= windowRanges || d.budget.spent()) {
+	restart := read.Rebased != ""
+	if n := len(read.Envelopes); optional && n > 0 && !restart && (l.rows+n > WindowRows || l.bytes >= windowBytes || l.ahead >= windowRanges || d.budget.spent()) {
 		return false
 	}
-	restart := read.Rebased != ""
 	if restart {
 		l.log.Warn("the log is read again from its oldest row", "reason", read.Rebased)
 		l.number++

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/store"
@@ -19,7 +20,7 @@ type Outcome struct {
 	Passed bool
 	// Parking numbers what is parked up to here; see ResumeFollowers.
 	Parking uint64
-	Room Room
+	Room    Room
 	// Over is why the work on the lane has to end; nil if it goes on.
 	Over error
 }
@@ -209,6 +210,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	}
 	d := l.dispatcher
 	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt}
+	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
 	turn := keyqueue.Go
 	if it.Key != "" {

@@ -208,3 +208,11 @@ func (d *Dispatcher) putBack(it *item, front bool) {
 
 // leastThrottle is how long a sink waits at least when it asks to be waited for.
 const leastThrottle = 100 * time.Millisecond
+
+// later is the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // problems is what is wrong with settings, a problem a line.
-func problems(at string, s policy.Settings) []string {
+func problems(at string, s policy.Setting) []string {
 	var p policy.Problems
 	p.Check(at, s)
 	if p.Err() == nil {
@@ -40,7 +40,7 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	good := policy.Retry{}.WithDefaults()
 	for name, c := range map[string]struct {
-		settings policy.Settings
+		settings policy.Setting
 		problems []string
 	}{
 		"threshold": {policy.Parallelism{Threshold: 65_537, Above: policy.AboveBounded}, []string{"x.threshold is 65537: use 1 to 65536"}},

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
 func TestARateIsReadAsItIsWritten(t *testing.T) {

@@ -99,14 +99,8 @@ func (c *Checkpointer) rest(took time.Duration) time.Duration {
 }
 
 // Run settles until stop is done, then writes the last checkpoint and returns nil; or
-// until the lease is lost, or db is done. db bounds all use of the database. What could
-// not be written is remembered for the next lease of the lane.
-func (c *Checkpointer) Run(stop, db context.Context) (err error) {
-	defer func() {
-		if err != nil {
-			c.Lane.Remember(c.queue)
-		}
-	}()
+// until the lease is lost, or db is done. db bounds all use of the database.
+func (c *Checkpointer) Run(stop, db context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -212,6 +206,9 @@ func (c *Checkpointer) take() error {
 	c.parking, c.room = out.Parking, out.Room
 	return out.Over
 }
+
+// Unwritten is what was settled and is not written, once Run has returned.
+func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
 
 // Renew renews the lease and writes nothing else.
 func (c *Checkpointer) Renew(ctx context.Context) error {

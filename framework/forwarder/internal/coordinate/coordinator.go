@@ -1,0 +1,279 @@
+// Package coordinate decides which forwarder works on which lane.
+//
+// Every forwarder reads the same membership (which forwarders live, and which lanes they
+// have leased), and Assign tells each the same; so the work spreads evenly, moves when a
+// forwarder dies or leaves, and hardly moves otherwise.
+//
+// The files in the order in which to read them: coordinator.go, assign.go, lanes.go,
+// recut.go.
+package coordinate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Store is what a coordinator needs of an outbox.
+type Store interface {
+	lane.Store
+	store.Leases
+}
+
+// Sink is one of the sinks that a forwarder delivers to.
+type Sink struct {
+	Dispatcher *dispatch.Dispatcher
+	// Types are those that go to it.
+	Types notification.TypeFilter
+	Hooks policy.Hooks
+	// Shared says that its lanes may be read for together with others.
+	Shared bool
+	// Prompt has positions that moved without any delivery written soon.
+	Prompt bool
+}
+
+// Config is what a coordinator works with. Observer may be nil.
+type Config struct {
+	Store Store
+	// Owner names this forwarder, and no other.
+	Owner string
+	Sinks map[string]Sink
+	// Lanes is how many lanes each sink is to be cut into.
+	Lanes           int
+	Lease           time.Duration
+	ShutdownTimeout time.Duration
+	Feed            *feed.Feed
+	Observer        policy.Observer
+	Logger          *slog.Logger
+}
+
+// Coordinator leases lanes and gives them back. It is for one goroutine; what it starts
+// reports to it.
+type Coordinator struct {
+	Config
+	stop, db context.Context // of Run
+	fatal    error           // what waiting would not mend
+	end      context.CancelFunc
+	pause    time.Duration // between two looks
+	failing  *pace.Trouble
+
+	uncut     map[string]bool // sinks whose lanes are not known to be cut
+	heartbeat time.Time
+	told      map[string]store.SinkState // with the last heartbeat
+	held      map[laneID]*held
+	paused    map[string]bool               // sinks that a person has paused, as of the last look
+	cutting   map[string]context.CancelFunc // sinks whose lanes this forwarder is cutting
+	trouble   map[laneID]*pace.Trouble
+	awaited   map[string]bool // owners whose leases were logged as waited for
+	nudged    chan struct{}   // capacity 1: a lane may be free
+	ended     chan func()     // what to do when something that was started has ended
+}
+
+// New returns a coordinator. It starts nothing.
+func New(c Config) *Coordinator {
+	k := &Coordinator{
+		Config:  c,
+		pause:   c.Lease / 20,
+		failing: pace.NewTrouble(c.Logger, "leasing", 0),
+		uncut:   make(map[string]bool),
+		held:    make(map[laneID]*held),
+		paused:  make(map[string]bool),
+		cutting: make(map[string]context.CancelFunc),
+		trouble: make(map[laneID]*pace.Trouble),
+		awaited: make(map[string]bool),
+		nudged:  make(chan struct{}, 1),
+		ended:   make(chan func()),
+	}
+	for name := range c.Sinks {
+		k.uncut[name] = true
+	}
+	return k
+}
+
+// Nudge has the coordinator look at once. It never blocks, and may be called at any
+// time.
+func (k *Coordinator) Nudge() {
+	select {
+	case k.nudged <- struct{}{}:
+	default:
+	}
+}
+
+// Run holds lanes until stop is done and all of them are given back. db bounds all use
+// of the database. Its error is one that waiting would not mend.
+func (k *Coordinator) Run(stop, db context.Context) error {
+	k.db = db
+	k.stop, k.end = context.WithCancel(stop)
+	defer k.end()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for k.stop.Err() == nil {
+		select {
+		case <-k.stop.Done():
+		case end := <-k.ended:
+			end()
+			timer.Reset(k.pause / 8) // somebody may wait for it
+		case <-k.nudged:
+			timer.Reset(0)
+		case <-timer.C:
+			pause := k.pause
+			if err := k.look(); err == nil {
+				k.failing.Over()
+			} else if k.stop.Err() == nil {
+				pause = k.failing.Met(err)
+			}
+			timer.Reset(pause)
+		}
+	}
+	k.leave() // or the lanes would be left for this one
+	for len(k.held)+len(k.cutting) > 0 {
+		end := <-k.ended
+		end()
+	}
+	return k.fatal
+}
+
+// fail ends Run.
+func (k *Coordinator) fail(err error) {
+	k.fatal = errors.Join(k.fatal, err)
+	k.end()
+}
+
+// inLease bounds a use of the database by the time of a lease: an answer that has not
+// come by then is worth nothing.
+func (k *Coordinator) inLease(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, k.Lease)
+}
+
+// leave tells the others that this forwarder takes no more lanes.
+func (k *Coordinator) leave() {
+	ctx, cancel := k.inLease(k.db)
+	defer cancel()
+	if err := k.Store.Leave(ctx, k.Owner); err != nil {
+		k.Logger.Warn("the others will notice later that this forwarder stops", "error", err)
+	}
+}
+
+// look takes up and lets go of lanes.
+func (k *Coordinator) look() error {
+	ctx, cancel := k.inLease(k.stop)
+	defer cancel()
+	for sink := range k.uncut {
+		if err := k.Store.Cut(ctx, sink, k.Lanes); err != nil {
+			return err
+		}
+		delete(k.uncut, sink)
+	}
+	me := store.Member{Owner: k.Owner, Sinks: slices.Sorted(maps.Keys(k.Sinks)), States: k.states()}
+	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
+		if err := k.Store.Heartbeat(ctx, me, k.Lease); err != nil {
+			return err
+		}
+		k.heartbeat, k.told = began, me.States
+	}
+	membership, err := k.Store.Membership(ctx)
+	if err != nil {
+		return err
+	}
+	k.inspect(&membership)
+	leaving := func(l store.Lane) bool {
+		h := k.held[idOf(l)]
+		return h != nil && h.leaving || k.cutting[l.Sink] != nil
+	}
+	take, leave := Assign(membership, me, leaving, 4*k.pause)
+	for _, lane := range leave {
+		k.held[idOf(lane)].leave()
+	}
+	revisions := make(map[laneID]int64)
+	for _, l := range membership.Lanes {
+		revisions[idOf(l.Lane)] = l.Revision
+	}
+	for _, lane := range take {
+		if err := k.take(lane, revisions[idOf(lane)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect corrects the membership by what only this forwarder knows, and sees to sinks
+// whose lanes are to be cut.
+func (k *Coordinator) inspect(membership *store.Membership) {
+	lanes := make(map[string][]store.LaneState)
+	for i := range membership.Lanes {
+		l := &membership.Lanes[i]
+		h := k.held[idOf(l.Lane)]
+		switch works := h != nil || k.cutting[l.Lane.Sink] != nil; {
+		case works && l.Owner == "":
+			l.Owner = k.Owner // its lease ran out, and the work on it has not ended yet
+		case !works && l.Owner == k.Owner:
+			l.Owner = "" // the answer to Acquire was lost
+		}
+		switch {
+		case h != nil && l.Paused && !h.leaving:
+			h.leave()
+		case h != nil:
+			h.revise(l.Revision)
+		}
+		lanes[l.Lane.Sink] = append(lanes[l.Lane.Sink], *l)
+	}
+	for sink := range k.Sinks {
+		cursors := lanes[sink]
+		if len(cursors) == 0 {
+			k.uncut[sink] = true // somebody has forgotten the sink
+			continue
+		}
+		k.tellPaused(sink, cursors[0].Paused)
+		switch {
+		case cursors[0].Wanted != 0 && !cursors[0].Paused:
+			k.recut(sink, cursors)
+		case k.cutting[sink] != nil:
+			k.cutting[sink]() // it is not wanted any more
+		}
+	}
+}
+
+// tellPaused logs when a sink is paused, and when it is not any more.
+func (k *Coordinator) tellPaused(sink string, paused bool) {
+	switch log := k.Sinks[sink].Dispatcher.Log(); {
+	case paused && !k.paused[sink]:
+		log.Info("sink is paused: its lanes are given back until somebody resumes it")
+	case !paused && k.paused[sink]:
+		log.Info("sink is resumed")
+	}
+	k.paused[sink] = paused
+}
+
+// states are those of the sinks that do not go well.
+func (k *Coordinator) states() map[string]store.SinkState {
+	states := make(map[string]store.SinkState)
+	for name, s := range k.Sinks {
+		if state := s.Dispatcher.State(); state.Holds() {
+			states[name] = state
+		}
+	}
+	return states
+}
+
+// isNews says whether states are worth telling before the regular time: one that begins
+// or ends. A throttling that goes on is told with the next heartbeat.
+func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
+	return !maps.EqualFunc(k.told, states, func(a, b store.SinkState) bool {
+		return a.BreakerOpen == b.BreakerOpen && a.ThrottledUntil.IsZero() == b.ThrottledUntil.IsZero()
+	})
+}
+
+// lost says whether a lane went, or may have gone, to another forwarder.
+func lost(err error) bool { return settle.Lost(err) }

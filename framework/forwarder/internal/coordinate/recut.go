@@ -1,0 +1,92 @@
+package coordinate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// recut gives back the lanes of a sink that is to be cut into another number of them.
+// Once all are free, the forwarder that leases all of them cuts them.
+func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
+	free := true
+	for _, l := range lanes {
+		if h := k.held[idOf(l.Lane)]; h != nil && !h.leaving {
+			h.leave()
+		}
+		free = free && l.Owner == ""
+	}
+	id := laneID{sink, wholeSink}
+	if !free || k.cutting[sink] != nil || time.Now().Before(k.trouble[id].Until()) {
+		return
+	}
+	log := k.Sinks[sink].Dispatcher.Log()
+	failing := k.troubleWith(id, log, "cutting the lanes")
+	wanted, cancel := context.WithCancel(k.stop)
+	k.cutting[sink] = cancel
+	log.Info("cutting the lanes", "lanes", len(lanes), "wanted", lanes[0].Wanted)
+	go func() {
+		defer cancel()
+		err := k.cut(wanted, sink, lanes)
+		k.ended <- func() {
+			delete(k.cutting, sink)
+			switch {
+			case err == nil:
+				failing.Over()
+				log.Info("the lanes are cut", "lanes", lanes[0].Wanted)
+			case wanted.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
+				// another forwarder does it, or it is not wanted any more
+			default:
+				failing.Met(err)
+			}
+		}
+	}()
+}
+
+// cut brings all lanes of a sink to one place and cuts them there, if that is wanted
+// until then.
+func (k *Coordinator) cut(wanted context.Context, sink string, lanes []store.LaneState) (err error) {
+	var leases []store.Lease
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, lease := range leases {
+			err = errors.Join(err, k.release(lease))
+		}
+	}()
+	leased := time.Now()
+	for _, l := range lanes {
+		lease, err := k.acquire(l.Lane)
+		if err != nil {
+			return err
+		}
+		leases = append(leases, lease)
+	}
+	ctx, cancel := k.inLease(wanted)
+	defer cancel()
+	target, err := k.Store.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	sessions, stop := errgroup.WithContext(wanted)
+	for _, lease := range leases {
+		session := k.session(lease, leased)
+		session.Targets = feed.Only(target)
+		sessions.Go(func() error { return session.Work(stop, k.stop, k.db) })
+	}
+	if err := sessions.Wait(); err != nil {
+		return err
+	}
+	if err := wanted.Err(); err != nil {
+		return err
+	}
+	ctx, cancel = k.inLease(k.db)
+	defer cancel()
+	return k.Store.Recut(ctx, sink, leases)
+}

@@ -1,0 +1,356 @@
+// Package feed looks how far the log reaches, for all sinks and lanes of a process, and
+// reads it once for all lanes that have caught up.
+//
+// A lane with a backlog reads by itself, with a reader that lets the database select its
+// rows. One that has caught up joins the feed, which reads the log's new rows once and
+// hands each lane its own. A lane that has no room for them leaves the feed again, at
+// the page that it could not take, so a slow lane delays no other.
+package feed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Config is what a feed works with. Observer may be nil.
+type Config struct {
+	Log store.Log
+	// PollMin and PollMax bound the pause between two looks at the log.
+	PollMin, PollMax time.Duration
+	// PageRows is how many rows a page has at most.
+	PageRows int
+	Observer policy.Observer
+	Logger   *slog.Logger
+}
+
+// Feed is the reading side of a process. It is safe for concurrent use.
+type Feed struct {
+	Config
+	looking *pace.Trouble
+	woken   chan policy.WakeCause // capacity 1
+	newest
+
+	mu      sync.Mutex
+	round   *sync.Cond // broadcast when a round ends
+	members map[*Member]bool
+	reader  store.Reader   // nil: nobody has joined
+	end     store.Position // of what it has read
+	alone   *Member        // for whom alone the reader selects; nil: for all
+	at      store.Target   // up to which the reader has read
+	goal    store.Target   // of the round that runs; nil: none
+}
+
+// New returns a feed. It starts nothing.
+func New(c Config) *Feed {
+	f := &Feed{
+		Config: c, looking: pace.NewTrouble(c.Logger, "looking at the log", 0),
+		woken: make(chan policy.WakeCause, 1), members: make(map[*Member]bool),
+	}
+	f.newer = make(chan struct{})
+	f.round = sync.NewCond(&f.mu)
+	return f
+}
+
+// Wake asks for a look at once. It never blocks.
+func (f *Feed) Wake() { f.wake(policy.WakeAsked) }
+
+func (f *Feed) wake(cause policy.WakeCause) {
+	select {
+	case f.woken <- cause:
+	default:
+	}
+}
+
+// Since are the targets for a lane whose lease was had by then: what was seen before may
+// be of a server that is gone, or older than what the lane has settled. It has the feed
+// look.
+func (f *Feed) Since(leased time.Time) Targets {
+	f.Wake()
+	return since{&f.newest, leased}
+}
+
+// Listen has the database wake the feed, and tell of lanes, until ctx is done. Looking
+// goes on beside it and finds what was not heard.
+func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
+	failing := pace.NewTrouble(f.Logger, "listening", 0)
+	for {
+		err := l.Listen(ctx, func(news store.News) {
+			failing.Over()
+			if news != store.NewsRows {
+				lanes()
+			}
+			if news != store.NewsLanes {
+				f.wake(policy.WakeListened)
+			}
+		})
+		if err == nil || !pace.Sleep(ctx, failing.Met(err)) {
+			return
+		}
+	}
+}
+
+// restOfLooks adds to what a delivery waits for, and leaves the publishers half of
+// the time at least.
+var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
+
+// Run looks at the log until ctx is done: at once when woken, else at a pace that
+// follows the traffic that wakes nothing.
+func (f *Feed) Run(ctx context.Context) {
+	pause := f.PollMin
+	last := int64(-1)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		cause := policy.WakePoll
+		select {
+		case <-ctx.Done():
+			return
+		case cause = <-f.woken:
+		case <-timer.C:
+		}
+		began := time.Now()
+		target, err := f.look(ctx)
+		took := time.Since(began)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			timer.Reset(f.looking.Met(err))
+			continue
+		}
+		f.looking.Over()
+		grown := target.Last() != last
+		if f.Observer != nil {
+			f.Observer.Wake(policy.Wake{Cause: cause, Grown: grown, Began: began, Duration: took})
+		}
+		f.publish(target, began)
+		f.read(ctx, target)
+		switch {
+		case cause != policy.WakePoll: // what is announced needs no looking for
+		case grown:
+			pause = f.PollMin
+		default:
+			pause = min(2*pause, f.PollMax)
+		}
+		last = target.Last()
+		timer.Reset(pause)
+
+		// Under load every commit wakes the feed, and looking would take the publishers'
+		// processor time.
+		if !pace.Sleep(ctx, restOfLooks.After(took)) {
+			return
+		}
+	}
+}
+
+// Taker is a lane as the feed sees it.
+type Taker interface {
+	// Offer takes a page, or returns false if it has no room.
+	Offer(page store.Page) (taken bool)
+	// GiveUp ends the work on the lane.
+	GiveUp(why error)
+}
+
+// Member is a lane that the feed reads for.
+type Member struct {
+	lane   Taker
+	filter store.Filter
+	wants  map[string]bool // by type
+	// left gets the place from which the lane has to read by itself; capacity 1.
+	left chan store.Position
+}
+
+// Left tells, once, that the lane has left the feed, and from which place it has to
+// read by itself. nil is from nowhere: its work has ended.
+func (m *Member) Left() <-chan store.Position { return m.left }
+
+// Join has the feed read for a lane that has read all up to a target, and stands at
+// end. nil if the feed stands elsewhere: then the lane reads on by itself, up to the
+// newest target, and asks again.
+func (f *Feed) Join(lane Taker, filter store.Filter, at store.Target, end store.Position) *Member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.goal != nil && f.goal == at {
+		f.round.Wait() // it will stand there
+	}
+	if f.goal != nil || f.reader != nil && f.at != at {
+		return nil
+	}
+	m := &Member{lane: lane, filter: filter, wants: make(map[string]bool), left: make(chan store.Position, 1)}
+	f.members[m] = true
+	if f.reader == nil {
+		f.end = end
+	}
+	f.at = at
+	if !f.reopen() {
+		delete(f.members, m)
+		return nil
+	}
+	return m
+}
+
+// Leave ends what Join began.
+func (f *Feed) Leave(m *Member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.members, m)
+}
+
+// everything is the filter of a reader for several lanes.
+var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
+
+// reopen makes the reader select what the members want: the database leaves out for one
+// what is not for it. It returns false if there is no reader. The mutex is held, and no
+// round runs.
+func (f *Feed) reopen() bool {
+	var alone *Member
+	if len(f.members) == 1 {
+		for m := range f.members {
+			alone = m
+		}
+	}
+	if f.reader != nil && f.alone == alone {
+		return true
+	}
+	filter := everything
+	if alone != nil {
+		filter = alone.filter
+	}
+	raw, err := f.end.MarshalJSON()
+	if err == nil {
+		f.reader, err = f.Log.NewReader(raw, filter)
+	}
+	f.alone = alone
+	if err != nil { // a position that was just written can be read
+		f.Logger.Error("the log cannot be read for all lanes together", "error", err)
+		f.reader = nil
+		return false
+	}
+	return true
+}
+
+// read reads up to a target for all members.
+func (f *Feed) read(ctx context.Context, target store.Target) {
+	if !f.begin(target) {
+		return
+	}
+	err := f.pages(ctx, target)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.goal = nil
+	f.at = target
+	f.round.Broadcast()
+	if err == nil {
+		return
+	}
+	f.reader = nil
+	for m := range f.members { // each finds out by itself what is wrong, and waits
+		if errors.Is(err, store.ErrServerChanged) {
+			m.lane.GiveUp(err)
+		}
+		f.part(m, f.end)
+	}
+}
+
+func (f *Feed) begin(target store.Target) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.members) == 0 {
+		f.reader = nil
+		return false
+	}
+	if !f.reopen() {
+		for m := range f.members {
+			f.part(m, f.end)
+		}
+		return false
+	}
+	f.goal = target
+	return true
+}
+
+// part has a member read by itself. The mutex is held.
+func (f *Feed) part(m *Member, from store.Position) {
+	delete(f.members, m)
+	m.left <- from
+}
+
+func (f *Feed) pages(ctx context.Context, target store.Target) error {
+	for {
+		page, err := f.reader.Next(ctx, target, f.PageRows)
+		if err != nil {
+			return err
+		}
+		f.hand(page)
+		if page.CaughtUp {
+			return nil
+		}
+	}
+}
+
+// hand gives each member its rows of a page.
+func (f *Feed) hand(page store.Page) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for m := range f.members {
+		if !m.lane.Offer(m.selection(page)) {
+			f.part(m, page.Start)
+		}
+	}
+	f.end = page.End
+}
+
+// selection is the part of a page that is for a lane.
+func (m *Member) selection(page store.Page) store.Page {
+	var places []int // of the rows that are for the lane; nil while all are
+	all := true
+	for i := range page.Envelopes {
+		wanted := m.wantsRow(&page.Envelopes[i])
+		switch {
+		case all && !wanted:
+			all = false
+			for j := range i {
+				places = append(places, j)
+			}
+		case !all && wanted:
+			places = append(places, i)
+		}
+	}
+	if all {
+		return page
+	}
+	after := page.After
+	selected := make([]notification.Envelope, len(places))
+	for i, place := range places {
+		selected[i] = page.Envelopes[place]
+	}
+	page.Envelopes = selected
+	page.After = func(i int) store.Position { return after(places[i]) }
+	return page
+}
+
+func (m *Member) wantsRow(e *notification.Envelope) bool {
+	if e.Slot < m.filter.Slots.First || e.Slot > m.filter.Slots.Last {
+		return false
+	}
+	wanted, known := m.wants[e.Type]
+	if !known {
+		if len(m.wants) >= maxTypes {
+			clear(m.wants)
+		}
+		wanted = m.filter.Types.Matches(e.Type)
+		m.wants[e.Type] = wanted
+	}
+	return wanted
+}
+
+// maxTypes bounds what is remembered of types.
+const maxTypes = 1000

@@ -1,0 +1,64 @@
+package feed
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Targets say how far lanes read.
+type Targets interface {
+	// Latest returns the newest target, nil where there is none yet, and a channel
+	// that is closed when there is a newer one; nil where there will be none.
+	Latest() (store.Target, <-chan struct{})
+}
+
+// Only is one target, for lanes that are to end at one place.
+func Only(t store.Target) Targets { return only{t} }
+
+type only struct{ store.Target }
+
+func (o only) Latest() (store.Target, <-chan struct{}) { return o.Target, nil }
+
+// newest is the target of the latest look at the log.
+type newest struct {
+	mu     sync.Mutex
+	target store.Target
+	probed time.Time     // before target was asked for
+	newer  chan struct{} // closed when target is replaced
+}
+
+func (n *newest) publish(target store.Target, probed time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.target, n.probed = target, probed
+	close(n.newer)
+	n.newer = make(chan struct{})
+}
+
+// since are the targets that were asked for after a time.
+type since struct {
+	*newest
+	after time.Time
+}
+
+func (s since) Latest() (store.Target, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.probed.Before(s.after) {
+		return nil, s.newer
+	}
+	return s.target, s.newer
+}
+
+// look gives up where no answer comes: it is a tiny statement.
+func (f *Feed) look(ctx context.Context) (store.Target, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	return f.Log.Probe(ctx)
+}
+
+// lookTime bounds one look at the log.
+const lookTime = 10 * time.Second

@@ -1,0 +1,216 @@
+// Package lane is one forwarder's work on one leased lane of a sink, from the lease to
+// its release: it reads the log, hands the rows to the dispatcher, and has the
+// checkpointer write what became of them.
+package lane
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Store is what a session needs of an outbox.
+type Store interface {
+	store.Log
+	store.Deliveries
+}
+
+// Session is the work on one lane. All fields but Feed, Observer, Revised and Begun are
+// required.
+type Session struct {
+	Store      Store
+	Dispatcher *dispatch.Dispatcher
+	Lease      store.Lease
+	// Leased is when the lease was asked for.
+	Leased time.Time
+	TTL    time.Duration
+	// Types are those that go to the sink.
+	Types notification.TypeFilter
+	// Targets say how far the lane reads.
+	Targets feed.Targets
+	// Feed reads for the lane once it has caught up; nil: it reads by itself.
+	Feed     *feed.Feed
+	Hooks    policy.Hooks
+	Observer policy.Observer
+	// Revised tells that a person has changed what is parked.
+	Revised <-chan struct{}
+	// Prompt has a position that moved without any delivery written soon.
+	Prompt bool
+	// ShutdownTimeout is how long deliveries in flight may take to end.
+	ShutdownTimeout time.Duration
+	// Begun is called once the lane is worked on.
+	Begun func()
+
+	lane *dispatch.Lane
+	log  *slog.Logger
+}
+
+// Work works on the lane until stop is done, or the only target is reached and all up to
+// there is settled. Either way it lets what is in flight end, within the shutdown
+// timeout, writes the last checkpoint and returns nil; the lease is still held. Its
+// errors are those of the database, and of a lease that is lost.
+//
+// db bounds all use of the database. Once the lease is lost, a sink that does not heed
+// its context is waited for until stopping is done.
+func (s *Session) Work(stop, stopping, db context.Context) error {
+	filter := store.Filter{Slots: s.Lease.Lane.Slots, Types: s.Types}
+	reader, err := s.Store.NewReader(s.Lease.Position, filter)
+	if err != nil {
+		return err
+	}
+	s.log = s.Dispatcher.Log().With("lane", s.Lease.Lane.Number)
+	deliveries, cutOff := context.WithCancel(context.WithoutCancel(stop))
+	defer cutOff()
+	s.lane = s.Dispatcher.Join(deliveries, s.Lease, s.Leased, s.TTL)
+	defer s.lane.Leave()
+	checkpointer := settle.New(settle.Config{
+		Store: s.Store, Lane: s.lane, Lease: s.Lease, Leased: s.Leased, TTL: s.TTL,
+		Halt: s.Dispatcher.Settings().OnDead == policy.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
+		Revised: s.Revised, Prompt: s.Prompt, Logger: s.log,
+	})
+	if err := checkpointer.Restore(stop); err != nil {
+		return err
+	}
+	if s.Begun != nil {
+		s.Begun()
+	}
+
+	reading, stopReading := context.WithCancel(stop)
+	settling, stopSettling := context.WithCancel(context.WithoutCancel(stop))
+	defer stopSettling()
+	reached := make(chan struct{})
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		if s.read(reading, reader, filter) && s.lane.WaitUntilSettled(reading) {
+			close(reached)
+		}
+	})
+	settled := make(chan error, 1)
+	go func() { settled <- checkpointer.Run(settling, db) }()
+
+	select {
+	case err = <-settled: // the lease is lost
+		stopReading()
+		readers.Wait()
+		s.lane.Drop(stopping, cutOff)
+		s.lane.Remember(checkpointer.Unwritten())
+		return err
+	case <-reached:
+	case <-stop.Done():
+	}
+	stopReading()
+	readers.Wait()
+	s.lane.Close(s.ShutdownTimeout, cutOff)
+	stopSettling()
+	if err := <-settled; err != nil {
+		s.lane.Remember(checkpointer.Unwritten())
+		s.log.Error("the last checkpoint was not written; what was delivered since will be repeated", "error", err)
+		return err
+	}
+	return nil
+}
+
+// read reads the log for the lane until ctx is done, or the last target is reached: that
+// gives true.
+func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Filter) (reached bool) {
+	failing := pace.NewTrouble(s.log, "reading the log", 0)
+	for {
+		target, newer := s.Targets.Latest()
+		if target != nil {
+			end, ok := s.catchUp(ctx, reader, target, failing)
+			if !ok {
+				return false
+			}
+			if newer == nil {
+				return true
+			}
+			member := s.join(filter, target, end)
+			if member != nil {
+				from, ok := s.fed(ctx, member)
+				if !ok {
+					return false
+				}
+				if reader, ok = s.reopen(from, filter); !ok {
+					return false
+				}
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-newer:
+		}
+	}
+}
+
+// catchUp reads page by page up to a target, and returns the place behind it.
+func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store.Target, failing *pace.Trouble) (end store.Position, ok bool) {
+	for {
+		limit, ok := s.lane.WaitForRoom(ctx)
+		if !ok {
+			return nil, false
+		}
+		page, err := reader.Next(ctx, target, limit)
+		switch {
+		case ctx.Err() != nil:
+			return nil, false
+		case errors.Is(err, store.ErrServerChanged):
+			s.lane.GiveUp(err)
+			return nil, false
+		case err != nil:
+			if !pace.Sleep(ctx, failing.Met(err)) {
+				return nil, false
+			}
+			continue
+		}
+		failing.Over()
+		s.lane.Add(page)
+		if page.CaughtUp {
+			return page.End, true
+		}
+	}
+}
+
+func (s *Session) join(filter store.Filter, at store.Target, end store.Position) *feed.Member {
+	if s.Feed == nil {
+		return nil
+	}
+	return s.Feed.Join(s.lane, filter, at, end)
+}
+
+// fed lets the feed read for the lane until it leaves it, and returns from where the
+// lane is to read by itself; false once ctx is done.
+func (s *Session) fed(ctx context.Context, m *feed.Member) (from store.Position, ok bool) {
+	select {
+	case <-ctx.Done():
+		s.Feed.Leave(m)
+		return nil, false
+	case from := <-m.Left():
+		return from, true
+	}
+}
+
+func (s *Session) reopen(from store.Position, filter store.Filter) (store.Reader, bool) {
+	raw, err := from.MarshalJSON()
+	if err != nil {
+		s.lane.GiveUp(err)
+		return nil, false
+	}
+	reader, err := s.Store.NewReader(raw, filter)
+	if err != nil {
+		s.lane.GiveUp(err)
+		return nil, false
+	}
+	return reader, true
+}
