@@ -8,7 +8,7 @@
 // now is parked in that checkpoint and brought back by the settler.
 //
 // The files in the order in which to read them: config.go, forwarder.go,
-// keeper.go, assignment.go, shift.go, poller.go, lane.go, window.go, keys.go,
+// keeper.go, shift.go, poller.go, lane.go, window.go, keys.go,
 // courier.go, call.go, shape.go, result.go, middleware.go,
 // settler.go, hooks.go, janitor.go.
 package forwarder

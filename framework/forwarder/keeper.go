@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // keeper leases lanes and gives them back. Every forwarder looks at the roster now
-// and then, and assign tells each the same; so the work spreads evenly, moves when
+// and then, and coordinate.Assign tells each the same; so the work spreads evenly, moves when
 // a forwarder dies or leaves, and hardly moves otherwise.
 //
 // It is for one goroutine; what it starts reports to it.
@@ -164,7 +165,7 @@ func (k *keeper) look() error {
 		h := k.held[idOf(l)]
 		return h != nil && h.leaving || k.cutting[l.Sink] != nil
 	}
-	take, leave := assign(roster, me, leaving, 4*k.pause)
+	take, leave := coordinate.Assign(roster, me, leaving, 4*k.pause)
 	for _, lane := range leave {
 		k.held[idOf(lane)].leave()
 	}
