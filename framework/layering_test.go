@@ -31,6 +31,20 @@ type layer struct {
 // anything marks the top of the tree: a composition root imports what it wants.
 var anything = []string{"all of ours"}
 
+// engine is the folder of the forwarder's own packages. Among them the arrows go one way:
+// coordinate, lane, settle, dispatch, and then what knows no other; prune is on its own.
+const engine = "framework/forwarder/internal/"
+
+// engineImports are what the engine's larger packages import: some of the smaller ones, and
+// what the forwarder is made of.
+func engineImports(own ...string) []string {
+	imports := []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}
+	for _, name := range own {
+		imports = append(imports, engine+name)
+	}
+	return imports
+}
+
 var layers = []layer{
 	{"framework/notification", nil},
 	{"framework/internal/pace", nil},
@@ -46,12 +60,16 @@ var layers = []layer{
 	{"sinks/internal/roots", nil},
 	{"sinks/*", []string{"sinks", "sinks/internal/cloudevents", "sinks/internal/roots", "framework/notification", "registry"}},
 	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store", "framework/internal/pace"}},
-	{"framework/forwarder/internal/policy", []string{"framework/route"}},
-	{"framework/forwarder/internal/fairqueue", nil},
-	{"framework/forwarder", []string{
-		"framework/forwarder/internal/policy", "framework/forwarder/internal/fairqueue",
-		"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks",
-	}},
+	{engine + "policy", []string{"framework/route"}},
+	{engine + "fairqueue", nil},
+	{engine + "keyqueue", []string{"framework/notification"}},
+	{engine + "window", []string{"framework/notification", "framework/store"}},
+	{engine + "dispatch", engineImports("policy", "fairqueue", "keyqueue", "window")},
+	{engine + "settle", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch")},
+	{engine + "lane", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch", "settle")},
+	{engine + "coordinate", engineImports("policy", "dispatch", "lane")},
+	{engine + "prune", []string{"framework/internal/pace", "framework/store"}},
+	{"framework/forwarder", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch", "settle", "lane", "coordinate", "prune")},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
@@ -115,7 +133,10 @@ func TestImportRules(t *testing.T) {
 	}{
 		{"framework/forwarder", "framework/store", ""},
 		{"framework/forwarder", "sinks", ""},
-		{"framework/forwarder/internal/keyqueue", "framework/forwarder/internal/pool", ""},
+		{"framework/forwarder", engine + "coordinate", ""},
+		{engine + "lane", engine + "settle", ""},
+		{engine + "settle", engine + "dispatch", ""},
+		{engine + "dispatch", engine + "keyqueue", ""},
 		{"framework/store/postgres", "framework/store", ""},
 		{"framework/store/postgres/postgrestest", "framework/store/postgres", ""},
 		{"serializer/protobuf", "serializer", ""},
@@ -131,7 +152,12 @@ func TestImportRules(t *testing.T) {
 		{"framework/store", "framework/forwarder", "may import only framework/notification"},
 		{"framework/forwarder", "sinks/kafka", "may import only"},
 		{"framework/forwarder", "framework/store/postgres", "may import only"},
-		{"framework/forwarder/internal/keyqueue", "sinks/httpsink", "may import only"},
+		{engine + "keyqueue", "sinks/httpsink", "may import only"},
+		{engine + "dispatch", engine + "settle", "may import only"},
+		{engine + "lane", engine + "coordinate", "may import only"},
+		{engine + "prune", engine + "lane", "may import only"},
+		{engine + "fairqueue", "framework/notification", "may import nothing of ours"},
+		{engine + "dispatch", "framework/forwarder", "may import only"},
 		{"framework/store/postgres", "framework/store/sqlite", "may import only"},
 		{"sinks/kafka", "sinks/httpsink", "may import only"},
 		{"sinks/kafka", "framework/store", "may import only"},
@@ -143,7 +169,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/admin", "cmd/waybill", "nobody imports a program"},
 		{"examples/orders", "cmd/waybill", "nobody imports a program"},
 		{"examples/orders", "examples/emails", "nobody imports a program"},
-		{"examples/orders", "framework/forwarder/internal/keyqueue", "public packages"},
+		{"examples/orders", engine + "keyqueue", "public packages"},
 		{"framework/teleport", "framework/store", "no row of the layering table"},
 		{"framework/forwarder", watermillSQL + "/v3/pkg/sql", "may import watermill-sql"},
 		{"cmd/waybill", watermillSQL + "/v3/pkg/sql", "may import watermill-sql"},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -70,9 +71,7 @@ func newJanitor(f *Forwarder) *janitor {
 		failing: pace.NewTrouble(f.config.Logger, "removing old rows", 0),
 		warned:  make(map[string]string),
 	}
-	for _, c := range f.couriers {
-		j.sinks = append(j.sinks, c.name)
-	}
+	j.sinks = f.names
 	return j
 }
 
@@ -86,7 +85,7 @@ func (j *janitor) run(stop, db context.Context) {
 		err := j.elect(stop, db)
 		switch {
 		case stop.Err() != nil:
-		case errors.Is(err, store.ErrLeaseHeld), lost(err):
+		case errors.Is(err, store.ErrLeaseHeld), settle.Lost(err):
 			j.failing.Over()
 			pace.Sleep(stop, j.ttl/3)
 		default:

@@ -1,4 +1,4 @@
-package forwarder
+package coordinate_test
 
 import (
 	"cmp"
@@ -8,29 +8,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// assignment is who has how many lanes, as it is and as it should become.
-type assignment struct {
+// written is who has how many lanes, as it is and as it should become.
+type written struct {
 	members []store.Member
 	load    map[string]int            // lanes by owner
 	ofSink  map[string]map[string]int // lanes by owner, of each sink
 }
 
-// assign tells a forwarder which lanes it takes up and which of its own it lets go
-// of. All who look at the same roster come to the same conclusion: a lane that
-// nobody has goes to whoever has the fewest, and who has two more than another
-// lets one go. One that nobody took for longer than patience is for everybody.
-// Lanes of a sink that is paused, or to be cut anew, are left out.
-//
-// leaving are lanes that the forwarder has and is about to give back.
-func assign(roster store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
-	a := assignment{members: roster.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
+// assignAsWritten is the rule of Assign as one would write it down, in quadratic time: each
+// time that a lane is let go of, all lanes are looked at.
+func assignAsWritten(membership store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
+	a := written{members: membership.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
 	if !slices.ContainsFunc(a.members, func(m store.Member) bool { return m.Owner == me.Owner }) {
 		a.members = append(slices.Clone(a.members), me)
 		slices.SortFunc(a.members, func(m, n store.Member) int { return cmp.Compare(m.Owner, n.Owner) })
 	}
 	var free []store.LaneState
 	var mine []store.Lane
-	for _, l := range roster.Lanes {
+	for _, l := range membership.Lanes {
 		switch {
 		case l.Wanted != 0 || l.Paused:
 		case l.Owner == "" || l.Owner == me.Owner && leaving(l.Lane):
@@ -65,7 +60,7 @@ func assign(roster store.Membership, me store.Member, leaving func(store.Lane) b
 	}
 }
 
-func (a *assignment) add(owner string, lane store.Lane, n int) {
+func (a *written) add(owner string, lane store.Lane, n int) {
 	a.load[owner] += n
 	if a.ofSink[lane.Sink] == nil {
 		a.ofSink[lane.Sink] = make(map[string]int)
@@ -75,7 +70,7 @@ func (a *assignment) add(owner string, lane store.Lane, n int) {
 
 // fewest is who has the fewest lanes of those that can deliver to a lane's sink;
 // of several who has the fewest of that sink.
-func (a *assignment) fewest(lane store.Lane) (owner string, ok bool) {
+func (a *written) fewest(lane store.Lane) (owner string, ok bool) {
 	of := a.ofSink[lane.Sink]
 	for _, m := range a.members {
 		if !slices.Contains(m.Sinks, lane.Sink) {
@@ -90,7 +85,7 @@ func (a *assignment) fewest(lane store.Lane) (owner string, ok bool) {
 
 // surplus picks the lane that me lets go of, and to whom: one of the sink of which
 // it has the most. -1: none.
-func (a *assignment) surplus(mine []store.Lane, me string) (index int, to string) {
+func (a *written) surplus(mine []store.Lane, me string) (index int, to string) {
 	index = -1
 	for i, l := range mine {
 		owner, ok := a.fewest(l)
