@@ -93,10 +93,9 @@ func New(c Config) *Checkpointer {
 }
 
 // rest follows a checkpoint, unless so much has happened that the next one should not
-// wait. It adds to what a crash repeats, and to nothing that is waited for.
-func (c *Checkpointer) rest(took time.Duration) time.Duration {
-	return pace.Rest{Times: 4, Most: c.TTL / 10}.After(took)
-}
+// wait: a database that is slow has the same share of its time asked for as a fast one.
+// It adds to what a crash repeats, and to nothing that is waited for.
+var rest = pace.Rest{Times: 4, Most: time.Second}
 
 // Run settles until stop is done, then writes the last checkpoint and returns nil; or
 // until the lease is lost, or db is done. db bounds all use of the database.
@@ -112,12 +111,13 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 			c.scan.begin()
 		case <-timer.C:
 		}
-		began := time.Now()
-		if err := c.checkpoint(db); err != nil {
+		took, err := c.checkpoint(db)
+		if err != nil {
 			return err
 		}
+		began := time.Now()
 		c.bringBack(db)
-		timer.Reset(c.rest(time.Since(began)))
+		timer.Reset(rest.After(took + time.Since(began)))
 		select {
 		case <-stop.Done():
 		case <-c.Lane.Plenty():
@@ -168,20 +168,21 @@ func (c *Checkpointer) untilNext() time.Duration {
 }
 
 // checkpoint takes what happened and writes it, if there is something or the lease
-// wants renewing. It comes back only when it is written, the lease is lost or ctx is
-// done.
-func (c *Checkpointer) checkpoint(ctx context.Context) error {
+// wants renewing, and returns how long that took. It comes back only when it is written,
+// the lease is lost or ctx is done.
+func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err error) {
 	if err := c.take(); err != nil {
-		return err
+		return 0, err
 	}
 	due := c.renewed.Add(c.TTL / 3)
 	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(due) {
 		due = c.written.Add(promptAfter)
 	}
 	if len(c.queue) == 0 && !c.asks() && time.Now().Before(due) {
-		return nil
+		return 0, nil
 	}
-	return c.write(ctx)
+	err = c.write(ctx)
+	return c.took, err
 }
 
 // take takes over what the dispatch half has done.

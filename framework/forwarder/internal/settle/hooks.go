@@ -13,12 +13,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-var (
-	// errHook: a hook returned an error, so that the checkpoint was rolled back.
-	errHook = errors.New("hook failed")
-	// errHookPanic: a hook panicked.
-	errHookPanic = errors.New("hook panicked")
-)
+// hookError is why a hook had a checkpoint rolled back.
+type hookError struct {
+	hook string
+	err  error
+}
+
+func (e *hookError) Error() string { return fmt.Sprintf("%s: %v", e.hook, e.err) }
+func (e *hookError) Unwrap() error { return e.err }
+
+// errHookPanic: a hook panicked.
+var errHookPanic = errors.New("hook panicked")
 
 type hookCall struct {
 	name string
@@ -49,7 +54,7 @@ func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration
 	return func(ctx context.Context, tx *sql.Tx) error {
 		for _, call := range calls {
 			if err := runHook(ctx, limit, tx, call); err != nil {
-				return fmt.Errorf("%w: %s: %w", errHook, call.name, err)
+				return &hookError{call.name, err}
 			}
 		}
 		return nil

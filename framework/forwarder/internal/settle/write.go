@@ -54,7 +54,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, err)
 		}
 		pause := c.failing.Met(err)
-		if errors.Is(err, errHook) && n > 1 { // what goes well is saved, and what fails is alone in the end
+		if failed := new(hookError); errors.As(err, &failed) && n > 1 { // what goes well is saved, and what fails is alone in the end
 			unsettle(c.queue[n/2 : n])
 			n /= 2
 			c.hookSize = n
