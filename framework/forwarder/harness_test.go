@@ -11,17 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
@@ -36,7 +36,7 @@ type outbox struct {
 // appendable is what the stores offer besides the engine's contract.
 type appendable interface {
 	store.Store
-	SchemaAdapter() watermillsql.SchemaAdapter
+	outboxes.Log
 }
 
 // onEachStore runs a test on every dialect in a bubble of fake time: waiting for
@@ -100,18 +100,16 @@ func (o *outbox) schedule(typ, key, id string, at time.Time) {
 
 func (o *outbox) insert(envelopes ...notification.Envelope) {
 	o.t.Helper()
-	messages := make(message.Messages, len(envelopes))
-	for i, e := range envelopes {
-		e.Version, e.OccurredOn = 1, time.Now()
-		if e.Payload == nil {
-			e.Payload = []byte("{}")
+	for i := range envelopes {
+		if envelopes[i].Payload == nil {
+			envelopes[i].Payload = []byte("{}")
 		}
-		messages[i] = store.NewMessage(e)
 	}
-	q, err := o.store.SchemaAdapter().InsertQuery("outbox", messages)
+	publisher, err := outboxes.New(registry.New(), o.store, outboxes.Config{Announcer: outboxes.Silent})
 	require.NoError(o.t, err)
-	_, err = o.db.ExecContext(o.t.Context(), q.Query, q.Args...)
-	require.NoError(o.t, err)
+	require.NoError(o.t, publisher.RunInTx(o.t.Context(), o.db, func(ctx context.Context, tx *sql.Tx) error {
+		return publisher.Append(ctx, tx, envelopes...)
+	}))
 }
 
 // parked lists what is parked as "sink state id", in the order of the log.

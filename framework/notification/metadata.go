@@ -1,10 +1,6 @@
 package notification
 
-import (
-	"fmt"
-	"maps"
-	"strings"
-)
+import "maps"
 
 // Names of the metadata that Waybill itself reads or writes.
 const (
@@ -30,14 +26,8 @@ func (m Metadata) Clone() Metadata {
 	return c
 }
 
-// reservedPrefix begins the names that the way into the database uses.
-const reservedPrefix = "_waybill_"
-
 func (m Metadata) validate() error {
 	for name, value := range m {
-		if strings.HasPrefix(name, reservedPrefix) {
-			return fmt.Errorf("%w: metadata name %q is reserved: choose one that does not begin with %q", ErrInvalid, name, reservedPrefix)
-		}
 		if err := validText("metadata name", name); err != nil {
 			return err
 		}

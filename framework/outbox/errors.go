@@ -13,4 +13,4 @@ var (
 	ErrBinaryPayload = errors.New("payload is not JSON")
 )
 
-var errInsertOnly = errors.New("the publisher's executor only inserts")
+var errInsertOnly = errors.New("outbox: a publisher only inserts")

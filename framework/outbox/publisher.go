@@ -13,13 +13,11 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -29,17 +27,6 @@ import (
 
 // DefaultMaxPayload is the limit of a payload in bytes where none is set: 1 MiB.
 const DefaultMaxPayload = 1 << 20
-
-// Log is the table that a Publisher appends to. The stores of postgres and sqlite
-// are Logs.
-type Log interface {
-	// SchemaAdapter writes the INSERT for Watermill's SQL publisher.
-	SchemaAdapter() watermillsql.SchemaAdapter
-	// MaxAppend is how many rows one INSERT can carry.
-	MaxAppend() int
-	// BinaryPayload says whether a payload may be anything but JSON.
-	BinaryPayload() bool
-}
 
 // Config holds what a Publisher can do without.
 type Config struct {
@@ -57,6 +44,7 @@ type Config struct {
 type Publisher struct {
 	types     *registry.Registry
 	log       Log
+	insertSQL insertSQL
 	config    Config
 	announcer announcer
 }
@@ -77,7 +65,7 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 	if c.Announcer == nil {
 		c.Announcer, _ = log.(store.Announcer)
 	}
-	p := &Publisher{types: types, log: log, config: c, announcer: announcer{to: c.Announcer}}
+	p := &Publisher{types: types, log: log, insertSQL: insertSQL{log: log}, config: c, announcer: announcer{to: c.Announcer}}
 	var problems []error
 	for _, t := range types.Types() {
 		if err := p.checkContentType(t.Name, t.ContentType); err != nil {
@@ -102,34 +90,55 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 	if err := checkTx(tx); err != nil {
 		return err
 	}
-	messages := make([]*message.Message, len(notifications))
+	envelopes := make([]notification.Envelope, len(notifications))
 	for i, n := range notifications {
 		e, err := p.envelope(n)
 		if err != nil {
-			if len(notifications) > 1 {
-				return fmt.Errorf("notification %d of %d: %w", i+1, len(notifications), err)
-			}
-			return err
+			return numbered(err, i, len(notifications))
 		}
-		messages[i] = store.NewMessage(*e)
+		envelopes[i] = *e
 	}
-	if len(messages) == 0 {
+	return p.append(ctx, tx, envelopes)
+}
+
+// Append appends envelopes that are made already, in the caller's transaction and in
+// their order, as Publish does: for a program that moves notifications, makes them
+// by itself, or gets them serialized. The registry is not asked.
+//
+// An envelope needs a type, and a payload that the log's column takes. An id that is
+// not set becomes a new UUIDv7, a version 1, and OccurredOn now; the database assigns
+// offset and slot. The envelopes are only read.
+func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification.Envelope) error {
+	if err := checkTx(tx); err != nil {
+		return err
+	}
+	envelopes = slices.Clone(envelopes)
+	for i := range envelopes {
+		if err := p.complete(&envelopes[i]); err != nil {
+			return numbered(err, i, len(envelopes))
+		}
+	}
+	return p.append(ctx, tx, envelopes)
+}
+
+// append writes envelopes that are complete.
+func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
+	if len(envelopes) == 0 {
 		return nil
 	}
-	// Watermill's publisher executes with a background context; the executor puts
-	// the caller's in its place.
-	publisher, err := watermillsql.NewPublisher(executor{ctx: ctx, tx: tx},
-		watermillsql.PublisherConfig{SchemaAdapter: p.log.SchemaAdapter()}, nil)
-	if err != nil {
-		return fmt.Errorf("append to the outbox: %w", err)
-	}
-	for chunk := range slices.Chunk(messages, p.log.MaxAppend()) {
-		if err := publisher.Publish("outbox", chunk...); err != nil {
-			return fmt.Errorf("append to the outbox: %w", err)
-		}
+	if err := p.insert(ctx, tx, envelopes); err != nil {
+		return err
 	}
 	published(ctx)
 	return nil
+}
+
+// numbered names the notification of a call that err is about.
+func numbered(err error, i, of int) error {
+	if of == 1 {
+		return err
+	}
+	return fmt.Errorf("notification %d of %d: %w", i+1, of, err)
 }
 
 // RunInTx runs f in a transaction of db: it commits if f returns nil, and rolls
@@ -184,17 +193,30 @@ func (p *Publisher) envelope(n any) (*notification.Envelope, error) {
 	for _, option := range options {
 		option(e)
 	}
+	if err := p.complete(e); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// complete fills in what is not set, and checks the whole.
+func (p *Publisher) complete(e *notification.Envelope) error {
 	if e.ID == "" {
 		e.ID = notification.NewID()
+	}
+	if e.Version == 0 {
+		e.Version = 1
 	}
 	if e.OccurredOn.IsZero() {
 		e.OccurredOn = time.Now()
 	}
 	e.OccurredOn = e.OccurredOn.UTC().Truncate(time.Microsecond)
-	if err := p.check(e); err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Type, err)
+	e.DeliverAt = e.DeliverAt.UTC().Truncate(time.Microsecond)
+	err := p.check(e)
+	if err != nil && e.Type != "" {
+		return fmt.Errorf("%s: %w", e.Type, err)
 	}
-	return e, nil
+	return err
 }
 
 func (p *Publisher) check(e *notification.Envelope) error {
@@ -205,7 +227,13 @@ func (p *Publisher) check(e *notification.Envelope) error {
 		return fmt.Errorf("%w: %d bytes, the limit is %d: keep large data elsewhere and publish a reference, or raise MaxPayload",
 			ErrTooLarge, len(e.Payload), p.config.MaxPayload)
 	}
-	return p.checkContentType(e.Type, e.Metadata.Get(notification.MetadataContentType))
+	if contentType := e.Metadata.Get(notification.MetadataContentType); contentType != "" {
+		return p.checkContentType(e.Type, contentType)
+	}
+	if !p.log.BinaryPayload() && !json.Valid(e.Payload) {
+		return fmt.Errorf("%w: the payload column is json and takes nothing else", ErrBinaryPayload)
+	}
+	return nil
 }
 
 func (p *Publisher) checkContentType(typ, contentType string) error {

@@ -34,33 +34,6 @@ func checkTx(tx Tx) error {
 		ErrNotTransaction, tx)
 }
 
-// executor is what Watermill's publisher executes on: the caller's transaction
-// with the caller's context, whatever context it is called with.
-type executor struct {
-	ctx context.Context
-	tx  Tx
-}
-
-func (e executor) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
-	return e.tx.ExecContext(e.ctx, query, args...)
-}
-
-func (e executor) Exec(query string, args ...any) (sql.Result, error) {
-	return e.tx.ExecContext(e.ctx, query, args...)
-}
-
-// The publisher only ever inserts.
-
-func (executor) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
-	return nil, errInsertOnly
-}
-
-func (executor) Query(string, ...any) (*sql.Rows, error) { return nil, errInsertOnly }
-
-func (executor) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
-
-func (executor) QueryRow(string, ...any) *sql.Row { return nil }
-
 // publishedKey is the context key under which RunInTx learns that something was
 // published.
 type publishedKey struct{}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/waybill-go/waybill/framework/notification"
 )
@@ -25,11 +26,54 @@ func DecodeMetadata(raw []byte) (notification.Metadata, error) {
 	return m, nil
 }
 
-// EncodeMetadata is the inverse of DecodeMetadata; nil gives {}.
+// EncodeMetadata is the inverse of DecodeMetadata; nil gives {}. The text is that of
+// json.Marshal, with the names in order, so equal metadata has equal texts. It is
+// made here because json.Marshal takes several times as long for a map.
 func EncodeMetadata(m notification.Metadata) (string, error) {
-	if m == nil {
+	if len(m) == 0 {
 		return "{}", nil
 	}
-	raw, err := json.Marshal(m)
-	return string(raw), err
+	names := make([]string, 0, 16)
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	text := make([]byte, 0, 512)
+	separator := byte('{')
+	for _, name := range names {
+		text = append(text, separator)
+		var err error
+		if text, err = appendText(text, name); err != nil {
+			return "", err
+		}
+		text = append(text, ':')
+		if text, err = appendText(text, m[name]); err != nil {
+			return "", err
+		}
+		separator = ','
+	}
+	text = append(text, '}')
+	return string(text), nil
+}
+
+// appendText appends s as a JSON string.
+func appendText(b []byte, s string) ([]byte, error) {
+	if !isPlain(s) {
+		quoted, err := json.Marshal(s)
+		return append(b, quoted...), err
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"'), nil
+}
+
+// isPlain says whether s stands in JSON as it is.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func TestNoMetadataIsAnEmptyObject(t *testing.T) {
 }
 
 func FuzzMetadata(f *testing.F) {
-	for _, text := range []string{`{}`, `{"a":"b"}`, `{"a":1,"a":null}`, `[]`, `null`, `"x"`, `{"a":"\ud800"}`} {
+	for _, text := range []string{`{}`, `{"a":"b"}`, `{"a":1,"a":null}`, `[]`, `null`, `"x"`, `{"a":"\ud800"}`, `{"b":"","a":"<&>\\\u0000\u2028\u007fé","\"":"x"}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -38,6 +39,9 @@ func FuzzMetadata(f *testing.F) {
 		}
 		again, err := store.EncodeMetadata(m)
 		require.NoError(t, err)
+		marshaled, err := json.Marshal(m)
+		require.NoError(t, err)
+		require.Equal(t, string(marshaled), again)
 		decoded, err := store.DecodeMetadata([]byte(again))
 		require.NoError(t, err)
 		require.Equal(t, m, decoded)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -16,28 +15,6 @@ import (
 
 // benchmarkPayload is JSON of about 300 bytes.
 var benchmarkPayload = fmt.Appendf(nil, `{"order":17,"note":%q}`, strings.Repeat("some text ", 28))
-
-// BenchmarkSchemaAdapter makes the INSERT of one notification, and of many.
-func BenchmarkSchemaAdapter(b *testing.B) {
-	adapter := openStore(b, newDB(b), postgres.Config{}).SchemaAdapter()
-	for _, n := range []int{1, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			messages := make(message.Messages, n)
-			for i := range messages {
-				messages[i] = store.NewMessage(notification.Envelope{
-					ID: notification.NewID(), Type: "order.placed", Version: 1, Key: fmt.Sprint("customer-", i), OccurredOn: time.Now(),
-					Metadata: notification.Metadata{notification.MetadataContentType: "application/json"}, Payload: benchmarkPayload,
-				})
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := adapter.InsertQuery("outbox", messages); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
 
 // newBenchmarkLog holds so many notifications over 1,000 keys.
 func newBenchmarkLog(b *testing.B, rows int) *postgres.Store {

@@ -5,13 +5,14 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/storetest"
+	"github.com/waybill-go/waybill/registry"
 )
 
 func TestConformance(t *testing.T) {
@@ -58,16 +59,11 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 		},
 		Open: func(ctx context.Context, db *sql.DB) (store.Store, error) { return postgres.Open(ctx, db, config) },
 		Append: func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-			messages := make(message.Messages, len(envelopes))
-			for i, e := range envelopes {
-				messages[i] = store.NewMessage(e)
-			}
-			q, err := s.(*postgres.Store).SchemaAdapter().InsertQuery("outbox", messages)
+			publisher, err := outbox.New(registry.New(), s.(*postgres.Store), outbox.Config{MaxPayload: 64 << 20})
 			if err != nil {
 				return err
 			}
-			_, err = tx.ExecContext(ctx, q.Query, q.Args...)
-			return err
+			return publisher.Append(ctx, tx, envelopes...)
 		},
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Slots:   true,

@@ -186,9 +186,6 @@ func binaryPayload(ctx context.Context, db *sql.DB, prefix string) (bool, error)
 	return typ == string(PayloadBytes), nil
 }
 
-// BinaryPayload says whether the payload column takes anything but JSON.
-func (s *Store) BinaryPayload() bool { return s.binary }
-
 // KeepsReceipts says whether checkpoints archive receipts.
 func (s *Store) KeepsReceipts() bool { return s.receipts }
 

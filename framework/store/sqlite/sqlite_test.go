@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
 )
 
 var everything = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
@@ -289,23 +289,21 @@ func TestAPositionIsAnOffset(t *testing.T) {
 	}
 }
 
-func TestWatermillsPublisherWritesTheLog(t *testing.T) {
+func TestAStatementCarriesAsManyRowsAsItHasParametersFor(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
-	want := make([]notification.Envelope, s.MaxAppend())
-	messages := make(message.Messages, len(want))
+	publisher, err := outbox.New(registry.New(), s, outbox.Config{})
+	require.NoError(t, err)
+	want := make([]notification.Envelope, s.MaxParameters()/8+1)
 	for i := range want {
-		want[i] = notification.Envelope{ID: notification.NewID(), Type: "a", Version: 1, OccurredOn: time.Now(), Payload: []byte("x")}
-		messages[i] = store.NewMessage(want[i])
+		want[i] = notification.Envelope{ID: notification.NewID(), Type: "a", Payload: []byte("x")}
 	}
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: s.SchemaAdapter()}, nil)
-	require.NoError(t, err)
-	require.NoError(t, publisher.Publish("outbox", messages...), "MaxAppend fits into one statement")
-	require.Error(t, publisher.Publish("outbox", append(messages, messages[0])...))
-	require.Error(t, publisher.Publish("outbox"))
+	counting := &countingTx{Tx: tx}
+	require.NoError(t, publisher.Append(t.Context(), counting, want...))
 	require.NoError(t, tx.Commit())
+	require.Equal(t, 2, counting.statements, "the last row does not fit into the first")
 
 	got := readAll(t, s)
 	require.Len(t, got, len(want))
@@ -314,15 +312,13 @@ func TestWatermillsPublisherWritesTheLog(t *testing.T) {
 	}
 }
 
-func TestASubscriberIsRefused(t *testing.T) {
-	t.Parallel()
-	s, db := open(t, sqlite.Config{})
-	_, err := db.Exec(`INSERT INTO outbox (type, payload) VALUES ('a', '1')`)
-	require.NoError(t, err)
-	adapter := s.SchemaAdapter()
-	require.Empty(t, adapter.SchemaInitializingQueries("outbox"))
-	require.Equal(t, sql.LevelDefault, adapter.SubscribeIsolationLevel())
-	q := adapter.SelectQuery("outbox", "group", nil)
-	_, err = adapter.UnmarshalMessage(db.QueryRow(q.Query, q.Args...))
-	require.ErrorContains(t, err, "publishing only")
+// countingTx counts the statements of a transaction.
+type countingTx struct {
+	*sql.Tx
+	statements int
+}
+
+func (c *countingTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	c.statements++
+	return c.Tx.ExecContext(ctx, query, args...)
 }

@@ -117,9 +117,6 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// BinaryPayload says whether the payload column takes anything but JSON: always.
-func (*Store) BinaryPayload() bool { return true }
-
 // KeepsReceipts says whether checkpoints archive receipts.
 func (s *Store) KeepsReceipts() bool { return s.receipts }
 

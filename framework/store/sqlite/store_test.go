@@ -7,14 +7,15 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/store/storetest"
+	"github.com/waybill-go/waybill/registry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,14 +66,9 @@ func open(t *testing.T, c sqlite.Config) (*sqlite.Store, *sql.DB) {
 }
 
 func appendTo(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-	messages := make(message.Messages, len(envelopes))
-	for i, e := range envelopes {
-		messages[i] = store.NewMessage(e)
-	}
-	q, err := s.(*sqlite.Store).SchemaAdapter().InsertQuery("outbox", messages)
+	publisher, err := outbox.New(registry.New(), s.(*sqlite.Store), outbox.Config{MaxPayload: 64 << 20})
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, q.Query, q.Args...)
-	return err
+	return publisher.Append(ctx, tx, envelopes...)
 }

@@ -43,8 +43,8 @@ type Dialect struct {
 	Migrate func(ctx context.Context, db *sql.DB) error
 	// Open opens the store on them, with receipts on.
 	Open func(ctx context.Context, db *sql.DB) (store.Store, error)
-	// Append publishes in the transaction, all envelopes with one statement, the
-	// way outbox.Publish does: through the store's schema adapter.
+	// Append publishes in the transaction, all envelopes with one statement, with
+	// outbox.Publisher.Append.
 	Append func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error
 	// Restart is SQL that empties the log and lets its offsets begin anew.
 	Restart []string

@@ -1,0 +1,87 @@
+package outbox
+
+import (
+	"math/bits"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Log is the table that a Publisher appends to, in the SQL of its database. The
+// stores of postgres and sqlite are Logs. All methods are safe for concurrent use.
+type Log interface {
+	// InsertInto is the beginning of an INSERT, up to and with VALUES. It names the
+	// columns id, type, version, key, occurred_on, deliver_at, metadata and payload,
+	// in this order.
+	InsertInto() string
+	// Placeholder stands for the n-th parameter of a statement; n counts from 1.
+	Placeholder(n int) string
+	// MaxParameters is how many parameters a statement can have; at least the 8 of
+	// one row.
+	MaxParameters() int
+	// BindTime is the parameter for a time, which is in UTC with microseconds. The
+	// zero time gives NULL.
+	BindTime(t time.Time) any
+	// BindPayload is the parameter for a payload. A nil one is empty, not NULL.
+	BindPayload(payload []byte) any
+	// BinaryPayload says whether a payload may be anything but JSON.
+	BinaryPayload() bool
+}
+
+// columns is how many parameters a row has; see Log.InsertInto.
+const columns = 8
+
+// keptRows bounds the text that an insertSQL keeps, to about 60 KB. It is a power of
+// two, as the lengths of kept texts are. The text for more rows is made for each call,
+// whose rows cost far more.
+const keptRows = 1024
+
+// insertSQL makes the INSERT of any number of rows. The text for fewer rows is the
+// beginning of the text for more, so the longest one that was needed serves them
+// all.
+type insertSQL struct {
+	log     Log
+	longest atomic.Pointer[insertText]
+}
+
+// insertText is an INSERT of len(ends) rows; ends[i] is where row i ends in it.
+type insertText struct {
+	sql  string
+	ends []int
+}
+
+// rows returns the INSERT of n rows; n is at least 1.
+func (q *insertSQL) rows(n int) string {
+	text := q.longest.Load()
+	if text == nil || len(text.ends) < n {
+		if n > keptRows {
+			return newInsertText(q.log, n).sql
+		}
+		text = newInsertText(q.log, 1<<bits.Len(uint(n-1)))
+		q.longest.Store(text) // a longer one of a call in parallel is made again when it is needed
+	}
+	return text.sql[:text.ends[n-1]]
+}
+
+func newInsertText(log Log, rows int) *insertText {
+	text := &insertText{ends: make([]int, rows)}
+	var b strings.Builder
+	b.WriteString(log.InsertInto())
+	parameter := 0
+	for i := range text.ends {
+		separator := " ("
+		if i > 0 {
+			separator = ", ("
+		}
+		for range columns {
+			parameter++
+			b.WriteString(separator)
+			b.WriteString(log.Placeholder(parameter))
+			separator = ", "
+		}
+		b.WriteString(")")
+		text.ends[i] = b.Len()
+	}
+	text.sql = b.String()
+	return text
+}

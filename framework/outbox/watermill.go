@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// topic is Watermill's name for the log. The table's name is in the SQL text.
+const topic = "outbox"
+
+// insert appends envelopes through Watermill's SQL publisher: in one INSERT, or in
+// several where they exceed the parameters of a statement.
+func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
+	adapter := &schemaAdapter{log: p.log, sql: &p.insertSQL}
+	publisher, err := watermillsql.NewPublisher(&executor{ctx: ctx, tx: tx}, watermillsql.PublisherConfig{SchemaAdapter: adapter}, nil)
+	if err != nil {
+		return fmt.Errorf("append to the outbox: %w", err)
+	}
+	for adapter.envelopes = range slices.Chunk(envelopes, p.log.MaxParameters()/columns) {
+		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
+			return fmt.Errorf("append to the outbox: %w", err)
+		}
+	}
+	return nil
+}
+
+// messages are what Watermill's publisher hands on to the schema adapter, which
+// has the envelopes themselves. They lack the channels of message.NewMessage:
+// nobody waits for an acknowledgement.
+func messages(envelopes []notification.Envelope) []*message.Message {
+	values := make([]message.Message, len(envelopes))
+	pointers := make([]*message.Message, len(envelopes))
+	for i := range envelopes {
+		values[i].UUID, values[i].Payload = envelopes[i].ID, envelopes[i].Payload
+		pointers[i] = &values[i]
+	}
+	return pointers
+}
+
+// schemaAdapter gives Watermill's SQL publisher the INSERT of the envelopes of one
+// call. It is for publishing only: a forwarder reads the log, and Watermill's
+// subscriber never does.
+type schemaAdapter struct {
+	log       Log
+	sql       *insertSQL
+	envelopes []notification.Envelope // those of the messages that are published next
+}
+
+var _ watermillsql.SchemaAdapter = (*schemaAdapter)(nil)
+
+// InsertQuery appends the envelopes with one statement. Topic and messages are
+// not used: an envelope has more columns than a message.
+func (a *schemaAdapter) InsertQuery(string, message.Messages) (watermillsql.Query, error) {
+	args := make([]any, 0, columns*len(a.envelopes))
+	for i := range a.envelopes {
+		e := &a.envelopes[i]
+		metadata, err := store.EncodeMetadata(e.Metadata)
+		if err != nil {
+			return watermillsql.Query{}, fmt.Errorf("metadata of %s: %w", e.ID, err)
+		}
+		args = append(args, e.ID, e.Type, e.Version, e.Key, a.log.BindTime(e.OccurredOn), a.log.BindTime(e.DeliverAt), metadata, a.log.BindPayload(e.Payload))
+	}
+	return watermillsql.Query{Query: a.sql.rows(len(a.envelopes)), Args: args}, nil
+}
+
+// SelectQuery is never called by a publisher.
+func (*schemaAdapter) SelectQuery(string, string, watermillsql.OffsetsAdapter) watermillsql.Query {
+	return watermillsql.Query{}
+}
+
+// UnmarshalMessage is never called by a publisher.
+func (*schemaAdapter) UnmarshalMessage(watermillsql.Scanner) (watermillsql.Row, error) {
+	return watermillsql.Row{}, errInsertOnly
+}
+
+// SchemaInitializingQueries returns none: Migrate makes the tables.
+func (*schemaAdapter) SchemaInitializingQueries(string) []watermillsql.Query { return nil }
+
+// SubscribeIsolationLevel is never called by a publisher.
+func (*schemaAdapter) SubscribeIsolationLevel() sql.IsolationLevel { return sql.LevelDefault }
+
+// executor is what Watermill's publisher executes on: the caller's transaction
+// with the caller's context, whatever context it is called with.
+type executor struct {
+	ctx context.Context
+	tx  Tx
+}
+
+var _ watermillsql.ContextExecutor = (*executor)(nil)
+
+func (e *executor) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
+	return e.tx.ExecContext(e.ctx, query, args...)
+}
+
+func (e *executor) Exec(query string, args ...any) (sql.Result, error) {
+	return e.tx.ExecContext(e.ctx, query, args...)
+}
+
+// The publisher only ever inserts.
+
+func (*executor) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, errInsertOnly
+}
+
+func (*executor) Query(string, ...any) (*sql.Rows, error) { return nil, errInsertOnly }
+
+func (*executor) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
+
+func (*executor) QueryRow(string, ...any) *sql.Row { return nil }

@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"strconv"
+	"time"
+)
+
+// What a publisher needs of the log; see outbox.Log.
+
+// InsertInto is the beginning of an INSERT into the log.
+func (s *Store) InsertInto() string {
+	return `INSERT INTO ` + s.sql.prefix + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
+}
+
+// Placeholder stands for the n-th parameter of a statement.
+func (*Store) Placeholder(n int) string { return "$" + strconv.Itoa(n) }
+
+// MaxParameters is the limit of the PostgreSQL protocol.
+func (*Store) MaxParameters() int { return 65535 }
+
+// BindTime is the parameter for a time; the zero time is NULL.
+func (*Store) BindTime(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
+}
+
+// BindPayload is the parameter for a payload.
+func (s *Store) BindPayload(payload []byte) any { return payloadArg(payload, s.binary) }
+
+// BinaryPayload says whether the payload column takes anything but JSON.
+func (s *Store) BinaryPayload() bool { return s.binary }
+
+// payloadArg hands JSON over as text: some drivers send bytes as a bytea literal.
+func payloadArg(payload []byte, binary bool) any {
+	switch {
+	case !binary:
+		return string(payload)
+	case payload == nil:
+		return []byte{} // nil would be NULL
+	}
+	return payload
+}
