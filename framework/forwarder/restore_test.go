@@ -213,7 +213,7 @@ func (c *tally) times() map[string]int {
 func (c *tally) warnings() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return strings.Count(c.lines.String(), "read anew")
+	return strings.Count(c.lines.String(), "read again")
 }
 
 // waitFor waits until all of these were delivered.
