@@ -56,8 +56,8 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 			_, err := postgres.Migrate(ctx, db, config)
 			return err
 		},
-		Open: func(ctx context.Context, db *sql.DB) (store.Store, error) { return postgres.Open(ctx, db, config) },
-		Append: func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
+		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
 			messages := make(message.Messages, len(envelopes))
 			for i, e := range envelopes {
 				messages[i] = store.NewMessage(e)

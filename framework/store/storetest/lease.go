@@ -15,9 +15,9 @@ import (
 
 var leaseFacts = []fact{
 	{"a new lane begins at the oldest row", newLane},
-	{"a lease that has not expired is kept against everybody", heldLease},
+	{"a lease that has not pruned is kept against everybody", heldLease},
 	{"a lease expires by the clock", expiringLease},
-	{"who takes over an expired lease continues at its cursor", takeover},
+	{"who takes over an pruned lease continues at its cursor", takeover},
 	{"a released lease is free at once", release},
 	{"releasing a lost lease disturbs nobody", releaseLost},
 	{"of many who ask at once one gets the lease", leaseRace},
@@ -57,7 +57,7 @@ func expiringLease(t *testing.T, o *outbox) {
 			require.ErrorIs(t, err, store.ErrLeaseHeld)
 		}
 		return err == nil
-	}, "the lease of 30ms expired")
+	}, "the lease of 30ms pruned")
 	require.Greater(t, second.Epoch, first.Epoch)
 }
 
@@ -67,14 +67,16 @@ func takeover(t *testing.T, o *outbox) {
 	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 2)
 	require.NoError(t, err)
 	first := o.acquire(t, "mail")
-	o.checkpoint(t, first, func(c *store.Checkpoint) { c.Position, c.Settled = page.End, store.OffsetRanges(page.Envelopes[1].Offset + 2) })
+	o.checkpoint(t, first, func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.End, store.OffsetRanges(page.Envelopes[1].Offset+2)
+	})
 	o.expireLeases(t)
 
 	second, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
 	require.NoError(t, err)
 	require.Greater(t, second.Epoch, first.Epoch)
 	require.Equal(t, "w2", second.Owner)
-	require.Equal(t, store.OffsetRanges(page.Envelopes[1].Offset + 2), second.Settled)
+	require.Equal(t, store.OffsetRanges(page.Envelopes[1].Offset+2), second.Settled)
 	got, _ := o.read(t, second.Position, all, 10)
 	require.Equal(t, ids(want[2:]), ids(got))
 }
