@@ -18,7 +18,7 @@ import (
 // Fields below the courier are guarded by the courier's mutex.
 type lane struct {
 	courier   *courier
-	store     store.Store
+	store     Store
 	lease     store.Lease
 	ttl       time.Duration
 	log       *slog.Logger
@@ -46,7 +46,7 @@ type lane struct {
 	nextDue time.Time
 }
 
-func newLane(c *courier, s store.Store, lease store.Lease, leased time.Time, ttl time.Duration, deliveries context.Context) *lane {
+func newLane(c *courier, s Store, lease store.Lease, leased time.Time, ttl time.Duration, deliveries context.Context) *lane {
 	l := &lane{
 		courier: c, store: s, lease: lease, ttl: ttl,
 		log:       c.log.With("lane", lease.Lane.Number),

@@ -19,7 +19,7 @@ var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
 // poller looks how far the log reaches, for all sinks and lanes of the process:
 // at once when woken, else at a pace that follows the traffic that wakes nobody.
 type poller struct {
-	store   store.Store
+	store   Store
 	poll    Poll
 	trouble *trouble
 	woken   chan struct{}
@@ -30,7 +30,7 @@ type poller struct {
 	newer  chan struct{} // closed when target is replaced
 }
 
-func newPoller(s store.Store, poll Poll, t *trouble) *poller {
+func newPoller(s Store, poll Poll, t *trouble) *poller {
 	return &poller{store: s, poll: poll, trouble: t, woken: make(chan struct{}, 1), newer: make(chan struct{})}
 }
 

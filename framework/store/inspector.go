@@ -41,6 +41,9 @@ type Inspector interface {
 	// millions. Of several rows with one id it gives the last ones.
 	Trace(ctx context.Context, id string) (Trace, error)
 
+	// KeepsReceipts reports whether checkpoints archive receipts.
+	KeepsReceipts() bool
+
 	// Traces counts what the outbox has of a sink; ErrUnknownSink, naming those
 	// that there are, if it has nothing.
 	Traces(ctx context.Context, sink string) (Traces, error)

@@ -21,6 +21,9 @@ type Pruner interface {
 	// than age ago, by the database's clock, at most limit of them. It returns how
 	// many it removed.
 	PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
+
+	// Holders lists the sinks that keep rows in the log, and why; see Inspector.
+	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 }
 
 // Partitioner is for a Pruner whose log may be cut into partitions by ranges of
