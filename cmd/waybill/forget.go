@@ -61,12 +61,8 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer cleanup()
-	forgetter, ok := outbox.(store.Forgetter)
-	if !ok {
-		return fmt.Errorf("%T cannot forget sinks", outbox)
-	}
 	if !f.yes {
-		traces, err := forgetter.Traces(cmd.Context(), args[0])
+		traces, err := outbox.Traces(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -77,7 +73,7 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	traces, err := forgetter.Forget(cmd.Context(), args[0])
+	traces, err := outbox.Forget(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/httpsink"
@@ -35,7 +34,7 @@ func provideKinds() (*sinks.Set, error) {
 
 func provideTables(c *config.Config) config.Tables { return c.Tables() }
 
-func provideStore(ctx context.Context, d *database.Database) (store.Store, error) {
+func provideStore(ctx context.Context, d *database.Database) (database.Store, error) {
 	return d.Store(ctx)
 }
 
@@ -52,12 +51,9 @@ type operator struct {
 	routing admin.Routing
 }
 
-func provideOperator(c *config.Config, s store.Store, who operatorName) (*operator, error) {
-	a, err := admin.New(s, string(who))
-	if err != nil {
-		return nil, err
-	}
-	o := &operator{Admin: a}
+func provideOperator(c *config.Config, s database.Store, who operatorName) (*operator, error) {
+	o := &operator{Admin: admin.New(s, string(who))}
+	var err error
 	if o.routing.Routes, err = c.Table(); o.routing.Routes != nil {
 		o.routing.MaxAttempts = c.MaxAttempts
 	}
@@ -65,11 +61,11 @@ func provideOperator(c *config.Config, s store.Store, who operatorName) (*operat
 }
 
 // provideAwaitedStore waits for a database that is not there yet.
-func provideAwaitedStore(ctx context.Context, d *database.Database, logger *slog.Logger) (store.Store, error) {
+func provideAwaitedStore(ctx context.Context, d *database.Database, logger *slog.Logger) (database.Store, error) {
 	return d.Await(ctx, logger)
 }
 
-func provideEngine(c *config.Config, s store.Store, logger *slog.Logger) (*engine, error) {
+func provideEngine(c *config.Config, s database.Store, logger *slog.Logger) (*engine, error) {
 	f, err := forwarder.New(c.ForwarderConfig(s, logger))
 	if err != nil {
 		return nil, err

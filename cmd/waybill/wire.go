@@ -10,7 +10,6 @@ import (
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 // newEngine makes the engine of everything that the configuration has. It
@@ -28,7 +27,7 @@ func newEngine(ctx context.Context, source config.Source, logger *slog.Logger) (
 }
 
 // newStore opens the outbox to look at it.
-func newStore(ctx context.Context, source config.Source) (store.Store, func(), error) {
+func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
 	panic(wire.Build(config.LoadTables, database.Open, provideStore))
 }
 

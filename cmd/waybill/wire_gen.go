@@ -8,13 +8,11 @@ package main
 
 import (
 	"context"
+	"log/slog"
+
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
-	"github.com/waybill-go/waybill/framework/store"
-	"log/slog"
-)
 
-import (
 	_ "embed"
 )
 
@@ -53,7 +51,7 @@ func newEngine(ctx context.Context, source config.Source, logger *slog.Logger) (
 }
 
 // newStore opens the outbox to look at it.
-func newStore(ctx context.Context, source config.Source) (store.Store, func(), error) {
+func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
 	tables, err := config.LoadTables(source)
 	if err != nil {
 		return nil, nil, err

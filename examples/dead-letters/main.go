@@ -116,11 +116,8 @@ func place(ctx context.Context, db *sql.DB, publisher *outbox.Publisher) error {
 }
 
 // operate is what the person on call does.
-func operate(ctx context.Context, w io.Writer, s store.Store, hall *warehouse) error {
-	operator, err := admin.New(s, "ada")
-	if err != nil {
-		return err
-	}
+func operate(ctx context.Context, w io.Writer, s admin.Store, hall *warehouse) error {
+	operator := admin.New(s, "ada")
 	refused := admin.Filter{Error: "too many"}
 	dead, err := await(ctx, func() (bool, error) {
 		counts, err := operator.Count(ctx, refused)

@@ -40,7 +40,6 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -113,7 +112,7 @@ func run(ctx context.Context, database, smtp string, out io.Writer) error {
 // outboxLog is what every store is: a log to publish to and to forward from.
 type outboxLog interface {
 	outbox.Log
-	store.Store
+	forwarder.Store
 }
 
 // assemble puts the parts together around any store; nothing runs yet.

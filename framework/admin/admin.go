@@ -20,7 +20,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -30,28 +29,28 @@ var (
 	// ErrFilter: a filter makes no sense. What is wrong with it is joined to one
 	// error.
 	ErrFilter = errors.New("invalid filter")
-	// ErrUnsupported: the store offers nothing to administer.
-	ErrUnsupported = errors.New("the store cannot be administered")
 	// ErrEnded: an action is done, and there is nothing to continue.
 	ErrEnded = errors.New("the action has ended")
 )
 
 // Admin acts on one outbox for one person. It is safe for concurrent use.
 type Admin struct {
-	outbox store.Store
-	store  store.Administrator
-	who    string
+	store Store
+	who   string
+}
+
+// Store is what an Admin needs of an outbox.
+type Store interface {
+	store.Inspector
+	store.Operator
+
+	// Probe is that of store.Log.
+	Probe(ctx context.Context) (store.Target, error)
 }
 
 // New returns an Admin for an outbox. who is recorded with each action, such as
 // ada@laptop.
-func New(s store.Store, who string) (*Admin, error) {
-	administrator, ok := s.(store.Administrator)
-	if !ok {
-		return nil, fmt.Errorf("%w: %T", ErrUnsupported, s)
-	}
-	return &Admin{outbox: s, store: administrator, who: who}, nil
-}
+func New(s Store, who string) *Admin { return &Admin{store: s, who: who} }
 
 // Parked lists at most limit parked deliveries that match, by sink and in log
 // order, from behind a place on; the zero value is before all. The payloads of

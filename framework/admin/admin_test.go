@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 // outbox is a migrated one with somebody who acts on it.
 type outbox struct {
 	*admin.Admin
-	store store.Store
+	store admin.Store
 	db    *sql.DB
 }
 
@@ -56,7 +56,7 @@ func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 	})
 }
 
-func newOutbox(t *testing.T, s store.Store, db *sql.DB) *outbox {
+func newOutbox(t *testing.T, s admin.Store, db *sql.DB) *outbox {
 	t.Helper()
 	a, err := admin.New(s, "ada")
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -34,7 +35,7 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 	}
 	for _, sink := range sinks {
 		if !slices.Contains(names, sink) {
-			return nil, fmt.Errorf("%s: %w", name, store.UnknownSink(sink, names))
+			return nil, fmt.Errorf("%s: %w %q: the outbox knows %s", name, store.ErrUnknownSink, sink, strings.Join(names, ", "))
 		}
 	}
 	action, err := a.begin(ctx, name, map[string][]string{"sinks": sinks})
@@ -61,12 +62,12 @@ type SinkStatus struct {
 
 // Sinks lists those that have cursors, in alphabetical order.
 func (a *Admin) Sinks(ctx context.Context) ([]SinkStatus, error) {
-	roster, err := a.outbox.Membership(ctx)
+	membership, err := a.store.Membership(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var sinks []SinkStatus
-	for _, l := range roster.Lanes {
+	for _, l := range membership.Lanes {
 		if n := len(sinks); n == 0 || sinks[n-1].Sink != l.Lane.Sink {
 			sinks = append(sinks, SinkStatus{Sink: l.Lane.Sink, Paused: l.Paused})
 		}

@@ -49,11 +49,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 		return nil, fmt.Errorf("%w: what is parked under %s has no sink to go to: add a route, replay its type to the sink, and discard it here",
 			ErrFilter, store.SinkUnrouted)
 	}
-	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows}
-	dueAt := time.Now()
-	p.batch = func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-		return a.store.Requeue(ctx, b, dueAt)
-	}
+	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows, batch: a.store.Requeue}
 	err := p.count(ctx)
 	p.Counts = slices.DeleteFunc(p.Counts, func(c store.ParkedCount) bool { return c.Sink == store.SinkUnrouted })
 	return p, err

@@ -81,7 +81,7 @@ type ReplayPlan struct {
 // comes by itself. What retention has taken cannot come any more: see
 // ReplayPlan.Gone.
 func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error) {
-	target, err := a.outbox.Probe(ctx)
+	target, err := a.store.Probe(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,6 @@ func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.
 	began := time.Now()
 	b := store.ReplayBatch{ReplayQuery: p.query, Action: action.ID, Limit: p.batchRows()}
 	for b.After < b.UpTo {
-		b.DueAt = time.Now()
 		result, err := p.admin.store.Replay(ctx, b)
 		if err != nil {
 			return p.admin.asRecorded(ctx, action), err

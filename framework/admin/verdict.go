@@ -190,7 +190,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 		v.Where, v.Text = Settled, "a route matched it when it was read, or it was discarded"
 	case l.Settled && w.routing.Routes == nil:
 		v.Where, v.Text = Settled, "settled: delivered, or not for this sink"
-	case l.Settled && w.admin.outbox.KeepsReceipts():
+	case l.Settled && w.admin.store.KeepsReceipts():
 		v.Where, v.Text = Settled, "settled, without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled:
 		v.Where, v.Text = Settled, "settled: delivered, unless somebody discarded it (receipts are not kept)"

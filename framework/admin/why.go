@@ -53,15 +53,15 @@ func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, er
 	if err != nil {
 		return Answer{}, err
 	}
-	roster, err := a.outbox.Membership(ctx)
+	membership, err := a.store.Membership(ctx)
 	if err != nil {
 		return Answer{}, err
 	}
 	w := &inquiry{admin: a, routing: routing, trace: trace, now: time.Now(), conditions: make(map[string][]store.Condition)}
-	for _, c := range roster.Conditions(w.now) {
+	for _, c := range membership.Conditions(w.now) {
 		w.conditions[c.Sink] = append(w.conditions[c.Sink], c)
 	}
-	for _, l := range roster.Lanes {
+	for _, l := range membership.Lanes {
 		w.cursors = append(w.cursors, l.Lane.Sink)
 	}
 	return w.answer(ctx, id)

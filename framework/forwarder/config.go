@@ -21,7 +21,7 @@ import (
 // the zero value of every other field takes the default that it names.
 type Config struct {
 	// Store is the outbox. If it is a store.Listener, Run listens.
-	Store store.Store
+	Store Store
 	// Routes say which sinks get which types; package route tells what a pattern is,
 	// and what rules can ask of a notification.
 	Routes route.Routes
@@ -60,6 +60,13 @@ type Config struct {
 	Observer Observer
 	// Logger gets one line an event; default: slog's.
 	Logger *slog.Logger
+}
+
+// Store is what a forwarder needs of an outbox.
+type Store interface {
+	store.Log
+	store.Leases
+	store.Deliveries
 }
 
 // Sink is a destination and how deliveries to it are made.

@@ -35,7 +35,7 @@ type outbox struct {
 
 // appendable is what the stores offer besides the engine's contract.
 type appendable interface {
-	store.Store
+	forwarder.Store
 	outboxes.Log
 }
 

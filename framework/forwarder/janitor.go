@@ -36,7 +36,7 @@ const (
 // farther on as well, the patrol, which goes round through the whole log and stays
 // as long as it finds something.
 type janitor struct {
-	store    store.Store
+	store    Store
 	retainer store.Pruner
 	// partitioner is nil where the log is not partitioned.
 	partitioner store.Partitioner

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"time"
 )
@@ -10,7 +9,7 @@ import (
 // SinkState is what a forwarder knows of a sink that holds up its deliveries. The
 // zero value is a sink that goes well.
 type SinkState struct {
-	// BreakerOpen says that the sink cannot be reached, or fails so often that its
+	// BreakerOpen reports that the sink cannot be reached, or fails so often that its
 	// deliveries wait; OpenSince is when that began, Cause the last error of it.
 	BreakerOpen bool      `json:"breaker_open,omitempty"`
 	OpenSince   time.Time `json:"open_since,omitzero"`
@@ -19,7 +18,7 @@ type SinkState struct {
 	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
 }
 
-// Holds says whether it holds anything up.
+// Holds reports whether it holds anything up.
 func (s SinkState) Holds() bool { return s.BreakerOpen || !s.ThrottledUntil.IsZero() }
 
 // Condition is why nothing, or less, goes to a sink at present.
@@ -48,8 +47,8 @@ const (
 	ConditionThrottled ConditionKind = "throttled"
 )
 
-// Conditions are those of all sinks, by sink. What forwarders tell is as old as
-// their last sign of life, a third of a lease at most. now leaves out what is over.
+// Conditions are those of all sinks, by sink. What forwarders report is as old as
+// their last heartbeat, a third of a lease at most. now leaves out what is over.
 func (r Membership) Conditions(now time.Time) []Condition {
 	conditions := []Condition{}
 	for _, l := range r.Lanes {
@@ -72,22 +71,4 @@ func (r Membership) Conditions(now time.Time) []Condition {
 		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Forwarder, b.Forwarder))
 	})
 	return conditions
-}
-
-// EncodeStates is the text of a member's states, as tables keep it; {} for none.
-func EncodeStates(states map[string]SinkState) (string, error) {
-	if len(states) == 0 {
-		return "{}", nil
-	}
-	raw, err := json.Marshal(states)
-	return string(raw), err
-}
-
-// DecodeStates is the inverse of EncodeStates; nil for none.
-func DecodeStates(text string) (states map[string]SinkState, err error) {
-	if text == "{}" {
-		return nil, nil
-	}
-	err = json.Unmarshal([]byte(text), &states)
-	return states, err
 }

@@ -17,7 +17,7 @@ const (
 	StateScheduled State = "scheduled"
 	// StateBlocked: an earlier one of the same key is parked.
 	StateBlocked State = "blocked"
-	// StateDead: nobody tries any more until a person acts.
+	// StateDead: it is not tried again until a person acts.
 	StateDead State = "dead"
 )
 
@@ -25,8 +25,8 @@ const (
 // are parked as dead.
 const SinkUnrouted = "_unrouted"
 
-// SinkPruner is the reserved name whose only lane elects the janitor: whoever
-// leases it removes what is no longer needed. It is no sink: nothing is
+// SinkPruner is the reserved name whose only lane elects the pruner: the
+// forwarder that leases it removes what is no longer needed. It is no sink: nothing is
 // delivered or parked under it, and its cursor stands nowhere.
 const SinkPruner = "_pruner"
 
@@ -64,27 +64,27 @@ type DueQuery struct {
 	// Except are deliveries that are being worked on already.
 	Except []Ref
 	Limit  int
-	// Halt says that dead ones hold back their key as well.
+	// Halt reports that dead ones hold back their key as well.
 	Halt bool
+}
+
+// HeldKey is a key that parked deliveries hold back.
+type HeldKey struct {
+	Key string
+	// Head reports that one of them will be tried again, or is dead and halts the
+	// key. Without a head the first blocked one is free to go, once all that comes
+	// before it in the log is settled.
+	Head bool
 }
 
 // BlockedKey is what holds back a key.
 type BlockedKey struct {
 	// Parked counts the deliveries that wait, the head included.
 	Parked int
-	// Head says that one of them will be tried again, or is dead and halts the
+	// Head reports that one of them will be tried again, or is dead and halts the
 	// key. Without a head the first blocked one is free to go, once all that comes
 	// before it in the log is settled.
 	Head bool
 	// First is the offset of the first of them.
 	First int64
-}
-
-// HeldKey is a key that parked deliveries hold back.
-type HeldKey struct {
-	Key string
-	// Head says that one of them will be tried again, or is dead and halts the key.
-	// Without a head the first blocked one is free to go, once all that comes before it
-	// in the log is settled.
-	Head bool
 }

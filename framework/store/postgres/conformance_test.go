@@ -9,7 +9,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/storetest"
 	"github.com/waybill-go/waybill/registry"
@@ -57,8 +56,8 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 			_, err := postgres.Migrate(ctx, db, config)
 			return err
 		},
-		Open: func(ctx context.Context, db *sql.DB) (store.Store, error) { return postgres.Open(ctx, db, config) },
-		Append: func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
+		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
 			publisher, err := outbox.New(registry.New(), s.(*postgres.Store), outbox.Config{MaxPayload: 64 << 20})
 			if err != nil {
 				return err

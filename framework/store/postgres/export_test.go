@@ -20,9 +20,9 @@ func SetServer(r store.Reader, t store.Target, server string) {
 	t.(*probe).server = server
 }
 
-// Retain runs a function in a janitor's transaction.
-func (s *Store) Retain(ctx context.Context, do func(tx *sql.Tx) error) error {
-	return s.retain(ctx, ``, do)
+// PruneTx runs a function in a pruner's transaction.
+func (s *Store) PruneTx(ctx context.Context, do func(tx *sql.Tx) error) error {
+	return s.pruneTx(ctx, ``, do)
 }
 
 // ErrTooLate is errTooLate.

@@ -19,7 +19,7 @@ var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Typ
 
 // drain reads all there is from a position and returns the ids, where it ends,
 // and why the log was read anew.
-func drain(t *testing.T, s store.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
+func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
 	t.Helper()
 	reader, err := s.NewReader(from, everything)
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func openStore(t testing.TB, db *sql.DB, c postgres.Config) *postgres.Store {
 }
 
 // lease leases a lane, of a sink that may have none yet.
-func lease(t testing.TB, s store.Store, lane store.Lane) (store.Lease, error) {
+func lease(t testing.TB, s *postgres.Store, lane store.Lane) (store.Lease, error) {
 	t.Helper()
 	if err := s.Cut(t.Context(), lane.Sink, lane.Of); err != nil {
 		return store.Lease{}, err

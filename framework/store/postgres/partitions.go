@@ -137,7 +137,7 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		retentionPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
+		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
 		return errTooLate
 	} else if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (ranges []partition, err error) {
 	const bound = `pg_get_expr(c.relpartbound, c.oid)`
-	// One that another janitor drops meanwhile has no bound any more, and a number for
+	// One that another pruner drops meanwhile has no bound any more, and a number for
 	// a name. What is asked once cannot change its answer in between.
 	rows, err := q.QueryContext(ctx, `WITH parts AS MATERIALIZED (
 			SELECT c.oid::regclass::text AS name, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
@@ -215,7 +215,7 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 	if err != nil || !worth || empty && !*lockLog {
 		return false, err
 	}
-	err = s.retain(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
+	err = s.pruneTx(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
 		kept, err := s.kept(ctx, tx, e.Sinks)
 		if err != nil || kept.everything() {
 			return err
@@ -250,7 +250,7 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 	return false, worth, err
 }
 
-// isDoneAlready says whether another janitor has dropped or made the partition.
+// isDoneAlready says whether another pruner has dropped or made the partition.
 func isDoneAlready(err error) bool {
 	var e *pq.Error
 	if !errors.As(err, &e) {

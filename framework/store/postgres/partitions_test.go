@@ -129,13 +129,13 @@ func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	require.Equal(t, 2, expirePartitions(t, s))
 }
 
-// A janitor may be stopped, or lose its network, at any moment.
+// A pruner may be stopped, or lose its network, at any moment.
 func TestAJanitorThatDoesNotGoOnFreesTheLog(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{PartitionRows: 5})
 	published := make(chan error, 1)
-	err := s.Retain(t.Context(), func(tx *sql.Tx) error {
+	err := s.PruneTx(t.Context(), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `DROP TABLE outbox_from_1`)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -160,5 +160,5 @@ func TestALogWithoutPartitionsIsNotConverted(t *testing.T) {
 // TestReadersMissNothingWhilePartitionsAreDropped is the same for partitions.
 func TestReadersMissNothingWhilePartitionsAreDropped(t *testing.T) {
 	t.Parallel()
-	janitorsAmongReaders(t, postgres.Config{PartitionRows: 100})
+	prunersAmongReaders(t, postgres.Config{PartitionRows: 100})
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
@@ -137,21 +137,19 @@ func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 		SELECT 's', i, i % 1024, i, 't', 1, 'k' || i % 1000, now(), '{}', '{}', state, 0, CASE WHEN state = 'blocked' THEN NULL ELSE now() + (i - 100) * interval '1 second' END
 		FROM generate_series(1, 100000) i, LATERAL (SELECT CASE WHEN i % 10000 = 1 THEN 'retrying' WHEN i % 10000 = 2 THEN 'blocked' ELSE 'scheduled' END AS state) x`)
 	require.NoError(t, err)
-	none := pq.Array([]string{})
+	lane := store.Lanes("s", 1)[0]
+	except := []store.Ref{{Offset: 1, ID: "1"}}
 	for _, statistics := range []string{"", "ANALYZE outbox_parked"} {
 		_, err = db.ExecContext(ctx, statistics)
 		require.NoError(t, err)
-		for name, c := range map[string]struct {
-			query string
-			args  []any
-		}{
-			"due":                {s.dueQuery(true), []any{"s", 0, 1023, time.Now(), none, none, 256}},
-			"next due":           {s.nextDueQuery(), []any{"s", time.Now()}},
-			"blocked":            {s.blockedQuery(true), []any{"s", "k1", 100}},
-			"keys that are held": {s.blockedKeysQuery(true), []any{"s", 0, 1023}},
+		for name, query := range map[string]tables.Expr{
+			"due":       s.run.DueQuery(store.DueQuery{Lane: lane, Now: time.Now(), Except: except, Limit: 256, Halt: true}),
+			"next due":  s.run.NextDueQuery("s", time.Now()),
+			"blocked":   s.run.BlockedQuery("s", "k1", true, 100),
+			"held keys": s.run.HeldKeysQuery(lane, true, "", 10_000),
 		} {
 			var text []byte
-			require.NoError(t, db.QueryRowContext(ctx, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+c.query, c.args...).Scan(&text))
+			require.NoError(t, s.run.Row(ctx, db, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ?`, query).Scan(&text))
 			var plans []struct {
 				Plan struct {
 					Hit  int `json:"Shared Hit Blocks"`

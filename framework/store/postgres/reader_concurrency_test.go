@@ -158,7 +158,7 @@ func holdOpen(t *testing.T, db *sql.DB, until context.Context) {
 // positions as if it had crashed behind a checkpoint, and now and then writes a
 // checkpoint, which gives the store a fence.
 type follower struct {
-	store store.Store
+	store *postgres.Store
 	lane  store.Lane
 	rng   *rand.Rand
 

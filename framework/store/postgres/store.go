@@ -4,7 +4,8 @@
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
 // once and no long transaction delays anybody else's rows. The files, in the
 // order in which to read them: snapshot.go, probe.go, position.go, reader.go,
-// history.go, checkpoint.go, parked.go, listener.go, connector.go.
+// history.go, dialect.go, pruning.go, listener.go, connector.go; what all databases
+// share is in ../internal/tables.
 package postgres
 
 import (
@@ -18,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // minVersion is the first server with pg_snapshot and xid8: 13.
@@ -75,10 +77,11 @@ func (c Config) withDefaults() (Config, error) {
 // session state, so it works behind a transaction pooler; Listen alone has a
 // connection of its own.
 type Store struct {
+	*shared
 	db        *sql.DB
+	run       *tables.Runner
 	sql       statements
 	binary    bool
-	receipts  bool
 	parts     bool // the log is partitioned
 	listening listening
 
@@ -90,7 +93,17 @@ type Store struct {
 	surveying sync.Mutex // new cursors of many lanes share one survey
 }
 
-var _ store.Store = (*Store)(nil)
+// shared are the tables that all dialects keep alike.
+type shared = tables.Tables
+
+var (
+	_ store.Log        = (*Store)(nil)
+	_ store.Leases     = (*Store)(nil)
+	_ store.Deliveries = (*Store)(nil)
+	_ store.Inspector  = (*Store)(nil)
+	_ store.Operator   = (*Store)(nil)
+	_ store.Pruner     = (*Store)(nil)
+)
 
 // OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing
 // is connected yet. What it adds to lib/pq:
@@ -152,7 +165,10 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := migrations(c).Check(ctx, db); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version)), receipts: c.Receipts}
+	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version))}
+	d := &dialect{Store: s}
+	s.run = tables.NewRunner(c.Prefix, d)
+	s.shared = tables.New(db, s.run, c.Receipts)
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}
@@ -186,9 +202,6 @@ func binaryPayload(ctx context.Context, db *sql.DB, prefix string) (bool, error)
 	return typ == string(PayloadBytes), nil
 }
 
-// KeepsReceipts says whether checkpoints archive receipts.
-func (s *Store) KeepsReceipts() bool { return s.receipts }
-
 // statements are the SQL texts with the table names filled in.
 type statements struct {
 	prefix   string // the log's table; the others' names begin with it
@@ -211,4 +224,9 @@ func newStatements(prefix, server string) statements {
 		page:     `SELECT ` + selected + ` FROM ` + prefix + between,
 		between:  between,
 	}
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }

@@ -1,14 +1,16 @@
 package sqlite
 
 import (
-	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // The log may be long and the parked may be many: no query may sort, or scan a
@@ -24,29 +26,27 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 	require.NoError(t, err)
 
 	types := notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}
-	some, _, err := typeCondition(types)
-	require.NoError(t, err)
-	types.Except = true
-	others, _, err := typeCondition(types)
-	require.NoError(t, err)
+	others := types
+	others.Except = true
+	lane := store.Lanes("s", 1)[0]
 
-	const page = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
+	const pages = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
 	const due = "SEARCH p USING INDEX outbox_parked_due (sink=? AND due_at<?)"
 	const key = "INDEX outbox_parked_key (sink=? AND key=?)"
 	for name, c := range map[string]struct {
-		query string
+		query tables.Expr
 		want  []string
 	}{
-		"page":               {s.pageQuery(""), []string{page}},
-		"page of types":      {s.pageQuery(some), []string{page}},
-		"page of others":     {s.pageQuery(others), []string{page}},
-		"due":                {s.dueQuery(false), []string{due, key}},
-		"due with halt":      {s.dueQuery(true), []string{due, key}},
-		"next due":           {s.nextDueQuery(), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
-		"blocked":            {s.blockedQuery(true), []string{"SEARCH p USING " + key}},
-		"keys that are held": {s.blockedKeysQuery(true), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=?)"}},
+		"page":               {page(notification.AllTypes, 1, 2, 3), []string{pages}},
+		"page of types":      {page(types, 1, 2, 3), []string{pages}},
+		"page of others":     {page(others, 1, 2, 3), []string{pages}},
+		"due":                {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10}), []string{due, key}},
+		"due with halt":      {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10, Halt: true, Except: []store.Ref{{Offset: 1, ID: "a"}}}), []string{due, key}},
+		"next due":           {s.run.NextDueQuery("s", time.Now()), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
+		"blocked":            {s.run.BlockedQuery("s", "k", true, 10), []string{"SEARCH p USING " + key}},
+		"keys that are held": {s.run.HeldKeysQuery(lane, false, "k", 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=? AND key>?)"}},
 	} {
-		plan := explain(t, db, c.query)
+		plan := explain(t, s, c.query)
 		for _, want := range c.want {
 			require.Contains(t, plan, want, name)
 		}
@@ -57,9 +57,10 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 }
 
 // explain returns SQLite's plan of a query, one step a line.
-func explain(t *testing.T, db *sql.DB, query string) string {
+func explain(t *testing.T, s *Store, e tables.Expr) string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...)
+	query, args := s.run.Render(e)
+	rows, err := s.db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, rows.Close()) }()
 	var plan strings.Builder

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // Probe looks up the highest offset handed out. It is committed like every row
@@ -20,7 +21,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 }
 
 // last is the highest offset handed out.
-func (s *Store) last(ctx context.Context, q querier) (last int64, err error) {
+func (s *Store) last(ctx context.Context, q tables.Querier) (last int64, err error) {
 	// The second number matters where somebody emptied sqlite_sequence only.
 	err = q.QueryRowContext(ctx, `SELECT max(
 		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
@@ -34,32 +35,29 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 	if err != nil {
 		return nil, err
 	}
-	condition, args, err := typeCondition(filter.Types)
-	if err != nil {
-		return nil, err
-	}
 	return &reader{
 		store:   s,
 		pos:     pos,
-		query:   s.pageQuery(condition),
-		args:    args,
+		types:   filter.Types,
 		nothing: filter.Slots.First > 0 || filter.Types.None(),
 	}, nil
 }
 
-// pageQuery is one range scan of the primary key.
-func (s *Store) pageQuery(condition string) string {
-	return `SELECT ` + columns + ` FROM ` + s.prefix + `
-		WHERE "offset" > ? AND "offset" <= ?` + condition + ` ORDER BY "offset" LIMIT ?`
+// page is one range scan of the primary key.
+func page(types notification.TypeFilter, from, until position, limit int) tables.Expr {
+	where := tables.SQL(`"offset" > ? AND "offset" <= ?`, int64(from), int64(until))
+	if !types.All() {
+		where = tables.SQL(`? AND ?`, where, typeCondition(types))
+	}
+	return tables.SQL(`SELECT {selected} FROM {log} WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
 }
 
 // reader walks through the log by offset.
 type reader struct {
 	store   *Store
 	pos     position
-	query   string
-	args    []any // of the condition on types
-	nothing bool  // no row can pass the filter
+	types   notification.TypeFilter
+	nothing bool // no row can pass the filter
 }
 
 // Next returns the next page up to target. Where nothing can come it asks nobody.
@@ -96,20 +94,20 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 // read reads the rows between two places; cut says that they were too large to
 // come at once.
 func (r *reader) read(ctx context.Context, from, until position, limit int) (_ []notification.Envelope, cut bool, err error) {
-	args := append([]any{int64(from), int64(until)}, r.args...)
-	rows, err := r.store.db.QueryContext(ctx, r.query, append(args, limit)...)
+	query, args := r.store.run.Render(page(r.types, from, until, limit))
+	rows, err := r.store.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { err = closeRows(rows, err) }()
 
-	var s scanner
+	scanner := tables.NewScanner(r.store.dialect)
 	envelopes := make([]notification.Envelope, 0, min(limit, 1024))
 	for rows.Next() {
-		if s.full() {
+		if scanner.Full() {
 			return envelopes, true, nil
 		}
-		e, err := s.scan(rows)
+		e, err := scanner.Scan(rows)
 		if err != nil {
 			return nil, false, err
 		}
@@ -134,32 +132,24 @@ func (r *reader) page(start position, envelopes []notification.Envelope, end pos
 // typeCondition is the filter as SQL. The lists travel as JSON arrays, so their
 // length is not bound by the number of parameters. Comparing with substr knows
 // no special characters, unlike LIKE and GLOB.
-func typeCondition(f notification.TypeFilter) (string, []any, error) {
-	if f.All() {
-		return "", nil, nil
-	}
-	names, err := jsonArray(f.Names)
-	if err != nil {
-		return "", nil, err
-	}
-	prefixes, err := jsonArray(f.Prefixes)
-	if err != nil {
-		return "", nil, err
-	}
+func typeCondition(f notification.TypeFilter) tables.Expr {
 	not := ""
 	if f.Except {
 		not = "NOT "
 	}
-	return ` AND ` + not + `(type IN (SELECT value FROM json_each(?)) OR EXISTS (
+	return tables.SQL(not+`(type IN (SELECT value FROM json_each(?)) OR EXISTS (
 		WITH prefixes AS MATERIALIZED (SELECT value, length(value) AS n FROM json_each(?))
-		SELECT 1 FROM prefixes WHERE substr(type, 1, n) = value))`, []any{names, prefixes}, nil
+		SELECT 1 FROM prefixes WHERE substr(type, 1, n) = value))`, jsonArray(f.Names), jsonArray(f.Prefixes))
 }
 
 // jsonArray is a list as one argument, for json_each.
-func jsonArray[T any](list []T) (string, error) {
+func jsonArray[T any](list []T) string {
 	if len(list) == 0 {
-		return "[]", nil
+		return "[]"
 	}
 	raw, err := json.Marshal(list)
-	return string(raw), err
+	if err != nil {
+		panic(err) // texts and numbers always have a form
+	}
+	return string(raw)
 }

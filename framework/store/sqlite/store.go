@@ -11,7 +11,8 @@
 // producers may write what SQLite's functions give, such as CURRENT_TIMESTAMP.
 //
 // The files, in the order in which to read them: migrations/00001_outbox.sql,
-// position.go, reader.go, lease.go, checkpoint.go, parked.go.
+// position.go, reader.go, pruning.go, dialect.go; what all databases share is in
+// ../internal/tables.
 package sqlite
 
 import (
@@ -24,6 +25,7 @@ import (
 	_ "modernc.org/sqlite" // the driver of OpenDB
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // minVersion is the first SQLite with RETURNING and MATERIALIZED: 3.35 of 2021.
@@ -46,12 +48,24 @@ func (c Config) withDefaults() (Config, error) {
 
 // Store is an outbox in SQLite. It is safe for concurrent use.
 type Store struct {
-	db       *sql.DB
-	prefix   string // the log's table; the others' names begin with it
-	receipts bool
+	*shared
+	db      *sql.DB
+	prefix  string // the log's table; the names of the others begin with it
+	run     *tables.Runner
+	dialect *dialect
 }
 
-var _ store.Store = (*Store)(nil)
+// shared are the tables that all dialects keep alike.
+type shared = tables.Tables
+
+var (
+	_ store.Log        = (*Store)(nil)
+	_ store.Leases     = (*Store)(nil)
+	_ store.Deliveries = (*Store)(nil)
+	_ store.Inspector  = (*Store)(nil)
+	_ store.Operator   = (*Store)(nil)
+	_ store.Pruner     = (*Store)(nil)
+)
 
 // OpenDB opens the database file, which is made where there is none, with the
 // settings that an outbox needs:
@@ -99,7 +113,11 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := migrations(c).Check(ctx, db); err != nil {
 		return nil, err
 	}
-	return &Store{db: db, prefix: c.Prefix, receipts: c.Receipts}, nil
+	s := &Store{db: db, prefix: c.Prefix}
+	s.dialect = &dialect{Store: s, returning: true}
+	s.run = tables.NewRunner(c.Prefix, s.dialect)
+	s.shared = tables.New(db, s.run, c.Receipts)
+	return s, nil
 }
 
 func checkVersion(ctx context.Context, db *sql.DB) error {
@@ -116,9 +134,6 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	}
 	return nil
 }
-
-// KeepsReceipts says whether checkpoints archive receipts.
-func (s *Store) KeepsReceipts() bool { return s.receipts }
 
 // closeRows ends a query and keeps the first error.
 func closeRows(rows *sql.Rows, err error) error {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/store/storetest"
 	"github.com/waybill-go/waybill/registry"
@@ -31,18 +30,37 @@ func exampleDir() (path string, remove func()) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	storetest.Run(t, dialect(func(s *sqlite.Store) *sqlite.Store { return s }))
+}
+
+// TestConformanceWithoutReturning checks what the tables of all databases do where one
+// lacks RETURNING.
+func TestConformanceWithoutReturning(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, dialect((*sqlite.Store).WithoutReturning))
+}
+
+func dialect(change func(*sqlite.Store) *sqlite.Store) storetest.Dialect {
 	config := sqlite.Config{Receipts: true}
-	storetest.Run(t, storetest.Dialect{
+	return storetest.Dialect{
 		NewDB: newDB,
 		Migrate: func(ctx context.Context, db *sql.DB) error {
 			_, err := sqlite.Migrate(ctx, db, config)
 			return err
 		},
-		Open:          func(ctx context.Context, db *sql.DB) (store.Store, error) { return sqlite.Open(ctx, db, config) },
-		Append:        appendTo,
+		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) {
+			s, err := sqlite.Open(ctx, db, config)
+			if err != nil {
+				return nil, err
+			}
+			return change(s), nil
+		},
+		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+			return appendTo(ctx, s.(*sqlite.Store), tx, envelopes...)
+		},
 		Restart:       []string{`DELETE FROM outbox`, `DELETE FROM sqlite_sequence WHERE name = 'outbox'`},
 		BinaryPayload: true,
-	})
+	}
 }
 
 // newDB makes a database that is gone when the test ends.
@@ -65,8 +83,8 @@ func open(t *testing.T, c sqlite.Config) (*sqlite.Store, *sql.DB) {
 	return s, db
 }
 
-func appendTo(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-	publisher, err := outbox.New(registry.New(), s.(*sqlite.Store), outbox.Config{MaxPayload: 64 << 20})
+func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+	publisher, err := outbox.New(registry.New(), s, outbox.Config{MaxPayload: 64 << 20})
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,6 @@ const (
 	// now is SQL for the present time in timeLayout; SQLite's clock has
 	// milliseconds. A modifier such as '+15 seconds' fits behind 'now'.
 	now = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`
-	// nowPlus is SQL for the present time and a number of milliseconds, which is
-	// the argument.
-	nowPlus = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', (? / 1000.0) || ' seconds')`
 )
 
 func formatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
@@ -30,7 +27,7 @@ func nullTime(t time.Time) sql.NullString {
 	return sql.NullString{String: formatTime(t), Valid: true}
 }
 
-// milliseconds is d for nowPlus, rounded up.
+// milliseconds is d, rounded up.
 func milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
@@ -62,12 +59,4 @@ func parseTime(text string) (time.Time, error) {
 	}
 	return time.Date(number(1), time.Month(number(2)), number(3),
 		number(4)-number(8), number(5)-zoneMinutes, number(6), micros*1000, time.UTC), nil
-}
-
-// parseNullTime gives the zero time where there is none.
-func parseNullTime(text sql.NullString) (time.Time, error) {
-	if !text.Valid {
-		return time.Time{}, nil
-	}
-	return parseTime(text.String)
 }

@@ -238,7 +238,7 @@ func largeCheckpoint(t *testing.T, o *outbox) {
 	o.checkpoint(t, lease, func(c *store.Checkpoint) {
 		c.Unpark = unpark[:n-1]
 	})
-	require.Equal(t, fmt.Sprintf("offset=%d \n", n), o.dump(t, `SELECT "offset" FROM outbox_parked`))
+	require.Equal(t, fmt.Sprintf("offset=%d \n", n), o.dump(t, `SELECT {offset} FROM outbox_parked`))
 }
 
 func receipts(t *testing.T, o *outbox) {
@@ -246,7 +246,7 @@ func receipts(t *testing.T, o *outbox) {
 	lease := o.acquire(t, "mail")
 	r := store.Receipt{Offset: 7, ID: "x", Receipt: notification.Receipt("smtp 250 'queued' as 7F3"), Attempt: 3, DeliveredAt: moment}
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Receipts = []store.Receipt{r} })
-	const query = `SELECT sink, "offset", id, receipt, attempt FROM outbox_receipts`
+	const query = `SELECT sink, {offset}, id, receipt, attempt FROM outbox_receipts`
 	want := "sink=mail offset=7 id=x receipt=smtp 250 'queued' as 7F3 attempt=3 \n"
 	require.Equal(t, want, o.dump(t, query))
 

@@ -15,9 +15,9 @@ import (
 
 var leaseFacts = []fact{
 	{"a new lane begins at the oldest row", newLane},
-	{"a lease that has not expired is kept against everybody", heldLease},
+	{"a lease that has not pruned is kept against everybody", heldLease},
 	{"a lease expires by the clock", expiringLease},
-	{"who takes over an expired lease continues at its cursor", takeover},
+	{"who takes over an pruned lease continues at its cursor", takeover},
 	{"a released lease is free at once", release},
 	{"releasing a lost lease disturbs nobody", releaseLost},
 	{"of many who ask at once one gets the lease", leaseRace},
@@ -57,7 +57,7 @@ func expiringLease(t *testing.T, o *outbox) {
 			require.ErrorIs(t, err, store.ErrLeaseHeld)
 		}
 		return err == nil
-	}, "the lease of 30ms expired")
+	}, "the lease of 30ms pruned")
 	require.Greater(t, second.Epoch, first.Epoch)
 }
 

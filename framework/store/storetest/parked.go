@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ var parkedFacts = []fact{
 	{"scheduled ones do not hold each other back", scheduledTogether},
 	{"what holds back a key comes in log order", blockedOrder},
 	{"blocked keys are counted and tell whether they have a head", blockedKeys},
+	{"held keys come in pages, each once", heldKeys},
 	{"unparked is gone, of this sink only", unpark},
 	{"a log that began anew disturbs nothing that is parked of the old one", parkedOfTwoLogs},
 	{"a blocked delivery replaces none that is parked already", parkedAndReadAnew},
@@ -75,6 +77,14 @@ func (o *outbox) due(t *testing.T, change func(q *store.DueQuery)) ([]int64, tim
 	require.NoError(t, err)
 	return offsets(due), next
 }
+
+// soon is behind the database's clock, by which deliveries are made due at once.
+func soon() time.Time { return time.Now().Add(time.Minute) }
+
+// later is a time that is not due soon.
+func later() time.Time { return time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond) }
+
+func asOfSoon(q *store.DueQuery) { q.Now = soon() }
 
 // refs names deliveries.
 func refs(deliveries ...store.Parked) []store.Ref {
@@ -305,6 +315,36 @@ func blockedKeys(t *testing.T, o *outbox) {
 	keys, err = o.BlockedKeys(t.Context(), lane("mail"), true)
 	require.NoError(t, err)
 	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 4, Head: true, First: 1}, "b": {Parked: 1, Head: true, First: 5}, "d": {Parked: 1, First: 10}}, keys)
+}
+
+// heldKeys lists the held keys of a lane in pages, and whether they have a head.
+func (o *outbox) heldKeys(t require.TestingT, lane store.Lane, halt bool, page int) map[string]bool {
+	held, after := make(map[string]bool), ""
+	for {
+		keys, err := o.HeldKeys(context.Background(), lane, halt, after, page)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(keys), page)
+		for _, k := range keys {
+			require.NotContains(t, held, k.Key, "listed twice")
+			held[k.Key] = k.Head
+			after = k.Key
+		}
+		if len(keys) < page {
+			return held
+		}
+	}
+}
+
+func heldKeys(t *testing.T, o *outbox) {
+	require.Empty(t, o.heldKeys(t, lane("mail"), true, 1))
+	o.park(t,
+		retrying(1, "a", moment), blocked(2, "a"), blocked(3, "Ä"), dead(4, "a"), blocked(5, "B"), retrying(6, "", moment),
+		dead(7, "b"), scheduled(8, "c", moment), blocked(9, "a "), blocked(10, "%"))
+	for page := 1; page < 8; page++ {
+		require.Equal(t, map[string]bool{"a": true, "Ä": false, "B": false, "a ": false, "%": false}, o.heldKeys(t, lane("mail"), false, page))
+		require.Equal(t, map[string]bool{"a": true, "Ä": false, "B": false, "b": true, "a ": false, "%": false}, o.heldKeys(t, lane("mail"), true, page))
+		require.Empty(t, o.heldKeys(t, lane("web"), true, page))
+	}
 }
 
 func unpark(t *testing.T, o *outbox) {

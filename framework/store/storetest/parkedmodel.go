@@ -27,7 +27,7 @@ func modelOfParked(t *testing.T, o *outbox) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"acquire":    m.acquire,
-			"expire":     m.expire,
+			"expire":     m.prune,
 			"release":    m.release,
 			"checkpoint": m.checkpoint,
 			"written":    m.writtenAlready,
@@ -56,7 +56,7 @@ type modelLane struct {
 	store.Lane
 	lease   store.Lease // the last one given
 	held    bool        // nobody gave it back
-	expired bool
+	pruned  bool
 	old     []store.Lease
 	number  int64
 	passed  int // rows of the page before the cursor
@@ -94,7 +94,7 @@ func (m *parkedModel) heldLane(rt *rapid.T) *modelLane {
 func (m *parkedModel) acquire(rt *rapid.T) {
 	l, owner := m.lane(rt), rapid.SampledFrom([]string{"w1", "w2"}).Draw(rt, "owner")
 	lease, err := m.o.Acquire(m.t.Context(), l.Lane, owner, time.Hour)
-	if l.held && !l.expired && l.lease.Owner != owner {
+	if l.held && !l.pruned && l.lease.Owner != owner {
 		require.ErrorIs(rt, err, store.ErrLeaseHeld)
 		return
 	}
@@ -110,13 +110,13 @@ func (m *parkedModel) acquire(rt *rapid.T) {
 	if l.lease.Epoch > 0 {
 		l.old = append(l.old, l.lease)
 	}
-	l.lease, l.held, l.expired, l.number = lease, true, false, 0
+	l.lease, l.held, l.pruned, l.number = lease, true, false, 0
 }
 
-func (m *parkedModel) expire(*rapid.T) {
+func (m *parkedModel) prune(*rapid.T) {
 	m.o.expireLeases(m.t)
 	for _, l := range m.lanes {
-		l.expired = true
+		l.pruned = true
 	}
 }
 
@@ -175,7 +175,7 @@ func (m *parkedModel) checkpoint(rt *rapid.T) {
 		c.Number = l.number
 	}
 	require.NoError(rt, m.o.Checkpoint(m.t.Context(), c))
-	l.expired = false
+	l.pruned = false
 	if passed > 0 {
 		l.passed, l.settled = passed, c.Settled
 	}
@@ -314,6 +314,11 @@ func (m *parkedModel) check(rt *rapid.T) {
 	got, err := m.o.BlockedKeys(m.t.Context(), l.Lane, halt)
 	require.NoError(rt, err)
 	require.Equal(rt, want, got)
+	held := make(map[string]bool, len(want))
+	for key, w := range want {
+		held[key] = w.Head
+	}
+	require.Equal(rt, held, m.o.heldKeys(rt, l.Lane, halt, rapid.IntRange(1, 3).Draw(rt, "page")))
 	require.Equal(rt, fmt.Sprintf("n=%d \n", len(m.rows)), m.o.dump(m.t, `SELECT count(*) AS n FROM outbox_parked`))
 }
 

@@ -268,7 +268,7 @@ func retention(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.Equal(t, ids(want[:2]), ids(page.Envelopes))
 
-	o.exec(t, fmt.Sprintf(`DELETE FROM outbox WHERE "offset" <= %d`, all6[3].Offset))
+	o.exec(t, fmt.Sprintf(`DELETE FROM outbox WHERE {offset} <= %d`, all6[3].Offset))
 	got, end := drain(t, r, o.probe(t), 2)
 	require.Equal(t, ids(want[4:]), ids(got))
 

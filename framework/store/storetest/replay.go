@@ -8,9 +8,10 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// replayFacts are for stores that are a store.Administrator.
+// replayFacts are about delivering rows of the log again.
 var replayFacts = []fact{
 	{"a replay counts what the sink has settled, what is parked and what comes by itself", replayCount},
 	{"each bound of a replay leaves out its own", replayBounds},
@@ -21,7 +22,7 @@ var replayFacts = []fact{
 	{"a replay passes over a gap that is longer than a batch looks", replayGap},
 	{"a replay of a log that began anew is refused", replayOtherLog},
 	{"pausing is for all lanes of a sink, outlives a cut, and says what it changed", pausing},
-	{"what a forwarder tells of its sinks is in the roster until it says otherwise", sinkStates},
+	{"what a forwarder tells of its sinks is in the membership until it says otherwise", sinkStates},
 }
 
 // settled publishes envelopes and moves the cursor of the sink "mail" behind them.
@@ -56,9 +57,9 @@ func (o *outbox) replayed(t *testing.T) store.ReplayQuery {
 func (o *outbox) replay(t *testing.T, q store.ReplayQuery, limit int) (changed int) {
 	t.Helper()
 	o.beginAction(t, "replay")
-	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: limit, DueAt: moment}
+	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: limit}
 	for b.After < q.UpTo {
-		result, err := o.administrator(t).Replay(t.Context(), b)
+		result, err := o.Replay(t.Context(), b)
 		require.NoError(t, err)
 		require.LessOrEqual(t, result.Changed, limit)
 		require.Greater(t, result.Through, b.After)
@@ -70,14 +71,13 @@ func (o *outbox) replay(t *testing.T, q store.ReplayQuery, limit int) (changed i
 
 func (o *outbox) countReplay(t *testing.T, q store.ReplayQuery) store.ReplayCount {
 	t.Helper()
-	count, err := o.administrator(t).CountReplay(t.Context(), q)
+	count, err := o.CountReplay(t.Context(), q)
 	require.NoError(t, err)
 	count.Oldest = nil
 	return count
 }
 
 func replayCount(t *testing.T, o *outbox) {
-	o.administrator(t)
 	dead, done := envelope("order.placed", "k"), envelope("order.placed", "k")
 	lease := o.settled(t, dead, done)
 	dead.Offset = 1
@@ -86,7 +86,7 @@ func replayCount(t *testing.T, o *outbox) {
 	})
 	o.publish(t, envelope("order.placed", "k"), envelope("order.placed", "k"), envelope("order.placed", "k"))
 	q := o.replayed(t)
-	count, err := o.administrator(t).CountReplay(t.Context(), q)
+	count, err := o.CountReplay(t.Context(), q)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, count.Oldest.Offset)
 	require.Equal(t, store.ReplayCount{Rows: 1, Parked: 1, Unsettled: 3}, o.countReplay(t, q))
@@ -95,13 +95,12 @@ func replayCount(t *testing.T, o *outbox) {
 	require.Equal(t, store.ReplayCount{Parked: 2, Unsettled: 3}, o.countReplay(t, q))
 
 	q.Sink = "mial"
-	_, err = o.administrator(t).CountReplay(t.Context(), q)
+	_, err = o.CountReplay(t.Context(), q)
 	require.ErrorIs(t, err, store.ErrUnknownSink)
 	require.ErrorContains(t, err, "the outbox knows mail")
 }
 
 func replayBounds(t *testing.T, o *outbox) {
-	o.administrator(t)
 	var envelopes []notification.Envelope
 	for i, typ := range []string{"order.placed", "order.paid", "customer.moved", "order.placed"} {
 		e := envelope(typ, "")
@@ -136,42 +135,40 @@ func replayBounds(t *testing.T, o *outbox) {
 }
 
 func replayOrder(t *testing.T, o *outbox) {
-	o.administrator(t)
 	keyed := envelope("order.placed", "k")
 	keyed.Metadata, keyed.Payload, keyed.Version = notification.Metadata{"a": "b"}, []byte(`{"n":2}`), 3
 	o.settled(t, keyed, envelope("t", ""), envelope("t", "k"), envelope("t", "l"), envelope("t", ""), envelope("t", "k"))
 	require.Equal(t, 6, o.replay(t, o.replayed(t), 4))
-	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 10})
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: soon(), Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 2, 4, 5}, offsets(due))
 	requireSame(t, keyed, due[0].Envelope)
 	require.Equal(t, store.StateRetrying, due[0].State)
 	require.Zero(t, due[0].Attempt)
 	require.Empty(t, due[0].LastError)
-	requireTime(t, moment, due[0].DueAt)
+	require.WithinDuration(t, time.Now(), due[0].DueAt, time.Minute)
 	behind := o.blockedOf(t, "k")
 	require.Equal(t, []int64{3, 6}, offsets(behind), "also the one of a later batch")
 	require.True(t, behind[0].DueAt.IsZero())
 }
 
 func replayBehindParked(t *testing.T, o *outbox) {
-	o.administrator(t)
 	lease := o.settled(t, envelope("t", "k"), envelope("t", "k"), envelope("t", "l"), envelope("t", "l"))
-	waiting, given := retrying(1, "k", after(time.Hour)), dead(3, "l")
+	waiting, given := retrying(1, "k", later()), dead(3, "l")
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{waiting, given} })
-	o.exec(t, `DELETE FROM outbox WHERE "offset" IN (1, 3)`) // the envelopes parked are others
+	o.exec(t, `DELETE FROM outbox WHERE {offset} IN (1, 3)`) // the envelopes parked are others
 	require.Equal(t, 2, o.replay(t, o.replayed(t), 10))
-	got, _ := o.due(t, nil)
+	got, _ := o.due(t, asOfSoon)
 	require.Equal(t, []int64{4}, got, "a dead one holds nothing back")
 	behind := o.blockedOf(t, "k")
 	require.Equal(t, []int64{2}, offsets(behind))
 }
 
 func replayMoved(t *testing.T, o *outbox) {
-	a := o.administrator(t)
+	a := o
 	o.settled(t, several(5)...)
 	o.beginAction(t, "replay")
-	b := store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 2, DueAt: moment}
+	b := store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 2}
 	result, err := a.Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.Equal(t, store.ReplayResult{Changed: 2, Through: 2}, result)
@@ -194,7 +191,6 @@ func replayMoved(t *testing.T, o *outbox) {
 }
 
 func replayAhead(t *testing.T, o *outbox) {
-	o.administrator(t)
 	o.publish(t, several(5)...)
 	lease := o.acquire(t, "mail")
 	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 10)
@@ -207,44 +203,43 @@ func replayAhead(t *testing.T, o *outbox) {
 }
 
 func replayGap(t *testing.T, o *outbox) {
-	o.administrator(t)
 	o.settled(t, several(2)...)
-	o.exec(t, `UPDATE outbox SET "offset" = 1000000 WHERE "offset" = 2`)
+	o.exec(t, `UPDATE outbox SET {offset} = 1000000 WHERE {offset} = 2`)
 	q := o.replayed(t)
 	q.UpTo = 1_000_000
 	o.beginAction(t, "replay")
-	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: 10, DueAt: moment}
-	result, err := o.administrator(t).Replay(t.Context(), b)
+	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: 10}
+	result, err := o.Replay(t.Context(), b)
 	require.NoError(t, err)
-	require.Equal(t, store.ReplayResult{Changed: 1, Through: store.ReplaySpan}, result)
+	require.Equal(t, store.ReplayResult{Changed: 1, Through: tables.ReplaySpan}, result)
 	b.After = 1_000_000 - 1
 	o.exec(t, `UPDATE outbox_actions SET through = 999999`)
-	result, err = o.administrator(t).Replay(t.Context(), b)
+	result, err = o.Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.EqualValues(t, 1_000_000, result.Through)
 }
 
 func replayOtherLog(t *testing.T, o *outbox) {
-	a := o.administrator(t)
+	a := o
 	o.settled(t, several(3)...)
 	o.exec(t, o.Restart...)
 	o.publish(t, several(1)...)
 	_, err := a.CountReplay(t.Context(), o.replayed(t))
 	require.ErrorIs(t, err, store.ErrOtherLog)
 	o.beginAction(t, "replay")
-	_, err = a.Replay(t.Context(), store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 10, DueAt: moment})
+	_, err = a.Replay(t.Context(), store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 10})
 	require.ErrorIs(t, err, store.ErrOtherLog)
 	require.Empty(t, o.find(t, store.ParkedFilter{}))
 }
 
 func pausing(t *testing.T, o *outbox) {
-	a := o.administrator(t)
+	a := o
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "web", 1))
 	paused := func() (paused []bool) {
-		roster, err := o.Membership(t.Context())
+		membership, err := o.Membership(t.Context())
 		require.NoError(t, err)
-		for _, l := range roster.Lanes {
+		for _, l := range membership.Lanes {
 			paused = append(paused, l.Paused)
 		}
 		return paused
@@ -286,22 +281,22 @@ func pausing(t *testing.T, o *outbox) {
 
 func sinkStates(t *testing.T, o *outbox) {
 	states := func() map[string]store.SinkState {
-		roster, err := o.Membership(t.Context())
+		membership, err := o.Membership(t.Context())
 		require.NoError(t, err)
-		require.Len(t, roster.Members, 1)
-		return roster.Members[0].States
+		require.Len(t, membership.Members, 1)
+		return membership.Members[0].States
 	}
 	m := store.Member{Owner: "w1", Sinks: []string{"mail", "web"}, States: map[string]store.SinkState{
 		"mail": {BreakerOpen: true, OpenSince: moment}, "web": {ThrottledUntil: after(time.Hour)}}}
 	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Equal(t, m.States, states())
-	roster, err := o.Membership(t.Context())
+	membership, err := o.Membership(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []store.Condition{
 		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "w1", Since: moment},
 		{Sink: "web", Kind: store.ConditionThrottled, Forwarder: "w1", Until: after(time.Hour)},
-	}, roster.Conditions(moment))
-	require.Len(t, roster.Conditions(after(2*time.Hour)), 1, "what is over is left out")
+	}, membership.Conditions(moment))
+	require.Len(t, membership.Conditions(after(2*time.Hour)), 1, "what is over is left out")
 	m.States = nil
 	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Empty(t, states())

@@ -55,6 +55,7 @@ func runStart(t *testing.T, d Dialect) {
 			"Due":         func() error { _, _, err := o.Due(ctx, store.DueQuery{Lane: lease.Lane, Limit: 1}); return err },
 			"Blocked":     func() error { _, err := o.Blocked(ctx, lease.Lane, "k", false, 1); return err },
 			"BlockedKeys": func() error { _, err := o.BlockedKeys(ctx, lease.Lane, false); return err },
+			"HeldKeys":    func() error { _, err := o.HeldKeys(ctx, lease.Lane, false, "", 1); return err },
 			"Status":      func() error { _, err := o.Status(ctx); return err },
 		}
 		for name, call := range calls {

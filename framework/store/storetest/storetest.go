@@ -14,15 +14,17 @@
 // The suite speaks to the tables directly where the interface gives no view:
 // it plays the producer who writes plain SQL, the operator who looks into the
 // tables, and the clock that lets a lease expire. Those statements keep to what
-// all SQL databases understand.
+// all SQL databases understand; Dialect says how to quote, and to write a time.
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +36,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// Store is all that an outbox is to the suite.
+type Store interface {
+	store.Log
+	store.Leases
+	store.Deliveries
+	store.Inspector
+	store.Operator
+	store.Pruner
+}
+
 // Dialect is what the suite needs to know about a store.
 type Dialect struct {
 	// NewDB makes an empty database, which is gone when the test ends. The
@@ -42,12 +54,16 @@ type Dialect struct {
 	// Migrate creates the tables, with store.DefaultPrefix.
 	Migrate func(ctx context.Context, db *sql.DB) error
 	// Open opens the store on them, with receipts on.
-	Open func(ctx context.Context, db *sql.DB) (store.Store, error)
+	Open func(ctx context.Context, db *sql.DB) (Store, error)
 	// Append publishes in the transaction, all envelopes with one statement, with
 	// outbox.Publisher.Append.
-	Append func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error
+	Append func(ctx context.Context, s Store, tx *sql.Tx, envelopes ...notification.Envelope) error
 	// Restart is SQL that empties the log and lets its offsets begin anew.
 	Restart []string
+	// Quote is the character around an identifier; default: the double quote.
+	Quote string
+	// Time is a time as SQL; default: a text in the form of RFC 3339 in UTC.
+	Time func(t time.Time) string
 	// BinaryPayload says that Open's store takes payloads that are not JSON.
 	BinaryPayload bool
 	// Slots says that the database spreads rows over the slots. Without it, all
@@ -65,16 +81,16 @@ func Run(t *testing.T, d Dialect) {
 		{"Reading", readingFacts},
 		{"Filter", filterFacts},
 		{"Lease", leaseFacts},
-		{"Roster", rosterFacts},
+		{"Membership", membershipFacts},
 		{"Checkpoint", checkpointFacts},
 		{"Parked", parkedFacts},
 		{"Status", statusFacts},
-		{"Retention", retentionFacts},
+		{"Pruning", pruningFacts},
 		{"Forget", forgetFacts},
-		{"Administrator", administratorFacts},
+		{"Operator", operatorFacts},
 		{"Replay", replayFacts},
 		{"Trace", traceFacts},
-		{"Census", censusFacts},
+		{"Types", typesFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {
@@ -96,7 +112,7 @@ type fact struct {
 // outbox is a fresh store and its database.
 type outbox struct {
 	Dialect
-	store.Store
+	Store
 	db *sql.DB
 }
 
@@ -128,15 +144,36 @@ func (o *outbox) begin(t *testing.T) *sql.Tx {
 func (o *outbox) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		_, err := o.db.ExecContext(t.Context(), statement)
+		_, err := o.db.ExecContext(t.Context(), o.sql(t, statement))
 		require.NoError(t, err, statement)
 	}
+}
+
+var marks = regexp.MustCompile(`\{(offset|\d{4}-[^}]*)\}`)
+
+// sql is a statement in the words of the dialect: {offset} is the column, and what
+// begins with a year is a time.
+func (o *outbox) sql(t *testing.T, statement string) string {
+	t.Helper()
+	return marks.ReplaceAllStringFunc(statement, func(mark string) string {
+		mark = mark[1 : len(mark)-1]
+		if mark == "offset" {
+			quote := cmp.Or(o.Quote, `"`)
+			return quote + mark + quote
+		}
+		at, err := time.Parse(time.RFC3339Nano, mark)
+		require.NoError(t, err)
+		if o.Time != nil {
+			return o.Time(at)
+		}
+		return `'` + at.UTC().Format("2006-01-02T15:04:05.000000Z") + `'`
+	})
 }
 
 // dump prints a query's result, one line a row, without the named columns.
 func (o *outbox) dump(t *testing.T, query string, without ...string) string {
 	t.Helper()
-	rows, err := o.db.QueryContext(t.Context(), query)
+	rows, err := o.db.QueryContext(t.Context(), o.sql(t, query))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, rows.Close()) }()
 	columns, err := rows.Columns()
@@ -168,8 +205,8 @@ func (o *outbox) dump(t *testing.T, query string, without ...string) string {
 func (o *outbox) dumpAll(t *testing.T, without ...string) string {
 	t.Helper()
 	return o.dump(t, `SELECT * FROM outbox_cursors ORDER BY sink, lane`, without...) +
-		o.dump(t, `SELECT * FROM outbox_parked ORDER BY sink, "offset"`, without...) +
-		o.dump(t, `SELECT * FROM outbox_receipts ORDER BY sink, "offset"`, without...)
+		o.dump(t, `SELECT * FROM outbox_parked ORDER BY sink, {offset}`, without...) +
+		o.dump(t, `SELECT * FROM outbox_receipts ORDER BY sink, {offset}`, without...)
 }
 
 // all is the filter that passes over nothing.
@@ -303,7 +340,7 @@ func (o *outbox) checkpoint(t *testing.T, lease store.Lease, fill func(c *store.
 // expireLeases does what a clock would do in an hour.
 func (o *outbox) expireLeases(t *testing.T) {
 	t.Helper()
-	o.exec(t, `UPDATE outbox_cursors SET lease_until = '2000-01-01T00:00:00.000000Z'`)
+	o.exec(t, `UPDATE outbox_cursors SET lease_until = {2000-01-01T00:00:00Z}`)
 }
 
 // eventually asks until the answer is yes, for at most ten seconds.

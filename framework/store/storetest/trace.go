@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// traceFacts are for stores that are a store.Administrator.
+// traceFacts are about finding one notification.
 var traceFacts = []fact{
 	{"a trace tells how each sink stands with a row", traceRow},
 	{"a trace finds what is parked and archived, also without its row", traceLeft},
@@ -18,13 +18,12 @@ var traceFacts = []fact{
 
 func (o *outbox) trace(t *testing.T, id string) store.Trace {
 	t.Helper()
-	trace, err := o.administrator(t).Trace(t.Context(), id)
+	trace, err := o.Trace(t.Context(), id)
 	require.NoError(t, err)
 	return trace
 }
 
 func traceRow(t *testing.T, o *outbox) {
-	o.administrator(t)
 	rows := several(4)
 	rows[2].Key = "k"
 	o.settled(t, rows[:3]...)
@@ -35,7 +34,7 @@ func traceRow(t *testing.T, o *outbox) {
 	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(0), store.OffsetRanges(3) })
 	require.NoError(t, o.Release(t.Context(), web))
 	o.beginAction(t, "a")
-	_, err = o.administrator(t).Pause(t.Context(), "a", "web", true)
+	_, err = o.Pause(t.Context(), "a", "web", true)
 	require.NoError(t, err)
 	require.NoError(t, o.Cut(t.Context(), "new", 1))
 
@@ -57,7 +56,6 @@ func traceRow(t *testing.T, o *outbox) {
 }
 
 func traceLeft(t *testing.T, o *outbox) {
-	o.administrator(t)
 	p := dead(7, "k")
 	lease := o.park(t, p)
 	o.checkpoint(t, lease, func(c *store.Checkpoint) {
@@ -73,7 +71,6 @@ func traceLeft(t *testing.T, o *outbox) {
 }
 
 func traceNothing(t *testing.T, o *outbox) {
-	o.administrator(t)
 	o.publish(t, several(3)...)
 	trace := o.trace(t, "none")
 	require.NotNil(t, trace.Oldest)
@@ -82,7 +79,6 @@ func traceNothing(t *testing.T, o *outbox) {
 }
 
 func traceOtherLog(t *testing.T, o *outbox) {
-	o.administrator(t)
 	o.settled(t, several(3)...)
 	o.exec(t, o.Restart...)
 	row := envelope("t", "")

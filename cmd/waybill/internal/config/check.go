@@ -139,6 +139,6 @@ func (l *loader) checkForwarder(c *Config) {
 
 // unopened and unbuilt stand for what the engine does not look at before it runs.
 type (
-	unopened struct{ store.Store }
+	unopened struct{ forwarder.Store }
 	unbuilt  struct{ sinks.Sink }
 )

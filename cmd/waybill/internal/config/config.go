@@ -22,7 +22,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -157,7 +156,7 @@ func (c *Config) Table() (*route.Table, error) {
 }
 
 // ForwarderConfig is what the engine works with.
-func (c *Config) ForwarderConfig(s store.Store, logger *slog.Logger) forwarder.Config {
+func (c *Config) ForwarderConfig(s forwarder.Store, logger *slog.Logger) forwarder.Config {
 	destinations := make(map[string]forwarder.Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
 		destinations[name] = sink.forwarder()

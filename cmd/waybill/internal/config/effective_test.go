@@ -11,7 +11,6 @@ import (
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -63,7 +62,7 @@ func TestDefaultsAreTheForwarders(t *testing.T) {
 	source := config.Source{File: write(t, "database: sqlite:a.db\nsinks: {a: {kind: dead}}\nroutes: {\"*\": [a]}\n")}
 	c, err := config.Load(source, &set, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	f, err := forwarder.New(c.ForwarderConfig(struct{ store.Store }{}, slog.New(slog.DiscardHandler)))
+	f, err := forwarder.New(c.ForwarderConfig(struct{ forwarder.Store }{}, slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	var its forwarder.Sink
 	require.NoError(t, f.Adjust("a", func(s *forwarder.Sink) { its = *s }))

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 // lookTimeout bounds one try of Await: an address that swallows packets would
@@ -19,7 +17,7 @@ const lookTimeout = 15 * time.Second
 // while nobody listens there, or the server is not ready, it tries again until
 // ctx is done. Everything else, such as a wrong password, an unknown database or
 // missing tables, is an error at once.
-func (d *Database) Await(ctx context.Context, logger *slog.Logger) (store.Store, error) {
+func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error) {
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval = 100*time.Millisecond, 5*time.Second
 	began, said := time.Now(), ""
@@ -41,7 +39,7 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (store.Store,
 	}
 }
 
-func (d *Database) look(ctx context.Context) (store.Store, error) {
+func (d *Database) look(ctx context.Context) (Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return d.Store(ctx)

@@ -26,7 +26,7 @@ type dialect interface {
 	// migrate and migrationSQL cut a new log into partitions; 0 rows: into none.
 	migrate(ctx context.Context, db *sql.DB, partitionRows int64) (applied []string, err error)
 	migrationSQL(partitionRows int64) (string, error)
-	open(context.Context, *sql.DB) (store.Store, error)
+	open(context.Context, *sql.DB) (Store, error)
 	// passes says whether an error of open may be over in a while, because nobody
 	// listens or the server is not ready.
 	passes(error) bool
@@ -74,7 +74,17 @@ func (d *Database) Migrate(ctx context.Context, partitionRows int64) (applied []
 	return d.dialect.migrate(ctx, d.db, partitionRows)
 }
 
+// Store is an outbox, with all that commands ask of it.
+type Store interface {
+	store.Log
+	store.Leases
+	store.Deliveries
+	store.Inspector
+	store.Operator
+	store.Pruner
+}
+
 // Store opens the outbox. It has to be migrated: store.ErrNotMigrated.
-func (d *Database) Store(ctx context.Context) (store.Store, error) {
+func (d *Database) Store(ctx context.Context) (Store, error) {
 	return d.dialect.open(ctx, d.db)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -63,7 +62,7 @@ func (o postgresDialect) migrationSQL(partitionRows int64) (string, error) {
 	return postgres.MigrationSQL(c)
 }
 
-func (o postgresDialect) open(ctx context.Context, db *sql.DB) (store.Store, error) {
+func (o postgresDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
 	return postgres.Open(ctx, db, o.config())
 }
 

@@ -44,7 +44,7 @@ func (o sqliteDialect) migrationSQL(partitionRows int64) (string, error) {
 
 var errNoPartitions = errors.New("SQLite has no partitions: leave out --partition-rows")
 
-func (o sqliteDialect) open(ctx context.Context, db *sql.DB) (store.Store, error) {
+func (o sqliteDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
 	return sqlite.Open(ctx, db, o.config())
 }
 

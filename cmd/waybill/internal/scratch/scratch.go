@@ -25,7 +25,10 @@ var suffixes = []string{"_actions", "_inbox", "_receipts", "_parked", "_cursors"
 
 // Store is what the forwarder and the publisher need of a dialect.
 type Store interface {
-	store.Store
+	store.Log
+	store.Leases
+	store.Deliveries
+	store.Inspector
 	outbox.Log
 }
 

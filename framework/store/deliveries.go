@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// Deliveries are how far a sink has come: its cursors, and what is parked for it.
+type Deliveries interface {
+	// Checkpoint writes everything that was settled since the last one, in one
+	// short transaction, and renews the lease. If the lease went to somebody
+	// else it changes nothing and gives ErrLeaseLost; ErrServerChanged if the
+	// server is not the one that gave it. A numbered checkpoint that
+	// is written already changes nothing more, so one whose outcome is unknown
+	// (the connection died in its commit) is simply repeated.
+	Checkpoint(ctx context.Context, c Checkpoint) error
+
+	// Due returns parked deliveries of the lane that are due at now: retrying
+	// ones, and scheduled ones whose key has nothing parked before them, in the
+	// order in which they fell due, without those in q.Except. next is when the
+	// next one of the sink falls due, whatever its lane; zero when nothing is
+	// waiting for a time.
+	Due(ctx context.Context, q DueQuery) (due []Parked, next time.Time, err error)
+
+	// Blocked returns the first parked deliveries that hold back later ones of a
+	// key, in log order: those that BlockedKeys counts. Blocked ones before which
+	// there is no other are free to go.
+	Blocked(ctx context.Context, lane Lane, key string, halt bool, limit int) ([]Parked, error)
+
+	// BlockedKeys counts, for each key of the lane, how many parked deliveries hold
+	// back later ones: retrying and blocked, and with halt also dead ones.
+	// The empty key never holds anything back and is left out.
+	BlockedKeys(ctx context.Context, lane Lane, halt bool) (map[string]BlockedKey, error)
+
+	// HeldKeys lists the keys of the lane that parked deliveries hold back: retrying
+	// and blocked ones, and with halt also dead ones. It returns those behind after,
+	// at most limit, in the order in which the database compares keys; after "" it
+	// begins with the first. The empty key never holds anything back and is left out.
+	HeldKeys(ctx context.Context, lane Lane, halt bool, after string, limit int) ([]HeldKey, error)
+
+	// KeepsReceipts reports whether checkpoints archive receipts. Where not, nobody
+	// needs to gather them.
+	KeepsReceipts() bool
+}
+
+// Checkpoint is what was settled since the last one.
+type Checkpoint struct {
+	Lease Lease
+	// TTL is how long the lease lasts from now.
+	TTL time.Duration
+	// Number counts the checkpoints of a lease from 1. One that is not above the
+	// last one written is written already. 0 is not counted and always written:
+	// with nothing but Lease and TTL it renews the lease.
+	Number int64
+	// Position is behind the last row of the settled prefix. nil leaves the
+	// cursor's position and settled offsets as they are.
+	Position Position
+	// Settled are offsets settled out of order behind Position, ascending.
+	Settled []OffsetRange
+	// Park are deliveries to insert, or to replace where they are parked already.
+	// A blocked one replaces nothing: it comes from the log, and what is parked of
+	// it was read before the log was read anew.
+	Park []Parked
+	// Unpark are parked deliveries that are delivered.
+	Unpark []Ref
+	// Receipts are archived if the store keeps receipts.
+	Receipts []Receipt
+	// InTx, if set, runs inside the checkpoint's transaction, before its commit.
+	// Its error rolls everything back.
+	InTx func(ctx context.Context, tx *sql.Tx) error
+}
+
+// Receipt is a delivery that was made, for the archive.
+type Receipt struct {
+	Offset      int64
+	ID          string
+	Receipt     notification.Receipt
+	Attempt     int
+	DeliveredAt time.Time
+}

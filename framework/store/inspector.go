@@ -1,0 +1,50 @@
+package store
+
+import "context"
+
+// Inspector shows people what is in an outbox. It changes nothing.
+type Inspector interface {
+	// Status reports the log, the cursors and what is parked.
+	Status(ctx context.Context) (Status, error)
+
+	// Membership lists the forwarders that live and the lanes of all sinks.
+	Membership(ctx context.Context) (Membership, error)
+
+	// Holders lists the sinks that keep rows in the log, and why: those that have
+	// cursors, and the given ones, which may have none yet.
+	Holders(ctx context.Context, sinks []string) ([]Holder, error)
+
+	// CountParked counts the parked deliveries that match, by sink and state.
+	// ErrUnknownSink if the filter names a sink of which the outbox has nothing.
+	CountParked(ctx context.Context, f ParkedFilter) ([]ParkedCount, error)
+
+	// FindParked returns at most limit of them, by sink and in log order, from
+	// behind a place on; the zero value is before all. Where their payloads add up to
+	// some megabytes it returns fewer, but never none while there are more.
+	FindParked(ctx context.Context, f ParkedFilter, after ParkedPlace, limit int) ([]ParkedDelivery, error)
+
+	// CountReplay counts what a replay is about. A sink without cursors gives
+	// ErrUnknownSink; ErrOtherLog if they are not of this log.
+	CountReplay(ctx context.Context, q ReplayQuery) (ReplayCount, error)
+
+	// Action returns what was done under an id, ErrUnknownAction if nothing was;
+	// Actions lists the latest, newest first, at most limit.
+	Action(ctx context.Context, id string) (Action, error)
+	Actions(ctx context.Context, limit int) ([]Action, error)
+
+	// Types counts the last rows of the log, at most so many, by type, in the order
+	// of the types' names.
+	Types(ctx context.Context, rows int) ([]TypeCount, error)
+
+	// Trace gathers what the outbox has of a notification. It looks through the log
+	// from its end, which takes a while where the row is an old one of many
+	// millions. Of several rows with one id it gives the last ones.
+	Trace(ctx context.Context, id string) (Trace, error)
+
+	// KeepsReceipts reports whether checkpoints archive receipts.
+	KeepsReceipts() bool
+
+	// Traces counts what the outbox has of a sink; ErrUnknownSink, naming those
+	// that there are, if it has nothing.
+	Traces(ctx context.Context, sink string) (Traces, error)
+}

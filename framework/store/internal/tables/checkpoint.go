@@ -1,0 +1,176 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// chunkRows keeps a statement of many rows far below the limit of parameters.
+const chunkRows = 1000
+
+// Checkpoint writes what was settled; see store.Deliveries. Where only the cursor
+// moves, which is the usual case, it is one statement.
+func (t *Tables) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	if err := t.checkpoint(ctx, &c); err != nil {
+		return t.failed(err, "checkpoint %s/%d", c.Lease.Lane.Sink, c.Lease.Lane.Number)
+	}
+	return nil
+}
+
+func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
+	u, err := t.cursorUpdate(c)
+	if err != nil {
+		return err
+	}
+	if !t.receipts {
+		c.Receipts = nil
+	}
+	if len(c.Park) == 0 && len(c.Unpark) == 0 && len(c.Receipts) == 0 && c.InTx == nil {
+		committed, err := t.dialect.MoveCursor(ctx, t.db, c, u)
+		if err != nil || committed == nil {
+			return err
+		}
+		return committed()
+	}
+	tx, err := t.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	committed, err := t.dialect.MoveCursor(ctx, tx, c, u)
+	if err != nil || committed == nil {
+		return err
+	}
+	if err := t.settle(ctx, tx, c); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	return committed()
+}
+
+// settle writes what goes with the move of the cursor.
+func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) error {
+	sink := c.Lease.Lane.Sink
+	if err := t.unpark(ctx, tx, sink, c.Unpark); err != nil {
+		return fmt.Errorf("unpark: %w", err)
+	}
+	if err := t.park(ctx, tx, sink, c.Park); err != nil {
+		return fmt.Errorf("park: %w", err)
+	}
+	if err := t.archive(ctx, tx, sink, c.Receipts); err != nil {
+		return fmt.Errorf("archive receipts: %w", err)
+	}
+	if c.InTx == nil {
+		return nil
+	}
+	return c.InTx(ctx, tx)
+}
+
+// MoveCursor is Dialect.MoveCursor for databases of whose commits nothing is to be
+// remembered.
+func MoveCursor(ctx context.Context, r *Runner, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error) {
+	written, err := r.Exec(ctx, q, `UPDATE {cursors} SET ? WHERE ?`, u.Set, u.Where)
+	if err == nil && written == 0 {
+		return nil, r.Holds(ctx, q, c.Lease)
+	}
+	return func() error { return nil }, err
+}
+
+// cursorUpdate moves the cursor and renews the lease if the epoch still holds.
+func (t *Tables) cursorUpdate(c *store.Checkpoint) (Update, error) {
+	u := Update{
+		Set:   SQL(`lease_until = ?, updated_at = {now}`, t.dialect.NowPlus(c.TTL)),
+		Where: holder(c.Lease),
+	}
+	if c.Position != nil {
+		position, err := c.Position.MarshalJSON()
+		if err != nil {
+			return u, err
+		}
+		u.Set = SQL(`position = ?, settled = ?, ?`, string(position), store.EncodeOffsets(c.Settled), u.Set)
+	}
+	if c.Number > 0 {
+		u.Set = SQL(`checkpoint = ?, ?`, c.Number, u.Set)
+		u.Where.and(`checkpoint < ?`, c.Number)
+	}
+	return u, nil
+}
+
+// Holds returns store.ErrLeaseLost if somebody else has the lane.
+func (r *Runner) Holds(ctx context.Context, q Querier, lease store.Lease) error {
+	var epoch int64
+	err := r.Row(ctx, q, `SELECT epoch FROM {cursors} WHERE ?`, holder(lease)).Scan(&epoch)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrLeaseLost
+	}
+	return err
+}
+
+func (t *Tables) unpark(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	_, err := t.run.Exec(ctx, tx, `DELETE FROM {parked} WHERE sink = ? AND ("offset", id) IN (?)`, sink, t.dialect.Refs(refs))
+	return err
+}
+
+func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
+	for chunk := range slices.Chunk(parked, chunkRows) {
+		values := make([]Expr, len(chunk))
+		for i := range chunk {
+			var err error
+			if values[i], err = t.parkedValues(sink, &chunk[i]); err != nil {
+				return err
+			}
+		}
+		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, first_parked_at, updated_at) VALUES ?`+
+			t.dialect.OnConflict(parkedKey, []string{"state", "attempt", "due_at", "last_error", "updated_at"}, Condition{"state", string(store.StateBlocked)}),
+			join(", ", values))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parkedKey is the primary key of what is parked, and of the receipts.
+var parkedKey = []string{"sink", `"offset"`, "id"}
+
+func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
+	e := &p.Envelope
+	metadata, err := store.EncodeMetadata(e.Metadata)
+	if err != nil {
+		return Expr{}, err
+	}
+	first := p.FirstParkedAt
+	if first.IsZero() {
+		first = time.Now()
+	}
+	d := t.dialect
+	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.Time(e.OccurredOn), d.Time(e.DeliverAt), metadata, d.Payload(e.Payload),
+		string(p.State), p.Attempt, d.Time(p.DueAt), p.LastError, d.Time(first), SQL(`{now}`)), nil
+}
+
+func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {
+	for chunk := range slices.Chunk(receipts, chunkRows) {
+		values := make([]Expr, len(chunk))
+		for i, r := range chunk {
+			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.dialect.Time(r.DeliveredAt))
+		}
+		// A repeat after a crash leaves the first receipt, which is the delivery's.
+		_, err := t.run.Exec(ctx, tx, `INSERT INTO {receipts} (sink, "offset", id, receipt, attempt, delivered_at) VALUES ?`+
+			t.dialect.OnConflict(parkedKey, nil, Condition{}), join(", ", values))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// cursor is how far a sink has settled one of its lanes.
+type cursor struct {
+	store.CursorStatus // without what is pending
+	lane               store.Lane
+	position           json.RawMessage
+	ahead              []store.OffsetRange // settled behind the position
+	place              Place
+}
+
+// cursors reads those of a sink, or of all with "".
+func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors []cursor, err error) {
+	err = t.run.Each(ctx, q, func(rows *sql.Rows) error {
+		var c cursor
+		var of int
+		var settled string
+		until, updated := t.run.time(), t.run.time()
+		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.position), &settled, &c.Owner, &c.Epoch, &until, &c.Paused, &updated)
+		if err != nil {
+			return err
+		}
+		c.lane, c.LeaseUntil, c.UpdatedAt = store.NewLane(c.Sink, c.Lane, of), until.Time, updated.Time
+		c.ahead, err = store.DecodeOffsets(settled)
+		cursors = append(cursors, c)
+		return err
+	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at
+		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '') ORDER BY sink, lane`, store.SinkPruner, sink, sink)
+	return cursors, err
+}
+
+// placed reads cursors and holds their positions against the log.
+func (t *Tables) placed(ctx context.Context, q Querier, sink string) ([]cursor, error) {
+	cursors, err := t.cursors(ctx, q, sink)
+	if err != nil || len(cursors) == 0 {
+		return nil, err
+	}
+	positions := make([]json.RawMessage, len(cursors))
+	for i := range cursors {
+		positions[i] = cursors[i].position
+	}
+	places, err := t.dialect.Places(ctx, q, positions)
+	if err != nil {
+		return nil, err
+	}
+	for i := range cursors {
+		cursors[i].place = places[i]
+	}
+	return cursors, nil
+}
+
+// placesOf are the cursors of a sink, if they tell anything of the log.
+func (t *Tables) placesOf(ctx context.Context, q Querier, sink string) ([]cursor, error) {
+	cursors, err := t.placed(ctx, q, sink)
+	if err == nil && len(cursors) == 0 {
+		err = t.unknownSink(ctx, q, sink)
+	}
+	for i := range cursors {
+		if reason := cursors[i].place.Conflict; reason != "" {
+			return nil, fmt.Errorf("%w: %s", store.ErrOtherLog, reason)
+		}
+	}
+	return cursors, err
+}
+
+// settled is the condition that a row of the lane is settled.
+func (t *Tables) settled(c *cursor) Expr {
+	conditions := []Expr{SQL(`"offset" <= ?`, c.place.Through)}
+	if c.place.Settled.Text != "" {
+		conditions = append(conditions, c.place.Settled)
+	}
+	if len(c.ahead) > 0 {
+		conditions = append(conditions, t.dialect.Ranges(c.ahead))
+	}
+	return SQL(`(?)`, join(` OR `, conditions))
+}
+
+// settledInAny is the condition that a row is settled in its lane, whichever that is.
+func (t *Tables) settledInAny(cursors []cursor) Expr {
+	conditions := make([]Expr, len(cursors))
+	for i := range cursors {
+		conditions[i] = t.settled(&cursors[i])
+		if slots := cursors[i].lane.Slots; !slots.All() {
+			conditions[i] = SQL(`slot BETWEEN ? AND ? AND ?`, slots.First, slots.Last, conditions[i])
+		}
+	}
+	return SQL(`(?)`, join(` OR `, conditions))
+}
+
+// Status reports the log, the cursors and what is parked; see store.Inspector.
+func (t *Tables) Status(ctx context.Context) (status store.Status, err error) {
+	target, err := t.dialect.Probe(ctx)
+	if err != nil {
+		return status, err
+	}
+	status.LastOffset = target.Last()
+	if status.Cursors, err = t.cursorStatus(ctx, target); err != nil {
+		return status, t.failed(err, "status of the cursors")
+	}
+	if status.Parked, err = t.countParked(ctx, store.ParkedFilter{}); err != nil {
+		return status, t.failed(err, "status of what is parked")
+	}
+	if status.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
+		return status, t.failed(err, "status of the log")
+	}
+	status.Holders, err = t.dialect.Holders(ctx, nil)
+	return status, err
+}
+
+func (t *Tables) cursorStatus(ctx context.Context, target store.Target) (status []store.CursorStatus, err error) {
+	cursors, err := t.cursors(ctx, t.db, "")
+	for i := range cursors {
+		c := &cursors[i]
+		ahead := int(store.CountOffsets(c.ahead))
+		pending, err := t.dialect.Pending(ctx, c.position, target, c.lane.Slots, store.PendingLimit+ahead)
+		if err != nil {
+			return nil, err
+		}
+		c.Pending = max(0, pending-ahead)
+		status = append(status, c.CursorStatus)
+	}
+	return status, err
+}
+
+// Keeper is a sink that may keep rows in the log.
+type Keeper struct {
+	Sink string
+	// Positions are those of its cursors.
+	Positions []json.RawMessage
+	// Reason tells why it keeps everything; "" if it does not.
+	Reason string
+}
+
+// Keepers are the sinks that have cursors, and the given ones.
+func (r *Runner) Keepers(ctx context.Context, q Querier, sinks []string) (keepers []Keeper, err error) {
+	err = r.Each(ctx, q, func(rows *sql.Rows) error {
+		var sink string
+		var of, alike int
+		var position json.RawMessage
+		if err := rows.Scan(&sink, &of, (*[]byte)(&position), &alike); err != nil {
+			return err
+		}
+		if n := len(keepers); n == 0 || keepers[n-1].Sink != sink {
+			keepers = append(keepers, Keeper{Sink: sink})
+		}
+		k := &keepers[len(keepers)-1]
+		k.Positions = append(k.Positions, position)
+		if alike != of {
+			k.Reason = fmt.Sprintf("%d of its %d lanes have a cursor", alike, of)
+		}
+		return nil
+	}, `SELECT sink, lanes, position, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
+		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
+	for _, sink := range sinks {
+		if !slices.ContainsFunc(keepers, func(k Keeper) bool { return k.Sink == sink }) {
+			keepers = append(keepers, Keeper{Sink: sink, Reason: "it has no cursor yet"})
+		}
+	}
+	return keepers, err
+}

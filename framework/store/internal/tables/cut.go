@@ -1,0 +1,163 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Cut creates a sink's cursors, or notes the number that is wanted; see
+// store.Leases. It begins again where somebody else makes cursors, or makes them
+// anew, between two of its statements.
+func (t *Tables) Cut(ctx context.Context, sink string, lanes int) error {
+	for {
+		done, err := t.cut(ctx, sink, lanes)
+		switch {
+		case err != nil && t.dialect.Collides(err):
+		case err != nil:
+			return t.failed(err, "cut the lanes of sink %s", sink)
+		case done:
+			return nil
+		}
+	}
+}
+
+// cut locks no table: behind a lock that waits for one cursor, the checkpoints of
+// all others would wait too.
+func (t *Tables) cut(ctx context.Context, sink string, lanes int) (done bool, err error) {
+	exist, same := false, true
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var of, wanted int
+		err := rows.Scan(&of, &wanted)
+		exist, same = true, same && (wanted == lanes || wanted == 0 && of == lanes)
+		return err
+	}, `SELECT DISTINCT lanes, coalesce(wanted, 0) FROM {cursors} WHERE sink = ?`, sink)
+	switch {
+	case err != nil:
+		return false, err
+	case !exist:
+		return t.create(ctx, sink, lanes)
+	case same:
+		return true, nil
+	}
+	written, err := t.run.Exec(ctx, t.db, `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
+	return written > 0, err
+}
+
+// create makes the cursors of a sink that has none. Of several who do that at once
+// only one makes the first lane's, which every sink has, and then it makes the others.
+func (t *Tables) create(ctx context.Context, sink string, lanes int) (done bool, err error) {
+	err = t.inTx(ctx, func(tx *sql.Tx) error {
+		first, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes) VALUES (?, 0, ?)`+
+			t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, lanes)
+		if err != nil || first == 0 {
+			return err
+		}
+		done = true
+		return t.insertCursors(ctx, tx, sink, 1, lanes, 0, nil, false)
+	})
+	return done && err == nil, err
+}
+
+// insertCursors makes the cursors of the lanes from first on.
+func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, first, lanes int, epoch int64, position json.RawMessage, paused bool) error {
+	var values []Expr
+	for number := first; number < lanes; number++ {
+		values = append(values, list(sink, number, lanes, epoch, nullText(position), paused))
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	_, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused) VALUES ?`, join(", ", values))
+	return err
+}
+
+// nullText is a text for a column that is NULL where there is none.
+func nullText(raw json.RawMessage) sql.NullString {
+	return sql.NullString{String: string(raw), Valid: len(raw) > 0}
+}
+
+// Recut cuts the lanes of a sink anew; see store.Leases.
+func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) error {
+	err := t.inTxOf(ctx, sink, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	if err != nil {
+		return t.failed(err, "cut the lanes of sink %s anew", sink)
+	}
+	return nil
+}
+
+func (t *Tables) recut(ctx context.Context, tx *sql.Tx, sink string, leases []store.Lease) error {
+	cursors, err := t.cursorsToCut(ctx, tx, sink)
+	if err != nil {
+		return err
+	}
+	if err := checkRecut(cursors, leases); err != nil {
+		return err
+	}
+	positions := make([]json.RawMessage, len(cursors))
+	epoch := int64(0)
+	for i, c := range cursors {
+		positions[i] = c.position
+		epoch = max(epoch, c.epoch)
+	}
+	at, err := t.dialect.Level(positions)
+	if err != nil {
+		return err
+	}
+	if _, err := t.run.Exec(ctx, tx, `DELETE FROM {cursors} WHERE sink = ?`, sink); err != nil {
+		return err
+	}
+	// The epoch goes on, so that a lease from before is none of the new lanes.
+	return t.insertCursors(ctx, tx, sink, 0, cursors[0].wanted, epoch, at, cursors[0].paused)
+}
+
+// cursorToCut is a row of the cursors, as far as recut needs it.
+type cursorToCut struct {
+	lane, wanted int
+	owner        string
+	epoch        int64
+	position     json.RawMessage // empty: before the oldest row
+	settled      string
+	paused       bool
+}
+
+func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cursors []cursorToCut, err error) {
+	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+		var c cursorToCut
+		if err := rows.Scan(&c.lane, &c.wanted, &c.owner, &c.epoch, (*[]byte)(&c.position), &c.settled, &c.paused); err != nil {
+			return err
+		}
+		cursors = append(cursors, c)
+		return nil
+	}, `SELECT lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, position, settled, paused FROM {cursors} WHERE sink = ? ORDER BY lane`, sink)
+	return cursors, err
+}
+
+// checkRecut returns why these, all the cursors of a sink, cannot be cut anew by the
+// holder of the leases: ErrLeaseLost, ErrNotLevel, or ErrLanes where no other number
+// is wanted. Their positions are the dialect's to compare.
+func checkRecut(cursors []cursorToCut, leases []store.Lease) error {
+	if len(cursors) == 0 || cursors[0].wanted == 0 {
+		return fmt.Errorf("%w wanted anew", store.ErrLanes)
+	}
+	if len(cursors) != len(leases) {
+		return store.ErrLeaseLost
+	}
+	held := make(map[int]store.Lease, len(leases))
+	for _, l := range leases {
+		held[l.Lane.Number] = l
+	}
+	for _, c := range cursors {
+		l, ok := held[c.lane]
+		switch {
+		case !ok || l.Owner != c.owner || l.Epoch != c.epoch:
+			return store.ErrLeaseLost
+		case c.settled != "":
+			return fmt.Errorf("%w: lane %d has settled %s ahead", store.ErrNotLevel, c.lane, c.settled)
+		}
+	}
+	return nil
+}

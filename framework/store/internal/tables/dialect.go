@@ -1,0 +1,165 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Dialect is what databases say differently, and what only a dialect knows of its
+// log. Standard has what most of them share.
+type Dialect interface {
+	// Placeholder stands for the nth argument of a statement, from 1.
+	Placeholder(n int) string
+	// Quote is the character around an identifier.
+	Quote() string
+	// Now is the database's clock, which goes on within a transaction.
+	Now() string
+	// NowPlus is the clock and d, which may be negative.
+	NowPlus(d time.Duration) Expr
+	// Elapsed is the number of microseconds since a time, as an integer.
+	Elapsed(since string) string
+	// LogTime is an expression of a time in the log in a form that compares.
+	LogTime(expression string) string
+	// Position is the function that returns where the second of two texts stands in
+	// the first, from 1; 0: nowhere.
+	Position() string
+
+	// Time is a time as an argument; NULL if it is zero.
+	Time(t time.Time) any
+	// Payload is a payload as an argument, never NULL.
+	Payload(payload []byte) any
+	// ParseTime reads a time that the driver hands over as a text.
+	ParseTime(text string) (time.Time, error)
+
+	// Selected are the columns of an envelope as EachParked reads them.
+	Selected() string
+	// EachParked runs a query and hands on its rows until each returns false. The
+	// columns are those of parkedColumns.
+	EachParked(ctx context.Context, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
+
+	// Refs is what stands in the parentheses of ("offset", id) IN (…). There may be
+	// none, or thousands.
+	Refs(refs []store.Ref) Expr
+	// Ranges is the condition that "offset" is in one of the ranges, at least one.
+	Ranges(ranges []store.OffsetRange) Expr
+	// Types is the condition that a filter selects a row by its type.
+	Types(filter notification.TypeFilter) Expr
+
+	// Returning reports whether INSERT and UPDATE can return columns.
+	Returning() bool
+	// OnConflict is the end of an INSERT of rows of which some may be there by the
+	// key: the columns take the values of the new row, unless that is so. No columns
+	// leave what is there as it is.
+	OnConflict(key, columns []string, unless Condition) string
+	// TakeCursors makes everybody else who writes the cursors of a sink wait until the
+	// transaction ends. It is the first statement of its transaction, and the
+	// statements behind it see what others have committed before.
+	TakeCursors(sink string) Expr
+	// Together is the same as the two writes, in one statement where that can be.
+	Together(first, second Expr) []Expr
+	// Announce is the same as a write, and tells listeners of other processes to look
+	// at the lanes if it changes a row.
+	Announce(write Expr) Expr
+
+	// WriteLease runs the update that leases a lane, and reads the row of it as it is
+	// then: LeaseColumns. sql.ErrNoRows if it meets none.
+	WriteLease(ctx context.Context, u Update, row *LeaseRow) error
+	// MoveCursor runs the update that moves a checkpoint's cursor and renews its lease,
+	// in q, which is the checkpoint's transaction, or the database if there is nothing
+	// else to write. It is the first statement. committed is called behind the commit;
+	// it is nil where the checkpoint is written already. store.ErrLeaseLost if the lane
+	// is another's.
+	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
+
+	// Collides reports whether a statement failed since somebody else wrote the same,
+	// and can be repeated.
+	Collides(err error) bool
+	// Advise adds the way out to an error of the database, where there is one.
+	Advise(err error) error
+
+	// Level is the one position at which all positions stand: store.ErrNotLevel.
+	// Empty is before the oldest row.
+	Level(positions []json.RawMessage) (json.RawMessage, error)
+	// Places holds positions against the log as it is now, after they were read.
+	Places(ctx context.Context, q Querier, positions []json.RawMessage) ([]Place, error)
+	// Probe is that of the store.
+	Probe(ctx context.Context) (store.Target, error)
+	// Pending counts the rows of a range of slots between a position and a target, up
+	// to a limit.
+	Pending(ctx context.Context, position json.RawMessage, target store.Target, slots store.SlotRange, limit int) (int, error)
+	// Holders is that of the store.
+	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
+}
+
+// Place is a position that was held against the log.
+type Place struct {
+	// Conflict tells why the position is of another log; "" if it is of this one.
+	Conflict string
+	// Through is an offset up to which every row is settled.
+	Through int64
+	// Settled is the condition that a row behind it is settled as well; empty where
+	// none is.
+	Settled Expr
+}
+
+// Condition is that the new row of an INSERT has a value; the zero value is never so.
+type Condition struct{ Column, Value string }
+
+// Standard is the part of a Dialect in which databases mostly agree.
+type Standard struct{}
+
+// Quote is that of standard SQL.
+func (Standard) Quote() string { return `"` }
+
+// LogTime takes times as they are.
+func (Standard) LogTime(expression string) string { return expression }
+
+// ParseTime is for drivers that hand over every time as one.
+func (Standard) ParseTime(text string) (time.Time, error) {
+	return time.Time{}, fmt.Errorf("the driver hands over %q for a time", text)
+}
+
+// Selected are the columns as they stand.
+func (Standard) Selected() string { return envelope }
+
+// Returning is true.
+func (Standard) Returning() bool { return true }
+
+// OnConflict is the form that PostgreSQL and SQLite share.
+func (Standard) OnConflict(key, columns []string, unless Condition) string {
+	if len(columns) == 0 {
+		return ` ON CONFLICT (` + strings.Join(key, `, `) + `) DO NOTHING`
+	}
+	set := make([]string, len(columns))
+	for i, c := range columns {
+		set[i] = c + ` = EXCLUDED.` + c
+	}
+	clause := ` ON CONFLICT (` + strings.Join(key, `, `) + `) DO UPDATE SET ` + strings.Join(set, `, `)
+	if unless.Column != "" {
+		clause += ` WHERE EXCLUDED.` + unless.Column + ` <> '` + unless.Value + `'`
+	}
+	return clause
+}
+
+// TakeCursors locks the rows, always in one order.
+func (Standard) TakeCursors(sink string) Expr {
+	return SQL(`SELECT lane FROM {cursors} WHERE sink = ? ORDER BY lane FOR UPDATE`, sink)
+}
+
+// Together is two statements.
+func (Standard) Together(first, second Expr) []Expr { return []Expr{first, second} }
+
+// Announce tells nobody.
+func (Standard) Announce(write Expr) Expr { return write }
+
+// Collides is false where nobody writes at the same time.
+func (Standard) Collides(error) bool { return false }
+
+// Advise has nothing to add.
+func (Standard) Advise(err error) error { return err }

@@ -1,0 +1,107 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// CountParked counts what matches; see store.Inspector.
+func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) ([]store.ParkedCount, error) {
+	counts, err := t.countParked(ctx, f)
+	if err == nil && len(counts) == 0 && f.Sink != "" {
+		err = t.knows(ctx, f.Sink)
+	}
+	if err != nil {
+		return nil, t.failed(err, "count parked deliveries")
+	}
+	return counts, nil
+}
+
+func (t *Tables) countParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var c store.ParkedCount
+		err := rows.Scan(&c.Sink, &c.State, &c.Count)
+		counts = append(counts, c)
+		return err
+	}, `SELECT sink, state, count(*) FROM {parked} p WHERE ? GROUP BY sink, state ORDER BY sink, state`, t.matches(f))
+	return counts, err
+}
+
+// knows returns store.ErrUnknownSink for a sink that has neither cursors nor
+// anything parked.
+func (t *Tables) knows(ctx context.Context, sink string) error {
+	traces, err := t.traces(ctx, sink)
+	if err == nil && traces.Cursors == 0 && traces.Parked == 0 {
+		err = t.unknownSink(ctx, t.db, sink)
+	}
+	return err
+}
+
+// FindParked lists what matches; see store.Inspector.
+func (t *Tables) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
+	where := t.matches(f)
+	where.and(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
+	found, _, err := t.parked(ctx, limit, parkedQuery(SQL(`? ORDER BY sink, "offset", id LIMIT ?`, where, limit)))
+	if err != nil {
+		return nil, t.failed(err, "list parked deliveries")
+	}
+	return found, nil
+}
+
+// matches is the condition of a filter on parked deliveries, called p.
+func (t *Tables) matches(f store.ParkedFilter) Expr {
+	where := SQL(`true`)
+	for _, c := range []struct{ column, want string }{{`p.sink`, f.Sink}, {`p.id`, f.ID}, {`p."key"`, f.Key}} {
+		if c.want != "" {
+			where.and(c.column+` = ?`, c.want)
+		}
+	}
+	if !f.Types.None() && !f.Types.All() {
+		where.and(`?`, t.dialect.Types(f.Types))
+	}
+	if len(f.States) > 0 {
+		where.and(`?`, anyOf(`p.state`, f.States))
+	}
+	if f.Heads {
+		// Not one look for each row: nothing tells how many a key has.
+		where.and(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
+			WHERE "key" <> '' AND ` + keyed + ` GROUP BY sink, "key")`)
+	}
+	if f.OlderThan > 0 {
+		where.and(`p.first_parked_at < ?`, t.dialect.NowPlus(-f.OlderThan))
+	}
+	if f.NewerThan > 0 {
+		where.and(`p.first_parked_at >= ?`, t.dialect.NowPlus(-f.NewerThan))
+	}
+	if f.Error != "" {
+		where.and(t.dialect.Position()+`(lower(p.last_error), lower(?)) > 0`, f.Error)
+	}
+	return where
+}
+
+// Types counts the last rows of the log by type; see store.Inspector.
+func (t *Tables) Types(ctx context.Context, limit int) (counts []store.TypeCount, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var c store.TypeCount
+		last := t.run.time()
+		err := rows.Scan(&c.Type, &c.Version, &c.Count, &last)
+		c.OccurredOn = last.Time
+		counts = append(counts, c)
+		return err
+	}, `SELECT latest.type, latest.version, latest.n, o.occurred_on
+		FROM (
+			SELECT type, max(version) AS version, count(*) AS n, max("offset") AS "offset"
+			FROM (SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) AS newest
+			GROUP BY type
+		) AS latest
+		JOIN {log} AS o ON o."offset" = latest."offset"`, limit)
+	if err != nil {
+		return nil, t.failed(err, "count the types of the log")
+	}
+	slices.SortFunc(counts, func(a, b store.TypeCount) int { return cmp.Compare(a.Type, b.Type) })
+	return counts, nil
+}

@@ -1,0 +1,102 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Update is an UPDATE of one cursor.
+type Update struct{ Set, Where Expr }
+
+// LeaseColumns are what a lease reads of its cursor, once it has written it.
+const LeaseColumns = `epoch, position, settled`
+
+// LeaseRow is what LeaseColumns are scanned into.
+type LeaseRow struct {
+	Epoch    int64
+	Position []byte
+	Settled  string
+	// Server is the life of the server that gave the lease, where there is such a
+	// thing.
+	Server string
+}
+
+// Acquire leases a lane; see store.Leases.
+func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
+	row := LeaseRow{}
+	err := t.dialect.WriteLease(ctx, Update{
+		Set: SQL(`owner = ?, epoch = epoch + 1, checkpoint = 0, lease_until = ?, updated_at = {now}`, owner, t.dialect.NowPlus(ttl)),
+		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
+			lane.Sink, lane.Number, lane.Of, owner),
+	}, &row)
+	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = t.whyNoLease(ctx, lane)
+	case err != nil && t.dialect.Collides(err):
+		err = store.ErrLeaseHeld
+	case err == nil:
+		lease.Settled, err = store.DecodeOffsets(row.Settled)
+	}
+	if err != nil {
+		return store.Lease{}, t.failed(err, "lease %s/%d", lane.Sink, lane.Number)
+	}
+	if len(row.Position) > 0 {
+		lease.Position = json.RawMessage(row.Position)
+	}
+	return lease, nil
+}
+
+// WriteLease is Dialect.WriteLease where a database can return what it has updated.
+func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
+	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled)
+}
+
+// WriteLeaseInTwo is Dialect.WriteLease where it cannot.
+func WriteLeaseInTwo(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
+	return inTx(ctx, db, func(tx *sql.Tx) error {
+		// The write comes first: it waits for the row, and then the row is ours.
+		written, err := r.Exec(ctx, tx, `UPDATE {cursors} SET ? WHERE ?`, u.Set, u.Where)
+		if err == nil && written == 0 {
+			err = sql.ErrNoRows
+		}
+		if err != nil {
+			return err
+		}
+		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled)
+	})
+}
+
+// whyNoLease tells a lane that somebody holds from one that does not exist.
+func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
+	var exists bool
+	err := t.run.Row(ctx, t.db, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?)`,
+		lane.Sink, lane.Number, lane.Of).Scan(&exists)
+	switch {
+	case err != nil:
+		return err
+	case exists:
+		return store.ErrLeaseHeld
+	}
+	return store.ErrLanes
+}
+
+// Release gives a lease back; see store.Leases.
+func (t *Tables) Release(ctx context.Context, lease store.Lease) error {
+	_, err := t.run.Exec(ctx, t.db, `?`, t.dialect.Announce(SQL(
+		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
+	if err != nil {
+		return t.failed(err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)
+	}
+	return nil
+}
+
+// holder is the condition that a cursor is the lease's still.
+func holder(lease store.Lease) Expr {
+	return SQL(`sink = ? AND lane = ? AND owner = ? AND epoch = ?`, lease.Lane.Sink, lease.Lane.Number, lease.Owner, lease.Epoch)
+}

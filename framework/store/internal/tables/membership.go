@@ -1,0 +1,126 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// buried is how long a forwarder that died stays in the table.
+const buried = time.Hour
+
+// Heartbeat records that a forwarder lives; see store.Leases. It removes the rows of
+// those that died.
+func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
+	if err := t.heartbeat(ctx, member, ttl); err != nil {
+		return t.failed(err, "record the heartbeat of forwarder %s", member.Owner)
+	}
+	return nil
+}
+
+func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
+	sinks, err := json.Marshal(member.Sinks)
+	if err != nil {
+		return err
+	}
+	states, err := encodeStates(member.States)
+	if err != nil {
+		return err
+	}
+	for _, write := range t.dialect.Together(
+		SQL(`DELETE FROM {forwarders} WHERE owner <> ? AND live_until < ?`, member.Owner, t.dialect.NowPlus(-buried)),
+		SQL(`INSERT INTO {forwarders} (owner, sinks, state, live_until) VALUES (?, ?, ?, ?)`+
+			t.dialect.OnConflict([]string{"owner"}, []string{"sinks", "state", "live_until"}, Condition{}),
+			member.Owner, string(sinks), states, t.dialect.NowPlus(ttl)),
+	) {
+		if _, err := t.run.Exec(ctx, t.db, `?`, write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leave ends what Heartbeat began; see store.Leases. It tells those who listen: while
+// they knew of the forwarder, lanes that it gave back were left for it.
+func (t *Tables) Leave(ctx context.Context, owner string) error {
+	_, err := t.run.Exec(ctx, t.db, `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
+	if err != nil {
+		return t.failed(err, "remove forwarder %s", owner)
+	}
+	return nil
+}
+
+// Membership lists the forwarders that live and the lanes; see store.Leases.
+func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error) {
+	if m.Members, err = t.members(ctx); err == nil {
+		m.Lanes, err = t.lanes(ctx)
+	}
+	if err != nil {
+		return store.Membership{}, t.failed(err, "list the forwarders and lanes")
+	}
+	return m, nil
+}
+
+func (t *Tables) members(ctx context.Context) (members []store.Member, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var m store.Member
+		var sinks, states string
+		if err := rows.Scan(&m.Owner, &sinks, &states); err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
+			return fmt.Errorf("sinks of %s: %w", m.Owner, err)
+		}
+		if m.States, err = decodeStates(states); err != nil {
+			return fmt.Errorf("state of %s: %w", m.Owner, err)
+		}
+		members = append(members, m)
+		return nil
+	}, `SELECT owner, sinks, state FROM {forwarders} WHERE live_until > {now} ORDER BY owner`)
+	return members, err
+}
+
+// ownerNow is the owner of an unexpired lease, or "".
+const ownerNow = `CASE WHEN lease_until > {now} THEN coalesce(owner, '') ELSE '' END`
+
+func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var sink string
+		var number, of int
+		var free int64
+		s := store.LaneState{}
+		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &free, &s.Paused, &s.Revision); err != nil {
+			return err
+		}
+		s.Lane = store.NewLane(sink, number, of)
+		if s.Owner == "" {
+			s.Free = time.Duration(max(0, free)) * time.Microsecond
+		}
+		states = append(states, s)
+		return nil
+	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision
+		FROM {cursors} WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
+	return states, err
+}
+
+// encodeStates is the text of a member's states; {} for none.
+func encodeStates(states map[string]store.SinkState) (string, error) {
+	if len(states) == 0 {
+		return "{}", nil
+	}
+	raw, err := json.Marshal(states)
+	return string(raw), err
+}
+
+// decodeStates is the inverse of encodeStates; nil for none.
+func decodeStates(text string) (states map[string]store.SinkState, err error) {
+	if text == "{}" {
+		return nil, nil
+	}
+	err = json.Unmarshal([]byte(text), &states)
+	return states, err
+}

@@ -1,0 +1,169 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+// Expr is a piece of SQL with its arguments, in the form that all dialects share:
+//
+//   - each ? stands for the next argument; an argument that is an Expr itself takes
+//     its place as text, with its own arguments;
+//   - double quotes quote identifiers;
+//   - {log}, {cursors}, {forwarders}, {parked}, {receipts} and {actions} are the
+//     tables, {now} is the database's clock, {envelope} are the columns of an
+//     envelope, and {selected} the same as the dialect reads them.
+type Expr struct {
+	Text string
+	Args []any
+}
+
+// SQL is an Expr.
+func SQL(text string, args ...any) Expr { return Expr{text, args} }
+
+// and adds a condition.
+func (e *Expr) and(text string, args ...any) {
+	e.Text += " AND " + text
+	e.Args = append(e.Args, args...)
+}
+
+// join puts a separator between pieces.
+func join(separator string, pieces []Expr) Expr {
+	args := make([]any, len(pieces))
+	for i, p := range pieces {
+		args[i] = p
+	}
+	return Expr{strings.TrimSuffix(strings.Repeat("?"+separator, len(pieces)), separator), args}
+}
+
+// list is (?, ?, …) with the values.
+func list(values ...any) Expr {
+	return Expr{"(?" + strings.Repeat(", ?", len(values)-1) + ")", values}
+}
+
+// Runner runs expressions on the tables of one outbox, in the words of a dialect.
+type Runner struct {
+	prefix  string // the log's table; the names of the others begin with it
+	dialect Dialect
+}
+
+// NewRunner returns a Runner for tables whose names begin with prefix.
+func NewRunner(prefix string, d Dialect) *Runner { return &Runner{prefix: prefix, dialect: d} }
+
+// envelope are the columns of an envelope, in the log as where it is parked.
+const envelope = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, payload`
+
+// Render writes an expression in the words of the dialect.
+func (r *Runner) Render(e Expr) (query string, args []any) {
+	var b strings.Builder
+	b.Grow(len(e.Text) + 64)
+	r.render(&b, &args, e)
+	return b.String(), args
+}
+
+func (r *Runner) render(b *strings.Builder, args *[]any, e Expr) {
+	next := 0
+	for text := e.Text; text != ""; {
+		i := strings.IndexAny(text, `?{"`)
+		if i < 0 {
+			b.WriteString(text)
+			break
+		}
+		b.WriteString(text[:i])
+		switch text[i] {
+		case '"':
+			b.WriteString(r.dialect.Quote())
+		case '?':
+			if inner, isExpr := e.Args[next].(Expr); isExpr {
+				r.render(b, args, inner)
+			} else {
+				*args = append(*args, e.Args[next])
+				b.WriteString(r.dialect.Placeholder(len(*args)))
+			}
+			next++
+		case '{':
+			end := i + strings.IndexByte(text[i:], '}')
+			r.render(b, args, Expr{Text: r.word(text[i+1 : end])})
+			i = end
+		}
+		text = text[i+1:]
+	}
+}
+
+func (r *Runner) word(name string) string {
+	switch name {
+	case "log":
+		return r.prefix
+	case "now":
+		return r.dialect.Now()
+	case "envelope":
+		return envelope
+	case "selected":
+		return r.dialect.Selected()
+	}
+	return r.prefix + "_" + name
+}
+
+// Querier is a database or a transaction.
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Exec runs a statement and returns how many rows it has written.
+func (r *Runner) Exec(ctx context.Context, q Querier, text string, args ...any) (int64, error) {
+	query, values := r.Render(SQL(text, args...))
+	result, err := q.ExecContext(ctx, query, values...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Row runs a query for one row.
+func (r *Runner) Row(ctx context.Context, q Querier, text string, args ...any) *sql.Row {
+	query, values := r.Render(SQL(text, args...))
+	return q.QueryRowContext(ctx, query, values...)
+}
+
+// Each runs a query and calls row for each of its rows.
+func (r *Runner) Each(ctx context.Context, q Querier, row func(rows *sql.Rows) error, text string, args ...any) (err error) {
+	query, values := r.Render(SQL(text, args...))
+	rows, err := q.QueryContext(ctx, query, values...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// anyOf is the condition that a column has one of the values.
+func anyOf[T ~string](column string, values []T) Expr {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = string(v)
+	}
+	return SQL(column+` IN ?`, list(args...))
+}
+
+// holds is the condition on the state that a parked delivery holds back its key, with
+// the condition of the index of keys, which some databases want word for word.
+func holds(alias string, halt bool) string {
+	if halt {
+		return alias + keyed
+	}
+	return alias + `state IN ('retrying', 'blocked') AND ` + alias + keyed
+}
+
+const keyed = `state IN ('retrying', 'blocked', 'dead')`

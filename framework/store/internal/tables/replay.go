@@ -1,0 +1,111 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// ReplaySpan is how many offsets one batch of a replay looks through at most:
+// checkpoints of the sink wait for it.
+const ReplaySpan = 20_000
+
+// CountReplay counts what a replay is about; see store.Inspector.
+func (t *Tables) CountReplay(ctx context.Context, r store.ReplayQuery) (store.ReplayCount, error) {
+	count, err := t.countReplay(ctx, r)
+	if err != nil {
+		return store.ReplayCount{}, t.failed(err, "count what to replay to %s", r.Sink)
+	}
+	return count, nil
+}
+
+func (t *Tables) countReplay(ctx context.Context, r store.ReplayQuery) (count store.ReplayCount, err error) {
+	cursors, err := t.placesOf(ctx, t.db, r.Sink)
+	if err != nil {
+		return count, err
+	}
+	err = t.run.Row(ctx, t.db, `SELECT count(CASE WHEN settled AND NOT parked THEN 1 END), count(CASE WHEN parked THEN 1 END),
+			count(CASE WHEN NOT settled AND NOT parked THEN 1 END)
+		FROM (SELECT ? AS settled, ? AS parked FROM {log} o WHERE ?) counted`,
+		t.settledInAny(cursors), isParked(r.Sink), t.replayed(r)).Scan(&count.Rows, &count.Parked, &count.Unsettled)
+	if err != nil {
+		return count, err
+	}
+	count.Oldest, err = t.run.Oldest(ctx, t.db, 0)
+	return count, err
+}
+
+// isParked is the condition that a row of the log, called o, is parked for a sink.
+func isParked(sink string) Expr {
+	return SQL(`EXISTS (SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."offset" = o."offset" AND p.id = o.id)`, sink)
+}
+
+// replayed is the condition that a query selects a row of the log.
+func (t *Tables) replayed(r store.ReplayQuery) Expr {
+	where := SQL(`"offset" > ? AND "offset" <= ?`, r.After, r.UpTo)
+	for _, types := range r.Types {
+		if !types.All() {
+			where.and(`?`, t.dialect.Types(types))
+		}
+	}
+	d := t.dialect
+	if !r.Since.IsZero() {
+		where.and(d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.Time(r.Since))
+	}
+	if !r.Until.IsZero() {
+		where.and(d.LogTime(`occurred_on`)+` < `+d.LogTime(`?`), d.Time(r.Until))
+	}
+	return where
+}
+
+// Replay parks the next rows; see store.Operator.
+func (t *Tables) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayResult, error) {
+	var result store.ReplayResult
+	err := t.operate(ctx, b.Action, b.Sink, func(tx *sql.Tx) (_ int, err error) {
+		if result, err = t.replay(ctx, tx, b); err != nil {
+			return 0, err
+		}
+		moved, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET count = count + ?, through = ? WHERE id = ? AND through = ?`,
+			result.Changed, result.Through, b.Action, b.After)
+		if err == nil && moved == 0 {
+			err = store.ErrActionMoved
+		}
+		return result.Changed, err
+	})
+	if err != nil {
+		return store.ReplayResult{}, t.failed(err, "replay to %s", b.Sink)
+	}
+	return result, nil
+}
+
+func (t *Tables) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (result store.ReplayResult, err error) {
+	cursors, err := t.placesOf(ctx, tx, b.Sink)
+	if err != nil {
+		return result, err
+	}
+	span := b.ReplayQuery
+	span.UpTo = min(b.UpTo, b.After+ReplaySpan)
+	rows := SQL(`{log} o WHERE ? AND ? AND NOT ? ORDER BY "offset" LIMIT ?`, t.replayed(span), t.settledInAny(cursors), isParked(b.Sink), b.Limit)
+	insert := SQL(`INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
+		SELECT ?, {envelope}, CASE WHEN waits THEN 'blocked' ELSE 'retrying' END, 0, CASE WHEN waits THEN NULL ELSE `+onceNow+` END
+		FROM (SELECT {envelope}, "key" <> '' AND (row_number() OVER (PARTITION BY "key" ORDER BY "offset") > 1 OR EXISTS (
+				SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+holds("p.", false)+`)) AS waits
+			FROM (SELECT {envelope} FROM ?) o) replayed`, b.Sink, b.Sink, rows)
+	each := func(rows *sql.Rows) error { // in no order
+		var offset int64
+		err := rows.Scan(&offset)
+		result.Changed++
+		result.Through = max(result.Through, offset)
+		return err
+	}
+	if t.dialect.Returning() {
+		err = t.run.Each(ctx, tx, each, `? RETURNING "offset"`, insert)
+	} else if err = t.run.Each(ctx, tx, each, `SELECT "offset" FROM ?`, rows); err == nil && result.Changed > 0 {
+		_, err = t.run.Exec(ctx, tx, `?`, insert)
+	}
+	if result.Changed < b.Limit {
+		result.Through = span.UpTo // nothing more up to there
+	}
+	return result, err
+}

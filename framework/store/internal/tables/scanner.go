@@ -1,0 +1,94 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// envelopeBytes is about what an envelope takes beside its texts.
+const envelopeBytes = 200
+
+// sizeOf is about how much memory an envelope takes.
+func sizeOf(e *notification.Envelope) int {
+	size := len(e.Payload) + len(e.Key) + len(e.ID) + envelopeBytes
+	for name, value := range e.Metadata {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+// Scanner turns rows of database/sql into envelopes. Rows with the same metadata
+// text share one decoded map.
+type Scanner struct {
+	dialect  Dialect
+	bytes    int // what was scanned takes about this much memory
+	metadata map[string]notification.Metadata
+}
+
+// NewScanner returns a Scanner for the rows of one page.
+func NewScanner(d Dialect) *Scanner {
+	return &Scanner{dialect: d, metadata: make(map[string]notification.Metadata)}
+}
+
+// Full reports whether a page should end here.
+func (s *Scanner) Full() bool { return s.bytes >= pageBytes }
+
+// Scan reads one row of Selected, whose further columns go to extra.
+func (s *Scanner) Scan(rows *sql.Rows, extra ...any) (e notification.Envelope, err error) {
+	occurredOn, deliverAt := NewTime(s.dialect), NewTime(s.dialect)
+	var metadata string
+	err = rows.Scan(append([]any{&e.Offset, &e.Slot, &e.ID, &e.Type, &e.Version, &e.Key, &occurredOn, &deliverAt, &metadata, &e.Payload}, extra...)...)
+	if err != nil {
+		return e, fmt.Errorf("offset %d: %w", e.Offset, err)
+	}
+	e.OccurredOn, e.DeliverAt = occurredOn.Time, deliverAt.Time
+	if e.Metadata, err = s.decode(metadata); err != nil {
+		return e, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
+	}
+	if e.Payload == nil {
+		e.Payload = []byte{} // how a driver may hand over an empty one
+	}
+	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
+	return e, nil
+}
+
+func (s *Scanner) decode(text string) (notification.Metadata, error) {
+	if m, known := s.metadata[text]; known {
+		return m, nil
+	}
+	m, err := store.DecodeMetadata([]byte(text))
+	if err == nil {
+		s.metadata[text] = m
+	}
+	return m, err
+}
+
+// EachParked is Dialect.EachParked through database/sql.
+func EachParked(ctx context.Context, db *sql.DB, d Dialect, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) (err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	envelopes := NewScanner(d)
+	for more := true; more && rows.Next(); {
+		p := &store.ParkedDelivery{}
+		due, first, updated := NewTime(d), NewTime(d), NewTime(d)
+		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, &due, &p.LastError, &first, &p.Sink, &updated); err != nil {
+			return err
+		}
+		p.DueAt, p.FirstParkedAt, p.UpdatedAt = due.Time, first.Time, updated.Time
+		if more, err = each(p); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

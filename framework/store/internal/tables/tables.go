@@ -1,0 +1,98 @@
+// Package tables keeps what every dialect keeps in the same tables: cursors and
+// leases, forwarders, parked deliveries, receipts and actions. It is written once,
+// over a Dialect; a dialect adds the log.
+//
+// A Store of a dialect embeds Tables for the roles that they play, and works with the
+// Runner on its log.
+//
+// Every transaction that changes what belongs to a sink takes the sink's cursors
+// first: a checkpoint by writing one of them, the others by Dialect.TakeCursors. So
+// they neither deadlock nor interleave.
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// Tables are the tables of one outbox. They are safe for concurrent use.
+type Tables struct {
+	db       *sql.DB
+	run      *Runner
+	dialect  Dialect
+	receipts bool
+	raised   revisions
+}
+
+// New returns the tables that a Runner names. receipts archives deliveries.
+func New(db *sql.DB, r *Runner, receipts bool) *Tables {
+	return &Tables{db: db, run: r, dialect: r.dialect, receipts: receipts}
+}
+
+// KeepsReceipts reports whether checkpoints archive receipts.
+func (t *Tables) KeepsReceipts() bool { return t.receipts }
+
+func (t *Tables) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
+	return inTx(ctx, t.db, do)
+}
+
+// inTx runs a function in a transaction. Read committed lets its statements see,
+// behind a lock, what was committed before the lock was had, whatever the
+// database's default is.
+func inTx(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// inTxOf is inTx for what belongs to a sink.
+func (t *Tables) inTxOf(ctx context.Context, sink string, do func(tx *sql.Tx) error) error {
+	return t.inTx(ctx, func(tx *sql.Tx) error {
+		query, args := t.run.Render(t.dialect.TakeCursors(sink))
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// failed wraps an error of the database in what was tried.
+func (t *Tables) failed(err error, format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, t.dialect.Advise(err))...)
+}
+
+// Time scans a column with a time; NULL is the zero time.
+type Time struct {
+	time.Time
+	dialect Dialect
+}
+
+// NewTime is one to scan into.
+func NewTime(d Dialect) Time { return Time{dialect: d} }
+
+func (r *Runner) time() Time { return NewTime(r.dialect) }
+
+// Scan implements sql.Scanner.
+func (t *Time) Scan(value any) (err error) {
+	switch value := value.(type) {
+	case nil:
+		t.Time = time.Time{}
+	case time.Time:
+		t.Time = value.UTC()
+	case string:
+		t.Time, err = t.dialect.ParseTime(value)
+	case []byte:
+		t.Time, err = t.dialect.ParseTime(string(value))
+	default:
+		err = fmt.Errorf("the driver hands over %T for a time", value)
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// traceSpan is how many offsets one query for an id looks through.
+const traceSpan = 200_000
+
+// tracedDeliveries is how many parked deliveries of one id a trace lists.
+const tracedDeliveries = 1000
+
+// Trace gathers what there is of a notification; see store.Inspector.
+func (t *Tables) Trace(ctx context.Context, id string) (store.Trace, error) {
+	trace, err := t.trace(ctx, id)
+	if err != nil {
+		return store.Trace{}, t.failed(err, "look for notification %s", id)
+	}
+	return trace, nil
+}
+
+func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err error) {
+	// A delivery goes from the log to the parked table or the receipts, never back:
+	// looking in this order finds it in one of them.
+	cursors, err := t.placed(ctx, t.db, "")
+	if err != nil {
+		return trace, err
+	}
+	if trace.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
+		return trace, err
+	}
+	if trace.Oldest != nil {
+		if err := t.traceLog(ctx, id, cursors, &trace); err != nil {
+			return trace, err
+		}
+	}
+	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: id}, store.ParkedPlace{}, tracedDeliveries); err != nil {
+		return trace, err
+	}
+	trace.Receipts, err = t.receiptsOf(ctx, id)
+	return trace, err
+}
+
+// traceLog looks for the rows from the end of the log on.
+func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trace *store.Trace) error {
+	var last int64
+	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log}`).Scan(&last); err != nil {
+		return err
+	}
+	for ; last >= trace.Oldest.Offset && len(trace.Rows) == 0; last -= traceSpan {
+		if err := t.traceSpan(ctx, id, last, trace); err != nil {
+			return err
+		}
+	}
+	for i := range trace.Rows {
+		for j := range cursors {
+			if err := t.traceLane(ctx, &trace.Rows[i], &cursors[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Tables) traceSpan(ctx context.Context, id string, last int64, trace *store.Trace) error {
+	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" > ? AND "offset" <= ? AND id = ? ORDER BY "offset"`, last-traceSpan, last, id))
+	return t.dialect.EachParked(ctx, query, args, func(d *store.ParkedDelivery) (bool, error) {
+		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
+		return true, nil
+	})
+}
+
+// loggedColumns are those of a row of the log in the form of parkedColumns.
+const loggedColumns = `{selected}, '', 0, NULL, '', NULL, '', NULL`
+
+// traceLane adds how a cursor stands with a row, if the row is of its lane.
+func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) error {
+	offset, slots := r.Envelope.Offset, c.lane.Slots
+	if r.Envelope.Slot < slots.First || r.Envelope.Slot > slots.Last {
+		return nil
+	}
+	l := store.TracedLane{Lane: c.lane, Owner: c.Owner, Paused: c.Paused, OtherLog: c.place.Conflict != ""}
+	if !l.OtherLog {
+		var unsettled int
+		if err := t.run.Row(ctx, t.db, `SELECT count(*) FROM {log} WHERE "offset" = ? AND NOT ?`, offset, t.settled(c)).Scan(&unsettled); err != nil {
+			return err
+		}
+		l.Settled = unsettled == 0
+	}
+	if !l.OtherLog && !l.Settled {
+		err := t.run.Row(ctx, t.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" > ? AND "offset" < ? AND slot BETWEEN ? AND ? AND NOT ? LIMIT ?) earlier`,
+			c.place.Through, offset, slots.First, slots.Last, t.settled(c), store.PendingLimit).Scan(&l.Before)
+		if err != nil {
+			return err
+		}
+	}
+	r.Lanes = append(r.Lanes, l)
+	return nil
+}
+
+func (t *Tables) receiptsOf(ctx context.Context, id string) (receipts []store.TracedReceipt, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var r store.TracedReceipt
+		at := t.run.time()
+		err := rows.Scan(&r.Sink, &r.Offset, &r.ID, &r.Receipt.Receipt, &r.Attempt, &at)
+		r.DeliveredAt = at.Time
+		receipts = append(receipts, r)
+		return err
+	}, `SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE id = ? ORDER BY sink, "offset"`, id)
+	return receipts, err
+}

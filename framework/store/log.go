@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// Log is what a forwarder reads.
+type Log interface {
+	// Probe looks how far the log reaches now. It is one tiny query, and one
+	// probe serves the readers of all sinks and lanes of a process.
+	Probe(ctx context.Context) (Target, error)
+
+	// NewReader continues reading at a cursor's position; nil begins at the
+	// oldest row. It reads nothing yet. A position that another dialect or a
+	// newer program wrote gives ErrPosition.
+	NewReader(position json.RawMessage, filter Filter) (Reader, error)
+}
+
+// Filter says which rows a reader returns; it passes over the others.
+type Filter struct {
+	Slots SlotRange
+	Types notification.TypeFilter
+}
+
+// Target is an upper bound of the log: the rows that were committed when it was
+// probed. It belongs to the store that made it.
+type Target interface {
+	// Last is the highest offset that was handed out by then. Rows up to it may
+	// still be uncommitted.
+	Last() int64
+}
+
+// Position is a place between two rows in the order in which a reader sees
+// them. The engine keeps positions and hands them back in a checkpoint; what
+// they look like is the dialect's own business.
+type Position interface {
+	json.Marshaler
+}
+
+// Reader walks through the log for one sink and lane, in log order: for each
+// key, the order in which its transactions committed, as long as they
+// serialized on any lock.
+//
+// A reader keeps its place in memory and is for one goroutine.
+type Reader interface {
+	// Next returns the next rows that are committed as of target, at most limit. A
+	// target that is older than those which led to the reader's position adds
+	// nothing: what those reached may still come.
+	// A page that came short because of the payloads' size is followed by
+	// another. After an error Next can be called again and repeats nothing that
+	// a page carried, save after ErrServerChanged: then a new reader must begin at
+	// the stored position.
+	Next(ctx context.Context, target Target, limit int) (Page, error)
+}
+
+// Page is a run of rows and the positions between them.
+type Page struct {
+	Envelopes []notification.Envelope
+	// Start is the position before the first row.
+	Start Position
+	// End is the position behind the last row, and behind everything that the
+	// reader passed over without finding a row for this lane.
+	End Position
+	// CaughtUp says that there is nothing more as of the target.
+	CaughtUp bool
+	// Rebased tells, once, why the reader had to start over at the oldest row:
+	// the log it knew is gone, and with it the meaning of the offsets that were
+	// settled in it. "" is the usual case.
+	Rebased string
+
+	// After is the position behind Envelopes[i].
+	After func(i int) Position
+}

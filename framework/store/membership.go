@@ -1,0 +1,35 @@
+package store
+
+import "time"
+
+// Member is a forwarder that lives.
+type Member struct {
+	Owner string
+	// Sinks are those that it can deliver to.
+	Sinks []string
+	// States are those of its sinks that do not go well, as it sees them.
+	States map[string]SinkState
+}
+
+// Membership is the forwarders and their lanes, at one moment.
+type Membership struct {
+	// Members are the forwarders that live, by name.
+	Members []Member
+	// Lanes are those of all sinks, by sink and number.
+	Lanes []LaneState
+}
+
+// LaneState is a lane and the forwarder that works on it.
+type LaneState struct {
+	Lane Lane
+	// Wanted is into how many lanes the sink is to be cut; 0: as it is.
+	Wanted int
+	// Owner has an unexpired lease on it; "" if there is none.
+	Owner string
+	// Free is for how long there has been none.
+	Free time.Duration
+	// Paused stops work on it until a person resumes the sink.
+	Paused bool
+	// Revision changes when a person has changed what is parked for the sink.
+	Revision int64
+}

@@ -1,0 +1,57 @@
+package store
+
+import "context"
+
+// Operator is what people do to an outbox. It is recorded in the table of actions.
+//
+// Bulk actions are made of batches: each is one short transaction, which takes the
+// cursors of the sink first, like a checkpoint, so the two neither deadlock nor
+// interleave. A batch adds what it did to its action in the same transaction, so an
+// action that was interrupted also shows what was done.
+//
+// Forwarders notice by the Revision of the sink's lanes. The first batch of an
+// action that changes something raises it, a later one only if the action last did
+// so a second ago or longer, and End if something was changed since. A process that
+// ends before End leaves the last second's changes to the forwarders' own comparison
+// with the table.
+type Operator interface {
+	// Begin records an action, with nothing done yet, and End that all of it is
+	// done. ErrUnknownAction if it was not begun.
+	Begin(ctx context.Context, a Action) error
+	End(ctx context.Context, id string) error
+
+	// Requeue makes dead and retrying deliveries of one sink due at once, by the
+	// database's clock, with no attempt spent; the text of their last error stays.
+	// Others do not match. A dead one with an earlier one of its key parked before it
+	// becomes blocked behind that, so that the key's order holds. It looks at the
+	// next ones behind b.After.
+	Requeue(ctx context.Context, b ParkedBatch) (ParkedBatchResult, error)
+
+	// Discard deletes deliveries of one sink, whatever their state.
+	Discard(ctx context.Context, b ParkedBatch) (ParkedBatchResult, error)
+
+	// Replay delivers rows of the log again: to one sink, as parked deliveries that
+	// are due, so that they have the sink's retries, and the order of their keys. The
+	// cursors stay where they are. Only what the sink has settled is replayed: the
+	// rest comes by itself. What is parked for it stays as it is.
+	//
+	// It parks the next rows behind b.After, at most b.Limit, in log order, as part
+	// of an action that has got through b.After: the first one of a key is retrying
+	// and due, the others are blocked behind it, and all of them behind what is
+	// parked of the key. A batch that was written already, or by another process that
+	// goes on with the action, changes nothing and returns ErrActionMoved.
+	Replay(ctx context.Context, b ReplayBatch) (ReplayResult, error)
+
+	// Pause stops deliveries to a sink, or with paused false lets them go on, as part
+	// of an action, and reports whether that changes anything. Forwarders notice it
+	// with their next look at the membership. A sink without cursors gives
+	// ErrUnknownSink.
+	Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error)
+
+	// Forget deletes the sink's cursors, parked deliveries and receipts, in one
+	// transaction, and returns how many there were: a sink that was taken out of the
+	// configuration would keep its rows in the log for ever. A forwarder that holds a
+	// lease of the sink gives ErrLeaseHeld. The sink may come back: then it begins at
+	// the oldest row, like any new one.
+	Forget(ctx context.Context, sink string) (Traces, error)
+}

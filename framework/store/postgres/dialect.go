@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+// dialect is PostgreSQL's part of the tables.
+type dialect struct {
+	tables.Standard
+	*Store
+}
+
+var _ tables.Dialect = (*dialect)(nil)
+
+// Placeholder is numbered.
+func (*dialect) Placeholder(n int) string { return `$` + strconv.Itoa(n) }
+
+// Now goes on within a transaction, and behind a wait for a lock.
+func (*dialect) Now() string { return `clock_timestamp()` }
+
+// NowPlus has microseconds, like the clock.
+func (*dialect) NowPlus(d time.Duration) tables.Expr {
+	return tables.SQL(`clock_timestamp() + ? * interval '1 microsecond'`, d.Microseconds())
+}
+
+// Elapsed takes the difference of two times apart.
+func (*dialect) Elapsed(since string) string {
+	return `(extract(epoch FROM clock_timestamp() - ` + since + `) * 1000000)::bigint`
+}
+
+// Position is strpos.
+func (*dialect) Position() string { return `strpos` }
+
+// Time is NULL if it is zero.
+func (*dialect) Time(t time.Time) any { return nullTime(t) }
+
+// Payload depends on the column.
+func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.binary) }
+
+// Selected are times in their binary form.
+func (*dialect) Selected() string { return selected }
+
+// EachParked goes around database/sql.
+func (d *dialect) EachParked(ctx context.Context, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
+	envelopes := newScanner(0)
+	return stream(ctx, d.db, query, args, func(row []driver.Value) (bool, error) {
+		rest, err := envelopes.scan(row)
+		if err != nil {
+			return false, err
+		}
+		p := store.Parked{
+			Envelope: envelopes.last(), State: store.State(rest.text()), Attempt: int(rest.integer()), DueAt: rest.time(),
+			LastError: rest.text(), FirstParkedAt: rest.time(),
+		}
+		delivery := &store.ParkedDelivery{Parked: p, Sink: rest.text(), UpdatedAt: rest.time()}
+		if rest.err != nil {
+			return false, rest.err
+		}
+		return each(delivery)
+	})
+}
+
+// Refs are two arrays.
+func (*dialect) Refs(refs []store.Ref) tables.Expr {
+	offsets, ids := make([]int64, len(refs)), make([]string, len(refs)) // not nil: that would be NULL
+	for i, r := range refs {
+		offsets[i], ids[i] = r.Offset, r.ID
+	}
+	return tables.SQL(`SELECT * FROM unnest(?::bigint[], ?::text[])`, pq.Array(offsets), pq.Array(ids))
+}
+
+// Ranges are two arrays.
+func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
+	first, last := make([]int64, len(ranges)), make([]int64, len(ranges))
+	for i, r := range ranges {
+		first[i], last[i] = r.First, r.Last
+	}
+	return tables.SQL(`EXISTS (SELECT FROM unnest(?::bigint[], ?::bigint[]) AS ahead (first, last) WHERE "offset" BETWEEN first AND last)`,
+		pq.Array(first), pq.Array(last))
+}
+
+// Types is what a page's query asks too.
+func (*dialect) Types(f notification.TypeFilter) tables.Expr {
+	return expression(func(q *statement) string {
+		typesSQL(q, f)
+		return strings.TrimPrefix(q.String(), ` AND `)
+	})
+}
+
+// expression is what a function writes, whose arguments come in the order in which it
+// adds them.
+func expression(write func(q *statement) string) tables.Expr {
+	q := &statement{}
+	text := write(q)
+	return tables.SQL(placeholder.ReplaceAllString(text, `?`), q.args...)
+}
+
+var placeholder = regexp.MustCompile(`\$\d+`)
+
+// TakeCursors also has the server end the transaction if its client does not go on: one
+// that is stopped, or gone without a word, would hold up all checkpoints of the sink.
+func (*dialect) TakeCursors(sink string) tables.Expr {
+	return tables.SQL(`SELECT lane, set_config('idle_in_transaction_session_timeout', ?, true) FROM {cursors} WHERE sink = ? ORDER BY lane FOR UPDATE`,
+		strconv.FormatInt(takenTime.Milliseconds(), 10), sink)
+}
+
+// takenTime is how long a sink's cursors wait for the next statement of their holder.
+const takenTime = 10 * time.Second
+
+// Together is one round trip.
+func (*dialect) Together(first, second tables.Expr) []tables.Expr {
+	return []tables.Expr{tables.SQL(`WITH first AS (?) ?`, first, second)}
+}
+
+// Announce notifies with the write's commit.
+func (d *dialect) Announce(write tables.Expr) tables.Expr {
+	return tables.SQL(`WITH written AS (? RETURNING 1) SELECT pg_notify(?, ?) FROM (SELECT FROM written LIMIT 1) AS any_row`,
+		write, d.listening.channel, lanesNews)
+}
+
+// Collides is so where transactions are repeatable reads by default.
+func (*dialect) Collides(err error) bool { return pq.As(err, "40001") != nil }
+
+// Advise adds the hint of the error's code.
+func (*dialect) Advise(err error) error { return advise(err) }
+
+// WriteLease also makes the lease's transaction a watermark: without, the first delta
+// of a cursor would leave no bound, and the second look through the whole log.
+func (d *dialect) WriteLease(ctx context.Context, u tables.Update, row *tables.LeaseRow) error {
+	seen, err := d.seen(ctx)
+	if err != nil {
+		return err
+	}
+	var id string
+	err = d.run.Row(ctx, d.db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+tables.LeaseColumns+`, pg_current_xact_id()::text, `+d.sql.server,
+		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &id, &row.Server)
+	if err != nil {
+		return err
+	}
+	return d.raiseFence(id, row.Server, seen)
+}
+
+// MoveCursor checks the life of the server in the same statement: where only the
+// cursor moves, a checkpoint is one round trip. It also has the server end the
+// transaction if its client does not go on for the time of the lease: one that is gone
+// without a word would hold the cursor's row for hours, and no forwarder could have
+// the lane. A checkpoint that was written becomes a watermark.
+func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
+	seen, err := d.seen(ctx) // before the transaction has its id: see fence
+	if err != nil {
+		return nil, err
+	}
+	var id string
+	err = d.run.Row(ctx, q, `UPDATE {cursors} SET ? WHERE ? AND `+d.sql.server+` = ?
+		RETURNING pg_current_xact_id()::text || left(set_config('idle_in_transaction_session_timeout', ?, true), 0)`,
+		u.Set, u.Where, c.Lease.Server, strconv.FormatInt(c.TTL.Milliseconds(), 10)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, d.whyUnmoved(ctx, q, c.Lease)
+	}
+	return func() error { return d.raiseFence(id, c.Lease.Server, seen) }, err
+}
+
+// whyUnmoved tells a checkpoint that is written already, which is no error, from a
+// lease that is lost, or whose server has gone.
+func (d *dialect) whyUnmoved(ctx context.Context, q tables.Querier, lease store.Lease) error {
+	if err := d.run.Holds(ctx, q, lease); err != nil {
+		return err
+	}
+	var same bool
+	err := d.run.Row(ctx, q, `SELECT `+d.sql.server+` = ?`, lease.Server).Scan(&same)
+	if err == nil && !same {
+		err = store.ErrServerChanged
+	}
+	return err
+}
+
+// Level compares snapshots.
+func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
+	at, err := level(positions)
+	if err != nil {
+		return nil, err
+	}
+	return at.MarshalJSON()
+}
+
+// level is the one position at which all cursors stand. Bounds, floors and reach
+// are facts about the log, so those of any cursor hold for all.
+func level(positions []json.RawMessage) (position, error) {
+	var at position
+	for lane, raw := range positions {
+		p, err := parsePosition(raw)
+		switch {
+		case err != nil:
+			return at, err
+		case p.base == nil:
+			return at, fmt.Errorf("%w: lane %d is inside a delta", store.ErrNotLevel, lane)
+		case lane == 0:
+			at = p
+		case p.base.Snapshot.text != at.base.Snapshot.text || p.history != at.history:
+			return at, fmt.Errorf("%w: lane 0 is at %s, lane %d at %s", store.ErrNotLevel,
+				at.base.Snapshot.text, lane, p.base.Snapshot.text)
+		}
+	}
+	return at, nil
+}
+
+// Places probes the log after the positions were read: an older probe would not
+// include them, and look like another log.
+func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
+	now, err := d.look(ctx, q, d.sql.probe)
+	if err != nil {
+		return nil, err
+	}
+	places := make([]tables.Place, len(positions))
+	for i, raw := range positions {
+		pos, err := parsePosition(raw)
+		if err != nil {
+			return nil, err
+		}
+		places[i] = tables.Place{Conflict: pos.conflict(now), Through: pos.settled(), Settled: expression(pos.settledSQL)}
+	}
+	return places, nil
+}
+
+// conflict tells why the position is not of the log that was seen at t; "" if it is.
+func (p *position) conflict(t *probe) string {
+	return (&reader{pos: *p, durable: p.goal().Last}).conflict(t)
+}
+
+// Pending counts what a reader would read.
+func (d *dialect) Pending(ctx context.Context, position json.RawMessage, t store.Target, slots store.SlotRange, limit int) (int, error) {
+	return d.pending(ctx, position, t.(*probe), store.Filter{Slots: slots, Types: notification.AllTypes}, limit)
+}
+
+// Replay parks the next rows; see store.Operator.
+func (s *Store) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayResult, error) {
+	if err := s.meet(ctx); err != nil {
+		return store.ReplayResult{}, err
+	}
+	return s.shared.Replay(ctx, b)
+}
+
+// meet asks for the server's identity before a transaction does: it may be refused,
+// which would end the transaction.
+func (s *Store) meet(ctx context.Context) error {
+	if s.system.Load() != nil {
+		return nil
+	}
+	_, err := s.Probe(ctx)
+	return err
+}

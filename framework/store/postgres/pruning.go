@@ -1,0 +1,277 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+var _ store.Pruner = (*Store)(nil)
+
+const (
+	// prunerPatience bounds waiting for a lock: far below deadlock_timeout, so
+	// that it is the pruner that gives way to what else is in the way, and so
+	// short that publishers who queue behind it hardly notice.
+	prunerPatience = 100 * time.Millisecond
+	// idleTime is how long the server waits for the next statement of a transaction
+	// that holds others up. One whose client is stopped, or gone without a word, would
+	// keep its locks for hours.
+	idleTime = 2 * time.Second
+	// holderRows is how many rows behind a sink's bound are looked at for the
+	// first one that it has not settled.
+	holderRows = 5000
+	// maxPlaces bounds the conditions that are tried on each row.
+	maxPlaces = 64
+)
+
+// Prune removes old rows; see store.Pruner.
+//
+// Which rows are settled is judged by their transaction ids and offsets, which
+// mean something in one history only. So the cursors, the log's history and its
+// rows are read in one snapshot, and with a lock that keeps everybody from
+// truncating the log or making it anew in between.
+func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
+	pruned := store.Pruned{Through: p.After}
+	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
+		kept, err := s.kept(ctx, tx, p.Sinks)
+		if err != nil || kept.everything() {
+			return err
+		}
+		look := statement{args: []any{p.After}}
+		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, p.Age))
+		kept.settledSQL(&look)
+		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.prunable() +
+			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked`)
+		removable := 0
+		if err := tx.QueryRowContext(ctx, look.String(), look.args...).Scan(&pruned.Looked, &pruned.Through, &removable); err != nil {
+			return err
+		}
+		if removable == 0 {
+			return nil
+		}
+		remove := statement{args: []any{p.After, pruned.Through}}
+		remove.WriteString(`DELETE FROM ` + s.prunable() + s.sql.between + ` AND ` + old(&remove, p.Age))
+		kept.settledSQL(&remove)
+		result, err := tx.ExecContext(ctx, remove.String(), remove.args...)
+		if err != nil {
+			return err
+		}
+		removed, err := result.RowsAffected()
+		pruned.Removed = int(removed)
+		return err
+	})
+	switch {
+	case isInTheWay(err):
+		return store.Pruned{Through: p.After}, nil
+	case err != nil:
+		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", err)
+	}
+	return pruned, nil
+}
+
+// prunable is the table whose rows go one by one.
+func (s *Store) prunable() string {
+	if s.parts {
+		return s.sql.prefix + defaultPartition
+	}
+	return s.sql.prefix
+}
+
+// pruneTx runs a function in a transaction with one snapshot, and with a lock on
+// the log that is as weak as a reader's. The lock comes before the snapshot, or
+// what waits for it would work with an old one; so do further locks.
+func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) error) error {
+	if err := s.meet(ctx); err != nil {
+		return err
+	}
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
+		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s`,
+		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, locks)); err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// isInTheWay says whether somebody else is at the same rows or the table. The next
+// pass takes them.
+func isInTheWay(err error) bool {
+	var e *pq.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "55P03", // lock_not_available
+		"40001", // serialization_failure
+		"40P01": // deadlock_detected
+		return true
+	}
+	return false
+}
+
+// old is the condition that a row has occurred long enough ago.
+func old(q *statement, age time.Duration) string {
+	return `occurred_on < now() - ` + q.arg(age.Microseconds()) + ` * interval '1 microsecond'`
+}
+
+// keeper is what one sink has settled.
+type keeper struct {
+	sink   string
+	places []position // where its cursors stand
+	reason string     // why it keeps everything; "" if it does not
+}
+
+// keepers are all sinks.
+type keepers []keeper
+
+// everything says whether some sink keeps everything. Without any sink nobody can
+// tell what is settled.
+func (ks keepers) everything() bool {
+	return len(ks) == 0 || slices.ContainsFunc(ks, func(k keeper) bool { return k.reason != "" })
+}
+
+// kept reads the cursors and holds them against the log as the transaction sees
+// it. Sinks that have none are among them if they are named.
+func (s *Store) kept(ctx context.Context, tx *sql.Tx, sinks []string) (keepers, error) {
+	now, err := s.look(ctx, tx, s.sql.probe)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.run.Keepers(ctx, tx, sinks)
+	if err != nil {
+		return nil, err
+	}
+	kept := make(keepers, len(all))
+	for i, k := range all {
+		kept[i] = keeper{sink: k.Sink, reason: k.Reason}
+		for _, raw := range k.Positions {
+			kept[i].add(raw, now)
+		}
+	}
+	return kept, nil
+}
+
+// add takes a cursor's position, unless it is of another log than the one that now
+// was looked at: there it says nothing.
+func (k *keeper) add(raw []byte, now *probe) {
+	pos, err := parsePosition(raw)
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	} else {
+		reason = pos.conflict(now)
+	}
+	if k.reason == "" {
+		k.reason = reason
+	}
+	k.places = append(k.places, pos)
+}
+
+// settledSQL adds the condition that all sinks have settled a row. Nearly all rows
+// that are old are below the common bound; the snapshots tell of the others,
+// which are the last ones of a log that has gone quiet, and those around a
+// transaction that stays open.
+func (ks keepers) settledSQL(q *statement) {
+	through := int64(math.MaxInt64)
+	var distinct []string
+	places := make(map[string]*position)
+	for _, k := range ks {
+		for i := range k.places {
+			p := &k.places[i]
+			through = min(through, p.settled())
+			if name := p.name(); places[name] == nil {
+				places[name] = p
+				distinct = append(distinct, name)
+			}
+		}
+	}
+	q.WriteString(` AND ("offset" <= ` + q.arg(through))
+	if len(distinct) <= maxPlaces {
+		q.WriteString(` OR true`)
+		for _, name := range distinct {
+			q.WriteString(` AND ` + places[name].settledSQL(q))
+		}
+	}
+	q.WriteString(`)`)
+}
+
+// name tells positions apart as far as settledSQL does.
+func (p *position) name() string {
+	if p.delta == nil {
+		return p.base.Snapshot.text
+	}
+	return fmt.Sprint(p.delta.From.Snapshot.text, p.delta.Until.Snapshot.text, p.offset, p.delta.Restored)
+}
+
+// settledSQL is what settles says of a row without the bounds, as a condition.
+func (p *position) settledSQL(q *statement) string {
+	if p.delta == nil {
+		return visibleSQL(q, &p.base.Snapshot)
+	}
+	d := p.delta
+	return `(` + visibleSQL(q, &d.From.Snapshot) + ` OR "offset" <= ` + q.arg(p.offset) +
+		` AND ("offset" <= ` + q.arg(d.Restored) + ` OR ` + visibleSQL(q, &d.Until.Snapshot) + `))`
+}
+
+// visibleSQL is the condition that a row's transaction had ended in a snapshot.
+func visibleSQL(q *statement, s *snapshot) string {
+	return `pg_visible_in_snapshot(transaction_id, ` + q.arg(s.text) + `::pg_snapshot)`
+}
+
+// Holders lists the sinks that keep rows in the log; see store.Inspector.
+func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
+	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
+		kept, err := s.kept(ctx, tx, sinks)
+		if err != nil {
+			return err
+		}
+		for _, k := range kept {
+			row, err := s.oldestKept(ctx, tx, k)
+			if err != nil {
+				return err
+			}
+			if row != nil {
+				holders = append(holders, store.Holder{Sink: k.sink, Row: *row, Reason: k.reason})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for who keeps the log: %w", err)
+	}
+	return holders, nil
+}
+
+// oldestKept is the first row that a sink keeps; nil if there is none.
+func (s *Store) oldestKept(ctx context.Context, q tables.Querier, k keeper) (*store.Row, error) {
+	if k.reason != "" {
+		return s.run.Oldest(ctx, q, 0)
+	}
+	through := k.places[0].settled()
+	for i := range k.places {
+		through = min(through, k.places[i].settled())
+	}
+	look := statement{args: []any{through}}
+	look.WriteString(`SELECT "offset", occurred_on FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.sql.prefix +
+		` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(holderRows) + `) looked WHERE NOT (true`)
+	keepers{k}.settledSQL(&look)
+	look.WriteString(`) ORDER BY "offset" LIMIT 1`)
+	return s.run.ScanRow(q.QueryRowContext(ctx, look.String(), look.args...))
+}

@@ -1,0 +1,242 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+var wholeLog = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
+
+// settleAll reads a sink's only lane to the end and moves its cursor there.
+func settleAll(t *testing.T, s *postgres.Store, sink string) {
+	t.Helper()
+	ctx := t.Context()
+	lease, err := lease(t, s, store.Lanes(sink, 1)[0])
+	require.NoError(t, err)
+	reader, err := s.NewReader(lease.Position, wholeLog)
+	require.NoError(t, err)
+	target, err := s.Probe(ctx)
+	require.NoError(t, err)
+	for {
+		page, err := reader.Next(ctx, target, 1000)
+		require.NoError(t, err)
+		if page.CaughtUp {
+			require.NoError(t, s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Minute, Position: page.End}))
+			require.NoError(t, s.Release(ctx, lease))
+			return
+		}
+	}
+}
+
+func expireAll(t *testing.T, s *postgres.Store, sink string) int {
+	t.Helper()
+	expired, err := s.Prune(t.Context(), store.Pruning{Age: time.Microsecond, Limit: 1000, Sinks: []string{sink}})
+	require.NoError(t, err)
+	return expired.Removed
+}
+
+func offsetsOf(t *testing.T, db *sql.DB) (offsets []int64) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT "offset" FROM outbox ORDER BY 1`)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	for rows.Next() {
+		var offset int64
+		require.NoError(t, rows.Scan(&offset))
+		offsets = append(offsets, offset)
+	}
+	require.NoError(t, rows.Err())
+	return offsets
+}
+
+const insertOne = `INSERT INTO outbox (type, payload) VALUES ('t', '{}')`
+
+func TestAnOpenTransactionKeepsItsOwnRowsAndNoOthers(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	exec := func(q interface {
+		ExecContext(context.Context, string, ...any) (sql.Result, error)
+	}) {
+		t.Helper()
+		_, err := q.ExecContext(t.Context(), insertOne)
+		require.NoError(t, err)
+	}
+	exec(db) // 1
+	long, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer long.Rollback()
+	exec(long) // 2
+	exec(db)   // 3
+	settleAll(t, s, "mail")
+	exec(long) // 4
+	exec(db)   // 5
+	require.Equal(t, 2, expireAll(t, s, "mail"))
+	require.Equal(t, []int64{5}, offsetsOf(t, db))
+
+	require.NoError(t, long.Commit())
+	require.Zero(t, expireAll(t, s, "mail"), "committed since, and not settled")
+	require.Equal(t, []int64{2, 4, 5}, offsetsOf(t, db))
+	settleAll(t, s, "mail")
+	require.Equal(t, 3, expireAll(t, s, "mail"))
+}
+
+func TestRestoredRowsGoOnceTheyAreSettled(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	_, err := db.ExecContext(t.Context(), insertOne+`; `+insertOne+`; UPDATE outbox SET transaction_id = '1000000000000'`)
+	require.NoError(t, err, "ids of a cluster that is far ahead")
+	lease, err := lease(t, s, store.Lanes("mail", 1)[0])
+	require.NoError(t, err)
+	require.NoError(t, s.Release(t.Context(), lease))
+	require.Zero(t, expireAll(t, s, "mail"))
+	settleAll(t, s, "mail")
+	require.Equal(t, 2, expireAll(t, s, "mail"))
+}
+
+func TestNothingGoesWhereTheCursorIsOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	_, err := db.ExecContext(t.Context(), insertOne)
+	require.NoError(t, err)
+	settleAll(t, s, "mail")
+	const change = `UPDATE outbox_cursors SET position = jsonb_set(position, $1, $2) WHERE sink = 'mail'`
+	for _, c := range []struct{ path, value, contains string }{
+		{"{history,system}", `"17"`, "restored into another cluster"},
+		{"{history,sequence}", `17`, "the log was truncated"},
+		{"{at,last}", `1000`, "the log was truncated"},
+		{"{at,snapshot}", `"900000000:900000000:"`, "restored into another cluster"},
+	} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		var before string
+		require.NoError(t, tx.QueryRowContext(t.Context(), `SELECT position::text FROM outbox_cursors`).Scan(&before))
+		_, err = tx.ExecContext(t.Context(), change, c.path, c.value)
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		require.Zero(t, expireAll(t, s, "mail"), c.path)
+		holders, err := s.Holders(t.Context(), nil)
+		require.NoError(t, err)
+		require.Contains(t, holders[0].Reason, c.contains)
+		_, err = db.ExecContext(t.Context(), `UPDATE outbox_cursors SET position = $1::jsonb`, before)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, expireAll(t, s, "mail"))
+}
+
+func TestTheJanitorGivesWayToWhoeverHasLockedTheLog(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	_, err := db.ExecContext(t.Context(), insertOne)
+	require.NoError(t, err)
+	settleAll(t, s, "mail")
+	for _, lock := range []string{`LOCK TABLE outbox`, `SELECT FROM outbox FOR UPDATE`} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), lock)
+		require.NoError(t, err)
+		began := time.Now()
+		require.Zero(t, expireAll(t, s, "mail"))
+		require.Less(t, time.Since(began), 5*time.Second)
+		require.NoError(t, tx.Rollback())
+	}
+	require.Equal(t, 1, expireAll(t, s, "mail"))
+}
+
+// TestReadersMissNothingWhileTheJanitorRemoves is the readers' concurrency test
+// with a retention of next to nothing: two pruners remove whatever the cursors
+// allow, as fast as they can.
+func TestReadersMissNothingWhileTheJanitorRemoves(t *testing.T) {
+	t.Parallel()
+	prunersAmongReaders(t, postgres.Config{})
+}
+
+func prunersAmongReaders(t *testing.T, c postgres.Config) {
+	db := newDB(t)
+	ctx := t.Context()
+	s := openStore(t, db, c)
+	seed := seedOf(t)
+	_, err := db.ExecContext(ctx, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
+		INSERT INTO aggregate (key) SELECT 'k' || i FROM generate_series(0, 39) i`)
+	require.NoError(t, err)
+
+	model := &committed{byID: make(map[string]bool)}
+	publishing, stopPublishing := context.WithTimeout(ctx, publishFor())
+	defer stopPublishing()
+	var publishers sync.WaitGroup
+	for i := range 8 {
+		publishers.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			for publishing.Err() == nil {
+				ids, err := publishOnce(ctx, db, rng, 40)
+				if err != nil {
+					t.Errorf("publisher %d: %v", i, err)
+					return
+				}
+				model.add(ids)
+			}
+		})
+	}
+	publishers.Go(func() {
+		for publishing.Err() == nil {
+			holdOpen(t, db, publishing)
+		}
+	})
+	ended := make(chan struct{})
+	go func() { publishers.Wait(); close(ended) }()
+
+	lanes := append(store.Lanes("whole", 1), store.Lanes("cut", 3)...)
+	found := make([]*follower, len(lanes))
+	var readers sync.WaitGroup
+	for i, lane := range lanes {
+		found[i] = &follower{store: s, lane: lane, rng: rand.New(rand.NewPCG(seed, uint64(100+i)))}
+		readers.Go(func() { found[i].follow(t, ended) })
+	}
+	removing, stopRemoving := context.WithCancel(ctx)
+	defer stopRemoving()
+	var pruners sync.WaitGroup
+	removed := make([]int, 2)
+	for i := range removed {
+		pruners.Go(func() {
+			for removing.Err() == nil {
+				partitions := store.Pruning{Age: time.Microsecond, Sinks: []string{"whole", "cut"}}
+				if _, err := s.ExtendPartitions(ctx); err != nil {
+					t.Errorf("pruner: %v", err)
+				}
+				dropped, err := s.PrunePartitions(ctx, partitions)
+				if err != nil {
+					t.Errorf("pruner: %v", err)
+				}
+				removed[i] += dropped * int(c.PartitionRows)
+				e, err := s.Prune(ctx, store.Pruning{Age: time.Microsecond, Limit: 500, Sinks: []string{"whole", "cut"}})
+				if err != nil {
+					t.Errorf("pruner: %v", err)
+					return
+				}
+				removed[i] += e.Removed
+			}
+		})
+	}
+	readers.Wait()
+	stopRemoving()
+	pruners.Wait()
+
+	checkFound(t, model, found[:1])
+	checkFound(t, model, found[1:])
+	t.Logf("%d rows committed, %d removed by one pruner and %d by the other, %d left",
+		len(model.byID), removed[0], removed[1], len(offsetsOf(t, db)))
+	require.Greater(t, removed[0]+removed[1], len(model.byID)/2, "the pruners had something to do")
+}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+// dialect is SQLite's part of the tables.
+type dialect struct {
+	tables.Standard
+	*Store
+	returning bool
+}
+
+var _ tables.Dialect = (*dialect)(nil)
+
+// Placeholder is the same for every argument.
+func (*dialect) Placeholder(int) string { return `?` }
+
+// Now has milliseconds, like SQLite's clock.
+func (*dialect) Now() string { return now }
+
+// NowPlus rounds up to a millisecond.
+func (*dialect) NowPlus(d time.Duration) tables.Expr {
+	return tables.SQL(`strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', (? / 1000.0) || ' seconds')`, milliseconds(d))
+}
+
+// Elapsed is 0 for what is no time.
+func (*dialect) Elapsed(since string) string {
+	return `CAST(coalesce((julianday('now') - julianday(` + since + `)) * 86400000000, 0) AS INTEGER)`
+}
+
+// LogTime reads a time in any form that the log takes.
+func (*dialect) LogTime(expression string) string { return `julianday(` + expression + `)` }
+
+// Position is instr.
+func (*dialect) Position() string { return `instr` }
+
+// Time is in timeLayout.
+func (*dialect) Time(t time.Time) any { return nullTime(t) }
+
+// Payload keeps an empty payload from being bound as NULL.
+func (*dialect) Payload(payload []byte) any {
+	return notNil(payload)
+}
+
+// ParseTime reads a time of our own or of an SQL producer.
+func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
+
+// EachParked reads through database/sql.
+func (d *dialect) EachParked(ctx context.Context, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
+	return tables.EachParked(ctx, d.db, d, query, args, each)
+}
+
+// Refs travel as one JSON array, so their number is not bound by that of parameters.
+func (*dialect) Refs(refs []store.Ref) tables.Expr {
+	pairs := make([][2]any, len(refs))
+	for i, r := range refs {
+		pairs[i] = [2]any{r.Offset, r.ID}
+	}
+	return tables.SQL(`SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)`, jsonArray(pairs))
+}
+
+// Ranges travel as one JSON array.
+func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
+	return tables.SQL(`EXISTS (SELECT 1 FROM json_each(?) WHERE "offset" BETWEEN json_extract(value, '$.First') AND json_extract(value, '$.Last'))`,
+		jsonArray(ranges))
+}
+
+// Types is what a page's query asks too.
+func (*dialect) Types(f notification.TypeFilter) tables.Expr { return typeCondition(f) }
+
+// Returning is true, but for tests of what other databases do.
+func (d *dialect) Returning() bool { return d.returning }
+
+// TakeCursors writes, so that also a handle whose transactions begin deferred waits
+// for the write lock here, with nothing read.
+func (*dialect) TakeCursors(sink string) tables.Expr {
+	return tables.SQL(`UPDATE {cursors} SET revision = revision WHERE sink = ?`, sink)
+}
+
+// WriteLease is one statement.
+func (d *dialect) WriteLease(ctx context.Context, u tables.Update, row *tables.LeaseRow) error {
+	if d.returning {
+		return tables.WriteLease(ctx, d.run, d.db, u, row)
+	}
+	return tables.WriteLeaseInTwo(ctx, d.run, d.db, u, row)
+}
+
+// MoveCursor writes first, so that also a handle whose transactions begin deferred
+// waits for the write lock here, with nothing read.
+func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (func() error, error) {
+	return tables.MoveCursor(ctx, d.run, q, c, u)
+}
+
+// Level compares offsets.
+func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
+	for lane, p := range positions {
+		if string(p) != string(positions[0]) {
+			return nil, fmt.Errorf("%w: lane 0 is at %s, lane %d at %s", store.ErrNotLevel, positions[0], lane, p)
+		}
+	}
+	return positions[0], nil
+}
+
+// Places compares with the end of the log: a position behind that is of another one.
+func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
+	last, err := d.last(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	places := make([]tables.Place, len(positions))
+	for i, raw := range positions {
+		pos, err := parsePosition(raw)
+		if err != nil {
+			return nil, err
+		}
+		places[i].Through = int64(pos)
+		if int64(pos) > last {
+			places[i].Conflict = fmt.Sprintf("the cursor is behind offset %d and the log ends at %d", pos, last)
+		}
+	}
+	return places, nil
+}
+
+// Pending counts all that follows the position.
+func (d *dialect) Pending(ctx context.Context, raw json.RawMessage, _ store.Target, slots store.SlotRange, limit int) (pending int, err error) {
+	pos, err := parsePosition(raw)
+	if err != nil || slots.First > 0 { // all rows are in slot 0
+		return 0, err
+	}
+	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+d.prefix+` WHERE "offset" > ? LIMIT ?)`, int64(pos), limit).Scan(&pending)
+	return pending, err
+}

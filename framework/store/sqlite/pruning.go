@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+var _ store.Pruner = (*Store)(nil)
+
+// old is the condition that a time, which may be in any form that the log takes,
+// is longer ago than a number of days, which is the argument behind it.
+func old(column string) string { return `julianday(` + column + `) < julianday('now') - ?` }
+
+func days(age time.Duration) float64 { return age.Hours() / 24 }
+
+// Prune removes old rows; see store.Pruner. It looks first, and takes the
+// write lock only where there is something to remove.
+func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
+	pruned := store.Pruned{Through: p.After}
+	through, err := s.settledByAll(ctx, s.db, p.Sinks)
+	if err == nil && through > p.After {
+		removable := 0
+		err = s.db.QueryRowContext(ctx, `SELECT count(*), coalesce(max("offset"), ?), count(*) FILTER (WHERE old)
+			FROM (SELECT "offset", `+old("occurred_on")+` AS old FROM `+s.prefix+` WHERE "offset" > ? AND "offset" <= ? ORDER BY "offset" LIMIT ?)`,
+			p.After, days(p.Age), p.After, through, p.Limit).Scan(&pruned.Looked, &pruned.Through, &removable)
+		if err == nil && removable > 0 {
+			pruned.Removed, err = s.remove(ctx, p, pruned.Through)
+		}
+	}
+	if err != nil {
+		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", err)
+	}
+	return pruned, nil
+}
+
+// remove deletes the old rows of a range, if it still is settled. Its first
+// statement writes, so also a handle whose transactions begin deferred waits
+// for the write lock with nothing read.
+func (s *Store) remove(ctx context.Context, p store.Pruning, through int64) (int, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	result, err := tx.ExecContext(ctx, `DELETE FROM `+s.prefix+` WHERE "offset" > ? AND "offset" <= ? AND `+old("occurred_on"), p.After, through, days(p.Age))
+	if err != nil {
+		return 0, err
+	}
+	if now, err := s.settledByAll(ctx, tx, p.Sinks); err != nil || now < through {
+		return 0, err // a cursor was set back, or a new one came
+	}
+	removed, err := result.RowsAffected()
+	if err != nil {
+		return 0, err
+	}
+	return int(removed), tx.Commit()
+}
+
+// keeper is what one sink has settled.
+type keeper struct {
+	sink    string
+	through int64  // it has settled all rows up to here
+	reason  string // why it keeps everything; "" if it does not
+}
+
+// settledByAll is an offset up to which all sinks have settled every row; 0 without any
+// sink, since nobody can tell then.
+func (s *Store) settledByAll(ctx context.Context, q tables.Querier, sinks []string) (int64, error) {
+	keepers, err := s.keepers(ctx, q, sinks)
+	if err != nil || len(keepers) == 0 {
+		return 0, err
+	}
+	through := keepers[0].through
+	for _, k := range keepers {
+		if k.reason != "" {
+			return 0, nil
+		}
+		through = min(through, k.through)
+	}
+	return through, nil
+}
+
+// keepers are the sinks that have cursors, and those that are named.
+func (s *Store) keepers(ctx context.Context, q tables.Querier, sinks []string) ([]keeper, error) {
+	last, err := s.last(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.run.Keepers(ctx, q, sinks)
+	if err != nil {
+		return nil, err
+	}
+	keepers := make([]keeper, len(all))
+	for i, k := range all {
+		keepers[i] = keeper{sink: k.Sink, through: math.MaxInt64, reason: k.Reason}
+		for _, raw := range k.Positions {
+			keepers[i].add(raw, last)
+		}
+	}
+	return keepers, nil
+}
+
+// add takes a cursor's position, unless it is behind the end of the log.
+func (k *keeper) add(raw json.RawMessage, last int64) {
+	pos, err := parsePosition(raw)
+	switch {
+	case err != nil:
+		k.reason = err.Error()
+	case int64(pos) > last:
+		k.reason = fmt.Sprintf("its cursor is behind offset %d and the log ends at %d: the log began anew", pos, last)
+	}
+	k.through = min(k.through, int64(pos))
+}
+
+// Holders lists the sinks that keep rows in the log; see store.Inspector.
+func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
+	keepers, err := s.keepers(ctx, s.db, sinks)
+	if err != nil {
+		return nil, fmt.Errorf("look for who keeps the log: %w", err)
+	}
+	var holders []store.Holder
+	for _, k := range keepers {
+		if k.reason != "" {
+			k.through = 0
+		}
+		row, err := s.run.Oldest(ctx, s.db, k.through)
+		if err != nil {
+			return nil, fmt.Errorf("look for who keeps the log: %w", err)
+		}
+		if row != nil {
+			holders = append(holders, store.Holder{Sink: k.sink, Row: *row, Reason: k.reason})
+		}
+	}
+	return holders, nil
+}

@@ -1,0 +1,185 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var membershipFacts = []fact{
+	{"a sink's cursors are made together, once", cutOnce},
+	{"cursors that are cut into another number stay, and the number is wanted", cutWanted},
+	{"the membership tells who has which lane, and since when nobody has", membershipLanes},
+	{"the membership lists the forwarders that live", membershipMembers},
+	{"lanes are cut anew at the place where all of them stand", recut},
+	{"lanes are not cut anew unless all are held and stand at one place", recutRefused},
+}
+
+// lanesOf prints a sink's lanes.
+func (o *outbox) lanesOf(t *testing.T, sink string) (lanes []string) {
+	t.Helper()
+	membership, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	for _, l := range membership.Lanes {
+		if l.Lane.Sink == sink {
+			require.Equal(t, store.Lanes(sink, l.Lane.Of)[l.Lane.Number], l.Lane)
+			lanes = append(lanes, fmt.Sprintf("%d/%d wanted %d owner %q", l.Lane.Number, l.Lane.Of, l.Wanted, l.Owner))
+		}
+	}
+	return lanes
+}
+
+func cutOnce(t *testing.T, o *outbox) {
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if err := o.Cut(t.Context(), "mail", 1+i%4); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	membership, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, membership.Lanes)
+	for i, l := range membership.Lanes {
+		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whoever came first")
+		require.Equal(t, membership.Lanes[0].Wanted, l.Wanted)
+	}
+}
+
+func cutWanted(t *testing.T, o *outbox) {
+	require.NoError(t, o.Cut(t.Context(), "mail", 2))
+	require.NoError(t, o.Cut(t.Context(), "events", 1))
+	lease, err := o.Acquire(t.Context(), store.Lanes("mail", 2)[1], "w1", time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, o.Cut(t.Context(), "mail", 3))
+	require.Equal(t, []string{`0/2 wanted 3 owner ""`, `1/2 wanted 3 owner "w1"`}, o.lanesOf(t, "mail"))
+	require.Equal(t, []string{`0/1 wanted 0 owner ""`}, o.lanesOf(t, "events"))
+	o.checkpoint(t, lease, func(*store.Checkpoint) {})
+	require.NoError(t, o.Cut(t.Context(), "mail", 2), "changed one's mind")
+	require.Equal(t, []string{`0/2 wanted 0 owner ""`, `1/2 wanted 0 owner "w1"`}, o.lanesOf(t, "mail"))
+}
+
+func membershipLanes(t *testing.T, o *outbox) {
+	state := func() store.LaneState {
+		membership, err := o.Membership(t.Context())
+		require.NoError(t, err)
+		require.Len(t, membership.Lanes, 1)
+		return membership.Lanes[0]
+	}
+	require.NoError(t, o.Cut(t.Context(), "mail", 1))
+	eventually(t, func() bool { return state().Free > 0 }, "a new lane is free")
+	lease := o.acquire(t, "mail")
+	require.Equal(t, "w1", state().Owner)
+	require.Zero(t, state().Free)
+	o.expireLeases(t)
+	require.Empty(t, state().Owner)
+	require.Greater(t, state().Free, 24*time.Hour, "since the lease ran out")
+	require.NoError(t, o.Release(t.Context(), lease))
+	require.Empty(t, state().Owner)
+	require.Less(t, state().Free, time.Hour, "since it was given back")
+}
+
+func membershipMembers(t *testing.T, o *outbox) {
+	members := func() []store.Member {
+		membership, err := o.Membership(t.Context())
+		require.NoError(t, err)
+		return membership.Members
+	}
+	a, b := store.Member{Owner: "a", Sinks: []string{"events", "mail"}}, store.Member{Owner: "b", Sinks: []string{"mail"}}
+	require.NoError(t, o.Heartbeat(t.Context(), b, time.Hour))
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
+	require.Equal(t, []store.Member{a, b}, members())
+	a.Sinks = []string{"mail"}
+	require.NoError(t, o.Heartbeat(t.Context(), a, 2*time.Hour), "again")
+	require.Equal(t, []store.Member{a, b}, members())
+
+	o.exec(t, `UPDATE outbox_forwarders SET live_until = {2000-01-01T00:00:00Z} WHERE owner = 'b'`)
+	require.Equal(t, []store.Member{a}, members())
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
+	require.NotContains(t, o.dump(t, `SELECT owner FROM outbox_forwarders`), "owner=b", "the dead are taken away")
+	require.NoError(t, o.Leave(t.Context(), "a"))
+	require.NoError(t, o.Leave(t.Context(), "a"), "twice")
+	require.Empty(t, members())
+}
+
+func recut(t *testing.T, o *outbox) {
+	want := make([]string, 0, 20)
+	for range 20 {
+		e := envelope("order.placed", "")
+		o.publish(t, e)
+		want = append(want, e.ID)
+	}
+	require.NoError(t, o.Cut(t.Context(), "mail", 2))
+	require.NoError(t, o.Cut(t.Context(), "events", 1))
+	target := o.probe(t)
+	var leases []store.Lease
+	for _, l := range store.Lanes("mail", 2) {
+		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
+		require.NoError(t, err)
+		leases = append(leases, lease)
+		page, err := o.reader(t, nil, store.Filter{Slots: l.Slots, Types: notification.AllTypes}).Next(t.Context(), target, 100)
+		require.NoError(t, err)
+		require.True(t, page.CaughtUp)
+		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
+	}
+	later := envelope("order.placed", "")
+	o.publish(t, later)
+	require.NoError(t, o.Cut(t.Context(), "mail", 3))
+	require.NoError(t, o.Recut(t.Context(), "mail", leases))
+	require.Equal(t, []string{`0/3 wanted 0 owner ""`, `1/3 wanted 0 owner ""`, `2/3 wanted 0 owner ""`}, o.lanesOf(t, "mail"))
+	require.Equal(t, []string{`0/1 wanted 0 owner ""`}, o.lanesOf(t, "events"))
+
+	err := o.Checkpoint(t.Context(), store.Checkpoint{Lease: leases[0], TTL: time.Hour})
+	require.ErrorIs(t, err, store.ErrLeaseLost, "the old leases have ended")
+	var got []string
+	for _, l := range store.Lanes("mail", 3) {
+		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
+		require.NoError(t, err)
+		for _, old := range leases {
+			require.Greater(t, lease.Epoch, old.Epoch)
+		}
+		require.NoError(t, o.Release(t.Context(), leases[0]), "of no effect")
+		envelopes, _ := o.read(t, lease.Position, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 100)
+		got = append(got, ids(envelopes)...)
+	}
+	require.Equal(t, []string{later.ID}, got, "none of %v again", want)
+}
+
+func recutRefused(t *testing.T, o *outbox) {
+	o.publish(t, several(5)...)
+	require.NoError(t, o.Cut(t.Context(), "mail", 2))
+	var leases []store.Lease
+	for _, l := range store.Lanes("mail", 2) {
+		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
+		require.NoError(t, err)
+		leases = append(leases, lease)
+	}
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "nobody wants it")
+	require.NoError(t, o.Cut(t.Context(), "mail", 1))
+
+	before := o.dumpAll(t)
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases[:1]), store.ErrLeaseLost)
+	stale := leases[1]
+	stale.Epoch--
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", []store.Lease{leases[0], stale}), store.ErrLeaseLost)
+	require.Equal(t, before, o.dumpAll(t))
+
+	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 100)
+	require.NoError(t, err)
+	o.checkpoint(t, leases[0], func(c *store.Checkpoint) { c.Position = page.End })
+	before = o.dumpAll(t)
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has not begun")
+	require.Equal(t, before, o.dumpAll(t))
+	o.checkpoint(t, leases[1], func(c *store.Checkpoint) { c.Position, c.Settled = page.End, store.OffsetRanges(100) })
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has settled ahead")
+	o.checkpoint(t, leases[1], func(c *store.Checkpoint) { c.Position = page.End })
+	require.NoError(t, o.Recut(t.Context(), "mail", leases))
+}

@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// operatorFacts are about what people do to what is parked.
+var operatorFacts = []fact{
+	{"each filter selects its own", parkedFilters},
+	{"a list of parked deliveries goes on where it ended", parkedPages},
+	{"an unknown sink of a filter is named with those that there are", unknownFilterSink},
+	{"what is requeued is due, with no attempt spent and its error kept", requeued},
+	{"only dead and retrying ones are requeued", requeueable},
+	{"dead ones of one key are requeued in their order, also across batches", requeuedKey},
+	{"discarded ones are gone, in batches", discarded},
+	{"heads are the first dead ones of their key", heads},
+	{"a batch that changes something raises the revision of its sink's lanes only", revisions},
+	{"an action of many batches raises the revision now and then, and at its end", revisionOfMany},
+	{"an action says what was done, also if it did not end", actions},
+	{"a batch of an action that was not begun changes nothing", noAction},
+}
+
+// beginAction records an action.
+func (o *outbox) beginAction(t *testing.T, id string) {
+	t.Helper()
+	require.NoError(t, o.Begin(t.Context(), store.Action{ID: id, Who: "ada", Name: "test", Filter: json.RawMessage(`{"sink": "mail"}`)}))
+}
+
+// requeue requeues in batches and returns how many there were.
+func (o *outbox) requeue(t *testing.T, f store.ParkedFilter, limit int) (changed int) {
+	t.Helper()
+	o.beginAction(t, "requeue")
+	b := store.ParkedBatch{Action: "requeue", Filter: f, Limit: limit}
+	for {
+		result, err := o.Requeue(t.Context(), b)
+		require.NoError(t, err)
+		require.LessOrEqual(t, result.Changed, limit)
+		changed += result.Changed
+		if result.Done {
+			return changed
+		}
+		b.After = result.Last
+	}
+}
+
+// find lists the offsets of what matches.
+func (o *outbox) find(t *testing.T, f store.ParkedFilter) []int64 {
+	t.Helper()
+	found, err := o.FindParked(t.Context(), f, store.ParkedPlace{}, 100)
+	require.NoError(t, err)
+	list := []int64{}
+	for i := range found {
+		list = append(list, found[i].Envelope.Offset)
+	}
+	counts, err := o.CountParked(t.Context(), f)
+	require.NoError(t, err)
+	total := 0
+	for _, c := range counts {
+		total += int(c.Count)
+	}
+	require.Len(t, list, total, "what is counted is what is found")
+	return list
+}
+
+// blockedOf lists what is blocked of a key of the sink "mail".
+func (o *outbox) blockedOf(t *testing.T, key string) (blocked []store.Parked) {
+	t.Helper()
+	found, err := o.FindParked(t.Context(), store.ParkedFilter{Sink: "mail", Key: key, States: []store.State{store.StateBlocked}}, store.ParkedPlace{}, 100)
+	require.NoError(t, err)
+	for i := range found {
+		blocked = append(blocked, found[i].Parked)
+	}
+	return blocked
+}
+
+func parkedFilters(t *testing.T, o *outbox) {
+	a, b, c, d := retrying(1, "k", moment), dead(2, "l"), blocked(3, "k"), scheduled(4, "", moment)
+	a.LastError, b.LastError = "dial tcp: Connection REFUSED", "100% _bad_"
+	b.Envelope.Type, c.Envelope.Type = "order.paid", "orders"
+	a.FirstParkedAt, b.FirstParkedAt = time.Now(), time.Now().Add(-2*time.Hour)
+	o.park(t, a, b, c, d)
+	web := o.acquire(t, "web")
+	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(5, "k")} })
+
+	for name, check := range map[string]struct {
+		filter store.ParkedFilter
+		want   []int64
+	}{
+		"nothing":          {store.ParkedFilter{}, []int64{1, 2, 3, 4, 5}},
+		"sink":             {store.ParkedFilter{Sink: "web"}, []int64{5}},
+		"id":               {store.ParkedFilter{ID: c.Envelope.ID}, []int64{3}},
+		"type":             {store.ParkedFilter{Types: notification.TypeFilter{Names: []string{"order.paid"}}}, []int64{2}},
+		"beginning":        {store.ParkedFilter{Types: notification.TypeFilter{Prefixes: []string{"order."}}}, []int64{1, 2, 4, 5}},
+		"all types":        {store.ParkedFilter{Types: notification.AllTypes}, []int64{1, 2, 3, 4, 5}},
+		"key":              {store.ParkedFilter{Key: "k"}, []int64{1, 3, 5}},
+		"states":           {store.ParkedFilter{States: []store.State{store.StateDead, store.StateBlocked}}, []int64{2, 3, 5}},
+		"older":            {store.ParkedFilter{Sink: "mail", OlderThan: time.Hour}, []int64{2, 3, 4}},
+		"newer":            {store.ParkedFilter{NewerThan: time.Hour}, []int64{1}},
+		"both ages":        {store.ParkedFilter{OlderThan: time.Hour, NewerThan: 3 * time.Hour}, []int64{2}},
+		"error":            {store.ParkedFilter{Error: "connection refused"}, []int64{1}},
+		"error with signs": {store.ParkedFilter{Error: "% _"}, []int64{2}},
+		"all at once":      {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateRetrying}, Error: "tcp", NewerThan: time.Hour}, []int64{1}},
+		"too much":         {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateDead}}, []int64{}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, check.want, o.find(t, check.filter)) })
+	}
+}
+
+func parkedPages(t *testing.T, o *outbox) {
+	want := dead(2, "k")
+	want.Attempt, want.LastError = 3, "boom"
+	o.park(t, dead(1, ""), want, dead(10, ""))
+	web := o.acquire(t, "web")
+	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(1, ""), dead(3, "")} })
+	var place store.ParkedPlace
+	var got []store.ParkedDelivery
+	for {
+		page, err := o.FindParked(t.Context(), store.ParkedFilter{}, place, 2)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		got = append(got, page...)
+		place = page[len(page)-1].Place()
+	}
+	require.Len(t, got, 5)
+	for i, of := range []string{"mail", "mail", "mail", "web", "web"} {
+		require.Equal(t, of, got[i].Sink)
+	}
+	requireSame(t, want.Envelope, got[1].Envelope)
+	require.Equal(t, 3, got[1].Attempt)
+	require.Equal(t, "boom", got[1].LastError)
+	requireTime(t, moment, got[1].FirstParkedAt)
+	require.WithinDuration(t, time.Now(), got[1].UpdatedAt, time.Minute)
+}
+
+func unknownFilterSink(t *testing.T, o *outbox) {
+	o.acquire(t, "mail")
+	_, err := o.CountParked(t.Context(), store.ParkedFilter{Sink: "mial"})
+	require.ErrorIs(t, err, store.ErrUnknownSink)
+	require.ErrorContains(t, err, "the outbox knows mail")
+	counts, err := o.CountParked(t.Context(), store.ParkedFilter{Sink: "mail"})
+	require.NoError(t, err)
+	require.Empty(t, counts)
+}
+
+func requeued(t *testing.T, o *outbox) {
+	was := dead(2, "k")
+	was.Attempt, was.LastError = 12, "boom"
+	o.park(t, was, retrying(3, "l", later()), dead(4, "m"))
+	require.Equal(t, 2, o.requeue(t, store.ParkedFilter{Sink: "mail", Types: notification.AllTypes, States: []store.State{store.StateDead}}, 100))
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: soon(), Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 4}, offsets(due))
+	require.Equal(t, store.StateRetrying, due[0].State)
+	require.Zero(t, due[0].Attempt)
+	require.Equal(t, "boom", due[0].LastError)
+	require.WithinDuration(t, time.Now(), due[0].DueAt, time.Minute)
+	requireSame(t, was.Envelope, due[0].Envelope)
+}
+
+func requeueable(t *testing.T, o *outbox) {
+	o.park(t, retrying(1, "k", later()), blocked(2, "k"), scheduled(3, "", later()), dead(4, ""))
+	require.Equal(t, 2, o.requeue(t, store.ParkedFilter{Sink: "mail"}, 100))
+	got, _ := o.due(t, asOfSoon)
+	require.Equal(t, []int64{1, 4}, got)
+	require.Zero(t, o.requeueMore(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateBlocked, store.StateScheduled}}))
+}
+
+// requeueMore is one more batch of what requeue began.
+func (o *outbox) requeueMore(t *testing.T, f store.ParkedFilter) int {
+	t.Helper()
+	result, err := o.Requeue(t.Context(), store.ParkedBatch{Action: "requeue", Filter: f, Limit: 100})
+	require.NoError(t, err)
+	return result.Changed
+}
+
+func requeuedKey(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"), dead(2, "k"), dead(3, "l"), dead(4, ""), dead(5, ""), dead(6, "k"),
+		retrying(7, "m", later()), dead(8, "m"), dead(9, "n"), retrying(10, "n", later()))
+	require.Equal(t, 8, o.requeue(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateDead}}, 2))
+	got, _ := o.due(t, asOfSoon)
+	require.Equal(t, []int64{1, 3, 4, 5, 9}, got)
+	behind := o.blockedOf(t, "k")
+	require.Equal(t, []int64{2, 6}, offsets(behind))
+	require.Zero(t, behind[0].Attempt)
+	require.True(t, behind[0].DueAt.IsZero())
+	behind = o.blockedOf(t, "m")
+	require.Equal(t, []int64{8}, offsets(behind), "behind the one that waits for its next attempt")
+
+	require.Equal(t, 7, o.requeueMore(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateRetrying}}))
+	got, _ = o.due(t, asOfSoon)
+	require.Equal(t, []int64{1, 3, 4, 5, 7, 9, 10}, got, "those that retry stay what they are")
+}
+
+func discarded(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"), blocked(2, "k"), dead(3, ""), dead(4, ""), dead(5, ""))
+	web := o.acquire(t, "web")
+	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(1, "k")} })
+	o.beginAction(t, "a")
+	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail", States: []store.State{store.StateDead}}, Limit: 3}
+	result, err := o.Discard(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, 3, result.Changed)
+	require.False(t, result.Done)
+	require.EqualValues(t, 4, result.Last.Offset)
+	require.Equal(t, []int64{2, 5}, o.find(t, store.ParkedFilter{Sink: "mail"}))
+	b.After = result.Last
+	result, err = o.Discard(t.Context(), b)
+	require.NoError(t, err)
+	require.True(t, result.Done)
+	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "mail"}))
+	require.Equal(t, []int64{1}, o.find(t, store.ParkedFilter{Sink: "web"}))
+}
+
+func heads(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"), dead(2, "k"), blocked(3, "k"), dead(4, ""), retrying(5, "l", moment), dead(6, "l"),
+		scheduled(7, "m", moment), dead(8, "m"))
+	require.Equal(t, []int64{1, 8}, o.find(t, store.ParkedFilter{Heads: true}))
+	require.Equal(t, []int64{1}, o.find(t, store.ParkedFilter{Heads: true, Key: "k"}))
+}
+
+func revisions(t *testing.T, o *outbox) {
+	revision := func(sink string) int64 {
+		membership, err := o.Membership(t.Context())
+		require.NoError(t, err)
+		for _, l := range membership.Lanes {
+			if l.Lane.Sink == sink {
+				return l.Revision
+			}
+		}
+		return -1
+	}
+	o.park(t, dead(1, "k"))
+	o.acquire(t, "web")
+	require.Zero(t, revision("mail"))
+	require.Zero(t, o.requeue(t, store.ParkedFilter{Sink: "mail", Key: "other"}, 10))
+	require.Zero(t, revision("mail"), "nothing was changed")
+	require.Equal(t, 1, o.requeueMore(t, store.ParkedFilter{Sink: "mail"}))
+	require.EqualValues(t, 1, revision("mail"))
+	require.Zero(t, revision("web"))
+}
+
+// revisionOfMany has forwarders compare their keys with the table a few times, not
+// with each of many batches.
+func revisionOfMany(t *testing.T, o *outbox) {
+	const batches = 50
+	for i := range batches {
+		o.park(t, dead(int64(i+1), ""))
+	}
+	revision := func() int64 {
+		membership, err := o.Membership(t.Context())
+		require.NoError(t, err)
+		return membership.Lanes[0].Revision
+	}
+	o.beginAction(t, "a")
+	begun := time.Now()
+	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1}
+	for i := range batches {
+		_, err := o.Discard(t.Context(), b)
+		require.NoError(t, err)
+		if i == 0 {
+			require.EqualValues(t, 1, revision(), "the first batch is told at once")
+		}
+	}
+	require.LessOrEqual(t, revision(), 1+int64(time.Since(begun)/time.Second))
+	require.NoError(t, o.End(t.Context(), "a"))
+	if time.Since(begun) < time.Second {
+		require.EqualValues(t, 2, revision(), "the end tells of the rest")
+	}
+
+	o.beginAction(t, "b")
+	before := revision()
+	require.NoError(t, o.End(t.Context(), "b"))
+	require.Equal(t, before, revision(), "nothing was changed")
+}
+
+func actions(t *testing.T, o *outbox) {
+	a := o
+	o.park(t, dead(1, "k"), dead(2, "k"), dead(3, "k"))
+	o.beginAction(t, "first")
+	for range 2 {
+		_, err := a.Discard(t.Context(), store.ParkedBatch{Action: "first", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
+		require.NoError(t, err)
+	}
+	o.beginAction(t, "second")
+	o.exec(t, `UPDATE outbox_actions SET at = {2026-01-02T03:04:05.678901Z} WHERE id = 'first'`)
+	require.NoError(t, a.End(t.Context(), "second"))
+	require.ErrorIs(t, a.End(t.Context(), "third"), store.ErrUnknownAction)
+
+	got, err := a.Actions(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.Equal(t, "second", got[0].ID)
+	require.Zero(t, got[0].Count)
+	require.WithinDuration(t, time.Now(), got[0].EndedAt, time.Minute)
+	require.JSONEq(t, `{"sink": "mail"}`, string(got[1].Filter))
+	got[1].Filter = nil
+	require.Equal(t, store.Action{ID: "first", At: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), Who: "ada", Name: "test", Count: 2}, got[1])
+	got, err = a.Actions(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+}
+
+func noAction(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"))
+	before := o.dumpAll(t)
+	_, err := o.Discard(t.Context(), store.ParkedBatch{Action: "none", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 10})
+	require.ErrorIs(t, err, store.ErrUnknownAction)
+	require.Equal(t, before, o.dumpAll(t))
+}

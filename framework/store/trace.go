@@ -1,0 +1,54 @@
+package store
+
+import "github.com/waybill-go/waybill/framework/notification"
+
+// Trace is what the outbox has of one notification.
+type Trace struct {
+	// Rows are those of the log: none, if retention took them or there never were any.
+	Rows []TracedRow
+	// Parked are its parked deliveries, by sink.
+	Parked []ParkedDelivery
+	// Receipts are those that are archived, by sink.
+	Receipts []TracedReceipt
+	// Oldest is the first row of the log; nil: there is none.
+	Oldest *Row
+}
+
+// TracedRow is a row of the log, and how each sink stands with it.
+type TracedRow struct {
+	Envelope notification.Envelope
+	// Lanes are those that the row belongs to: one of each sink.
+	Lanes []TracedLane
+}
+
+// TracedLane is how a sink's cursor stands with a row.
+type TracedLane struct {
+	Lane Lane
+	// Owner has an unexpired lease on the lane; "" if nobody has.
+	Owner  string
+	Paused bool
+	// Settled says that the row is settled: delivered, parked, or not for this sink.
+	Settled bool
+	// Before counts the rows of any type that come before it and are not settled
+	// either, up to PendingLimit.
+	Before int64
+	// OtherLog says that the cursor is not of this log, which will be read anew.
+	OtherLog bool
+}
+
+// TracedReceipt is the receipt of a delivery to a sink.
+type TracedReceipt struct {
+	Sink string
+	Receipt
+}
+
+// Traces is how much the outbox has of a sink.
+type Traces struct {
+	Sink     string `json:"sink"`
+	Cursors  int64  `json:"cursors"`
+	Parked   int64  `json:"parked"`
+	Receipts int64  `json:"receipts"`
+}
+
+// None reports whether there is nothing at all.
+func (t Traces) None() bool { return t.Cursors == 0 && t.Parked == 0 && t.Receipts == 0 }
