@@ -35,7 +35,10 @@ type outbox struct {
 
 // appendable is what the stores offer besides the engine's contract.
 type appendable interface {
-	store.Store
+	forwarder.Store
+	store.Inspector
+	store.Operator
+	store.Pruner
 	SchemaAdapter() watermillsql.SchemaAdapter
 }
 

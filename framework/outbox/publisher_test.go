@@ -57,7 +57,7 @@ func setup(t testing.TB, c outbox.Config) (*sql.DB, *postgres.Store, *outbox.Pub
 }
 
 // published reads the whole log.
-func published(t testing.TB, s store.Store) []notification.Envelope {
+func published(t testing.TB, s store.Log) []notification.Envelope {
 	t.Helper()
 	target, err := s.Probe(t.Context())
 	require.NoError(t, err)
