@@ -25,8 +25,16 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 // outbox is a migrated one with somebody who acts on it.
 type outbox struct {
 	*admin.Admin
-	store admin.Store
+	store outboxStore
 	db    *sql.DB
+}
+
+// outboxStore is what a person and a forwarder need of an outbox.
+type outboxStore interface {
+	admin.Store
+	store.Log
+	store.Leases
+	store.Deliveries
 }
 
 // onEach runs a test on each dialect.
@@ -56,11 +64,9 @@ func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 	})
 }
 
-func newOutbox(t *testing.T, s admin.Store, db *sql.DB) *outbox {
+func newOutbox(t *testing.T, s outboxStore, db *sql.DB) *outbox {
 	t.Helper()
-	a, err := admin.New(s, "ada")
-	require.NoError(t, err)
-	return &outbox{a, s, db}
+	return &outbox{admin.New(s, "ada"), s, db}
 }
 
 // publish inserts a row as any program would.

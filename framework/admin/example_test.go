@@ -36,10 +36,7 @@ func ExampleAdmin_Requeue() {
 		log.Fatal(err)
 	}
 
-	a, err := admin.New(s, "ada@laptop")
-	if err != nil {
-		log.Fatal(err)
-	}
+	a := admin.New(s, "ada@laptop")
 	plan, err := a.Requeue(ctx, admin.Filter{Sink: "partner", Error: "timeout"})
 	if err != nil {
 		log.Fatal(err)

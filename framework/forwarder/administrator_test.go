@@ -16,18 +16,46 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/sinks"
 )
 
 // operator acts on an outbox as a person would.
 type operator struct {
 	*outbox
-	store.Administrator
+	store.Operator
 	actions int
 }
 
 func newOperator(o *outbox) *operator {
-	return &operator{outbox: o, Administrator: o.store.(store.Administrator)}
+	for _, statement := range dueInTheBubble[o.isPostgres()] {
+		_, err := o.db.Exec(statement)
+		require.NoError(o.t, err)
+	}
+	return &operator{outbox: o, Operator: o.store}
+}
+
+// dueInTheBubble has what the database makes due at once be due at once in the
+// bubble, whose time is long before that of the database's clock.
+var dueInTheBubble = map[bool][]string{
+	true: {
+		`CREATE OR REPLACE FUNCTION due_in_the_bubble() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN NEW.due_at = '2000-01-01T00:00:00Z'; RETURN NEW; END $$`,
+		`DROP TRIGGER IF EXISTS due_in_the_bubble ON outbox_parked`,
+		`CREATE TRIGGER due_in_the_bubble BEFORE INSERT OR UPDATE ON outbox_parked FOR EACH ROW
+			WHEN (NEW.due_at > '2020-01-01T00:00:00Z') EXECUTE FUNCTION due_in_the_bubble()`,
+	},
+	false: {
+		`CREATE TRIGGER IF NOT EXISTS due_in_the_bubble AFTER UPDATE ON outbox_parked WHEN NEW.due_at > '2020' BEGIN
+			UPDATE outbox_parked SET due_at = '2000-01-01T00:00:00.000000Z' WHERE rowid = NEW.rowid; END`,
+		`CREATE TRIGGER IF NOT EXISTS due_in_the_bubble_too AFTER INSERT ON outbox_parked WHEN NEW.due_at > '2020' BEGIN
+			UPDATE outbox_parked SET due_at = '2000-01-01T00:00:00.000000Z' WHERE rowid = NEW.rowid; END`,
+	},
+}
+
+func (o *outbox) isPostgres() bool {
+	_, is := o.store.(*postgres.Store)
+	return is
 }
 
 // begin begins an action and returns its id.
@@ -42,7 +70,7 @@ func (p *operator) begin() string {
 func (p *operator) requeue(f store.ParkedFilter) (changed int) {
 	p.t.Helper()
 	f.Sink = "sink"
-	result, err := p.Requeue(p.t.Context(), store.ParkedBatch{Action: p.begin(), Filter: f, Limit: 1000}, time.Now())
+	result, err := p.Requeue(p.t.Context(), store.ParkedBatch{Action: p.begin(), Filter: f, Limit: 1000})
 	require.NoError(p.t, err)
 	return result.Changed
 }
@@ -69,7 +97,6 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	q.Sink, q.UpTo = "sink", target.Last()
 	b := store.ReplayBatch{ReplayQuery: q, Action: p.begin(), Limit: limit}
 	for b.After < q.UpTo {
-		b.DueAt = time.Now()
 		result, err := p.Replay(p.t.Context(), b)
 		require.NoError(p.t, err)
 		changed += result.Changed

@@ -37,6 +37,9 @@ type outbox struct {
 type appendable interface {
 	forwarder.Store
 	outboxes.Log
+	store.Inspector
+	store.Operator
+	store.Pruner
 }
 
 // onEachStore runs a test on every dialect in a bubble of fake time: waiting for

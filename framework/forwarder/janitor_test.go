@@ -16,7 +16,6 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -169,7 +168,7 @@ func TestASinkThatWasTakenOutIsWarnedOfOnceUntilItIsForgotten(t *testing.T) {
 		require.Contains(t, warnings[0], "sink=old")
 		require.Contains(t, warnings[0], "waybill forget old")
 
-		_, err := o.store.(store.Forgetter).Forget(t.Context(), "old")
+		_, err := o.store.Forget(t.Context(), "old")
 		require.NoError(t, err)
 		passes()
 		require.Zero(t, o.rows())
