@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 		Open:          func(ctx context.Context, db *sql.DB) (store.Store, error) { return sqlite.Open(ctx, db, config) },
 		Append:        appendTo,
 		Restart:       []string{`DELETE FROM outbox`, `DELETE FROM sqlite_sequence WHERE name = 'outbox'`},
+		Gap:           `UPDATE sqlite_sequence SET seq = 999999 WHERE name = 'outbox'`,
 		BinaryPayload: true,
 	})
 }

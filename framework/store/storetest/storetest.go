@@ -48,6 +48,8 @@ type Dialect struct {
 	Append func(ctx context.Context, s store.Store, tx *sql.Tx, envelopes ...notification.Envelope) error
 	// Restart is SQL that empties the log and lets its offsets begin anew.
 	Restart []string
+	// Gap is SQL behind which the next offset is 1,000,000.
+	Gap string
 	// BinaryPayload says that Open's store takes payloads that are not JSON.
 	BinaryPayload bool
 	// Slots says that the database spreads rows over the slots. Without it, all
