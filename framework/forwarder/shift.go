@@ -26,7 +26,9 @@ type shift struct {
 // held. begun is called once it works. Its errors are those of the database, and
 // of a lease that is lost.
 func (s *shift) work(stop context.Context, begun func()) error {
-	reader, err := s.config.Store.NewReader(s.lease.Position, store.Filter{Slots: s.lease.Lane.Slots, Types: s.types(s.courier.name)})
+	reader, err := s.config.Store.NewReader(s.lease.Position, store.Filter{
+		Slots: s.lease.Lane.Slots, Types: s.types(s.courier.name), Server: s.lease.Server,
+	})
 	if err != nil {
 		return err
 	}

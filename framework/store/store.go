@@ -206,6 +206,9 @@ func NewLane(sink string, number, of int) Lane {
 type Filter struct {
 	Slots SlotRange
 	Types notification.TypeFilter
+	// Server is the lease's: the reader takes targets of no other life of a server, and
+	// gives ErrServerChanged for them. "" stands for that of the first target.
+	Server string
 }
 
 // Lease is the right to work on one lane until it expires.

@@ -19,7 +19,7 @@ var logs = map[string]postgres.Config{
 	"partitioned":  {PartitionRows: 100},
 }
 
-// life goes on is what moves a reader's bounds: others publish, readers read, and
+// lifeGoesOn is what moves a reader's bounds: others publish, readers read, and
 // checkpoints are written.
 func lifeGoesOn(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]string, store.Page), lease store.Lease) (ids []string) {
 	t.Helper()
@@ -53,6 +53,10 @@ func TestRowsThatSayDefaultForTheirOffsetAreRead(t *testing.T) {
 					(DEFAULT, 'slow-1', 't', (SELECT '1'::json FROM pg_advisory_xact_lock(7))), (DEFAULT, 'slow-2', 't', '{}')`)
 				inserted <- err
 			}()
+			if serverVersion(t, db) < 140000 && config.PartitionRows == 0 { // several DEFAULTs of an identity column were refused
+				require.NotNil(t, pq.As(<-inserted, "428C9"))
+				return
+			}
 			waitForLock(t, db, "advisory")
 			ids := lifeGoesOn(t, db, s, read, lease)
 			require.NoError(t, gate.Rollback())
@@ -162,6 +166,12 @@ func TestALogWithTheOffsetBeforeTheTransactionIdIsNotOpened(t *testing.T) {
 	_, err = postgres.Open(t.Context(), db, postgres.Config{})
 	require.ErrorIs(t, err, store.ErrUnsafeLog)
 	require.ErrorContains(t, err, `"offset" stands before transaction_id`)
+}
+
+func serverVersion(t *testing.T, db *sql.DB) (version int) {
+	t.Helper()
+	require.NoError(t, db.QueryRow(`SELECT current_setting('server_version_num')::int`).Scan(&version))
+	return version
 }
 
 // readerOf reads all there is, each time, from the beginning on.

@@ -40,7 +40,7 @@ type reader struct {
 	// made with. Later ones do not count: what a crash of the server takes back
 	// can include numbers that nobody's commit has seen.
 	durable int64
-	// server is whose targets led to the position. In another life of it, or on
+	// server is the one that gave the lease, or else whose targets led to the position. In another life of it, or on
 	// another one, transactions that it has ended may never have been, and their
 	// ids be handed out again.
 	server string
@@ -59,7 +59,7 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 	if err != nil {
 		return nil, err
 	}
-	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last}, nil
+	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last, server: filter.Server}, nil
 }
 
 // Next returns the next page of the current delta, or of the one up to target.
