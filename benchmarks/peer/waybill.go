@@ -87,7 +87,7 @@ func countBehind(ctx context.Context, s *postgres.Store, lease store.Lease) (n i
 	if err != nil {
 		return 0, err
 	}
-	reader, err := s.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: notification.AllTypes})
+	reader, err := s.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: notification.AllTypes, Server: lease.Server})
 	if err != nil {
 		return 0, err
 	}

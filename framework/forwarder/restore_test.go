@@ -26,6 +26,16 @@ import (
 // restored rows are of the future.
 func TestARestoredDatabaseLosesNothing(t *testing.T) {
 	t.Parallel()
+	for name, config := range map[string]postgres.Config{"one table": {}, "partitions": {PartitionRows: 30}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			restoreIntoAnotherCluster(t, config)
+		})
+	}
+}
+
+func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
+	t.Helper()
 	source, target := startPrivate(t), startPrivate(t)
 	fromDSN, _, err := source.CreateDatabase(t.Context())
 	require.NoError(t, err)
@@ -33,7 +43,7 @@ func TestARestoredDatabaseLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 
 	from := openPlain(t, fromDSN)
-	_, err = postgres.Migrate(t.Context(), from, postgres.Config{})
+	_, err = postgres.Migrate(t.Context(), from, config)
 	require.NoError(t, err)
 	const burnt = 5000
 	burn(t, from, burnt)

@@ -14,6 +14,8 @@ var (
 	ErrUnsupported = errors.New("unsupported database")
 	// ErrPartitions: the log that is there is not partitioned, and is not to be changed.
 	ErrPartitions = errors.New("the log is not partitioned")
+	// ErrUnsafeLog: the log's table was changed so that readers would lose rows.
+	ErrUnsafeLog = errors.New("the log would lose rows")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
 )

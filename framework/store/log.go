@@ -23,6 +23,9 @@ type Log interface {
 type Filter struct {
 	Slots SlotRange
 	Types notification.TypeFilter
+	// Server is the lease's: the reader takes targets of no other life of a server, and
+	// gives ErrServerChanged for them. "" stands for that of the first target.
+	Server string
 }
 
 // Target is an upper bound of the log: the rows that were committed when it was

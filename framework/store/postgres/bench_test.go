@@ -47,8 +47,8 @@ func BenchmarkPage(b *testing.B) {
 		}
 		page, err := reader.Next(b.Context(), target, limit)
 		require.NoError(b, err)
-		require.Len(b, page.Envelopes, limit)
-		read += limit
+		require.NotEmpty(b, page.Envelopes)
+		read += len(page.Envelopes)
 	}
 	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "envelopes/s")
 }

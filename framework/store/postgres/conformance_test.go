@@ -65,6 +65,7 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 			return publisher.Append(ctx, tx, envelopes...)
 		},
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
+		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
 		Slots:   true,
 	}
 }

@@ -290,6 +290,49 @@ func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
 	}
 }
 
+// A standby's snapshot lists no transaction as running, so what is open on the primary
+// would seem to have ended with nothing in the log.
+func TestALookAtAStandbyIsRefusedAndTheConnectionsAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	primary, standby := standby(t)
+	p := postgrestest.StartProxy(t, standby.DSN())
+	db := openDB(t, p.DSN())
+	s, err := postgres.Open(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	_, err = s.Probe(t.Context())
+	var advised *store.AdvisedError
+	require.ErrorAs(t, err, &advised)
+	require.Contains(t, advised.Hint, "target_session_attrs=read-write")
+	require.NoError(t, p.Retarget(primary.DSN()))
+	_, err = s.Probe(t.Context())
+	require.NoError(t, err)
+}
+
+// One of two servers behind an address has given the lease, and with it the
+// position; the other one answers.
+func TestAReaderTakesTargetsOfTheServerThatGaveTheLease(t *testing.T) {
+	t.Parallel()
+	var stores [2]*postgres.Store
+	var dbs [2]*sql.DB
+	for i := range stores {
+		dbs[i] = openDB(t, privateServer(t).DSN())
+		stores[i] = openStore(t, dbs[i], postgres.Config{})
+		inserter(t, dbs[i])("a")
+	}
+	l, err := lease(t, stores[0], store.Lanes("s", 1)[0])
+	require.NoError(t, err)
+	filter := everything
+	filter.Server = l.Server
+	for i, expected := range []error{nil, store.ErrServerChanged} {
+		reader, err := stores[i].NewReader(l.Position, filter)
+		require.NoError(t, err)
+		target, err := stores[i].Probe(t.Context())
+		require.NoError(t, err)
+		_, err = reader.Next(t.Context(), target, 10)
+		require.ErrorIs(t, err, expected)
+	}
+}
+
 func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -216,8 +216,12 @@ func serverSQL(version int) string {
 // probeSQL reads the snapshot, the sequence and what tells that either is
 // another one. A sequence that has handed out nothing stands before its
 // last_value.
+//
+// A standby's snapshot lists no transaction as running, so what is open on the
+// primary would seem to have ended, with nothing in the log. There the statement fails
+// as a write does: taking a transaction id is one.
 func probeSQL(prefix, server string) string {
-	return `SELECT pg_current_snapshot()::text, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
+	return `SELECT CASE WHEN pg_is_in_recovery() THEN pg_current_xact_id()::text ELSE pg_current_snapshot()::text END, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
 		pg_relation_filenode(tableoid), ` + server + ` FROM ` + prefix + `_offset_seq`
 }
 

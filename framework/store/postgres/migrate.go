@@ -58,8 +58,9 @@ func migrations(c Config) migration.Set {
 		Files:   files,
 		Data: struct {
 			Config
-			Partitions []partition
-		}{c, partitionsAhead(c.Prefix, partition{To: 1}, c.PartitionRows, 0)},
+			Partitions     []partition
+			Default, Guard string
+		}{c, partitionsAhead(c.Prefix, partition{To: 1}, c.PartitionRows, 0), offsetDefault(c.Prefix), offsetGuard(c.Prefix)},
 		Table: c.Prefix + "_migrations",
 	}
 }

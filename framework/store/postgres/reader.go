@@ -20,6 +20,17 @@ import (
 // that large payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
 
+const (
+	// firstRows is the LIMIT of a reader's first query. Those that follow it ask for
+	// as many rows as make a page by the size of those before, and no more than
+	// rowsGrowth times as many.
+	firstRows  = 128
+	rowsGrowth = 4
+	// unreadBytes is how much of a result the driver may read for nothing. Where more is
+	// left of it, cancelling the statement and connecting again costs less.
+	unreadBytes = 4 * pageBytes
+)
+
 // statementTime bounds one statement of the reader, which would wait for ever for
 // an answer that does not come. The next one looks through less.
 const statementTime = time.Minute
@@ -40,7 +51,7 @@ type reader struct {
 	// made with. Later ones do not count: what a crash of the server takes back
 	// can include numbers that nobody's commit has seen.
 	durable int64
-	// server is whose targets led to the position. In another life of it, or on
+	// server is the one that gave the lease, or else whose targets led to the position. In another life of it, or on
 	// another one, transactions that it has ended may never have been, and their
 	// ids be handed out again.
 	server string
@@ -49,6 +60,7 @@ type reader struct {
 	// under any plan: without statistics PostgreSQL sorts the whole range for
 	// each page.
 	window int64
+	rows   int    // the LIMIT of the next query; 0: firstRows
 	read   int    // how many rows the last query gave: the next one gives about as many
 	note   string // why the log is read anew, for the next page
 }
@@ -59,7 +71,7 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 	if err != nil {
 		return nil, err
 	}
-	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last}, nil
+	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last, server: filter.Server}, nil
 }
 
 // Next returns the next page of the current delta, or of the one up to target.
@@ -93,19 +105,24 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 	start := r.pos
 	for {
 		d := r.pos.delta
+		if r.rows == 0 {
+			r.rows = firstRows
+		}
+		rows := min(limit, r.rows)
 		if r.window == 0 {
-			r.window = int64(limit)
+			r.window = int64(rows)
 		}
 		upTo := min(d.Last, r.pos.offset+r.window)
-		envelopes, cut, err := r.query(ctx, d, upTo, limit)
+		envelopes, cut, err := r.query(ctx, d, upTo, rows)
 		if pq.As(err, divisionByZero) != nil {
 			return store.Page{}, store.ErrServerChanged
 		}
 		if err != nil {
-			r.window = max(int64(limit), r.window/2)
+			r.rows = max(1, rows/2)
+			r.window = max(int64(r.rows), r.window/2)
 			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
 		}
-		if cut || len(envelopes) == limit {
+		if cut || len(envelopes) == rows {
 			read := envelopes[len(envelopes)-1].Offset - r.pos.offset
 			r.window = read + read/8
 			r.pos.offset += read
@@ -220,12 +237,21 @@ func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ 
 	s := newScanner(min(limit, r.read+r.read/8+1))
 	err = stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
 		if cut = s.bytes >= pageBytes; cut {
+			if unread := limit - len(s.envelopes); unread*s.rowBytes() > unreadBytes {
+				cancel()
+			}
 			return false, nil
 		}
 		_, err = s.scan(row)
 		return true, err
 	})
+	if cut {
+		err = nil // of the rows that are left
+	}
 	r.read = len(s.envelopes)
+	if err == nil && r.read > 0 {
+		r.rows = min(rowsGrowth*limit, max(1, pageBytes/s.rowBytes()))
+	}
 	return s.envelopes, cut, err
 }
 

@@ -24,6 +24,7 @@ const (
 type scanner struct {
 	envelopes []notification.Envelope
 	bytes     int
+	lastTwo   [2]int // sizes of the last rows, in any order
 
 	chunk    []byte // payloads, up to its capacity
 	types    map[string]string
@@ -66,9 +67,17 @@ func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
 		return nil, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
 	}
 	e.Payload = s.keep(payload)
-	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
+	size := len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
+	s.bytes += size
+	s.lastTwo[len(s.envelopes)%2] = size
 	s.envelopes = append(s.envelopes, e)
 	return v, nil
+}
+
+// rowBytes is about how large the rows to come are: as those read on average, or as the
+// last two, where both are larger. There are some.
+func (s *scanner) rowBytes() int {
+	return max(s.bytes/len(s.envelopes), min(s.lastTwo[0], s.lastTwo[1]))
 }
 
 // last is the envelope of the row that was read last.

@@ -149,7 +149,8 @@ func isURL(dsn string) bool {
 }
 
 // Open checks that the database is recent enough and migrated for this version
-// of the program, and returns the store. It starts nothing and changes nothing.
+// of the program, and that the log's offsets are made as readers rely on
+// (store.ErrUnsafeLog), and returns the store. It starts nothing and changes nothing.
 // db stays the caller's, to be closed after the last use of the store. One that was
 // not opened by OpenDB should keep more idle connections than the 2 of package sql,
 // such as db.SetMaxIdleConns(10).
@@ -163,6 +164,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, err
 	}
 	if err := migrations(c).Check(ctx, db); err != nil {
+		return nil, err
+	}
+	if err := checkOffsets(ctx, db, c.Prefix); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version))}

@@ -59,6 +59,7 @@ func dialect(change func(*sqlite.Store) *sqlite.Store) storetest.Dialect {
 			return appendTo(ctx, s.(*sqlite.Store), tx, envelopes...)
 		},
 		Restart:       []string{`DELETE FROM outbox`, `DELETE FROM sqlite_sequence WHERE name = 'outbox'`},
+		Gap:           `UPDATE sqlite_sequence SET seq = 999999 WHERE name = 'outbox'`,
 		BinaryPayload: true,
 	}
 }

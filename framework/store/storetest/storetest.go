@@ -64,6 +64,8 @@ type Dialect struct {
 	Quote string
 	// Time is a time as SQL; default: a text in the form of RFC 3339 in UTC.
 	Time func(t time.Time) string
+	// Gap is SQL behind which the next offset is 1,000,000.
+	Gap string
 	// BinaryPayload says that Open's store takes payloads that are not JSON.
 	BinaryPayload bool
 	// Slots says that the database spreads rows over the slots. Without it, all

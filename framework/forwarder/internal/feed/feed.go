@@ -211,16 +211,18 @@ var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Typ
 // what is not for it. It returns false if there is no reader. The mutex is held, and no
 // round runs.
 func (f *Feed) reopen() bool {
+	filter := everything
 	var alone *Member
-	if len(f.members) == 1 {
-		for m := range f.members {
-			alone = m
-		}
+	for m := range f.members {
+		filter.Server = m.filter.Server
+		alone = m
+	}
+	if len(f.members) > 1 {
+		alone = nil
 	}
 	if f.reader != nil && f.alone == alone {
 		return true
 	}
-	filter := everything
 	if alone != nil {
 		filter = alone.filter
 	}

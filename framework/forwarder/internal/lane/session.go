@@ -63,7 +63,7 @@ type Session struct {
 // db bounds all use of the database. Once the lease is lost, a sink that does not heed
 // its context is waited for until stopping is done.
 func (s *Session) Work(stop, stopping, db context.Context) error {
-	filter := store.Filter{Slots: s.Lease.Lane.Slots, Types: s.Types}
+	filter := store.Filter{Slots: s.Lease.Lane.Slots, Types: s.Types, Server: s.Lease.Server}
 	reader, err := s.Store.NewReader(s.Lease.Position, filter)
 	if err != nil {
 		return err

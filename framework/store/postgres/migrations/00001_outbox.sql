@@ -1,14 +1,21 @@
 -- +goose Up
 
--- The log. transaction_id stands before "offset" on purpose: defaults are
--- evaluated in column order, so a transaction has its id before it takes its
--- first offset. Readers rely on that, and on a sequence that hands out one
--- number at a time.
+-- The log. A transaction has its id before it takes its first offset, and the
+-- sequence hands out one number at a time: readers rely on both, or rows would be
+-- lost. So transaction_id stands before "offset" (columns are computed in their
+-- order), and no producer can choose an offset.
+{{- if .Partitions}} An identity column does that, but not in a
+-- partitioned table before PostgreSQL 17: here the default takes the id first, and
+-- a trigger refuses every offset that is not the default's.
 CREATE SEQUENCE {{.Prefix}}_offset_seq AS bigint CACHE 1;
-
+{{end}}
 CREATE TABLE {{.Prefix}} (
     transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
-    "offset"       bigint      PRIMARY KEY DEFAULT nextval('{{.Prefix}}_offset_seq'),
+{{- if .Partitions}}
+    "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) DEFAULT {{.Default}},
+{{- else}}
+    "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {{.Prefix}}_offset_seq CACHE 1),
+{{- end}}
     slot           smallint    NOT NULL GENERATED ALWAYS AS
                    ((hashtextextended(CASE WHEN key = '' THEN id ELSE key END, 0) & 1023)::smallint) STORED,
     id             text        NOT NULL DEFAULT gen_random_uuid()::text,
@@ -27,10 +34,14 @@ CREATE TABLE {{.Prefix}} (
 -- What no range takes, since nobody made one in time: no insert fails.
 CREATE TABLE {{.Prefix}}_default PARTITION OF {{.Prefix}} DEFAULT;
 {{range .Partitions}}CREATE TABLE {{.Name}} PARTITION OF {{$.Prefix}} FOR VALUES FROM ({{.From}}) TO ({{.To}});
-{{end}}{{else}};
 {{end}}
 ALTER SEQUENCE {{.Prefix}}_offset_seq OWNED BY {{.Prefix}}."offset";
 
+-- +goose StatementBegin
+{{.Guard}}
+-- +goose StatementEnd
+{{else}};
+{{end}}
 -- How far each sink has settled each lane, and who works on it. Rows are
 -- updated with every checkpoint: the free space keeps those updates in the page.
 CREATE TABLE {{.Prefix}}_cursors (

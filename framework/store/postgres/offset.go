@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Where an offset comes from. A reader's bounds hold if each transaction has its id
+// before it takes an offset, so nothing but the log itself may take one:
+//
+//   - an identity column (GENERATED ALWAYS) refuses explicit values, and takes its
+//     number behind the defaults of the columns before it, even where an INSERT of
+//     several rows says DEFAULT: those are computed before all other columns;
+//   - a partitioned table cannot have one before PostgreSQL 17. There the default
+//     takes the id first, and leaves the number in a setting of the transaction, to
+//     which a trigger compares what is about to be inserted.
+
+// offsetDefault is the default of a partitioned log's offsets.
+func offsetDefault(prefix string) string {
+	return `CASE WHEN pg_current_xact_id() IS NOT NULL THEN set_config('waybill.offset', nextval('` + prefix + `_offset_seq')::text, true)::bigint END`
+}
+
+// offsetGuard makes the trigger of a partitioned log. Its error is that of an identity
+// column.
+func offsetGuard(prefix string) string {
+	return `CREATE FUNCTION ` + prefix + `_refuse_offset() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'cannot insert a chosen value into column "offset" of %', TG_TABLE_NAME
+        USING ERRCODE = 'generated_always', HINT = 'Leave the column out: the log numbers its rows.';
+END $$;
+CREATE TRIGGER ` + prefix + `_offset_is_chosen BEFORE INSERT ON ` + prefix + ` FOR EACH ROW
+    WHEN (NEW."offset"::text IS DISTINCT FROM current_setting('waybill.offset', true))
+    EXECUTE FUNCTION ` + prefix + `_refuse_offset();`
+}
+
+// offsetOrigin is what the catalog says about the offsets of a log.
+type offsetOrigin struct {
+	prefix           string
+	idFirst          bool // transaction_id stands before "offset"
+	idDefault        string
+	identity         string // "a": always, "d": by default, "": none
+	offsetDefault    string
+	trigger          string // "": none; "D": disabled
+	sequence         string // that the column owns
+	ours             bool   // that is the one that probes read
+	increment, cache int64
+	cycle            bool
+}
+
+// checkOffsets refuses a log in which a transaction could take an offset before its
+// id, or numbers out of their order: rows would be lost.
+func checkOffsets(ctx context.Context, db *sql.DB, prefix string) error {
+	o := offsetOrigin{prefix: prefix}
+	err := db.QueryRowContext(ctx, `SELECT x.attnum < o.attnum, coalesce(pg_get_expr(xd.adbin, xd.adrelid), ''),
+			o.attidentity, coalesce(pg_get_expr(od.adbin, od.adrelid), ''),
+			coalesce((SELECT tgenabled::text FROM pg_trigger WHERE tgrelid = o.attrelid AND tgname = $1 || '_offset_is_chosen'), ''),
+			coalesce(owned.name, ''), coalesce(owned.name::regclass = to_regclass($1 || '_offset_seq'), false),
+			coalesce(s.seqincrement, 1), coalesce(s.seqcache, 1), coalesce(s.seqcycle, false)
+		FROM pg_attribute o
+		JOIN pg_attribute x ON x.attrelid = o.attrelid AND x.attname = 'transaction_id'
+		LEFT JOIN pg_attrdef od ON od.adrelid = o.attrelid AND od.adnum = o.attnum
+		LEFT JOIN pg_attrdef xd ON xd.adrelid = x.attrelid AND xd.adnum = x.attnum
+		CROSS JOIN LATERAL pg_get_serial_sequence($1, 'offset') AS owned(name)
+		LEFT JOIN pg_sequence s ON s.seqrelid = owned.name::regclass
+		WHERE o.attrelid = to_regclass($1) AND o.attname = 'offset'`, prefix).
+		Scan(&o.idFirst, &o.idDefault, &o.identity, &o.offsetDefault, &o.trigger, &o.sequence, &o.ours, &o.increment, &o.cache, &o.cycle)
+	if err != nil {
+		return fmt.Errorf("look at the offsets of %s: %w", prefix, err)
+	}
+	if faults := o.faults(); len(faults) > 0 {
+		return fmt.Errorf("%w: %s", store.ErrUnsafeLog, strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// defaultTakesIDFirst fits the form in which the catalog has offsetDefault.
+var defaultTakesIDFirst = regexp.MustCompile(`(?s)^\s*CASE\s+WHEN \(pg_current_xact_id\(\) IS NOT NULL\) THEN \(?set_config\('waybill\.offset'::text, .*nextval\('`)
+
+// faults says what is wrong, each with what mends it.
+func (o *offsetOrigin) faults() (faults []string) {
+	fault := func(what, mend string) {
+		faults = append(faults, fmt.Sprintf("%s: %s; to mend it: %s", o.prefix, what, mend))
+	}
+	if !o.idFirst {
+		fault(`the column "offset" stands before transaction_id`,
+			"make the log again by migrating, under another outbox.prefix or once this one is empty: columns cannot change places")
+	}
+	if o.idDefault != `pg_current_xact_id()` {
+		fault("the default of transaction_id is not pg_current_xact_id()", `ALTER TABLE `+o.prefix+` ALTER transaction_id SET DEFAULT pg_current_xact_id()`)
+	}
+	switch {
+	case o.sequence == "":
+		fault(`the column "offset" owns no sequence`, `ALTER SEQUENCE `+o.prefix+`_offset_seq OWNED BY `+o.prefix+`."offset"`)
+	case !o.ours:
+		fault("the offsets come from "+o.sequence, `ALTER SEQUENCE `+o.sequence+` RENAME TO `+o.prefix+`_offset_seq`)
+	}
+	switch {
+	case o.identity == "a":
+	case o.identity == "d":
+		fault("producers may choose offsets", `ALTER TABLE `+o.prefix+` ALTER "offset" SET GENERATED ALWAYS`)
+	default:
+		if !defaultTakesIDFirst.MatchString(o.offsetDefault) {
+			fault("the default of an offset does not take the transaction id first", `ALTER TABLE `+o.prefix+` ALTER "offset" SET DEFAULT `+offsetDefault(o.prefix))
+		}
+		switch o.trigger {
+		case "":
+			fault("no trigger keeps producers from choosing offsets", offsetGuard(o.prefix))
+		case "D", "R":
+			fault("the trigger that keeps producers from choosing offsets is disabled", `ALTER TABLE `+o.prefix+` ENABLE TRIGGER `+o.prefix+`_offset_is_chosen`)
+		}
+	}
+	if o.increment != 1 || o.cache != 1 || o.cycle {
+		fault(fmt.Sprintf("the sequence %s counts by %d, caches %d, and cycles: %t", o.sequence, o.increment, o.cache, o.cycle),
+			`ALTER SEQUENCE `+o.sequence+` INCREMENT 1 CACHE 1 NO CYCLE`)
+	}
+	return faults
+}
