@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// A lane may hold hundreds of thousands of keys: a page of them reads no more than a
+// page of the index, once the table was analyzed.
+func TestAPageOfHeldKeysReadsAPage(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `
+		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+		SELECT 's', i, i % 1024, i, 't', 1, md5(i::text), now(), '{}', '{}', 'retrying', 0, now() FROM generate_series(1, 100000) i`)
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `ANALYZE outbox_parked`)
+	require.NoError(t, err)
+	lane, after, limit := store.Lanes("s", 1)[0], "", 1_000
+	for range 2 {
+		var text []byte
+		require.NoError(t, s.run.Row(ctx, db, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ?`, s.run.HeldKeysQuery(lane, false, after, limit)).Scan(&text))
+		var plans []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(text, &plans))
+		require.Less(t, plans[0].Plan.Hit+plans[0].Plan.Read, limit*3/2, "%s", text)
+
+		keys, err := s.HeldKeys(ctx, lane, false, after, limit)
+		require.NoError(t, err)
+		require.Len(t, keys, limit)
+		after = keys[limit-1].Key
+	}
+}
