@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -222,7 +222,7 @@ const (
 
 // KeepForever as a Config's Retention removes nothing: it is longer than
 // anything has been stored.
-const KeepForever time.Duration = math.MaxInt64
+const KeepForever = prune.KeepForever
 
 // WithDefaults fills in what was left out.
 func (c Config) WithDefaults() Config {

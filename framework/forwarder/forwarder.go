@@ -10,7 +10,7 @@
 // The files in the order in which to read them: config.go, forwarder.go,
 // keeper.go, shift.go, poller.go, lane.go, window.go, keys.go,
 // courier.go, call.go, shape.go, result.go, middleware.go,
-// settler.go, hooks.go, janitor.go.
+// settler.go, hooks.go. Package prune removes old rows beside all that.
 package forwarder
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -145,7 +146,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 		work.Go(func() { f.poller.listen(ctx, l, keeper.nudge, pace.NewTrouble(f.config.Logger, "listening", 0)) })
 	}
 	work.Go(keeper.keep)
-	work.Go(func() { newJanitor(f).run(ctx, r.db) })
+	work.Go(func() { f.prune(ctx, r.db) })
 	work.Wait()
 	for _, c := range f.couriers {
 		c.stop()
@@ -156,6 +157,24 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 		return fatal.err
 	}
 	return nil
+}
+
+// prune removes old rows, where the store can.
+func (f *Forwarder) prune(stop, db context.Context) {
+	rows, ok := f.config.Store.(store.Pruner)
+	if !ok {
+		return
+	}
+	partitions, _ := f.config.Store.(store.Partitioner)
+	sinks := make([]string, len(f.couriers))
+	for i, c := range f.couriers {
+		sinks[i] = c.name
+	}
+	prune.New(prune.Config{
+		Leases: f.config.Store, Rows: rows, Partitions: partitions,
+		Retention: f.config.Retention, Sinks: sinks,
+		Owner: f.owner, Lease: f.config.Lease, Logger: f.config.Logger,
+	}).Run(stop, db)
 }
 
 // lastWrites is how long the last checkpoints may take once deliveries were cut off.
