@@ -3,7 +3,6 @@ package forwarder
 import (
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
@@ -208,7 +208,7 @@ const leastMemory = 1 << 20
 
 // KeepForever as a Config's Retention removes nothing: it is longer than
 // anything has been stored.
-const KeepForever time.Duration = math.MaxInt64
+const KeepForever = prune.KeepForever
 
 // WithDefaults fills in what was left out.
 func (c Config) WithDefaults() Config {

@@ -28,6 +28,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -158,13 +159,27 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 		fatal = coordinator.Run(ctx, db)
 		end() // where it is fatal
 	})
-	work.Go(func() { newJanitor(f).run(ctx, db) })
+	work.Go(func() { f.prune(ctx, db) })
 	work.Wait()
 	for _, d := range f.dispatchers {
 		d.Stop()
 	}
 	f.config.Logger.Info("stopped")
 	return fatal
+}
+
+// prune removes old rows, where the store can.
+func (f *Forwarder) prune(stop, db context.Context) {
+	rows, ok := f.config.Store.(store.Pruner)
+	if !ok {
+		return
+	}
+	partitions, _ := f.config.Store.(store.Partitioner)
+	prune.New(prune.Config{
+		Leases: f.config.Store, Rows: rows, Partitions: partitions,
+		Retention: f.config.Retention, Sinks: f.names,
+		Owner: f.owner, Lease: f.config.Lease, Logger: f.config.Logger,
+	}).Run(stop, db)
 }
 
 // lastWrites is how long the last checkpoints may take once deliveries were cut off.

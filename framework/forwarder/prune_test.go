@@ -23,7 +23,7 @@ import (
 // begins in 2000.
 func forAnHour(c *forwarder.Config) { c.Retention = time.Hour }
 
-// passes waits until a janitor that keeps rows for an hour has made some passes.
+// passes waits until a pruner that keeps rows for an hour has made some passes.
 func passes() {
 	time.Sleep(3 * time.Minute)
 	synctest.Wait()
@@ -73,7 +73,7 @@ func TestEverythingIsKeptWithoutRetention(t *testing.T) {
 		passes()
 		require.Len(t, s.given(), 20)
 		require.Equal(t, 20, o.rows())
-		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_cursors`), "there is no janitor")
+		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_cursors`), "nothing prunes")
 		f.end()
 	})
 }
@@ -102,7 +102,7 @@ func TestAParkedDeliveryIsMadeAfterItsRowIsGone(t *testing.T) {
 
 func TestRowsOfTheFutureDoNotHoldUpThoseBehindThem(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		for range 6 { // more than the janitor looks at in one go
+		for range 6 { // more than the pruner looks at in one go
 			o.append("future", "", numbered("", 1000)...)
 		}
 		o.exec(`UPDATE outbox SET occurred_on = '3000-01-01T00:00:00.000000Z'`)
@@ -116,7 +116,7 @@ func TestRowsOfTheFutureDoNotHoldUpThoseBehindThem(t *testing.T) {
 	})
 }
 
-func TestOneForwarderIsTheJanitorAndAnotherTakesOver(t *testing.T) {
+func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		const owner = `SELECT owner FROM outbox_cursors WHERE sink = '_pruner'`
@@ -144,7 +144,7 @@ func TestOneForwarderIsTheJanitorAndAnotherTakesOver(t *testing.T) {
 		second.flush()
 		o.append("t", "", numbered("", 5)...)
 		passes()
-		require.GreaterOrEqual(t, o.rows(), 5, "who lost the lease removes nothing more")
+		require.GreaterOrEqual(t, o.rows(), 5, "one that lost the lease removes nothing more")
 		second.end()
 	})
 }

@@ -1,0 +1,298 @@
+// Package prune removes what no sink needs any more and is old enough: rows of the log,
+// receipts, and whole partitions where the log is cut into them.
+//
+// Every forwarder has a pruner; the lease of the reserved sink [store.SinkPruner] elects
+// the one that works. Two at once would do no harm, so nothing more than the lease's time
+// keeps the others away.
+//
+// A pass begins at the oldest row and goes from batch to batch until one holds nothing to
+// remove: as a rule the rest is too young, or not settled. What applications write as the
+// time of a row need not be in order, so a stretch of young rows may lie before old ones.
+// Each pass therefore looks at one batch farther on as well, the patrol, which goes round
+// through the whole log and stays as long as it finds something.
+package prune
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// KeepForever as a Retention removes nothing: it is longer than anything has been stored.
+const KeepForever time.Duration = math.MaxInt64
+
+const (
+	// batchRows is how many rows one transaction looks at: few enough to take some tens
+	// of milliseconds.
+	batchRows = 5000
+	// restShare is how much longer the pruner rests after each transaction than it took:
+	// it has a fifth of one connection's time.
+	restShare = 4
+	// leastRest keeps passes over small batches from being a busy loop.
+	leastRest = 5 * time.Millisecond
+)
+
+// Leases elect the pruner that works. A [store.Store] has them.
+type Leases interface {
+	Cut(ctx context.Context, sink string, lanes int) error
+	Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error)
+	// Checkpoint renews a lease.
+	Checkpoint(ctx context.Context, c store.Checkpoint) error
+	Release(ctx context.Context, lease store.Lease) error
+}
+
+// Config is what a pruner works with. All but Partitions is required.
+type Config struct {
+	Leases Leases
+	Rows   store.Pruner
+	// Partitions are those of the log. nil, and ones that are not Partitioned, are left
+	// alone.
+	Partitions store.Partitioner
+	// Retention is how long after they occurred rows stay, and receipts after their
+	// delivery. KeepForever removes nothing, and only partitions are made.
+	Retention time.Duration
+	// Sinks are those of this forwarder. One that has no cursors yet keeps everything.
+	Sinks []string
+	// Owner names this forwarder in the lease.
+	Owner string
+	// Lease is how long the lease lasts, and bounds each use of the database.
+	Lease  time.Duration
+	Logger *slog.Logger
+}
+
+// Pruner removes what nobody needs any more, for as long as it has the lease.
+type Pruner struct {
+	config  Config
+	failing *pace.Trouble
+	holders holders
+
+	lease   store.Lease
+	renewed time.Time
+	patrol  int64 // the patrol goes on behind this offset
+}
+
+// New returns a pruner. It starts nothing.
+func New(c Config) *Pruner {
+	if c.Partitions != nil && !c.Partitions.Partitioned() {
+		c.Partitions = nil
+	}
+	return &Pruner{
+		config:  c,
+		failing: pace.NewTrouble(c.Logger, "removing old rows", 0),
+		holders: newHolders(c),
+	}
+}
+
+// Run works whenever the lease can be had, until stop is done; it returns at once where
+// there is never anything to do. db bounds how long giving the lease back may take after
+// that. Errors are logged, and what failed is tried again.
+func (p *Pruner) Run(stop, db context.Context) {
+	if p.config.Retention == KeepForever && p.config.Partitions == nil {
+		return
+	}
+	for stop.Err() == nil {
+		err := p.elect(stop, db)
+		switch {
+		case stop.Err() != nil:
+		case errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrServerChanged):
+			p.failing.Over()
+			pace.Sleep(stop, p.config.Lease/3)
+		default:
+			pace.Sleep(stop, p.failing.Met(err))
+		}
+	}
+}
+
+// elect works for as long as this pruner has the lease, and returns why it no longer
+// does; ErrLeaseHeld if another one has it.
+func (p *Pruner) elect(stop, db context.Context) error {
+	if err := p.within(stop, func(ctx context.Context) error { return p.config.Leases.Cut(ctx, store.SinkPruner, 1) }); err != nil {
+		return err
+	}
+	err := p.within(db, func(ctx context.Context) (err error) {
+		p.renewed = time.Now()
+		p.lease, err = p.config.Leases.Acquire(ctx, store.NewLane(store.SinkPruner, 0, 1), p.config.Owner, p.config.Lease)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { // a lease that cannot be given back runs out
+		_ = p.within(db, func(ctx context.Context) error { return p.config.Leases.Release(ctx, p.lease) })
+	}()
+	for {
+		if err := p.pass(stop); err != nil {
+			return err
+		}
+		p.failing.Over()
+		if err := p.rest(stop, interval(p.config.Retention)); err != nil {
+			return err
+		}
+	}
+}
+
+// interval is the pause between two passes: a hundredth of the retention, so that rows
+// stay that much longer at most, between a second and a minute.
+func interval(retention time.Duration) time.Duration {
+	return min(max(retention/100, time.Second), time.Minute)
+}
+
+// pass makes partitions, and removes all that may go now.
+func (p *Pruner) pass(stop context.Context) error {
+	if err := p.extend(stop); err != nil {
+		return err
+	}
+	if p.config.Retention == KeepForever {
+		return nil
+	}
+	if err := p.partitions(stop); err != nil {
+		return err
+	}
+	rows, err := p.rows(stop)
+	if err != nil {
+		return err
+	}
+	receipts, err := p.receipts(stop)
+	if err != nil {
+		return err
+	}
+	if rows > 0 || receipts > 0 {
+		p.config.Logger.Debug("removed old rows", "rows", rows, "receipts", receipts)
+	}
+	return p.within(stop, func(ctx context.Context) error {
+		found, err := p.config.Rows.Holders(ctx, p.config.Sinks)
+		if err == nil {
+			p.holders.warn(found)
+		}
+		return err
+	})
+}
+
+// extend makes partitions ahead of the log.
+func (p *Pruner) extend(stop context.Context) error {
+	if p.config.Partitions == nil {
+		return nil
+	}
+	return p.within(stop, func(ctx context.Context) error {
+		_, err := p.config.Partitions.ExtendPartitions(ctx)
+		return err
+	})
+}
+
+// partitions drops those of which all rows may go.
+func (p *Pruner) partitions(stop context.Context) error {
+	if p.config.Partitions == nil {
+		return nil
+	}
+	return p.within(stop, func(ctx context.Context) error {
+		dropped, err := p.config.Partitions.PrunePartitions(ctx, p.pruning(0, 0))
+		if dropped > 0 {
+			p.config.Logger.Debug("dropped old partitions", "partitions", dropped)
+		}
+		return err
+	})
+}
+
+// rows removes those at the beginning of the log, and those that the patrol comes upon.
+func (p *Pruner) rows(stop context.Context) (removed int, err error) {
+	removed, end, err := p.sweep(stop, 0)
+	if err != nil || end == 0 {
+		return removed, err
+	}
+	// There are rows that stay: perhaps not all of those behind them.
+	more, patrol, err := p.sweep(stop, max(p.patrol, end))
+	if err != nil {
+		return removed, err
+	}
+	p.patrol = patrol
+	return removed + more, nil
+}
+
+// sweep removes rows batch by batch from an offset on, until a batch has none that may
+// go. It returns the offset behind that batch; 0 where it reached the end of the log.
+func (p *Pruner) sweep(stop context.Context, after int64) (removed int, end int64, err error) {
+	for {
+		began := time.Now()
+		var batch store.Pruned
+		err := p.within(stop, func(ctx context.Context) (err error) {
+			batch, err = p.config.Rows.Prune(ctx, p.pruning(after, batchRows))
+			return err
+		})
+		switch {
+		case err != nil:
+			return removed, 0, err
+		case batch.Looked < batchRows:
+			return removed + batch.Removed, 0, nil
+		case batch.Removed == 0:
+			return removed, batch.Through, nil
+		}
+		removed, after = removed+batch.Removed, batch.Through
+		if err := p.rest(stop, restAfter(began)); err != nil {
+			return removed, 0, err
+		}
+	}
+}
+
+func (p *Pruner) pruning(after int64, limit int) store.Pruning {
+	return store.Pruning{Age: p.config.Retention, After: after, Limit: limit, Sinks: p.config.Sinks}
+}
+
+// receipts removes old ones.
+func (p *Pruner) receipts(stop context.Context) (removed int, err error) {
+	for {
+		began := time.Now()
+		n := 0
+		err := p.within(stop, func(ctx context.Context) (err error) {
+			n, err = p.config.Rows.PruneReceipts(ctx, p.config.Retention, batchRows)
+			return err
+		})
+		removed += n
+		if err != nil || n < batchRows {
+			return removed, err
+		}
+		if err := p.rest(stop, restAfter(began)); err != nil {
+			return removed, err
+		}
+	}
+}
+
+// restAfter is the rest after a transaction.
+func restAfter(began time.Time) time.Duration {
+	return max(restShare*time.Since(began), leastRest)
+}
+
+// rest waits, and renews the lease in time.
+func (p *Pruner) rest(stop context.Context, pause time.Duration) error {
+	until := time.Now().Add(pause)
+	for {
+		due := p.renewed.Add(p.config.Lease / 3)
+		if now := time.Now(); !now.Before(due) {
+			err := p.within(stop, func(ctx context.Context) error {
+				return p.config.Leases.Checkpoint(ctx, store.Checkpoint{Lease: p.lease, TTL: p.config.Lease})
+			})
+			if err != nil {
+				return err
+			}
+			p.renewed = now
+			continue
+		}
+		if !pace.Sleep(stop, min(time.Until(until), time.Until(due))) {
+			return stop.Err()
+		}
+		if !time.Now().Before(until) {
+			return nil
+		}
+	}
+}
+
+// within bounds a use of the database by the time of the lease.
+func (p *Pruner) within(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.config.Lease)
+	defer cancel()
+	return do(ctx)
+}
