@@ -271,8 +271,27 @@ func (c Config) compile() (*route.Table, error) {
 	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
 		p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
+	} else {
+		c.checkHandlers(p, routes)
 	}
 	return routes, p.err()
+}
+
+// checkHandlers asks the sinks that take some types only whether the routes bring
+// these, all of them and no others.
+func (c Config) checkHandlers(p *problems, routes *route.Table) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		typed, ok := c.Sinks[name].Sink.(sinks.Typed)
+		if !ok {
+			continue
+		}
+		handled, err := typed.HandledTypes()
+		if err != nil {
+			p.require(false, "sinks.%s: %w", name, err)
+		} else if err := routes.CheckHandlers(name, handled); err != nil {
+			p.require(false, "%w", err)
+		}
+	}
 }
 
 func (s Sink) validate(p *problems, at string) {
