@@ -21,7 +21,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -72,6 +74,26 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 		return nil, err
 	}
 	return a.store.CountParked(ctx, filter)
+}
+
+// Status looks at the log, the cursors and what is parked. With routes only the rows of
+// a sink's own types are pending for it; routes may be nil.
+func (a *Admin) Status(ctx context.Context, routes *route.Table) (store.Status, error) {
+	var q store.StatusQuery
+	if routes != nil {
+		q.Types = routes.Filters()
+		q.Types[store.SinkUnrouted] = routes.Unrouted()
+	}
+	return a.outbox.Status(ctx, q)
+}
+
+// Conditions lists what holds up sinks.
+func (a *Admin) Conditions(ctx context.Context) ([]store.Condition, error) {
+	roster, err := a.outbox.Membership(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return roster.Conditions(time.Now()), nil
 }
 
 // Types counts the last rows of the log, at most so many, by type, in the order of

@@ -145,6 +145,19 @@ func (t *Table) Filter(sink string) notification.TypeFilter {
 	})
 }
 
+// Filters are those of all sinks that routes name.
+func (t *Table) Filters() map[string]notification.TypeFilter {
+	filters := make(map[string]notification.TypeFilter)
+	for _, rules := range t.rules {
+		for _, r := range rules {
+			if _, done := filters[r.Sink]; !done {
+				filters[r.Sink] = t.Filter(r.Sink)
+			}
+		}
+	}
+	return filters
+}
+
 // Unrouted selects the types that no route matches.
 func (t *Table) Unrouted() notification.TypeFilter {
 	f := t.filter(func([]*rule) bool { return true })

@@ -110,7 +110,7 @@ type Store interface {
 	Deliveries
 
 	// Status reports the log, the cursors and what is parked.
-	Status(ctx context.Context) (Status, error)
+	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
 // Target is an upper bound of the log: the rows that were committed when it was

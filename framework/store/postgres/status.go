@@ -6,19 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Status looks at the log, the cursors and what is parked.
-func (s *Store) Status(ctx context.Context) (store.Status, error) {
+func (s *Store) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
 	var status store.Status
 	target, err := s.Probe(ctx)
 	if err != nil {
 		return status, err
 	}
 	status.LastOffset = target.Last()
-	if err := s.cursorStatus(ctx, target.(*probe), &status); err != nil {
+	if err := s.cursorStatus(ctx, q, target.(*probe), &status); err != nil {
 		return status, fmt.Errorf("status of the cursors: %w", err)
 	}
 	if err := s.parkedCounts(ctx, &status); err != nil {
@@ -33,7 +32,7 @@ func (s *Store) Status(ctx context.Context) (store.Status, error) {
 	return status, nil
 }
 
-func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status) (err error) {
+func (s *Store) cursorStatus(ctx context.Context, q store.StatusQuery, t *probe, status *store.Status) (err error) {
 	rows, err := s.db.QueryContext(ctx,
 		`SELECT sink, lane, lanes, position::text, settled, CASE WHEN lease_until > clock_timestamp() THEN owner ELSE '' END, epoch, lease_until, paused, updated_at
 		FROM `+s.sql.prefix+`_cursors WHERE sink <> $1 ORDER BY sink, lane`, store.SinkPruner)
@@ -68,11 +67,12 @@ func (s *Store) cursorStatus(ctx context.Context, t *probe, status *store.Status
 		}
 		ahead := int(store.CountOffsets(settled))
 		limit := store.PendingLimit + ahead
-		pending, err := s.pending(ctx, []byte(c.position.String), t, store.Filter{Slots: lane.Slots, Types: notification.AllTypes}, limit)
+		types, named := q.TypesOf(c.Sink)
+		pending, err := s.pending(ctx, []byte(c.position.String), t, store.Filter{Slots: lane.Slots, Types: types}, limit)
 		if err != nil {
 			return err
 		}
-		c.Pending = max(0, pending-ahead)
+		c.Pending, c.AllTypes = max(0, pending-ahead), !named
 		status.Cursors = append(status.Cursors, c.CursorStatus)
 	}
 	return nil

@@ -5,18 +5,19 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Status looks at the log, the cursors and what is parked.
-func (s *Store) Status(ctx context.Context) (store.Status, error) {
+func (s *Store) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
 	var status store.Status
 	last, err := s.Probe(ctx)
 	if err != nil {
 		return status, err
 	}
 	status.LastOffset = last.Last()
-	if status.Cursors, err = s.cursorStatus(ctx); err != nil {
+	if status.Cursors, err = s.cursorStatus(ctx, q); err != nil {
 		return status, fmt.Errorf("status of the cursors: %w", err)
 	}
 	if status.Parked, err = s.parkedCounts(ctx); err != nil {
@@ -39,7 +40,7 @@ type cursor struct {
 	settled []store.OffsetRange
 }
 
-func (s *Store) cursorStatus(ctx context.Context) ([]store.CursorStatus, error) {
+func (s *Store) cursorStatus(ctx context.Context, q store.StatusQuery) ([]store.CursorStatus, error) {
 	cursors, err := s.cursors(ctx)
 	if err != nil {
 		return nil, err
@@ -47,9 +48,11 @@ func (s *Store) cursorStatus(ctx context.Context) ([]store.CursorStatus, error) 
 	status := make([]store.CursorStatus, len(cursors))
 	for i := range cursors {
 		c := &cursors[i]
-		if c.Pending, err = s.pending(ctx, c); err != nil {
+		types, named := q.TypesOf(c.Sink)
+		if c.Pending, err = s.pending(ctx, c, types); err != nil {
 			return nil, err
 		}
+		c.AllTypes = !named
 		status[i] = c.CursorStatus
 	}
 	return status, nil
@@ -97,15 +100,19 @@ func scanCursor(rows *sql.Rows) (c cursor, err error) {
 	return c, err
 }
 
-// pending counts the rows behind a cursor that are not settled.
-func (s *Store) pending(ctx context.Context, c *cursor) (int, error) {
+// pending counts the rows of some types behind a cursor that are not settled.
+func (s *Store) pending(ctx context.Context, c *cursor, types notification.TypeFilter) (int, error) {
 	if c.slots.First > 0 {
 		return 0, nil // all rows are in slot 0
 	}
+	where, args, err := typeCondition(types)
+	if err != nil {
+		return 0, err
+	}
+	args = append(append([]any{int64(c.pos)}, args...), store.PendingLimit+store.CountOffsets(c.settled))
 	var rows int
-	err := s.db.QueryRowContext(ctx,
-		`SELECT count(*) FROM (SELECT 1 FROM `+s.prefix+` WHERE "offset" > ? LIMIT ?)`,
-		int64(c.pos), store.PendingLimit+store.CountOffsets(c.settled)).Scan(&rows)
+	err = s.db.QueryRowContext(ctx,
+		`SELECT count(*) FROM (SELECT 1 FROM `+s.prefix+` WHERE "offset" > ?`+where+` LIMIT ?)`, args...).Scan(&rows)
 	return max(0, rows-int(store.CountOffsets(c.settled))), err
 }
 
