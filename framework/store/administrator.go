@@ -49,6 +49,7 @@ type Administrator interface {
 
 	Census
 	Replayer
+	Rerouter
 	Tracer
 }
 

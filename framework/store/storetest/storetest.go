@@ -73,6 +73,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Forget", forgetFacts},
 		{"Administrator", administratorFacts},
 		{"Replay", replayFacts},
+		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
 		{"Census", censusFacts},
 	} {
