@@ -67,14 +67,16 @@ func takeover(t *testing.T, o *outbox) {
 	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 2)
 	require.NoError(t, err)
 	first := o.acquire(t, "mail")
-	o.checkpoint(t, first, func(c *store.Checkpoint) { c.Position, c.Settled = page.End, store.OffsetRanges(page.Envelopes[1].Offset + 2) })
+	o.checkpoint(t, first, func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.End, store.OffsetRanges(page.Envelopes[1].Offset+2)
+	})
 	o.expireLeases(t)
 
 	second, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
 	require.NoError(t, err)
 	require.Greater(t, second.Epoch, first.Epoch)
 	require.Equal(t, "w2", second.Owner)
-	require.Equal(t, store.OffsetRanges(page.Envelopes[1].Offset + 2), second.Settled)
+	require.Equal(t, store.OffsetRanges(page.Envelopes[1].Offset+2), second.Settled)
 	got, _ := o.read(t, second.Position, all, 10)
 	require.Equal(t, ids(want[2:]), ids(got))
 }
