@@ -21,6 +21,9 @@ const (
 	// written. A crash repeats no more.
 	WindowRows = 8 * PageRows
 
+	// leastRows is how much room is worth reading a page for.
+	leastRows = PageRows / 4
+
 	windowBytes = 64 << 20 // the last page read may exceed it
 	// windowRanges bounds what is settled ahead of the position: each checkpoint
 	// writes it.
@@ -364,7 +367,7 @@ func (l *Lane) hasRoom() (rows int) {
 	rows = WindowRows - l.rows
 	// Whatever others have in memory, a lane that has nothing may read.
 	crowded := l.rows > 0 && d.budget.wait(l)
-	if l.bytes >= windowBytes || l.ahead >= windowRanges || crowded {
+	if rows < leastRows || l.bytes >= windowBytes || l.ahead >= windowRanges || crowded {
 		rows = 0
 	}
 	l.full = rows <= 0
