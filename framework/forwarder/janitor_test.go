@@ -119,7 +119,7 @@ func TestRowsOfTheFutureDoNotHoldUpThoseBehindThem(t *testing.T) {
 func TestOneForwarderIsTheJanitorAndAnotherTakesOver(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
-		const owner = `SELECT owner FROM outbox_cursors WHERE sink = '_janitor'`
+		const owner = `SELECT owner FROM outbox_cursors WHERE sink = '_pruner'`
 		lease := func(c *forwarder.Config) { c.Lease = time.Minute }
 		first := o.one(forwarder.Sink{Sink: &s}, forAnHour, lease)
 		first.flush()
@@ -137,7 +137,7 @@ func TestOneForwarderIsTheJanitorAndAnotherTakesOver(t *testing.T) {
 		passes()
 		require.Zero(t, o.rows())
 
-		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1 WHERE sink = '_janitor'`)
+		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1 WHERE sink = '_pruner'`)
 		o.append("t", "", numbered("", 5)...)
 		time.Sleep(20 * time.Second) // until the lease is to be renewed
 		synctest.Wait()
