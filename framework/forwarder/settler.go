@@ -19,7 +19,7 @@ const (
 	parkedRows  = 2000 // parked deliveries in the engine's hands, beyond which no key is released
 
 	// compareEvery is how long it may take until the engine notices what a person
-	// has done to parked deliveries by SQL of their own. What store.Administrator did
+	// has done to parked deliveries by SQL of their own. What store.Operator did
 	// is noticed with the keeper's next look, by the lane's revision.
 	compareEvery = 30 * time.Second
 	// compareAgain is how soon keys are compared again that were under way when a
