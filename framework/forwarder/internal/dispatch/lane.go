@@ -71,11 +71,13 @@ type Lane struct {
 	number int     // of the log: it changes when the log is read again from its oldest row
 	rows   int     // in memory, not settled or not written
 	bytes  int
-	ahead  int           // ranges that are settled ahead of the position
-	room   chan struct{} // capacity 1: there may be room
-	full   bool          // the reader waits for room
-	dirty  chan struct{} // capacity 1: there is something to take
-	plenty chan struct{} // capacity 1: there is much of it
+	ahead  int // ranges that are settled ahead of the position
+	// settledAhead is how many rows that is.
+	settledAhead int
+	room         chan struct{} // capacity 1: there may be room
+	full         bool          // the reader waits for room
+	dirty        chan struct{} // capacity 1: there is something to take
+	plenty       chan struct{} // capacity 1: there is much of it
 }
 
 // Join begins the work on a leased lane. leased is when the lease was asked for.
@@ -427,7 +429,8 @@ func (l *Lane) spill() {
 		hot = append(hot, name)
 		waiting += n
 	}
-	if l.rows-waiting < l.rows/otherShare {
+	// What is settled behind the hot keys' first row was of others.
+	if span := l.rows + l.settledAhead; span-waiting < span/otherShare {
 		return
 	}
 	for _, name := range hot {

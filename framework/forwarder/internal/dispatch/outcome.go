@@ -85,9 +85,8 @@ func (l *Lane) parkedRoom() Room {
 	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due)), DueBusy: l.due}
 }
 
-// Written says that settlements are written, and how many ranges are settled ahead of
-// the position.
-func (l *Lane) Written(settled []Settlement, ahead int) Room {
+// Written says that settlements are written, and what is settled ahead of the position.
+func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	rows, bytes := 0, 0
@@ -107,7 +106,7 @@ func (l *Lane) Written(settled []Settlement, ahead int) Room {
 		}
 	}
 	l.taken(-rows, -bytes)
-	l.ahead = ahead
+	l.ahead, l.settledAhead = len(ahead), int(store.CountOffsets(ahead))
 	if l.full {
 		l.look()
 	}

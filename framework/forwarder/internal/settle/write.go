@@ -128,7 +128,7 @@ func (c *Checkpointer) wrote(n int) {
 			c.ask.add(s.Delivery.Key)
 		}
 	}
-	c.room = c.Lane.Written(settled, len(c.window.Ahead()))
+	c.room = c.Lane.Written(settled, c.window.Ahead())
 	c.Lane.Continue()
 	c.observe(settled)
 	c.queue = c.queue[n:]
