@@ -20,6 +20,9 @@ func SetServer(r store.Reader, t store.Target, server string) {
 	t.(*probe).server = server
 }
 
+// SetFloorLag has the store read the locks after fewer offsets.
+func (s *Store) SetFloorLag(offsets int64) { s.floorLag = offsets }
+
 // Retain runs a function in a janitor's transaction.
 func (s *Store) Retain(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return s.retain(ctx, ``, do)

@@ -86,7 +86,10 @@ type Store struct {
 	fence    atomic.Pointer[fence]  // the newest of this process
 	system   atomic.Pointer[system] // who answered the latest probe
 	surveyed atomic.Pointer[surveyed]
+	floors   atomic.Pointer[floors] // the newest of this process
 
+	raising   sync.Mutex // of floors, by one at a time
+	floorLag  int64
 	surveying sync.Mutex // new cursors of many lanes share one survey
 }
 
@@ -156,7 +159,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := checkOffsets(ctx, db, c.Prefix); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version)), receipts: c.Receipts}
+	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version)), receipts: c.Receipts, floorLag: defaultFloorLag}
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}
@@ -203,6 +206,7 @@ type statements struct {
 	probe    string
 	page     string
 	survey   string // a probe with the ends of the log
+	unlocked string // see unlockedSQL
 	restored string // the last restored row of a range
 	between  string // the range of a page's rows
 }
@@ -214,6 +218,7 @@ func newStatements(prefix, server string) statements {
 		server:   server,
 		probe:    probeSQL(prefix, server),
 		survey:   surveySQL(prefix, server),
+		unlocked: unlockedSQL(prefix, server),
 		restored: restoredSQL(prefix),
 		page:     `SELECT ` + selected + ` FROM ` + prefix + between,
 		between:  between,
