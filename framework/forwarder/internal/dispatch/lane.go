@@ -159,7 +159,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
 			l.settle(it, made)
 		case passesBy != nil && passesBy[i]:
 			l.dispatcher.stats.PassedBy++
-			l.settle(it, Settlement{Delivery: &it.Delivery})
+			l.settle(it, Settlement{})
 		case it.DeliverAt.After(now):
 			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
 		default:
@@ -208,12 +208,12 @@ func (l *Lane) enqueue(it *item) {
 
 // delivered settles an item that the sink has taken.
 func (l *Lane) delivered(it *item, receipt notification.Receipt) {
-	l.settle(it, Settlement{Delivery: &it.Delivery, Receipt: receipt, Delivered: true, Ask: l.advance(it)})
+	l.settle(it, Settlement{Receipt: receipt, Delivered: true, Ask: l.advance(it)})
 }
 
 // passed settles an item that is not for the sink.
 func (l *Lane) passed(it *item) {
-	l.settle(it, Settlement{Delivery: &it.Delivery, Ask: l.advance(it)})
+	l.settle(it, Settlement{Ask: l.advance(it)})
 }
 
 // failed parks an item for its next attempt.
@@ -243,7 +243,7 @@ func (l *Lane) park(it *item, state store.State, due time.Time, reason string, a
 	if first.IsZero() {
 		first = time.Now()
 	}
-	l.settle(it, Settlement{Delivery: &it.Delivery, Ask: ask, Parked: &store.Parked{
+	l.settle(it, Settlement{Ask: ask, Parked: &store.Parked{
 		Envelope:      *it.Envelope,
 		State:         state,
 		Attempt:       it.Attempt,
@@ -255,7 +255,7 @@ func (l *Lane) park(it *item, state store.State, due time.Time, reason string, a
 
 // settle ends an item's turn.
 func (l *Lane) settle(it *item, s Settlement) {
-	s.rows, s.index, s.state = it.rows, it.index, it.state
+	s.item = it
 	l.out.Settled = append(l.out.Settled, s)
 	l.mark()
 	if len(l.out.Settled) == plenty {

@@ -70,11 +70,13 @@ const plenty = 2000
 
 // Take returns what happened since the last Take. The caller keeps it, and says with
 // Written when it is written.
-func (l *Lane) Take() Outcome {
+// reuse is a slice that is not used any more.
+func (l *Lane) Take(reuse []Settlement) Outcome {
+	clear(reuse)
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	out := l.out
-	l.out = Outcome{Passed: out.Passed}
+	l.out = Outcome{Passed: out.Passed, Settled: reuse[:0]}
 	out.Parking = l.keys.Parking()
 	out.Over = l.over
 	out.Room = l.parkedRoom()
@@ -91,18 +93,16 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	defer l.dispatcher.mu.Unlock()
 	rows, bytes := 0, 0
 	for i := range settled {
-		s := &settled[i]
-		if s.rows == nil {
-			l.letGo(store.RefOf(s.Delivery.Envelope))
-			continue
-		}
-		if s.rows.log != l.number {
-			continue
-		}
-		rows++
-		s.rows.left--
-		if s.rows.left == 0 {
-			bytes += s.rows.bytes
+		it := settled[i].item
+		switch {
+		case !it.fromLog():
+			l.letGo(store.RefOf(it.Envelope))
+		case it.rows.log == l.number:
+			rows++
+			it.rows.left--
+			if it.rows.left == 0 {
+				bytes += it.rows.bytes
+			}
 		}
 	}
 	l.taken(-rows, -bytes)
