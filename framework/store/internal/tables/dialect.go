@@ -57,7 +57,7 @@ type Dialect interface {
 	// key: the columns take the values of the new row, unless that is so. No columns
 	// leave what is there as it is.
 	OnConflict(key, columns []string, unless Condition) string
-	// TakeCursors makes everybody else who writes the cursors of a sink wait until the
+	// TakeCursors makes other writers of the cursors of a sink wait until the
 	// transaction ends. It is the first statement of its transaction, but for those
 	// that take the cursors of other sinks, and the statements behind it see what others
 	// have committed before.
@@ -78,7 +78,7 @@ type Dialect interface {
 	// is another's.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
 
-	// Collides reports whether a statement failed since somebody else wrote the same,
+	// Collides reports whether a statement failed since another transaction wrote the same,
 	// and can be repeated.
 	Collides(err error) bool
 	// Advise adds the way out to an error of the database, where there is one.
@@ -156,10 +156,10 @@ func (Standard) TakeCursors(sink string) Expr {
 // Together is two statements.
 func (Standard) Together(first, second Expr) []Expr { return []Expr{first, second} }
 
-// Announce tells nobody.
+// Announce is the write alone.
 func (Standard) Announce(write Expr) Expr { return write }
 
-// Collides is false where nobody writes at the same time.
+// Collides is false where there is one writer at a time.
 func (Standard) Collides(error) bool { return false }
 
 // Advise has nothing to add.

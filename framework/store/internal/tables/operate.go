@@ -156,7 +156,7 @@ func (t *Tables) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (b
 
 // Requeue makes deliveries due; see store.Operator.
 func (t *Tables) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	b.Filter.States = store.Requeueable(b.Filter.States)
+	b.Filter.States = requeueable(b.Filter.States)
 	result, err := t.batch(ctx, b, func(tx *sql.Tx, batch []chosen) error {
 		due, wait := inOrder(batch)
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, SQL(`NULL`)); err != nil {
@@ -168,6 +168,24 @@ func (t *Tables) Requeue(ctx context.Context, b store.ParkedBatch) (store.Parked
 		return result, t.failed(err, "requeue parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
+}
+
+// requeueable leaves of the states that a filter selects those that Requeue takes:
+// dead and retrying.
+func requeueable(states []store.State) []store.State {
+	if len(states) == 0 {
+		return []store.State{store.StateDead, store.StateRetrying}
+	}
+	var left []store.State
+	for _, s := range states {
+		if s == store.StateDead || s == store.StateRetrying {
+			left = append(left, s)
+		}
+	}
+	if len(left) == 0 {
+		left = []store.State{""} // no delivery has it
+	}
+	return left
 }
 
 // onceNow is the clock, read once in a statement: what becomes due together keeps
