@@ -51,15 +51,15 @@ type Checkpointer struct {
 	window   *window.Window
 	log      *slog.Logger
 	failing  *pace.Trouble
-	number   int64         // of the last checkpoint
-	renewed  time.Time     // when the checkpoint began that renewed the lease last
-	took     time.Duration // the last one
-	written  time.Time     // when a position was written last
-	moved    bool          // the position may have moved since
+	number   int64                 // of the last checkpoint
+	renewed  time.Time             // when the checkpoint began that renewed the lease last
+	took     time.Duration         // the last one
+	written  time.Time             // when a position was written last
+	moved    bool                  // the position may have moved since
 	queue    []dispatch.Settlement // taken and not written
 	taken    []dispatch.Settlement // the slice that queue is the end of
 	reuse    []dispatch.Settlement // a slice that is not used any more
-	hookSize int // how many settlements a checkpoint with hooks carries
+	hookSize int                   // how many settlements a checkpoint with hooks carries
 
 	passed  bool
 	parking uint64
