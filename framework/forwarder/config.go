@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -268,8 +269,27 @@ func (c Config) compile() (*route.Table, error) {
 	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
 		p.Add(err)
+	} else {
+		c.checkHandlers(p, routes)
 	}
 	return routes, p.Err()
+}
+
+// checkHandlers asks the sinks that take some types only whether the routes bring
+// these, all of them and no others.
+func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		typed, ok := c.Sinks[name].Sink.(sinks.Typed)
+		if !ok {
+			continue
+		}
+		handled, err := typed.HandledTypes()
+		if err != nil {
+			p.Add(fmt.Errorf("sinks.%s: %w", name, err))
+		} else if err := routes.CheckHandlers(name, handled); err != nil {
+			p.Add(err)
+		}
+	}
 }
 
 // settings are those that Adjust can change.

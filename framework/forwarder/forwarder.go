@@ -74,7 +74,7 @@ func New(c Config) (*Forwarder, error) {
 	for _, name := range f.names {
 		sink := f.config.Sinks[name]
 		f.dispatchers[name] = dispatch.New(dispatch.Config{
-			Sink: name, Deliver: deliverOf(sink), Path: routes.To(name), Settings: sink.settings(),
+			Sink: name, Deliver: deliverOf(sink), Path: routes.To(name), TypeOf: routes.TypeOf, Settings: sink.settings(),
 			Budget: budget, Observer: c.Observer, Logger: c.Logger,
 		})
 	}

@@ -91,6 +91,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Forget", forgetFacts},
 		{"Operator", operatorFacts},
 		{"Replay", replayFacts},
+		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
 		{"Types", typesFacts},
 	} {

@@ -146,7 +146,7 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 		d.putBack(it, false) // another one may fare better
 		return
 	}
-	retry, _ := d.settings.Retry.For(it.Type)
+	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
 	pause := retry.Pause(it.Attempt)
 	switch {
 	case it.Attempt >= retry.MaxAttempts:

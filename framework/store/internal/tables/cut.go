@@ -82,7 +82,7 @@ func nullText(raw json.RawMessage) sql.NullString {
 
 // Recut replaces the lanes of a sink; see store.Leases.
 func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) error {
-	err := t.inTxOf(ctx, sink, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
 	if err != nil {
 		return t.failed(err, "cut the lanes of sink %s anew", sink)
 	}

@@ -58,8 +58,9 @@ type Dialect interface {
 	// leave what is there as it is.
 	OnConflict(key, columns []string, unless Condition) string
 	// TakeCursors makes other writers of the cursors of a sink wait until the
-	// transaction ends. It is the first statement of its transaction, and the
-	// statements behind it see what others have committed before.
+	// transaction ends. It is the first statement of its transaction, but for those
+	// that take the cursors of other sinks, and the statements behind it see what others
+	// have committed before.
 	TakeCursors(sink string) Expr
 	// Together is the same as the two writes, in one statement where that can be.
 	Together(first, second Expr) []Expr
@@ -90,9 +91,9 @@ type Dialect interface {
 	Places(ctx context.Context, q Querier, positions []json.RawMessage) ([]Place, error)
 	// Probe is that of the store.
 	Probe(ctx context.Context) (store.Target, error)
-	// Pending counts the rows of a range of slots between a position and a target, up
+	// Pending counts the rows that a filter selects between a position and a target, up
 	// to a limit.
-	Pending(ctx context.Context, position json.RawMessage, target store.Target, slots store.SlotRange, limit int) (int, error)
+	Pending(ctx context.Context, position json.RawMessage, target store.Target, filter store.Filter, limit int) (int, error)
 	// Holders is that of the store.
 	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
 }
