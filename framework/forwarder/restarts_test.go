@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/sinks"
@@ -78,7 +79,7 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 		require.NoError(t, server.Up())
 	}
 	require.Eventually(t, func() bool { // all is settled: nothing of it is delivered any more
-		status, err := s.Status(ctx)
+		status, err := s.Status(ctx, store.StatusQuery{})
 		n, _ := count()
 		return err == nil && n == rows && len(status.Cursors) > 0 && status.Cursors[len(status.Cursors)-1].Pending == 0
 	}, time.Minute, 10*time.Millisecond)
