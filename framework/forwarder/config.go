@@ -81,6 +81,11 @@ type Sink struct {
 	// Sink makes the deliveries. If it is a sinks.Opener or sinks.Closer, Run
 	// opens it before anything else and closes it at its end.
 	Sink sinks.Sink
+	// Start says where in the log the sink begins if it is new to the outbox: it has no
+	// cursors, since it was just added, or forgotten. Default: StartOldest on a log from
+	// which nothing was forwarded yet, StartNow on any other. What was passed over is
+	// logged, and can be replayed while the log has it.
+	Start Start
 	// Parallelism bounds the deliveries in flight; of a sinks.Batcher the batches.
 	Parallelism Parallelism
 	// Retry says when a delivery that failed for the moment is tried again.
@@ -129,6 +134,20 @@ const (
 	// backlog one at a time, until it has shrunk to N.
 	AboveSequential = policy.AboveSequential
 )
+
+// Start says where a new sink begins: StartOldest, StartNow, StartAt, or by the default
+// rule, "". As text it is oldest, now, or a time in the form of RFC 3339.
+type Start = store.Start
+
+const (
+	// StartOldest is before the oldest row that is still in the log.
+	StartOldest = store.StartOldest
+	// StartNow is behind all that is committed when the sink's cursors are made.
+	StartNow = store.StartNow
+)
+
+// StartAt is before the first row, in log order, that occurred at t or later.
+func StartAt(t time.Time) Start { return store.StartAt(t) }
 
 // OnDead is a rule for a key after one of its deliveries is dead.
 type OnDead = policy.OnDead
@@ -316,6 +335,7 @@ func (s Sink) with(p policy.Settings) Sink {
 
 func (s Sink) validate(p *policy.Problems, at string) {
 	p.Require(s.Sink != nil, "%s: the sink is missing", at)
+	p.Require(s.Start.Validate() == nil, "%s.start is %q: use %s, %s, or a time such as 2026-03-01T00:00:00Z", at, s.Start, StartOldest, StartNow)
 	p.Check(at+".parallelism", s.Parallelism)
 	p.Check(at+".on_dead", s.OnDead)
 	p.Check(at+".on_unknown", s.OnUnknown)

@@ -197,7 +197,7 @@ func (f *Forwarder) coordination() coordinate.Config {
 	}
 	for name, d := range f.dispatchers {
 		c.Sinks[name] = coordinate.Sink{
-			Dispatcher: d, Types: f.types(name), Hooks: f.config.Sinks[name].Hooks,
+			Dispatcher: d, Types: f.types(name), Start: f.config.Sinks[name].Start, Hooks: f.config.Sinks[name].Hooks,
 			Shared: f.routes.To(name).Plain(), // a condition that takes long delays its own lanes only
 			Prompt: name == store.SinkUnrouted,
 		}

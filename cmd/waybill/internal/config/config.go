@@ -75,6 +75,7 @@ type Poll struct {
 type Sink struct {
 	Kind        string           `yaml:"kind" doc:"the kind of sink. Required"`
 	With        With             `yaml:"with" doc:"the kind's own settings"`
+	Start       forwarder.Start  `yaml:"start" doc:"where the sink begins if the outbox has no cursors of it: oldest (the first row that is still in the log), now (what is committed from then on), or a time such as 2026-03-01T00:00:00Z (the first row in log order that occurred then or later). A sink that has cursors goes on at them. Default: oldest on a log from which nothing was forwarded yet, now on any other"`
 	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
 	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
 	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
@@ -191,6 +192,7 @@ func (o Outbox) retention() time.Duration {
 func (s Sink) forwarder() forwarder.Sink {
 	return forwarder.Sink{
 		Sink:        s.Sink,
+		Start:       s.Start,
 		Parallelism: forwarder.Parallelism{Threshold: s.Parallelism.Threshold, Above: s.Parallelism.Above},
 		Retry:       s.Retry.forwarder(),
 		OnDead:      s.OnDead,

@@ -165,8 +165,9 @@ func (b *Bounded) Recut(ctx context.Context, sink string, leases []store.Lease) 
 }
 
 // Cut implements store.Leases.
-func (b *Bounded) Cut(ctx context.Context, sink string, lanes int) error {
-	return within(ctx, func() error { return b.Store.Cut(ctx, sink, lanes) }, b.leasing)
+func (b *Bounded) Cut(ctx context.Context, sink string, lanes int, start store.Start) (created store.Created, err error) {
+	err = within(ctx, func() error { created, err = b.Store.Cut(ctx, sink, lanes, start); return err }, b.leasing)
+	return created, err
 }
 
 // Acquire implements store.Leases.
