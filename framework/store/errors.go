@@ -42,7 +42,7 @@ var (
 	ErrUnknownSink = errors.New("unknown sink")
 	// ErrUnknownAction: no action of that id was begun.
 	ErrUnknownAction = errors.New("unknown action")
-	// ErrActionMoved: somebody else goes on with the action, or the batch was written.
+	// ErrActionMoved: another process goes on with the action, or the batch was written.
 	ErrActionMoved = errors.New("the action has got farther already")
 	// ErrOtherLog: the sink's cursors are not of this log, which was restored or
 	// truncated since.

@@ -37,7 +37,7 @@ type Partitioner interface {
 	ExtendPartitions(ctx context.Context) (int, error)
 
 	// PrunePartitions drops the partitions of which Prune would remove each row,
-	// and returns how many. One that somebody is using stays for the next time, or is
+	// and returns how many. One that is in use stays for the next time, or is
 	// emptied only; publishers never wait for it longer than about 100 ms, and where
 	// a transaction is in the way, once a call.
 	PrunePartitions(ctx context.Context, e Pruning) (int, error)

@@ -20,6 +20,9 @@ func SetServer(r store.Reader, t store.Target, server string) {
 	t.(*probe).server = server
 }
 
+// SetFloorLag has the store read the locks after fewer offsets.
+func (s *Store) SetFloorLag(offsets int64) { s.floorLag = offsets }
+
 // PruneTx runs a function in a pruner's transaction.
 func (s *Store) PruneTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return s.pruneTx(ctx, ``, do)

@@ -89,7 +89,10 @@ type Store struct {
 	fence    atomic.Pointer[fence]  // the newest of this process
 	system   atomic.Pointer[system] // who answered the latest probe
 	surveyed atomic.Pointer[surveyed]
+	floors   atomic.Pointer[floors] // the newest of this process
 
+	raising   sync.Mutex // of floors, by one at a time
+	floorLag  int64
 	surveying sync.Mutex // new cursors of many lanes share one survey
 }
 
@@ -169,7 +172,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := checkOffsets(ctx, db, c.Prefix); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version))}
+	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
 	s.run = tables.NewRunner(c.Prefix, d)
 	s.shared = tables.New(db, s.run, c.Receipts)
@@ -213,6 +216,7 @@ type statements struct {
 	probe    string
 	page     string
 	survey   string // a probe with the ends of the log
+	unlocked string // see unlockedSQL
 	restored string // the last restored row of a range
 	between  string // the range of a page's rows
 }
@@ -224,6 +228,7 @@ func newStatements(prefix, server string) statements {
 		server:   server,
 		probe:    probeSQL(prefix, server),
 		survey:   surveySQL(prefix, server),
+		unlocked: unlockedSQL(prefix, server),
 		restored: restoredSQL(prefix),
 		page:     `SELECT ` + selected + ` FROM ` + prefix + between,
 		between:  between,

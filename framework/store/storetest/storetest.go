@@ -92,6 +92,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Forget", forgetFacts},
 		{"Operator", operatorFacts},
 		{"Replay", replayFacts},
+		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
 		{"Types", typesFacts},
 	} {
@@ -144,12 +145,17 @@ func (o *outbox) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
+// exec runs statements in read committed, which no other transaction makes fail.
 func (o *outbox) exec(t *testing.T, statements ...string) {
 	t.Helper()
+	tx, err := o.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	for _, statement := range statements {
-		_, err := o.db.ExecContext(t.Context(), o.sql(t, statement))
+		_, err := tx.ExecContext(t.Context(), o.sql(t, statement))
 		require.NoError(t, err, statement)
 	}
+	require.NoError(t, tx.Commit())
 }
 
 var marks = regexp.MustCompile(`\{(offset|\d{4}-[^}]*)\}`)

@@ -92,6 +92,7 @@ forwarder:
   poll: {min: 2ms, max: 1s}
   listen: false
   lease: 1m
+  connections: 12
   shutdown_timeout: 5s
   unrouted: ignore
 sinks:
@@ -155,6 +156,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Lanes:           4,
 		Poll:            forwarder.Poll{Min: 2 * time.Millisecond, Max: time.Second},
 		Lease:           time.Minute,
+		Connections:     12,
 		ShutdownTimeout: 5 * time.Second,
 		Unrouted:        forwarder.UnroutedIgnore,
 		Retention:       aDay,

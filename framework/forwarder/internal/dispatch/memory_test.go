@@ -47,10 +47,9 @@ func TestWhatIsRememberedOfParkedDeliveriesEndsWithTheRevision(t *testing.T) {
 				return d.Join(context.Background(), lease, time.Now(), time.Minute)
 			}
 			l := join(c.revisions[0])
-			parked, read := delivery(3, "parked", 2), delivery(4, "read", 1)
 			l.Remember([]Settlement{
-				{Delivery: &parked, Delivered: true, Receipt: "taken", state: store.StateRetrying},
-				{Delivery: &read, Delivered: true, Receipt: "taken", rows: &rows{}},
+				{item: &item{Delivery: delivery(3, "parked", 2), state: store.StateRetrying}, Delivered: true, Receipt: "taken"},
+				{item: &item{Delivery: delivery(4, "read", 1), rows: &rows{}}, Delivered: true, Receipt: "taken"},
 			})
 			l.Leave()
 			for i, revision := range c.revisions[1:] {

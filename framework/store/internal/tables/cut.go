@@ -10,8 +10,8 @@ import (
 )
 
 // Cut creates a sink's cursors, or notes the number that is wanted; see
-// store.Leases. It begins again where somebody else makes cursors, or makes them
-// anew, between two of its statements.
+// store.Leases. It begins again where another process creates or replaces
+// cursors between two of its statements.
 func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.Start) (store.Created, error) {
 	if err := start.Validate(); err != nil {
 		return store.Created{}, fmt.Errorf("cut the lanes of sink %s: %w", sink, err)
@@ -140,9 +140,9 @@ func nullText(raw json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(raw), Valid: len(raw) > 0}
 }
 
-// Recut cuts the lanes of a sink anew; see store.Leases.
+// Recut replaces the lanes of a sink; see store.Leases.
 func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) error {
-	err := t.inTxOf(ctx, sink, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
 	if err != nil {
 		return t.failed(err, "cut the lanes of sink %s anew", sink)
 	}
@@ -196,7 +196,7 @@ func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cur
 	return cursors, err
 }
 
-// checkRecut returns why these, all the cursors of a sink, cannot be cut anew by the
+// checkRecut returns why these, all the cursors of a sink, cannot be replaced by the
 // holder of the leases: ErrLeaseLost, ErrNotLevel, or ErrLanes where no other number
 // is wanted. Their positions are the dialect's to compare.
 func checkRecut(cursors []cursorToCut, leases []store.Lease) error {
