@@ -67,7 +67,8 @@ func TestARerouteTellsWhatItLeavesAndRefusesWhatMakesNoSense(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnknownSink, "web has not begun")
 		require.ErrorContains(t, err, "start a forwarder with the routes first")
 
-		require.NoError(t, o.store.Cut(t.Context(), "web", 1))
+		_, err = o.store.Cut(t.Context(), "web", 1, store.StartOldest)
+		require.NoError(t, err)
 		action, err := plan.Run(t.Context(), nil)
 		require.NoError(t, err)
 		require.Zero(t, action.Count)

@@ -16,6 +16,8 @@ var (
 	ErrPartitions = errors.New("the log is not partitioned")
 	// ErrUnsafeLog: the log's table was changed so that readers would lose rows.
 	ErrUnsafeLog = errors.New("the log would lose rows")
+	// ErrStart: a new sink cannot begin there.
+	ErrStart = errors.New("invalid start of a sink")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
 )

@@ -68,7 +68,7 @@ type Operator interface {
 	// Forget deletes the sink's cursors, parked deliveries and receipts, in one
 	// transaction, and returns how many there were: a sink that was taken out of the
 	// configuration would keep its rows in the log for ever. A forwarder that holds a
-	// lease of the sink gives ErrLeaseHeld. The sink may come back: then it begins at
-	// the oldest row, like any new one.
+	// lease of the sink gives ErrLeaseHeld. The sink may come back: then it begins
+	// where its Start says, like any new one.
 	Forget(ctx context.Context, sink string) (Traces, error)
 }

@@ -55,7 +55,7 @@ type Pruning struct {
 	// runs, whatever may be removed.
 	Limit int
 	// Sinks are those that the caller delivers to. One of them that has no cursors
-	// yet will begin at the oldest row, and so keeps everything.
+	// yet may begin at the oldest row, and so keeps everything.
 	Sinks []string
 }
 

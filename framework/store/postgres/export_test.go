@@ -35,3 +35,11 @@ var ErrTooLate = errTooLate
 func (s *Store) MakePartition(ctx context.Context, from, to int64) error {
 	return s.attach(ctx, partition{"outbox_from_" + strconv.FormatInt(from, 10), from, to})
 }
+
+// Answers is what a new sink's position is asked for in its transaction.
+func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
+	return s.answers(ctx, tx, server)
+}
+
+// ServerOf is the life of the server that a target is of.
+func ServerOf(t store.Target) string { return t.(*probe).server }

@@ -84,6 +84,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Filter", filterFacts},
 		{"Lease", leaseFacts},
 		{"Membership", membershipFacts},
+		{"NewSink", newSinkFacts},
 		{"Checkpoint", checkpointFacts},
 		{"Parked", parkedFacts},
 		{"Status", statusFacts},
@@ -316,6 +317,12 @@ func requireSame(t *testing.T, want, got notification.Envelope) {
 
 // lane is the only lane of a sink.
 func lane(sink string) store.Lane { return store.Lanes(sink, 1)[0] }
+
+// Cut has new cursors begin at the oldest row; see newSinkFacts for where else they can.
+func (o *outbox) Cut(ctx context.Context, sink string, lanes int) error {
+	_, err := o.Store.Cut(ctx, sink, lanes, store.StartOldest)
+	return err
+}
 
 // Acquire leases a lane of a sink that may still have none.
 func (o *outbox) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {

@@ -88,6 +88,10 @@ type Dialect interface {
 	// Advise adds the way out to an error of the database, where there is one.
 	Advise(err error) error
 
+	// Beginning looks for where a new sink begins: before the first row, in log order,
+	// that occurred at since or later, or with the zero time behind all that is
+	// committed.
+	Beginning(ctx context.Context, since time.Time) (Beginning, error)
 	// Level is the one position at which all positions stand: store.ErrNotLevel.
 	// Empty is before the oldest row.
 	Level(positions []json.RawMessage) (json.RawMessage, error)
@@ -111,6 +115,17 @@ type Place struct {
 	// Settled is the condition that a row behind it is settled as well; empty where
 	// none is.
 	Settled Expr
+}
+
+// Beginning is where a new sink begins, as it was found outside of any transaction.
+type Beginning struct {
+	// Position is empty before the oldest row.
+	Position json.RawMessage
+	// Passed is how many rows are before it, up to store.PendingLimit.
+	Passed int
+	// Holds, if set, is asked in the transaction that writes the position: its error is
+	// that the position means nothing any more.
+	Holds func(ctx context.Context, q Querier) error
 }
 
 // Condition is that the new row of an INSERT has a value; the zero value is never so.

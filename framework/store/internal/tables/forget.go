@@ -76,6 +76,9 @@ func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string) (store.Tra
 	if owner.Valid {
 		return traces, fmt.Errorf("%w: %s", store.ErrLeaseHeld, owner.String)
 	}
+	if err := t.noteUse(ctx, tx, sink); err != nil {
+		return traces, err
+	}
 	for _, table := range []struct {
 		name    string
 		deleted *int64
