@@ -94,6 +94,11 @@ func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 		pq.Array(first), pq.Array(last))
 }
 
+// Asked is an array.
+func (*dialect) Asked(keys []string) tables.Expr {
+	return tables.SQL(`unnest(?::text[]) WITH ORDINALITY`, pq.Array(keys))
+}
+
 // Types is what a page's query asks too.
 func (*dialect) Types(f notification.TypeFilter) tables.Expr {
 	return expression(func(q *statement) string {

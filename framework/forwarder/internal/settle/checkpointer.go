@@ -65,6 +65,7 @@ type Checkpointer struct {
 	parking uint64
 	room    dispatch.Room
 	ask     askedKeys // keys whose next delivery is to be asked of the parked table
+	many    int       // how many of them are asked for at once
 	nextDue time.Time // when the parked table is asked for what is due; zero: never
 	scan    scan
 	asking  *pace.Trouble // with reading the parked table
@@ -90,6 +91,7 @@ func New(c Config) *Checkpointer {
 		written:  c.Leased,
 		hookSize: maxHooked,
 		nextDue:  time.Now(),
+		many:     firstAsked,
 		scan:     scan{ended: c.Leased},
 	}
 }

@@ -48,6 +48,10 @@ type Dialect interface {
 	Refs(refs []store.Ref) Expr
 	// Ranges is the condition that "offset" is in one of the ranges, at least one.
 	Ranges(ranges []store.OffsetRange) Expr
+	// Asked lists keys, in order, as an item of FROM with two columns: the key and its
+	// place. LATERAL subqueries refer to it. It is empty where the database has no such
+	// thing.
+	Asked(keys []string) Expr
 	// Types is the condition that a filter selects a row by its type.
 	Types(filter notification.TypeFilter) Expr
 
@@ -143,6 +147,9 @@ func (Standard) ParseTime(text string) (time.Time, error) {
 
 // Selected are the columns as they stand.
 func (Standard) Selected() string { return envelope }
+
+// Asked is empty: each key is a query of its own.
+func (Standard) Asked([]string) Expr { return Expr{} }
 
 // Returning is true.
 func (Standard) Returning() bool { return true }

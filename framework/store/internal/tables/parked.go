@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -78,9 +79,6 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state IN ('retrying', 'scheduled') AND due_at <= ?`,
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.dialect.Time(q.Now))
-	if len(q.Except) > 0 {
-		where.and(`("offset", id) NOT IN (?)`, r.dialect.Refs(q.Except))
-	}
 	where.and(`(state = 'retrying' OR "key" = '' OR NOT EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + holds("b.", q.Halt) + `))`)
 	where.Text += ` ORDER BY due_at, "offset" LIMIT ?`
@@ -95,18 +93,46 @@ func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 		ORDER BY due_at, "offset" LIMIT 1`, sink, r.dialect.Time(now))
 }
 
-// Blocked returns what holds back a key; see store.Deliveries.
-func (t *Tables) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
-	found, _, err := t.parked(ctx, limit, t.run.BlockedQuery(lane.Sink, key, halt, limit))
-	if err != nil {
-		return nil, t.failed(err, "blocked deliveries of %s/%d", lane.Sink, lane.Number)
+// Followers returns what holds back keys; see store.Deliveries. It is one statement,
+// where the database has one for many keys.
+func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) (parked []store.Parked, answered int, err error) {
+	statement := 1 // keys of one
+	if t.dialect.Asked(keys).Text != "" {
+		statement = max(1, len(keys))
 	}
-	return deliveries(found), nil
+	size := 0
+	for part := range slices.Chunk(keys, statement) {
+		found, more, err := t.parked(ctx, limit*len(part), t.run.FollowersQuery(lane.Sink, part, halt, limit))
+		if err != nil {
+			return nil, 0, t.failed(err, "followers in %s/%d", lane.Sink, lane.Number)
+		}
+		n := len(part)
+		if more != nil {
+			n = max(1, slices.Index(part, more.Envelope.Key))
+			found = slices.DeleteFunc(found, func(d store.ParkedDelivery) bool { return !slices.Contains(part[:n], d.Envelope.Key) })
+		}
+		for i := range found {
+			size += sizeOf(&found[i].Envelope)
+		}
+		parked, answered = append(parked, deliveries(found)...), answered+n
+		if more != nil || size >= pageBytes {
+			break
+		}
+	}
+	return parked, answered, nil
 }
 
-// BlockedQuery goes along the index of keys.
-func (*Runner) BlockedQuery(sink, key string, halt bool, limit int) Expr {
-	return parkedQuery(SQL(`sink = ? AND "key" = ? AND "key" <> '' AND `+holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, key, limit))
+// FollowersQuery goes along the index of keys, once for each key. Only databases that
+// can list keys take several.
+func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int) Expr {
+	const first = `sink = ? AND "key" = ? AND "key" <> '' AND `
+	asked := r.dialect.Asked(keys)
+	if asked.Text == "" {
+		return parkedQuery(SQL(first+holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, keys[0], limit))
+	}
+	return SQL(`SELECT `+parkedColumns+` FROM ? AS asked (name, place)
+		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+holds("", halt)+` ORDER BY "offset" LIMIT ?) p
+		ORDER BY place, "offset"`, asked, sink, SQL(`asked.name`), limit)
 }
 
 // isHead is 1 for a delivery that heads its key: it will be tried again, or is dead
@@ -133,27 +159,4 @@ func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
 		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+holds("", halt)+`
 		GROUP BY "key" ORDER BY "key" LIMIT ?`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
-}
-
-// BlockedKeys counts what holds back each key; see store.Deliveries.
-func (t *Tables) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (map[string]store.BlockedKey, error) {
-	keys := make(map[string]store.BlockedKey)
-	query := blockedKeys(lane, halt)
-	err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var key string
-		var b store.BlockedKey
-		err := rows.Scan(&key, &b.Parked, &b.Head, &b.First)
-		keys[key] = b
-		return err
-	}, query.Text, query.Args...)
-	if err != nil {
-		return nil, t.failed(err, "blocked keys of %s/%d", lane.Sink, lane.Number)
-	}
-	return keys, nil
-}
-
-func blockedKeys(lane store.Lane, halt bool) Expr {
-	return SQL(`SELECT "key", count(*), max(`+isHead+`), min("offset") FROM {parked}
-		WHERE sink = ? AND slot BETWEEN ? AND ? AND "key" <> '' AND `+holds("", halt)+` GROUP BY "key"`,
-		lane.Sink, lane.Slots.First, lane.Slots.Last)
 }
