@@ -56,7 +56,9 @@ type Settlement struct {
 
 	rows  *rows
 	index int
-	state store.State // of the row in the parked table
+	// state and firstParked are those of the row in the parked table.
+	state       store.State
+	firstParked time.Time
 }
 
 // FromLog says that it was read from the log, and not from the parked table.

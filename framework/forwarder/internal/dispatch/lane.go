@@ -250,7 +250,7 @@ func (l *Lane) park(it *item, state store.State, due time.Time, reason string, a
 
 // settle ends an item's turn.
 func (l *Lane) settle(it *item, s Settlement) {
-	s.rows, s.index, s.state = it.rows, it.index, it.state
+	s.rows, s.index, s.state, s.firstParked = it.rows, it.index, it.state, it.firstParked
 	l.out.Settled = append(l.out.Settled, s)
 	l.mark()
 	if len(l.out.Settled) == plenty {

@@ -60,8 +60,8 @@ func (l *Lane) Remember(unwritten []Settlement) {
 }
 
 // made returns the settlement of a delivery that was made under the lease before. A
-// parked delivery counts only with the state and the attempts that it had: a person who
-// requeues or replays one wants it delivered again.
+// parked delivery counts only with the state and the attempts that it had, and as parked
+// since then: a person who requeues or replays one wants it delivered again.
 func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if m == nil || len(m.deliveries) == 0 {
 		return s, false
@@ -71,8 +71,11 @@ func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if !ok {
 		return s, false
 	}
+	if it.fromLog() != s.FromLog() {
+		return Settlement{}, false // a replay, say, of what is still to be read
+	}
 	delete(m.deliveries, ref)
-	if it.state != s.state || !it.fromLog() && it.Attempt != s.Delivery.Attempt-1 {
+	if !it.fromLog() && (it.state != s.state || it.Attempt != s.Delivery.Attempt-1 || !it.firstParked.Equal(s.firstParked)) {
 		return Settlement{}, false
 	}
 	it.Attempt = s.Delivery.Attempt

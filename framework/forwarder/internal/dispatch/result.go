@@ -29,7 +29,8 @@ func (d *Dispatcher) settle(worker *call) {
 		case it.lane.over != nil:
 			d.pending--
 			if result.Err == nil {
-				it.lane.made = append(it.lane.made, Settlement{Delivery: &it.Delivery, Receipt: result.Receipt, Delivered: true, rows: it.rows, index: it.index, state: it.state})
+				it.lane.made = append(it.lane.made, Settlement{Delivery: &it.Delivery, Receipt: result.Receipt, Delivered: true,
+					rows: it.rows, index: it.index, state: it.state, firstParked: it.firstParked})
 			}
 		case result.Err == nil:
 			d.delivered(it, result.Receipt)
