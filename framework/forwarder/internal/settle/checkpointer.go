@@ -155,7 +155,7 @@ func (c *Checkpointer) untilNext() time.Duration {
 		ask = c.askAt
 	}
 	next := c.renewed.Add(c.TTL / 3) // the lease does not wait for the parked table
-	if c.Prompt { // a page without rows does not say that there is something to take
+	if c.Prompt {                    // a page without rows does not say that there is something to take
 		look := time.Now().Add(promptAfter)
 		if c.moved {
 			look = c.written.Add(promptAfter)
