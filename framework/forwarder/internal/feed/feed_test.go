@@ -385,6 +385,7 @@ func TestAnErrorInTheMiddleHasEachLaneReadByItselfFromThere(t *testing.T) {
 		run(t, f)
 		var a, b taker
 		ms := []*feed.Member{f.Join(&a, filter("a"), target{}, position(0)), f.Join(&b, filter(), target{}, position(0))}
+		look(f)
 		l.set(func() { l.fails, l.skip = errors.New("connection reset"), 2 })
 		l.append(rows("a", 0, numbered("n", 35)...)...)
 		look(f)

@@ -155,8 +155,8 @@ func (c *Checkpointer) untilNext() time.Duration {
 		ask = c.askAt
 	}
 	next := c.renewed.Add(c.TTL / 3) // the lease does not wait for the parked table
-	if c.Prompt {                    // a page without rows does not say that there is something to take
-		look := time.Now().Add(promptAfter)
+	if c.Prompt {
+		look := time.Now().Add(promptAfter) // a page without rows does not make the lane dirty
 		if c.moved {
 			look = c.written.Add(promptAfter)
 		}
