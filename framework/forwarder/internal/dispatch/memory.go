@@ -68,7 +68,8 @@ func (l *Lane) Remember(unwritten []Settlement) {
 }
 
 // made returns the settlement of a delivery that was made under the lease before. A
-// parked delivery counts only with the state and the attempts that it had.
+// parked delivery counts only with the state and the attempts that it had, and as parked
+// since then: a person who requeues or replays one wants it delivered again.
 func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if m == nil || len(m.deliveries) == 0 {
 		return s, false
@@ -78,8 +79,11 @@ func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if !ok {
 		return s, false
 	}
+	if it.fromLog() != s.FromLog() {
+		return Settlement{}, false // a replay, say, of what is still to be read
+	}
 	delete(m.deliveries, ref)
-	if it.state != s.item.state || !it.fromLog() && it.Attempt != s.item.Attempt-1 {
+	if !it.fromLog() && (it.state != s.item.state || it.Attempt != s.item.Attempt-1 || !it.firstParked.Equal(s.item.firstParked)) {
 		return Settlement{}, false
 	}
 	it.Attempt = s.item.Attempt
