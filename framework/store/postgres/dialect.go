@@ -153,7 +153,7 @@ func (d *dialect) WriteLease(ctx context.Context, u tables.Update, row *tables.L
 	}
 	var id string
 	err = d.run.Row(ctx, d.db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+tables.LeaseColumns+`, pg_current_xact_id()::text, `+d.sql.server,
-		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &id, &row.Server)
+		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &id, &row.Server)
 	if err != nil {
 		return err
 	}

@@ -159,8 +159,14 @@ func (c *Checkpointer) untilNext() time.Duration {
 		ask = c.askAt
 	}
 	next := c.renewed.Add(c.TTL / 3) // the lease does not wait for the parked table
-	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(next) {
-		next = c.written.Add(promptAfter)
+	if c.Prompt {
+		look := time.Now().Add(promptAfter) // a page without rows does not make the lane dirty
+		if c.moved {
+			look = c.written.Add(promptAfter)
+		}
+		if look.Before(next) {
+			next = look
+		}
 	}
 	if ask.Before(next) {
 		next = ask

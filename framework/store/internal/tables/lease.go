@@ -14,13 +14,14 @@ import (
 type Update struct{ Set, Where Expr }
 
 // LeaseColumns are what a lease reads of its cursor, once it has written it.
-const LeaseColumns = `epoch, position, settled`
+const LeaseColumns = `epoch, position, settled, revision`
 
 // LeaseRow is what LeaseColumns are scanned into.
 type LeaseRow struct {
 	Epoch    int64
 	Position []byte
 	Settled  string
+	Revision int64
 	// Server is the life of the server that gave the lease, where there is such a
 	// thing.
 	Server string
@@ -34,7 +35,7 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
 			lane.Sink, lane.Number, lane.Of, owner),
 	}, &row)
-	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server}
+	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server, Revision: row.Revision}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = t.whyNoLease(ctx, lane)
@@ -54,7 +55,8 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 
 // WriteLease is Dialect.WriteLease where a database can return what it has updated.
 func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
-	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled)
+	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).
+		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision)
 }
 
 // WriteLeaseInTwo is Dialect.WriteLease where it cannot.
@@ -68,7 +70,8 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db *sql.DB, u Update, row *
 		if err != nil {
 			return err
 		}
-		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled)
+		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).
+			Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision)
 	})
 }
 

@@ -91,14 +91,16 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var sink string
 		var number, of int
-		var free int64
+		var ago int64 // since the lease ran out, or will
 		s := store.LaneState{}
-		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &free, &s.Paused, &s.Revision); err != nil {
+		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision); err != nil {
 			return err
 		}
 		s.Lane = store.NewLane(sink, number, of)
 		if s.Owner == "" {
-			s.Free = time.Duration(max(0, free)) * time.Microsecond
+			s.Free = time.Duration(max(0, ago)) * time.Microsecond
+		} else {
+			s.Left = time.Duration(max(0, -ago)) * time.Microsecond
 		}
 		states = append(states, s)
 		return nil
