@@ -57,7 +57,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 				if len(out.Settled) != rows {
 					b.Fatalf("%d of %d items had their turn", len(out.Settled), rows)
 				}
-				l.Written(out.Settled, 0)
+				l.Written(out.Settled, nil)
 			}
 			require.Zero(b, d.Stats().Pending)
 			b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "items/s")
