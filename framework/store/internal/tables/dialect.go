@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -41,7 +42,7 @@ type Dialect interface {
 	Selected() string
 	// EachParked runs a query and hands on its rows until each returns false. The
 	// columns are those of parkedColumns.
-	EachParked(ctx context.Context, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
+	EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
 
 	// Refs is what stands in the parentheses of ("offset", id) IN (…). There may be
 	// none, or thousands.
@@ -74,7 +75,7 @@ type Dialect interface {
 
 	// WriteLease runs the update that leases a lane, and reads the row of it as it is
 	// then: LeaseColumns. sql.ErrNoRows if it meets none.
-	WriteLease(ctx context.Context, u Update, row *LeaseRow) error
+	WriteLease(ctx context.Context, db *sql.DB, u Update, row *LeaseRow) error
 	// MoveCursor runs the update that moves a checkpoint's cursor and renews its lease,
 	// in q, which is the checkpoint's transaction, or the database if there is nothing
 	// else to write. It is the first statement. committed is called behind the commit;

@@ -30,7 +30,7 @@ type LeaseRow struct {
 // Acquire leases a lane; see store.Leases.
 func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	row := LeaseRow{}
-	err := t.dialect.WriteLease(ctx, Update{
+	err := t.dialect.WriteLease(ctx, t.own(), Update{
 		Set: SQL(`owner = ?, epoch = epoch + 1, checkpoint = 0, lease_until = ?, updated_at = {now}`, owner, t.dialect.NowPlus(ttl)),
 		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
 			lane.Sink, lane.Number, lane.Of, owner),
@@ -78,7 +78,7 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db *sql.DB, u Update, row *
 // whyNoLease tells a lane that is held from one that does not exist.
 func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 	var exists bool
-	err := t.run.Row(ctx, t.db, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?)`,
+	err := t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?)`,
 		lane.Sink, lane.Number, lane.Of).Scan(&exists)
 	switch {
 	case err != nil:
@@ -91,7 +91,7 @@ func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 
 // Release gives a lease back; see store.Leases.
 func (t *Tables) Release(ctx context.Context, lease store.Lease) error {
-	_, err := t.run.Exec(ctx, t.db, `?`, t.dialect.Announce(SQL(
+	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(
 		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
 	if err != nil {
 		return t.failed(err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)

@@ -19,10 +19,10 @@ const parkedColumns = `{selected}, state, attempt, due_at, last_error, first_par
 
 // parked runs a parkedQuery. It stops at limit, or where the payloads
 // get too large, and returns the first one behind that as more.
-func (t *Tables) parked(ctx context.Context, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
+func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
 	size := 0
 	query, args := t.run.Render(selection)
-	err = t.dialect.EachParked(ctx, query, args, func(d *store.ParkedDelivery) (bool, error) {
+	err = t.dialect.EachParked(ctx, db, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if len(found) == limit || size >= pageBytes {
 			more = d
 			return false, nil
@@ -50,7 +50,7 @@ func (t *Tables) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 }
 
 func (t *Tables) due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
-	found, more, err := t.parked(ctx, q.Limit, t.run.DueQuery(q))
+	found, more, err := t.parked(ctx, t.own(), q.Limit, t.run.DueQuery(q))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -60,7 +60,7 @@ func (t *Tables) due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 	}
 	next := t.run.time()
 	query, args := t.run.Render(t.run.NextDueQuery(q.Lane.Sink, q.Now))
-	err = t.db.QueryRowContext(ctx, query, args...).Scan(&next)
+	err = t.own().QueryRowContext(ctx, query, args...).Scan(&next)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -102,7 +102,7 @@ func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, 
 	}
 	size := 0
 	for part := range slices.Chunk(keys, statement) {
-		found, more, err := t.parked(ctx, limit*len(part), t.run.FollowersQuery(lane.Sink, part, halt, limit))
+		found, more, err := t.parked(ctx, t.own(), limit*len(part), t.run.FollowersQuery(lane.Sink, part, halt, limit))
 		if err != nil {
 			return nil, 0, t.failed(err, "followers in %s/%d", lane.Sink, lane.Number)
 		}
@@ -142,7 +142,7 @@ const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 // HeldKeys lists the keys that are held back; see store.Deliveries.
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var k store.HeldKey
 		err := rows.Scan(&k.Key, &k.Head)
 		keys = append(keys, k)
