@@ -521,7 +521,7 @@ func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	stray := newTally()
 	second := &ward{tally: stray, t: t, server: standby, db: w.db}
 	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
-		c.Sinks = map[string]forwarder.Sink{"other": {Sink: stray}}
+		c.Sinks = map[string]forwarder.Sink{"other": {Sink: stray, Start: forwarder.StartOldest}}
 		c.Routes = route.Routes{"*": route.To("other")}
 	})
 	second.awaitFailures()
