@@ -135,6 +135,6 @@ func (d *dialect) Pending(ctx context.Context, raw json.RawMessage, _ store.Targ
 	if err != nil || slots.First > 0 { // all rows are in slot 0
 		return 0, err
 	}
-	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+d.prefix+` WHERE "offset" > ? LIMIT ?)`, int64(pos), limit).Scan(&pending)
+	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+d.names.Log()+` WHERE "offset" > ? LIMIT ?)`, int64(pos), limit).Scan(&pending)
 	return pending, err
 }

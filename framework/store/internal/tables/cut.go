@@ -34,7 +34,7 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int) (done bool, er
 		err := rows.Scan(&of, &wanted)
 		exist, same = true, same && (wanted == lanes || wanted == 0 && of == lanes)
 		return err
-	}, `SELECT DISTINCT lanes, coalesce(wanted, 0) FROM {cursors} WHERE sink = ?`, sink)
+	}, `SELECT DISTINCT lanes, coalesce(wanted, 0) FROM {cursors} WHERE sink = ? {whole cursors}`, sink)
 	switch {
 	case err != nil:
 		return false, err

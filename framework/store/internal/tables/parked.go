@@ -35,7 +35,7 @@ func (t *Tables) parked(ctx context.Context, limit int, selection Expr) (found [
 
 // parkedQuery selects parked deliveries, called p.
 func parkedQuery(where Expr) Expr {
-	return SQL(`SELECT `+parkedColumns+` FROM {parked} p WHERE ?`, where)
+	return SQL(`SELECT `+parkedColumns+` FROM {parked} p WHERE ? {whole parked}`, where)
 }
 
 // Due returns what is due; see store.Deliveries. Where the limit, or the size of the
@@ -92,7 +92,7 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 // statistics, PostgreSQL sorts all that is parked.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state IN ('retrying', 'scheduled') AND due_at > ?
-		ORDER BY due_at, "offset" LIMIT 1`, sink, r.dialect.Time(now))
+		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.dialect.Time(now))
 }
 
 // Blocked returns what holds back a key; see store.Deliveries.
@@ -132,7 +132,7 @@ func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after
 func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int) Expr {
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
 		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+holds("", halt)+`
-		GROUP BY "key" ORDER BY "key" LIMIT ?`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
+		GROUP BY "key" ORDER BY "key" LIMIT ? {whole parked}`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
 }
 
 // BlockedKeys counts what holds back each key; see store.Deliveries.
@@ -154,6 +154,6 @@ func (t *Tables) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (m
 
 func blockedKeys(lane store.Lane, halt bool) Expr {
 	return SQL(`SELECT "key", count(*), max(`+isHead+`), min("offset") FROM {parked}
-		WHERE sink = ? AND slot BETWEEN ? AND ? AND "key" <> '' AND `+holds("", halt)+` GROUP BY "key"`,
+		WHERE sink = ? AND slot BETWEEN ? AND ? AND "key" <> '' AND `+holds("", halt)+` GROUP BY "key" {whole parked}`,
 		lane.Sink, lane.Slots.First, lane.Slots.Last)
 }
