@@ -22,7 +22,7 @@ func TestNothingIsLostWhileSinksAndRoutesChange(t *testing.T) {
 			destinations[name] = newReceiver(t)
 		}
 		sink := func(name, path string, threshold int) string {
-			return fmt.Sprintf("  %s: {kind: http, with: {url: %q}, parallelism: {threshold: %d}}\n", name, destinations[name].URL+path, threshold)
+			return fmt.Sprintf("  %s: {kind: http, start: oldest, with: {url: %q}, parallelism: {threshold: %d}}\n", name, destinations[name].URL+path, threshold)
 		}
 		always, leaver, mover, late := sink("always", "", 8), sink("leaver", "", 8), sink("mover", "/here", 8), sink("late", "", 8)
 		moved := sink("mover", "/there", 8)

@@ -20,7 +20,8 @@ not settled. What is parked for it will never be delivered.
 
 It shows how much there is and asks first; --yes answers for scripts. A sink that
 a forwarder is working on is not forgotten. If a sink of that name comes
-back, it begins at the oldest row.
+back, it begins where sinks.NAME.start says, which is by default behind all that is
+in the log then.
 
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,

@@ -25,14 +25,14 @@ func newParked(p *program) *cobra.Command {
 		Short: "Look at parked deliveries and act on them",
 		Long: `Deliveries that could not be made when their turn came are parked: retrying,
 scheduled for later, blocked behind an earlier one of their key, or dead. These
-commands list them, and requeue, discard or skip them.
+commands list them, and requeue, reroute, discard or skip them.
 
 They read the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newParkedList(p), newParkedShow(p), newRequeue(p), newDiscard(p), newSkip(p))
+	cmd.AddCommand(newParkedList(p), newParkedShow(p), newRequeue(p), newReroute(p), newDiscard(p), newSkip(p))
 	return cmd
 }
 
@@ -45,15 +45,20 @@ type filterFlags struct {
 
 func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "of this sink")
+	f.addCommon(cmd)
+	if withStates {
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked or dead; may be repeated")
+	}
+}
+
+// addCommon adds what is for deliveries of all sinks and states.
+func (f *filterFlags) addCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Type, "type", "", "of this type, or of types with a beginning (order.*)")
 	cmd.Flags().StringVar(&f.Key, "key", "", "of this key")
 	cmd.Flags().StringVar(&f.ID, "id", "", "of the notification with this id")
 	cmd.Flags().StringVar(&f.Error, "error", "", "whose last error has this in its text, in any case")
 	cmd.Flags().Var(&f.olderThan, "older-than", "parked for the first time longer ago than this, such as 90m or 7d")
 	cmd.Flags().Var(&f.newer, "newer-than", "parked for the first time not longer ago than this")
-	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked or dead; may be repeated")
-	}
 }
 
 // filter checks what was asked for.

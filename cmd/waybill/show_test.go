@@ -36,6 +36,7 @@ forwarder:
     max: 50ms
   listen: true
   lease: 15s
+  connections: 8
   shutdown_timeout: 20s
   unrouted: park
 sinks:

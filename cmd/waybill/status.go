@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -14,13 +16,14 @@ import (
 )
 
 func newStatus(p *program) *cobra.Command {
-	s := &status{program: p}
+	s := &status{looking{program: p}}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the log, the cursors and what is parked",
 		Long: `Show how far the log reaches, how each sink stands with each of its lanes, and how
-many deliveries are parked. PENDING counts rows of all types that a cursor has
-before it, also those that do not go to its sink.
+many deliveries are parked. PENDING counts the rows of a sink's types that its cursor
+has before it. Where the configuration has no routes to the sink, or none is given, it
+counts rows of all types, and a line below says so.
 
 KEEPS FROM tells which sinks have not settled all of the log, and so keep their
 rows in it whatever outbox.retention says. One that was taken out of the
@@ -29,37 +32,31 @@ configuration would do so for ever: see waybill forget.
 CONDITION tells what holds up a sink: a person has paused it, or a forwarder finds
 it out of reach (breaker open) or was asked to wait (throttled).
 
-It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`,
+With --database, or WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
+of the sinks.`,
 		Args: noArguments,
 		RunE: s.run,
 	}
-	s.flags.add(cmd)
-	cmd.Flags().BoolVar(&s.json, "json", false, "print the result as JSON")
+	s.add(cmd)
 	return cmd
 }
 
-type status struct {
-	*program
-	flags sourceFlags
-	json  bool
-}
+type status struct{ looking }
 
 func (s *status) run(cmd *cobra.Command, _ []string) error {
-	outbox, cleanup, err := newStore(cmd.Context(), s.source(s.flags))
+	o, cleanup, err := s.open(cmd)
 	if err != nil {
 		return err
 	}
 	defer cleanup()
-	look, err := outbox.Status(cmd.Context())
+	look, err := o.Status(cmd.Context(), o.routing.Routes)
 	if err != nil {
 		return err
 	}
-	roster, err := outbox.Membership(cmd.Context())
+	conditions, err := o.Conditions(cmd.Context())
 	if err != nil {
 		return err
 	}
-	conditions := roster.Conditions(time.Now())
 	if s.json {
 		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
 		look.Parked = append([]store.ParkedCount{}, look.Parked...)
@@ -89,6 +86,9 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	} else {
 		cursors.Render()
 	}
+	if sinks := countedWhole(look.Cursors); len(sinks) > 0 {
+		fmt.Fprintf(w, "PENDING of %s counts rows of all types: no configuration with routes to them was read\n", strings.Join(sinks, ", "))
+	}
 	fmt.Fprintln(w)
 
 	parked := newTable(w, "sink", "parked", "count")
@@ -117,6 +117,16 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		}
 		held.Render()
 	}
+}
+
+// countedWhole names the sinks whose types are not known.
+func countedWhole(cursors []store.CursorStatus) (sinks []string) {
+	for _, c := range cursors {
+		if c.AllTypes && !slices.Contains(sinks, c.Sink) {
+			sinks = append(sinks, c.Sink)
+		}
+	}
+	return sinks
 }
 
 func timeOrDash(t time.Time) string {

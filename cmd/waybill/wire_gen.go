@@ -8,11 +8,12 @@ package main
 
 import (
 	"context"
-	"log/slog"
-
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
+	"log/slog"
+)
 
+import (
 	_ "embed"
 )
 
@@ -60,12 +61,12 @@ func newStore(ctx context.Context, source config.Source) (database.Store, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	storeStore, err := provideStore(ctx, databaseDatabase)
+	store, err := provideStore(ctx, databaseDatabase)
 	if err != nil {
 		cleanup()
 		return nil, nil, err
 	}
-	return storeStore, func() {
+	return store, func() {
 		cleanup()
 	}, nil
 }
@@ -97,12 +98,12 @@ func newOperator(ctx context.Context, source config.Source, who operatorName) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	storeStore, err := provideStore(ctx, databaseDatabase)
+	store, err := provideStore(ctx, databaseDatabase)
 	if err != nil {
 		cleanup()
 		return nil, nil, err
 	}
-	mainOperator, err := provideOperator(configConfig, storeStore, who)
+	mainOperator, err := provideOperator(configConfig, store, who)
 	if err != nil {
 		cleanup()
 		return nil, nil, err

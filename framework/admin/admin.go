@@ -14,13 +14,15 @@
 // listen at once.
 //
 // The files in the order in which to read them: admin.go, filter.go, plan.go,
-// replay.go, pause.go, why.go, verdict.go.
+// reroute.go, replay.go, pause.go, why.go, verdict.go.
 package admin
 
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -71,6 +73,26 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 		return nil, err
 	}
 	return a.store.CountParked(ctx, filter)
+}
+
+// Status looks at the log, the cursors and what is parked. With routes only the rows of
+// a sink's own types are pending for it; routes may be nil.
+func (a *Admin) Status(ctx context.Context, routes *route.Table) (store.Status, error) {
+	var q store.StatusQuery
+	if routes != nil {
+		q.Types = routes.Filters()
+		q.Types[store.SinkUnrouted] = routes.Unrouted()
+	}
+	return a.store.Status(ctx, q)
+}
+
+// Conditions lists what holds up sinks.
+func (a *Admin) Conditions(ctx context.Context) ([]store.Condition, error) {
+	membership, err := a.store.Membership(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return membership.Conditions(time.Now()), nil
 }
 
 // Types counts the last rows of the log, at most so many, by type, in the order of

@@ -80,7 +80,8 @@ func (o *outbox) publish(t *testing.T, id, typ, key string) {
 // lease stays.
 func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint)) {
 	t.Helper()
-	require.NoError(t, o.store.Cut(t.Context(), sink, 1))
+	_, err := o.store.Cut(t.Context(), sink, 1, store.StartOldest)
+	require.NoError(t, err)
 	lane := store.Lanes(sink, 1)[0]
 	lease, err := o.store.Acquire(t.Context(), lane, "f1", time.Hour)
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ type Plan struct {
 //
 // Blocked and scheduled deliveries are not requeued: the former wait for the head
 // of their key, the latter for their time. Nor is what has no route: it would die
-// at once again; see Replay.
+// at once again; see Reroute.
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
 	for _, s := range f.States {
@@ -46,7 +46,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 		}
 	}
 	if f.Sink == store.SinkUnrouted {
-		return nil, fmt.Errorf("%w: what is parked under %s has no sink to go to: add a route, replay its type to the sink, and discard it here",
+		return nil, fmt.Errorf("%w: what is parked under %s has no sink to go to: add a route, and reroute it",
 			ErrFilter, store.SinkUnrouted)
 	}
 	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows, batch: a.store.Requeue}

@@ -198,7 +198,7 @@ func (h *harness) awaitIdle(ctx context.Context) (pending string) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Calm)
 	defer cancel()
 	for {
-		status, err := h.store.Status(ctx)
+		status, err := h.store.Status(ctx, store.StatusQuery{})
 		if err == nil && idle(status) {
 			return ""
 		}

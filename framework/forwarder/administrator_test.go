@@ -218,7 +218,8 @@ func TestAForwarderThatStartsLeavesAPausedSinkAlone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s script
-		require.NoError(t, o.store.Cut(t.Context(), "sink", 1))
+		_, err := o.store.Cut(t.Context(), "sink", 1, "")
+		require.NoError(t, err)
 		p.pause(true)
 		o.append("t", "", "a")
 		f := o.one(forwarder.Sink{Sink: &s}, watchful)

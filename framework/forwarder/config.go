@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
@@ -56,6 +58,11 @@ type Config struct {
 	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB,
 	// at least 1 MiB. Each lane may have one page of at most 2,000 rows beyond it.
 	Memory int
+	// Connections is how many statements of this forwarder run at once, and so how many
+	// of the database's connections it uses, whatever the number of sinks and lanes;
+	// default 8, at least 4. The connection that listens comes on top, and so do those of
+	// handlers and hooks that use the same pool.
+	Connections int
 	// Observer, if set, is told what the forwarder does.
 	Observer Observer
 	// Logger gets one line an event; default: slog's.
@@ -74,6 +81,11 @@ type Sink struct {
 	// Sink makes the deliveries. If it is a sinks.Opener or sinks.Closer, Run
 	// opens it before anything else and closes it at its end.
 	Sink sinks.Sink
+	// Start says where in the log the sink begins if it is new to the outbox: it has no
+	// cursors, since it was just added, or forgotten. Default: StartOldest on a log from
+	// which nothing was forwarded yet, StartNow on any other. What was passed over is
+	// logged, and can be replayed while the log has it.
+	Start Start
 	// Parallelism bounds the deliveries in flight; of a sinks.Batcher the batches.
 	Parallelism Parallelism
 	// Retry says when a delivery that failed for the moment is tried again.
@@ -122,6 +134,20 @@ const (
 	// backlog one at a time, until it has shrunk to N.
 	AboveSequential = policy.AboveSequential
 )
+
+// Start says where a new sink begins: StartOldest, StartNow, StartAt, or by the default
+// rule, "". As text it is oldest, now, or a time in the form of RFC 3339.
+type Start = store.Start
+
+const (
+	// StartOldest is before the oldest row that is still in the log.
+	StartOldest = store.StartOldest
+	// StartNow is behind all that is committed when the sink's cursors are made.
+	StartNow = store.StartNow
+)
+
+// StartAt is before the first row, in log order, that occurred at t or later.
+func StartAt(t time.Time) Start { return store.StartAt(t) }
 
 // OnDead is a rule for a key after one of its deliveries is dead.
 type OnDead = policy.OnDead
@@ -185,6 +211,7 @@ const (
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
 	DefaultMemory          = 256 << 20
+	DefaultConnections     = 8
 	DefaultUnknownRetryFor = policy.DefaultUnknownRetryFor
 )
 
@@ -223,6 +250,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Unrouted, UnroutedPark)
 	setDefault(&c.Retention, DefaultRetention)
 	setDefault(&c.Memory, DefaultMemory)
+	setDefault(&c.Connections, DefaultConnections)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -257,6 +285,7 @@ func (c Config) compile() (*route.Table, error) {
 	p.Require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
 	p.Require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
 	p.Require(c.Memory >= leastMemory, "forwarder.memory is %d bytes: use at least %d", c.Memory, leastMemory)
+	p.Require(c.Connections >= quota.Least, "forwarder.connections is %d: use at least %d", c.Connections, quota.Least)
 	p.Require(c.ShutdownTimeout > 0, "forwarder.shutdown_timeout is %s: use more than 0", c.ShutdownTimeout)
 	p.Require(c.Retention > 0, "outbox.retention is %s: use more than 0, or 0 in a file to keep all", c.Retention)
 	p.Require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
@@ -268,8 +297,27 @@ func (c Config) compile() (*route.Table, error) {
 	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
 		p.Add(err)
+	} else {
+		c.checkHandlers(p, routes)
 	}
 	return routes, p.Err()
+}
+
+// checkHandlers asks the sinks that take some types only whether the routes bring
+// these, all of them and no others.
+func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		typed, ok := c.Sinks[name].Sink.(sinks.Typed)
+		if !ok {
+			continue
+		}
+		handled, err := typed.HandledTypes()
+		if err != nil {
+			p.Add(fmt.Errorf("sinks.%s: %w", name, err))
+		} else if err := routes.CheckHandlers(name, handled); err != nil {
+			p.Add(err)
+		}
+	}
 }
 
 // settings are those that Adjust can change.
@@ -287,6 +335,7 @@ func (s Sink) with(p policy.Settings) Sink {
 
 func (s Sink) validate(p *policy.Problems, at string) {
 	p.Require(s.Sink != nil, "%s: the sink is missing", at)
+	p.Require(s.Start.Validate() == nil, "%s.start is %q: use %s, %s, or a time such as 2026-03-01T00:00:00Z", at, s.Start, StartOldest, StartNow)
 	p.Check(at+".parallelism", s.Parallelism)
 	p.Check(at+".on_dead", s.OnDead)
 	p.Check(at+".on_unknown", s.OnUnknown)

@@ -143,10 +143,10 @@ func (f failing) Probe(ctx context.Context) (store.Target, error) {
 	return target, err
 }
 
-func (f failing) Cut(ctx context.Context, sink string, lanes int) error {
-	err := f.Store.Cut(ctx, sink, lanes)
+func (f failing) Cut(ctx context.Context, sink string, lanes int, start store.Start) (store.Created, error) {
+	created, err := f.Store.Cut(ctx, sink, lanes, start)
 	f.count(err)
-	return err
+	return created, err
 }
 
 func (f failing) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {

@@ -13,7 +13,7 @@ var ErrConfig = policy.ErrConfig
 // Errors of a delivery, as they stand in the parked table.
 var (
 	// ErrNoRoute is why a notification is dead under the sink _unrouted.
-	ErrNoRoute = errors.New("no route matches its type; add one, replay the type to its sink and discard this")
+	ErrNoRoute = errors.New("no route matches its type; add one, and run: waybill parked reroute")
 	// ErrPanic: the sink panicked.
 	ErrPanic = dispatch.ErrPanic
 	// ErrAbandoned: a call of the sink did not come back after its deadline.

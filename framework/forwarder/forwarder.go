@@ -9,7 +9,7 @@
 // This package is the public side. The engine is in the packages below internal, of which
 // each imports only those after it: coordinate (which forwarder works on which lane), lane
 // (the work on one lane), feed (reading the log), settle (checkpoints and what is parked),
-// dispatch (deliveries), and the pure parts fairqueue, keyqueue, window and policy.
+// dispatch (deliveries), quota (how many statements run at once), and the pure parts fairqueue, keyqueue, window and policy.
 package forwarder
 
 import (
@@ -29,6 +29,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -42,6 +43,7 @@ import (
 type Forwarder struct {
 	config      Config
 	routes      *route.Table
+	store       *quota.Bounded // the configuration's, for all but the feed
 	owner       string
 	feed        *feed.Feed
 	names       []string // of the sinks, _unrouted included, in alphabetical order
@@ -61,6 +63,7 @@ func New(c Config) (*Forwarder, error) {
 	f := &Forwarder{
 		config: c,
 		routes: routes,
+		store:  quota.New(c.Store, c.Connections),
 		owner:  fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
 		feed: feed.New(feed.Config{Log: c.Store, PollMin: c.Poll.Min, PollMax: c.Poll.Max, PageRows: dispatch.PageRows,
 			Observer: c.Observer, Logger: c.Logger}),
@@ -74,7 +77,7 @@ func New(c Config) (*Forwarder, error) {
 	for _, name := range f.names {
 		sink := f.config.Sinks[name]
 		f.dispatchers[name] = dispatch.New(dispatch.Config{
-			Sink: name, Deliver: deliverOf(sink), Path: routes.To(name), Settings: sink.settings(),
+			Sink: name, Deliver: deliverOf(sink), Path: routes.To(name), TypeOf: routes.TypeOf, Settings: sink.settings(),
 			Budget: budget, Observer: c.Observer, Logger: c.Logger,
 		})
 	}
@@ -176,7 +179,7 @@ func (f *Forwarder) prune(stop, db context.Context) {
 	}
 	partitions, _ := f.config.Store.(store.Partitioner)
 	prune.New(prune.Config{
-		Leases: f.config.Store, Rows: rows, Partitions: partitions,
+		Leases: f.store, Rows: f.store.Pruner(rows), Partitions: f.store.Partitioner(partitions),
 		Retention: f.config.Retention, Sinks: f.names,
 		Owner: f.owner, Lease: f.config.Lease, Logger: f.config.Logger,
 	}).Run(stop, db)
@@ -188,13 +191,13 @@ const lastWrites = dispatch.AbandonAfter + 5*time.Second
 // coordination is what the coordinator works with.
 func (f *Forwarder) coordination() coordinate.Config {
 	c := coordinate.Config{
-		Store: f.config.Store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Lanes: f.config.Lanes,
+		Store: f.store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Lanes: f.config.Lanes,
 		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
 		Observer: f.config.Observer, Logger: f.config.Logger,
 	}
 	for name, d := range f.dispatchers {
 		c.Sinks[name] = coordinate.Sink{
-			Dispatcher: d, Types: f.types(name), Hooks: f.config.Sinks[name].Hooks,
+			Dispatcher: d, Types: f.types(name), Start: f.config.Sinks[name].Start, Hooks: f.config.Sinks[name].Hooks,
 			Shared: f.routes.To(name).Plain(), // a condition that takes long delays its own lanes only
 			Prompt: name == store.SinkUnrouted,
 		}

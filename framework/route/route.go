@@ -13,8 +13,8 @@
 // A type's aliases, the older names under which it may be stored, are routed as the
 // type is: a pattern that matches one of its names matches it.
 //
-// The files in the order in which to read them: route.go, alias.go, rule.go, path.go,
-// expression.go.
+// The files in the order in which to read them: route.go, alias.go, handlers.go,
+// rule.go, path.go, expression.go.
 package route
 
 import (
@@ -41,6 +41,7 @@ var (
 type Table struct {
 	rules map[string][]*rule  // of each pattern
 	names map[string][]string // of types that have aliases, by each of them
+	types []string            // those that are registered
 }
 
 // New checks routes against the names of the sinks that exist and, unless types is
@@ -49,6 +50,9 @@ type Table struct {
 func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error) {
 	var problems []error
 	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types)}
+	if types != nil {
+		t.types = namesOf(types)
+	}
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
@@ -139,6 +143,19 @@ func (t *Table) Filter(sink string) notification.TypeFilter {
 	return t.filter(func(rules []*rule) bool {
 		return slices.ContainsFunc(rules, func(r *rule) bool { return r.Sink == sink })
 	})
+}
+
+// Filters are those of all sinks that routes name.
+func (t *Table) Filters() map[string]notification.TypeFilter {
+	filters := make(map[string]notification.TypeFilter)
+	for _, rules := range t.rules {
+		for _, r := range rules {
+			if _, done := filters[r.Sink]; !done {
+				filters[r.Sink] = t.Filter(r.Sink)
+			}
+		}
+	}
+	return filters
 }
 
 // Unrouted selects the types that no route matches.

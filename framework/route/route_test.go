@@ -37,6 +37,7 @@ func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}}, table.Filter("mail"))
 	require.Equal(t, notification.TypeFilter{}, table.Filter("partner"), "nothing goes there")
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}, Except: true}, table.Unrouted())
+	require.Equal(t, map[string]notification.TypeFilter{"events": table.Filter("events"), "mail": table.Filter("mail")}, table.Filters())
 }
 
 func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {

@@ -18,21 +18,3 @@ type ParkedBatchResult struct {
 	// Done says that there is no next one.
 	Done bool
 }
-
-// Requeueable leaves of the states that a filter selects those that Requeue takes:
-// dead and retrying.
-func Requeueable(states []State) []State {
-	if len(states) == 0 {
-		return []State{StateDead, StateRetrying}
-	}
-	var left []State
-	for _, s := range states {
-		if s == StateDead || s == StateRetrying {
-			left = append(left, s)
-		}
-	}
-	if len(left) == 0 {
-		left = []State{""} // no delivery has it
-	}
-	return left
-}

@@ -11,8 +11,8 @@ import (
 // Deliveries are how far a sink has come: its cursors, and what is parked for it.
 type Deliveries interface {
 	// Checkpoint writes everything that was settled since the last one, in one
-	// short transaction, and renews the lease. If the lease went to somebody
-	// else it changes nothing and gives ErrLeaseLost; ErrServerChanged if the
+	// short transaction, and renews the lease. If the lease went to another
+	// owner it changes nothing and returns ErrLeaseLost; ErrServerChanged if the
 	// server is not the one that gave it. A numbered checkpoint that
 	// is written already changes nothing more, so one whose outcome is unknown
 	// (the connection died in its commit) is simply repeated.
@@ -41,8 +41,8 @@ type Deliveries interface {
 	// begins with the first. The empty key never holds anything back and is left out.
 	HeldKeys(ctx context.Context, lane Lane, halt bool, after string, limit int) ([]HeldKey, error)
 
-	// KeepsReceipts reports whether checkpoints archive receipts. Where not, nobody
-	// needs to gather them.
+	// KeepsReceipts reports whether checkpoints archive receipts. Where not, they
+	// need not be gathered.
 	KeepsReceipts() bool
 }
 
@@ -62,7 +62,7 @@ type Checkpoint struct {
 	Settled []OffsetRange
 	// Park are deliveries to insert, or to replace where they are parked already.
 	// A blocked one replaces nothing: it comes from the log, and what is parked of
-	// it was read before the log was read anew.
+	// it was read before the log was read again.
 	Park []Parked
 	// Unpark are parked deliveries that are delivered.
 	Unpark []Ref

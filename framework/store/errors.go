@@ -16,6 +16,8 @@ var (
 	ErrPartitions = errors.New("the log is not partitioned")
 	// ErrUnsafeLog: the log's table was changed so that readers would lose rows.
 	ErrUnsafeLog = errors.New("the log would lose rows")
+	// ErrStart: a new sink cannot begin there.
+	ErrStart = errors.New("invalid start of a sink")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
 )
@@ -43,7 +45,7 @@ var (
 	ErrUnknownSink = errors.New("unknown sink")
 	// ErrUnknownAction: no action of that id was begun.
 	ErrUnknownAction = errors.New("unknown action")
-	// ErrActionMoved: somebody else goes on with the action, or the batch was written.
+	// ErrActionMoved: another process goes on with the action, or the batch was written.
 	ErrActionMoved = errors.New("the action has got farther already")
 	// ErrOtherLog: the sink's cursors are not of this log, which was restored or
 	// truncated since.

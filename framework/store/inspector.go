@@ -5,7 +5,7 @@ import "context"
 // Inspector shows people what is in an outbox. It changes nothing.
 type Inspector interface {
 	// Status reports the log, the cursors and what is parked.
-	Status(ctx context.Context) (Status, error)
+	Status(ctx context.Context, q StatusQuery) (Status, error)
 
 	// Membership lists the forwarders that live and the lanes of all sinks.
 	Membership(ctx context.Context) (Membership, error)
@@ -26,6 +26,9 @@ type Inspector interface {
 	// CountReplay counts what a replay is about. A sink without cursors gives
 	// ErrUnknownSink; ErrOtherLog if they are not of this log.
 	CountReplay(ctx context.Context, q ReplayQuery) (ReplayCount, error)
+
+	// CountReroute counts what a reroute is about, by type and state, in their order.
+	CountReroute(ctx context.Context, q RerouteQuery) ([]RerouteCount, error)
 
 	// Action returns what was done under an id, ErrUnknownAction if nothing was;
 	// Actions lists the latest, newest first, at most limit.

@@ -9,10 +9,15 @@ import (
 // Leases say which forwarder works on which lane.
 type Leases interface {
 	// Cut has a sink's cursors cut into so many lanes. Where it has none they are
-	// all created in one transaction, before the oldest row. Where they are cut into
-	// another number they stay as they are, and the number is noted as wanted, for
-	// Recut: the last call decides.
-	Cut(ctx context.Context, sink string, lanes int) error
+	// all created in one transaction, at start; ErrStart if that is none. Where they are
+	// cut into another number they stay as they are, and the number is noted as wanted,
+	// for Recut: the last call decides.
+	//
+	// By the default rule a sink begins at StartOldest until a lane of any sink was
+	// leased, and at StartNow from then on, also once such a sink is forgotten. So a
+	// forwarder that makes the cursors of all its sinks before it leases a lane starts all
+	// of them alike. SinkPruner reads nothing: it has no start, and does not count.
+	Cut(ctx context.Context, sink string, lanes int, start Start) (Created, error)
 
 	// Recut replaces the lanes of a sink by the wanted number of new ones, each
 	// beginning where all the old ones stand. leases are those of all its lanes, and end with

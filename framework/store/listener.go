@@ -7,7 +7,7 @@ type News int
 
 // The news that there are.
 const (
-	// NewsUnknown: somebody listens from now on, and may have missed anything.
+	// NewsUnknown: listening has begun, and anything may have been missed.
 	NewsUnknown News = iota
 	// NewsRows: the log may have grown.
 	NewsRows
@@ -31,7 +31,7 @@ type Listener interface {
 // Announcer is a log whose database can tell listeners in other processes that
 // it has grown. Its methods are safe for concurrent use.
 type Announcer interface {
-	// Announce wakes whoever listens on this log. It is called after the commit
+	// Announce wakes the listeners on this log. It is called after the commit
 	// that made the log grow, never inside a transaction, and one call may stand
 	// for many commits.
 	Announce(ctx context.Context) error

@@ -54,7 +54,7 @@ type Reader interface {
 	// nothing: what those reached may still come.
 	// A page that came short because of the payloads' size is followed by
 	// another. After an error Next can be called again and repeats nothing that
-	// a page carried, save after ErrServerChanged: then a new reader must begin at
+	// a page carried, except after ErrServerChanged: then a new reader must begin at
 	// the stored position.
 	Next(ctx context.Context, target Target, limit int) (Page, error)
 }

@@ -33,7 +33,7 @@ func OffsetRanges(offsets ...int64) (ranges []OffsetRange) {
 	return ranges
 }
 
-// ContainsOffset says whether ascending ranges have an offset.
+// ContainsOffset reports whether ascending ranges have an offset.
 func ContainsOffset(ranges []OffsetRange, offset int64) bool {
 	_, found := slices.BinarySearchFunc(ranges, offset, func(r OffsetRange, offset int64) int {
 		switch {

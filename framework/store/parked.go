@@ -27,7 +27,8 @@ const SinkUnrouted = "_unrouted"
 
 // SinkPruner is the reserved name whose only lane elects the pruner: the
 // forwarder that leases it removes what is no longer needed. It is no sink: nothing is
-// delivered or parked under it, and its cursor stands nowhere.
+// delivered or parked under it, and its cursor stands nowhere. Forget notes there that
+// sinks were forgotten, since their cursors no longer tell that the log was in use.
 const SinkPruner = "_pruner"
 
 // Parked is a delivery that could not be made when its turn came. It holds the

@@ -37,7 +37,7 @@ type Partitioner interface {
 	ExtendPartitions(ctx context.Context) (int, error)
 
 	// PrunePartitions drops the partitions of which Prune would remove each row,
-	// and returns how many. One that somebody is using stays for the next time, or is
+	// and returns how many. One that is in use stays for the next time, or is
 	// emptied only; publishers never wait for it longer than about 100 ms, and where
 	// a transaction is in the way, once a call.
 	PrunePartitions(ctx context.Context, e Pruning) (int, error)
@@ -55,7 +55,7 @@ type Pruning struct {
 	// runs, whatever may be removed.
 	Limit int
 	// Sinks are those that the caller delivers to. One of them that has no cursors
-	// yet will begin at the oldest row, and so keeps everything.
+	// yet may begin at the oldest row, and so keeps everything.
 	Sinks []string
 }
 

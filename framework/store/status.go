@@ -1,9 +1,28 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
 
 // PendingLimit is where Status stops counting what a cursor has before it.
 const PendingLimit = 100_000
+
+// StatusQuery is what the caller knows of the outbox.
+type StatusQuery struct {
+	// Types are those that go to each sink, by its name. Rows of other types are not
+	// pending for it. A sink that is left out counts rows of all types.
+	Types map[string]notification.TypeFilter
+}
+
+// TypesOf are those to count for a sink, and whether the caller named them.
+func (q StatusQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
+	if types, named = q.Types[sink]; !named {
+		types = notification.AllTypes
+	}
+	return types, named
+}
 
 // Status is one look at an outbox, for people.
 type Status struct {
@@ -22,9 +41,12 @@ type Status struct {
 type CursorStatus struct {
 	Sink string `json:"sink"`
 	Lane int    `json:"lane"`
-	// Pending counts committed rows of any type that are not settled yet, up to
-	// PendingLimit.
+	// Pending counts committed rows of the sink's types that are not settled yet, up
+	// to PendingLimit.
 	Pending int `json:"pending"`
+	// AllTypes says that Pending counts rows of any type: StatusQuery does not name
+	// the sink's.
+	AllTypes bool `json:"all_types,omitempty"`
 	// Owner is the forwarder that holds the lease; "" if none does.
 	Owner      string    `json:"owner,omitempty"`
 	Epoch      int64     `json:"epoch"`

@@ -24,7 +24,7 @@ type TracedRow struct {
 // TracedLane is how a sink's cursor stands with a row.
 type TracedLane struct {
 	Lane Lane
-	// Owner has an unexpired lease on the lane; "" if nobody has.
+	// Owner has an unexpired lease on the lane; "" if there is none.
 	Owner  string
 	Paused bool
 	// Settled says that the row is settled: delivered, parked, or not for this sink.
@@ -32,7 +32,8 @@ type TracedLane struct {
 	// Before counts the rows of any type that come before it and are not settled
 	// either, up to PendingLimit.
 	Before int64
-	// OtherLog says that the cursor is not of this log, which will be read anew.
+	// OtherLog reports that the cursor is not of this log, which will be read from its
+	// beginning.
 	OtherLog bool
 }
 

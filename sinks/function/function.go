@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -38,33 +39,34 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Errors of Open, joined.
-var (
-	// ErrNoHandlers: a sink was made without any handler.
-	ErrNoHandlers = errors.New("no handlers")
-	// ErrDuplicateHandler: two handlers have the same type.
-	ErrDuplicateHandler = errors.New("type has two handlers")
-)
+// ErrNoHandlers: a sink was made without any function, or with a nil one. It is found
+// when a forwarder is made with the sink, and by Open.
+var ErrNoHandlers = errors.New("no handlers")
 
 // ErrNoHandler is unknown: a delivery's type is registered and none of the sink's
 // handlers is for it. A newer deploy may have parked it.
 var ErrNoHandler = errors.New("no handler for the type")
 
-// Handle returns a sink that hands each notification of type T to handle, which
-// must be safe for parallel calls and returns soon after its context ended. It
+// Handle returns a sink that hands each notification of type T to the functions, which
+// must be safe for parallel calls and return soon after their context ended. It
 // gives no receipts.
 //
-// T must be registered when the sink is opened: [registry.ErrUnregistered] stops
-// the forwarder's start otherwise. Deliveries of another type are unknown.
-func Handle[T any](types *registry.Registry, handle func(context.Context, T) error) sinks.Sink {
-	return Mux(types, On(handle))
+// Several functions run one after another in their order, each with a value of its
+// own. The first error ends the attempt, and the next attempt runs all of them again:
+// a function that must not act twice heeds the delivery's id, see [HandleDelivery].
+// Functions that are to be retried apart are sinks apart.
+//
+// T must be registered when a forwarder is made with the sink, which is refused with
+// [registry.ErrUnregistered] otherwise. Deliveries of another type are unknown.
+func Handle[T any](types *registry.Registry, functions ...func(context.Context, T) error) sinks.Sink {
+	return Mux(types, On(functions...))
 }
 
-// HandleDelivery is [Handle] for a function that also needs what came with the
+// HandleDelivery is [Handle] for functions that also need what came with the
 // notification: the envelope with its id, time and metadata, and the number of
 // the attempt. The delivery is only to be read, and not to be kept.
-func HandleDelivery[T any](types *registry.Registry, handle func(context.Context, *notification.Delivery, T) error) sinks.Sink {
-	return Mux(types, OnDelivery(handle))
+func HandleDelivery[T any](types *registry.Registry, functions ...func(context.Context, *notification.Delivery, T) error) sinks.Sink {
+	return Mux(types, OnDelivery(functions...))
 }
 
 // Handler handles one type in a [Mux]. Make it with [On] or [OnDelivery]; the
@@ -72,25 +74,42 @@ func HandleDelivery[T any](types *registry.Registry, handle func(context.Context
 type Handler struct {
 	// name returns the registered name of the handler's type.
 	name func(types *registry.Registry) (string, error)
-	// handle decodes and calls the function.
+	// handle decodes and calls the functions.
 	handle func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error
 }
 
-// On handles type T with the function; see [Handle].
-func On[T any](handle func(context.Context, T) error) Handler {
-	return OnDelivery(func(ctx context.Context, _ *notification.Delivery, v T) error { return handle(ctx, v) })
+// On handles type T with the functions; see [Handle].
+func On[T any](functions ...func(context.Context, T) error) Handler {
+	withDelivery := make([]func(context.Context, *notification.Delivery, T) error, len(functions))
+	for i, handle := range functions {
+		if handle != nil {
+			withDelivery[i] = func(ctx context.Context, _ *notification.Delivery, v T) error { return handle(ctx, v) }
+		}
+	}
+	return OnDelivery(withDelivery...)
 }
 
-// OnDelivery handles type T with the function; see [HandleDelivery].
-func OnDelivery[T any](handle func(context.Context, *notification.Delivery, T) error) Handler {
+// OnDelivery handles type T with the functions; see [HandleDelivery].
+func OnDelivery[T any](functions ...func(context.Context, *notification.Delivery, T) error) Handler {
 	return Handler{
-		name: registry.NameOf[T],
-		handle: func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error {
-			v, err := registry.Decode[T](types, d.Envelope)
-			if err != nil {
-				return undecoded(err)
+		name: func(types *registry.Registry) (string, error) {
+			isNil := func(handle func(context.Context, *notification.Delivery, T) error) bool { return handle == nil }
+			if len(functions) == 0 || slices.ContainsFunc(functions, isNil) {
+				return "", fmt.Errorf("%w: a function for %s is missing or nil", ErrNoHandlers, reflect.TypeFor[T]())
 			}
-			return handle(ctx, d, v)
+			return registry.NameOf[T](types)
+		},
+		handle: func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error {
+			for _, handle := range functions {
+				v, err := registry.Decode[T](types, d.Envelope)
+				if err != nil {
+					return undecoded(err)
+				}
+				if err := handle(ctx, d, v); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }
@@ -103,15 +122,16 @@ func undecoded(err error) error {
 	return sinks.Permanent(err)
 }
 
-// Mux returns a sink that hands each notification to the handler of its type. A
-// delivery that has none is unknown, with ErrNoHandler.
+// Mux returns a sink that hands each notification to the handlers of its type. Several
+// of one type run in their order, as the functions of [Handle] do. A delivery that has
+// none is unknown, with ErrNoHandler.
 //
-// What is wrong with the handlers is found when the sink is opened, all at once:
-// ErrNoHandlers, ErrDuplicateHandler, and [registry.ErrUnregistered] for types
-// that have no name by then.
+// What is wrong with the handlers is found when a forwarder is made with the sink, all
+// at once: ErrNoHandlers, and [registry.ErrUnregistered] for types that have no name by
+// then.
 func Mux(types *registry.Registry, handlers ...Handler) sinks.Sink {
 	s := &sink{types: types}
-	s.byName = sync.OnceValues(func() (map[string]Handler, error) { return byName(types, handlers) })
+	s.byName = sync.OnceValues(func() (map[string][]Handler, error) { return byName(types, handlers) })
 	return s
 }
 
@@ -119,13 +139,29 @@ func Mux(types *registry.Registry, handlers ...Handler) sinks.Sink {
 type sink struct {
 	types *registry.Registry
 	// byName finds the handlers, at the first call.
-	byName func() (map[string]Handler, error)
+	byName func() (map[string][]Handler, error)
 }
 
 var (
 	_ sinks.Sink   = (*sink)(nil)
 	_ sinks.Opener = (*sink)(nil)
+	_ sinks.Typed  = (*sink)(nil)
 )
+
+// HandledTypes lists the types that have a handler.
+func (s *sink) HandledTypes() ([]sinks.HandledType, error) {
+	handlers, err := s.byName()
+	if err != nil {
+		return nil, err
+	}
+	var handled []sinks.HandledType
+	for _, name := range slices.Sorted(maps.Keys(handlers)) {
+		if info, _ := s.types.Lookup(name); info.Name == name {
+			handled = append(handled, sinks.HandledType{Name: name, Aliases: info.Aliases})
+		}
+	}
+	return handled, nil
+}
 
 // Open reports what is wrong with the handlers.
 func (s *sink) Open(context.Context) error {
@@ -133,7 +169,7 @@ func (s *sink) Open(context.Context) error {
 	return err
 }
 
-// Deliver decodes the notification and calls its handler.
+// Deliver decodes the notification and calls its handlers, until one fails.
 func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	handlers, err := s.byName()
 	if err != nil {
@@ -142,14 +178,19 @@ func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	handler, ok := handlers[d.Type]
+	own, ok := handlers[d.Type]
 	if !ok {
 		return "", sinks.Unknown(s.noHandler(handlers, d))
 	}
-	return "", handler.handle(ctx, s.types, d)
+	for _, h := range own {
+		if err := h.handle(ctx, s.types, d); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
 }
 
-func (s *sink) noHandler(handlers map[string]Handler, d *notification.Delivery) error {
+func (s *sink) noHandler(handlers map[string][]Handler, d *notification.Delivery) error {
 	if _, known := s.types.Lookup(d.Type); !known {
 		_, err := s.types.Decode(d.Envelope) // says what to do
 		return err
@@ -159,11 +200,11 @@ func (s *sink) noHandler(handlers map[string]Handler, d *notification.Delivery) 
 }
 
 // byName returns the handlers by the names and aliases of their types.
-func byName(types *registry.Registry, handlers []Handler) (map[string]Handler, error) {
+func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler, error) {
 	if len(handlers) == 0 {
 		return nil, fmt.Errorf("%w: add one with function.On", ErrNoHandlers)
 	}
-	named := make(map[string]Handler, len(handlers))
+	named := make(map[string][]Handler, len(handlers))
 	var problems []error
 	for _, h := range handlers {
 		name, err := h.name(types)
@@ -171,13 +212,9 @@ func byName(types *registry.Registry, handlers []Handler) (map[string]Handler, e
 			problems = append(problems, err)
 			continue
 		}
-		if _, taken := named[name]; taken {
-			problems = append(problems, fmt.Errorf("%w: %q", ErrDuplicateHandler, name))
-		}
-		named[name] = h
 		info, _ := types.Lookup(name)
-		for _, alias := range info.Aliases {
-			named[alias] = h
+		for _, n := range append([]string{name}, info.Aliases...) {
+			named[n] = append(named[n], h)
 		}
 	}
 	return named, errors.Join(problems...)

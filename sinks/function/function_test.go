@@ -173,15 +173,67 @@ func TestAMuxCallsTheHandlerOfTheType(t *testing.T) {
 	require.Equal(t, []any{placed{5}, shipped{"o-1"}, second.ID, 3}, calls)
 }
 
+func TestSeveralHandlersOfATypeRunInOrderUntilOneFails(t *testing.T) {
+	var calls []string
+	var fails error
+	record := func(name string, err *error) func(context.Context, placed) error {
+		return func(context.Context, placed) error {
+			calls = append(calls, name)
+			return *err
+		}
+	}
+	var none error
+	for name, sink := range map[string]sinks.Sink{
+		"Handle": function.Handle(shop(t), record("first", &none), record("second", &fails), record("third", &none)),
+		"Mux":    function.Mux(shop(t), function.On(record("first", &none)), function.On(record("second", &fails), record("third", &none))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			open(t, sink)
+			calls, fails = nil, sinks.Permanent(errors.New("no such order"))
+			_, err := sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
+			require.ErrorIs(t, err, fails)
+			require.Equal(t, []string{"first", "second"}, calls, "what follows waits for the next attempt")
+
+			calls, fails = nil, nil
+			_, err = sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
+			require.NoError(t, err)
+			require.Equal(t, []string{"first", "second", "third"}, calls, "the next attempt runs all")
+		})
+	}
+}
+
+func TestEachHandlerOfATypeGetsAValueOfItsOwn(t *testing.T) {
+	var second *shipped
+	sink := open(t, function.Handle(shop(t),
+		func(_ context.Context, s *shipped) error { s.Order = "changed"; return nil },
+		func(_ context.Context, s *shipped) error { second = s; return nil }))
+	_, err := sink.Deliver(t.Context(), delivery("order.shipped", 1, `{"order":"o-1"}`))
+	require.NoError(t, err)
+	require.Equal(t, &shipped{"o-1"}, second)
+}
+
+func TestTheTypesOfASinkAreListed(t *testing.T) {
+	sink := function.Mux(shop(t),
+		function.On(func(context.Context, *shipped) error { return nil }),
+		function.On(func(context.Context, placed) error { return nil }),
+		function.On(func(context.Context, *placed) error { return nil }))
+	handled, err := sink.(sinks.Typed).HandledTypes()
+	require.NoError(t, err)
+	require.Equal(t, []sinks.HandledType{{Name: "order.placed", Aliases: []string{"order.created"}}, {Name: "order.shipped"}}, handled)
+}
+
 func TestMistakesAreReportedTogetherWhenTheSinkIsOpened(t *testing.T) {
 	sink := function.Mux(shop(t),
+		function.On[placed](nil),
 		function.On(func(context.Context, placed) error { return nil }),
-		function.On(func(context.Context, *placed) error { return nil }),
+		function.On[*placed](),
 		function.On(func(context.Context, unknown) error { return nil }))
 	err := sink.(sinks.Opener).Open(t.Context())
-	require.ErrorIs(t, err, function.ErrDuplicateHandler)
-	require.ErrorContains(t, err, `"order.placed"`)
+	require.ErrorIs(t, err, function.ErrNoHandlers)
+	require.ErrorContains(t, err, "function_test.placed")
 	require.ErrorIs(t, err, registry.ErrUnregistered)
+	_, listed := sink.(sinks.Typed).HandledTypes()
+	require.Equal(t, err, listed)
 
 	_, err = sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
 	class, _ := sinks.Classify(err)

@@ -45,7 +45,8 @@ func openDB(t *testing.T, dsn string) *sql.DB {
 
 func acquire(t *testing.T, s *postgres.Store, owner string) store.Lease {
 	t.Helper()
-	require.NoError(t, s.Cut(t.Context(), "sink", 1))
+	_, err := s.Cut(t.Context(), "sink", 1, store.StartOldest)
+	require.NoError(t, err)
 	lease, err := s.Acquire(t.Context(), store.Lanes("sink", 1)[0], owner, time.Hour)
 	require.NoError(t, err)
 	return lease
@@ -234,7 +235,8 @@ func standby(t *testing.T) (primary, standby *postgrestest.Server) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, primary.Stop()) })
 	s := openStore(t, openDB(t, primary.DSN()), postgres.Config{})
-	require.NoError(t, s.Cut(t.Context(), "a statement", 1))
+	_, err = s.Cut(t.Context(), "a statement", 1, store.StartOldest)
+	require.NoError(t, err)
 	standby, err = primary.Standby(t.Context())
 	if errors.Is(err, postgrestest.ErrNoProgram) {
 		t.Skip(err)

@@ -66,7 +66,10 @@ func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
 			other := begin(t, db, `DELETE FROM outbox_cursors`,
 				`INSERT INTO outbox_cursors (sink, lane, lanes) SELECT 'mail', n, 3 FROM generate_series(0, 2) AS n`)
 			cut := make(chan error)
-			go func() { cut <- s.Cut(t.Context(), "mail", 4) }()
+			go func() {
+				_, err := s.Cut(t.Context(), "mail", 4, store.StartNow)
+				cut <- err
+			}()
 			awaitWaiting(t, db, 1)
 			require.NoError(t, other.Commit())
 			require.NoError(t, <-cut)
@@ -81,11 +84,13 @@ func TestMakingCursorsWaitsForNoOtherSinks(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	require.NoError(t, s.Cut(t.Context(), "mail", 1))
+	_, err := s.Cut(t.Context(), "mail", 1, store.StartOldest)
+	require.NoError(t, err)
 	begin(t, db, `UPDATE outbox_cursors SET updated_at = now() WHERE sink = 'mail'`) // a checkpoint that takes long
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	require.NoError(t, s.Cut(ctx, "events", 3))
-	_, err := s.Acquire(ctx, store.Lanes("events", 3)[2], "o", time.Minute)
+	_, err = s.Cut(ctx, "events", 3, store.StartNow)
+	require.NoError(t, err)
+	_, err = s.Acquire(ctx, store.Lanes("events", 3)[2], "o", time.Minute)
 	require.NoError(t, err)
 }

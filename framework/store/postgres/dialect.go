@@ -246,8 +246,8 @@ func (p *position) conflict(t *probe) string {
 }
 
 // Pending counts what a reader would read.
-func (d *dialect) Pending(ctx context.Context, position json.RawMessage, t store.Target, slots store.SlotRange, limit int) (int, error) {
-	return d.pending(ctx, position, t.(*probe), store.Filter{Slots: slots, Types: notification.AllTypes}, limit)
+func (d *dialect) Pending(ctx context.Context, position json.RawMessage, t store.Target, filter store.Filter, limit int) (int, error) {
+	return d.pending(ctx, position, t.(*probe), filter, limit)
 }
 
 // Replay parks the next rows; see store.Operator.
@@ -256,6 +256,14 @@ func (s *Store) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayRe
 		return store.ReplayResult{}, err
 	}
 	return s.shared.Replay(ctx, b)
+}
+
+// Reroute moves the next deliveries; see store.Operator.
+func (s *Store) Reroute(ctx context.Context, b store.RerouteBatch) (store.RerouteResult, error) {
+	if err := s.meet(ctx); err != nil {
+		return store.RerouteResult{}, err
+	}
+	return s.shared.Reroute(ctx, b)
 }
 
 // meet asks for the server's identity before a transaction does: it may be refused,

@@ -18,7 +18,7 @@ var (
 	errReadOnly = errors.New("the server takes no writes")
 )
 
-// isReadOnly says whether a server refused to write, as a standby does, and a
+// isReadOnly reports whether a server refused to write, as a standby does, and a
 // primary with default_transaction_read_only.
 func isReadOnly(err error) bool {
 	return errors.Is(err, errReadOnly) || pq.As(err, "25006") != nil

@@ -20,6 +20,9 @@ func SetServer(r store.Reader, t store.Target, server string) {
 	t.(*probe).server = server
 }
 
+// SetFloorLag has the store read the locks after fewer offsets.
+func (s *Store) SetFloorLag(offsets int64) { s.floorLag = offsets }
+
 // PruneTx runs a function in a pruner's transaction.
 func (s *Store) PruneTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return s.pruneTx(ctx, ``, do)
@@ -38,3 +41,11 @@ func (s *Store) Survey(ctx context.Context) error {
 	_, _, err := s.survey(ctx)
 	return err
 }
+
+// Answers is what a new sink's position is asked for in its transaction.
+func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
+	return s.answers(ctx, tx, server)
+}
+
+// ServerOf is the life of the server that a target is of.
+func ServerOf(t store.Target) string { return t.(*probe).server }

@@ -238,7 +238,7 @@ func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) 
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}
-	f := s.fence.Load()
+	f, raised := s.fence.Load(), s.floors.Load()
 	var text string
 	var sequence sql.NullInt64
 	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server}, rest...)
@@ -259,6 +259,9 @@ func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) 
 		} else {
 			s.fence.CompareAndSwap(f, nil) // or it would seem to hold once the new log has grown
 		}
+	}
+	if raised != nil && raised.holds(p) {
+		p.floors = raised.of
 	}
 	return p, nil
 }

@@ -37,7 +37,7 @@ func openStore(t testing.TB, db *sql.DB, c postgres.Config) *postgres.Store {
 // lease leases a lane, of a sink that may have none yet.
 func lease(t testing.TB, s *postgres.Store, lane store.Lane) (store.Lease, error) {
 	t.Helper()
-	if err := s.Cut(t.Context(), lane.Sink, lane.Of); err != nil {
+	if _, err := s.Cut(t.Context(), lane.Sink, lane.Of, store.StartOldest); err != nil {
 		return store.Lease{}, err
 	}
 	return s.Acquire(t.Context(), lane, "o", time.Minute)

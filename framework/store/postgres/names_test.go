@@ -90,16 +90,17 @@ func TestAStoreKeepsToItsSchemaWhateverTheSearchPath(t *testing.T) {
 	exec(t, db, `INSERT INTO public.outbox (id, type, payload) VALUES ('ours', 'a', '1')`,
 		`INSERT INTO tenant.outbox (id, type, payload) VALUES ('theirs', 'a', '1')`,
 		`SET search_path = tenant, public`)
-	require.NoError(t, own.Cut(ctx, "sink", 1))
+	_, err := own.Cut(ctx, "sink", 1, store.StartOldest)
+	require.NoError(t, err)
 	reader, err := own.NewReader(nil, everything)
 	require.NoError(t, err)
 	ids, _, err := rest(ctx, own, reader)
 	require.NoError(t, err)
 	require.Equal(t, []string{"ours"}, ids)
-	status, err := own.Status(ctx)
+	status, err := own.Status(ctx, store.StatusQuery{})
 	require.NoError(t, err)
 	require.Len(t, status.Cursors, 1)
-	status, err = other.Status(ctx)
+	status, err = other.Status(ctx, store.StatusQuery{})
 	require.NoError(t, err)
 	require.Empty(t, status.Cursors)
 

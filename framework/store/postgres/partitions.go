@@ -55,7 +55,7 @@ func partitionsAhead(n names, highest partition, rows, last int64) []partition {
 	return missing
 }
 
-// isPartitioned says whether the log is partitioned.
+// isPartitioned reports whether the log is partitioned.
 func isPartitioned(ctx context.Context, q querier, n names) (partitioned bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)), false)`, n.Log()).Scan(&partitioned)
 	if err != nil {
@@ -81,7 +81,7 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 	return err
 }
 
-// Partitioned says whether the log is cut into partitions.
+// Partitioned reports whether the log is cut into partitions.
 func (s *Store) Partitioned() bool { return s.parts }
 
 // ExtendPartitions makes partitions ahead; see store.Partitioner. They are as large as
@@ -235,7 +235,7 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 	return gone && err == nil, err
 }
 
-// worthALock says whether the sequence has passed the partition by another one's
+// worthALock reports whether the sequence has passed the partition by another one's
 // length, and its last row is old, or it is empty.
 func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (empty, worth bool, err error) {
 	now, err := s.look(ctx, s.db, s.sql.probe)
@@ -251,7 +251,7 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 	return false, worth, err
 }
 
-// isDoneAlready says whether another pruner has dropped or made the partition.
+// isDoneAlready reports whether another pruner has dropped or made the partition.
 func isDoneAlready(err error) bool {
 	var e *pq.Error
 	if !errors.As(err, &e) {

@@ -48,7 +48,8 @@ func (b *base) last(t *probe) int64 { return max(t.last, b.Reach) }
 
 // next is the base once everything up to t is settled. The fence of t tightens
 // the bounds: every transaction with a higher id than the fence's took its
-// offsets after the fence's bound was read, and the fence had ended before t.
+// offsets after the fence's bound was read, and the fence had ended before t. So do
+// those that t's floors tell of.
 func (b *base) next(t *probe) base {
 	n := base{Snapshot: t.snapshot, Bound: max(b.Bound, t.fence.bound), Last: t.last}
 	if b.Reach > t.last {
@@ -65,7 +66,7 @@ func (b *base) next(t *probe) base {
 		if x > t.fence.id {
 			floor = max(floor, t.fence.bound)
 		}
-		n.Floors[x] = floor
+		n.Floors[x] = max(floor, t.floors[x])
 	}
 	return n
 }

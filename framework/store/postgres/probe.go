@@ -15,6 +15,7 @@ type probe struct {
 	history  history
 	server   string // which life of which server has answered
 	fence    fence  // the newest that had ended before the probe
+	floors   map[xid]int64
 }
 
 // Last is the highest offset handed out when the probe was made.
@@ -54,6 +55,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}
+	s.raiseFloors(ctx, p)
 	s.lastSeen.Store(&sight{last: p.last, history: p.history, server: p.server})
 	return p, nil
 }

@@ -39,7 +39,7 @@ const (
 // Which rows are settled is judged by their transaction ids and offsets, which
 // mean something in one history only. So the cursors, the log's history and its
 // rows are read in one snapshot, and with a lock that keeps everybody from
-// truncating the log or making it anew in between.
+// truncating or recreating the log in between.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
 	pruned := store.Pruned{Through: p.After}
 	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
@@ -110,7 +110,7 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 	return tx.Commit()
 }
 
-// isInTheWay says whether somebody else is at the same rows or the table. The next
+// isInTheWay reports whether another transaction has the same rows or the table. The next
 // pass takes them.
 func isInTheWay(err error) bool {
 	var e *pq.Error
@@ -141,8 +141,8 @@ type keeper struct {
 // keepers are all sinks.
 type keepers []keeper
 
-// everything says whether some sink keeps everything. Without any sink nobody can
-// tell what is settled.
+// everything reports whether some sink keeps everything. Without any sink it is not
+// known what is settled.
 func (ks keepers) everything() bool {
 	return len(ks) == 0 || slices.ContainsFunc(ks, func(k keeper) bool { return k.reason != "" })
 }

@@ -24,7 +24,7 @@ const (
 	// firstRows is the LIMIT of a reader's first query. Those that follow it ask for
 	// as many rows as make a page by the size of those before, and no more than
 	// rowsGrowth times as many.
-	firstRows  = 128
+	firstRows  = 256
 	rowsGrowth = 4
 	// unreadBytes is how much of a result the driver may read for nothing. Where more is
 	// left of it, cancelling the statement and connecting again costs less.

@@ -45,6 +45,7 @@ func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	db := newDB(t)
 	ctx := t.Context()
 	s := openStore(t, db, postgres.Config{})
+	s.SetFloorLag(1)
 	seed := seedOf(t)
 
 	const keys = 40

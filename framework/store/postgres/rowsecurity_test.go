@@ -124,7 +124,7 @@ func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
 				require.ErrorAs(t, err, &advised)
 				require.Contains(t, advised.Advice(), "BYPASSRLS")
 			}
-			_, err = s.Status(t.Context())
+			_, err = s.Status(t.Context(), store.StatusQuery{})
 			require.ErrorIs(t, err, store.ErrHidden)
 
 			exec(t, owner, `ALTER ROLE `+role+` BYPASSRLS`)
@@ -177,7 +177,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
 			"Traces":      func() error { _, err := s.Traces(ctx, "sink"); return err },
 			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
-			"Status":      func() error { _, err := s.Status(ctx); return err },
+			"Status":      func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Requeue": func() error {
 				_, err := s.Requeue(ctx, store.ParkedBatch{Action: "act", Filter: filter, Limit: 10})
@@ -189,12 +189,12 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 		},
 		"outbox_cursors": {
 			"Acquire":    func() error { _, err := s.Acquire(ctx, lane, "o", time.Minute); return err },
-			"Cut":        func() error { return s.Cut(ctx, "sink", 1) },
+			"Cut":        func() error { _, err := s.Cut(ctx, "sink", 1, store.StartOldest); return err },
 			"Membership": func() error { _, err := s.Membership(ctx); return err },
 			"Checkpoint": func() error { return s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute}) },
 			"Holders":    func() error { _, err := s.Holders(ctx, nil); return err },
 			"Prune":      func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
-			"Status":     func() error { _, err := s.Status(ctx); return err },
+			"Status":     func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
 			"Pause":      func() error { _, err := s.Pause(ctx, "act", "sink", true); return err },
 		},
 		"outbox": {

@@ -93,7 +93,10 @@ type Store struct {
 	fence    atomic.Pointer[fence]  // the newest of this process
 	system   atomic.Pointer[system] // who answered the latest probe
 	surveyed atomic.Pointer[surveyed]
+	floors   atomic.Pointer[floors] // the newest of this process
 
+	raising   sync.Mutex // of floors, by one at a time
+	floorLag  int64
 	surveying sync.Mutex // new cursors of many lanes share one survey
 }
 
@@ -177,7 +180,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := checkOffsets(ctx, db, n); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version))}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
 	s.run = tables.NewRunner(n.Table, d)
 	s.shared = tables.New(db, s.run, c.Receipts)
@@ -236,6 +239,7 @@ type statements struct {
 	probe    string
 	page     string
 	survey   string // a probe with the ends of the log
+	unlocked string // see unlockedSQL
 	restored string // the last restored row of a range
 	between  string // the range of a page's rows
 	whole    string // the end of a statement that reads the log: see whole
@@ -247,6 +251,7 @@ func newStatements(n names, server string) statements {
 		server:   server,
 		probe:    probeSQL(n, server),
 		survey:   surveySQL(n, server),
+		unlocked: unlockedSQL(n, server),
 		restored: restoredSQL(n),
 		page:     `SELECT ` + selected + ` FROM ` + n.Log() + between,
 		between:  between,

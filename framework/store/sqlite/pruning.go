@@ -70,7 +70,7 @@ type keeper struct {
 }
 
 // settledByAll is an offset up to which all sinks have settled every row; 0 without any
-// sink, since nobody can tell then.
+// sink, since it is not known then.
 func (s *Store) settledByAll(ctx context.Context, q tables.Querier, sinks []string) (int64, error) {
 	keepers, err := s.keepers(ctx, q, sinks)
 	if err != nil || len(keepers) == 0 {

@@ -22,7 +22,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 
 // last is the highest offset handed out.
 func (s *Store) last(ctx context.Context, q tables.Querier) (last int64, err error) {
-	// The second number matters where somebody emptied sqlite_sequence only.
+	// The second number matters where only sqlite_sequence was emptied.
 	err = q.QueryRowContext(ctx, `SELECT max(
 		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
 		coalesce((SELECT max("offset") FROM `+s.names.Log()+`), 0))`, string(s.names)).Scan(&last)
@@ -60,12 +60,12 @@ type reader struct {
 	nothing bool // no row can pass the filter
 }
 
-// Next returns the next page up to target. Where nothing can come it asks nobody.
+// Next returns the next page up to target. Where nothing can come it does not query.
 func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Page, error) {
 	from, until, rebased := r.pos, position(t.Last()), ""
 	if until < from {
 		// Either the target is older than the place, which another process has
-		// reached, or the log began anew. Only a fresh look can tell.
+		// reached, or the log began again. Only a new probe can tell.
 		fresh, err := r.store.Probe(ctx)
 		if err != nil {
 			return store.Page{}, err

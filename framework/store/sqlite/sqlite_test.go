@@ -171,7 +171,8 @@ func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	require.False(t, s.KeepsReceipts())
-	require.NoError(t, s.Cut(t.Context(), "mail", 1))
+	_, err := s.Cut(t.Context(), "mail", 1, store.StartOldest)
+	require.NoError(t, err)
 	lease, err := s.Acquire(t.Context(), store.Lanes("mail", 1)[0], "w", time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Receipts: []store.Receipt{{Offset: 1}}}))
@@ -336,7 +337,7 @@ func TestAPrefixMayBeAWordOfSQL(t *testing.T) {
 		require.NoError(t, err)
 		_, err = db.ExecContext(t.Context(), s.InsertInto()+` ('a', 'a', 1, '', '2026-01-02T03:04:05Z', NULL, '{}', '1')`)
 		require.NoError(t, err)
-		status, err := s.Status(t.Context())
+		status, err := s.Status(t.Context(), store.StatusQuery{})
 		require.NoError(t, err)
 		require.Equal(t, int64(1), status.LastOffset)
 	}

@@ -23,6 +23,7 @@ var operatorFacts = []fact{
 	{"heads are the first dead ones of their key", heads},
 	{"a batch that changes something raises the revision of its sink's lanes only", revisions},
 	{"an action of many batches raises the revision now and then, and at its end", revisionOfMany},
+	{"an action on several sinks raises the revision of each", revisionOfSinks},
 	{"an action says what was done, also if it did not end", actions},
 	{"a batch of an action that was not begun changes nothing", noAction},
 }
@@ -227,25 +228,52 @@ func heads(t *testing.T, o *outbox) {
 	require.Equal(t, []int64{1}, o.find(t, store.ParkedFilter{Heads: true, Key: "k"}))
 }
 
-func revisions(t *testing.T, o *outbox) {
-	revision := func(sink string) int64 {
-		membership, err := o.Membership(t.Context())
-		require.NoError(t, err)
-		for _, l := range membership.Lanes {
-			if l.Lane.Sink == sink {
-				return l.Revision
-			}
+// revision is that of a sink's first lane.
+func (o *outbox) revision(t *testing.T, sink string) int64 {
+	t.Helper()
+	membership, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	for _, l := range membership.Lanes {
+		if l.Lane.Sink == sink {
+			return l.Revision
 		}
-		return -1
 	}
+	return -1
+}
+
+func revisions(t *testing.T, o *outbox) {
 	o.park(t, dead(1, "k"))
 	o.acquire(t, "web")
-	require.Zero(t, revision("mail"))
+	require.Zero(t, o.revision(t, "mail"))
 	require.Zero(t, o.requeue(t, store.ParkedFilter{Sink: "mail", Key: "other"}, 10))
-	require.Zero(t, revision("mail"), "nothing was changed")
+	require.Zero(t, o.revision(t, "mail"), "nothing was changed")
 	require.Equal(t, 1, o.requeueMore(t, store.ParkedFilter{Sink: "mail"}))
-	require.EqualValues(t, 1, revision("mail"))
-	require.Zero(t, revision("web"))
+	require.EqualValues(t, 1, o.revision(t, "mail"))
+	require.Zero(t, o.revision(t, "web"))
+}
+
+func revisionOfSinks(t *testing.T, o *outbox) {
+	var leases []store.Lease
+	for _, sink := range []string{"mail", "web"} {
+		lease := o.acquire(t, sink)
+		o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(1, ""), dead(2, "")} })
+		leases = append(leases, lease)
+	}
+	o.beginAction(t, "a")
+	begun := time.Now()
+	for _, lease := range leases {
+		for range 2 {
+			result, err := o.Discard(t.Context(), store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: lease.Lane.Sink}, Limit: 1})
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Changed)
+		}
+		require.Positive(t, o.revision(t, lease.Lane.Sink), "the first batch is told at once")
+	}
+	require.NoError(t, o.End(t.Context(), "a"))
+	if time.Since(begun) < time.Second {
+		require.EqualValues(t, 2, o.revision(t, "mail"), "the end tells of the rest")
+		require.EqualValues(t, 2, o.revision(t, "web"))
+	}
 }
 
 // revisionOfMany has forwarders compare their keys with the table a few times, not
@@ -255,11 +283,7 @@ func revisionOfMany(t *testing.T, o *outbox) {
 	for i := range batches {
 		o.park(t, dead(int64(i+1), ""))
 	}
-	revision := func() int64 {
-		membership, err := o.Membership(t.Context())
-		require.NoError(t, err)
-		return membership.Lanes[0].Revision
-	}
+	revision := func() int64 { return o.revision(t, "mail") }
 	o.beginAction(t, "a")
 	begun := time.Now()
 	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1}

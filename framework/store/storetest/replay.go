@@ -253,7 +253,7 @@ func pausing(t *testing.T, o *outbox) {
 		require.Equal(t, want, changed)
 		require.Equal(t, []bool{true, true, false}, paused())
 	}
-	status, err := o.Status(t.Context())
+	status, err := o.Status(t.Context(), store.StatusQuery{})
 	require.NoError(t, err)
 	require.True(t, status.Cursors[0].Paused)
 	require.False(t, status.Cursors[2].Paused)

@@ -56,7 +56,7 @@ func runStart(t *testing.T, d Dialect) {
 			"Blocked":     func() error { _, err := o.Blocked(ctx, lease.Lane, "k", false, 1); return err },
 			"BlockedKeys": func() error { _, err := o.BlockedKeys(ctx, lease.Lane, false); return err },
 			"HeldKeys":    func() error { _, err := o.HeldKeys(ctx, lease.Lane, false, "", 1); return err },
-			"Status":      func() error { _, err := o.Status(ctx); return err },
+			"Status":      func() error { _, err := o.Status(ctx, store.StatusQuery{}); return err },
 		}
 		for name, call := range calls {
 			require.ErrorIs(t, call(), context.Canceled, name)

@@ -6,19 +6,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 var statusFacts = []fact{
 	{"an unused outbox has nothing to tell", emptyStatus},
 	{"cursors tell what they have before them", cursorStatus},
+	{"only rows of the types that are named for a sink are pending for it", pendingTypes},
 	{"what is parked is counted by sink and state", parkedStatus},
 	{"counting stops at the limit", pendingLimit},
 }
 
 func (o *outbox) status(t *testing.T) store.Status {
 	t.Helper()
-	status, err := o.Status(t.Context())
+	status, err := o.Status(t.Context(), store.StatusQuery{})
 	require.NoError(t, err)
 	return status
 }
@@ -62,6 +64,37 @@ func cursorStatus(t *testing.T, o *outbox) {
 			require.WithinDuration(t, time.Now().Add(time.Hour), got.LeaseUntil, time.Minute)
 		}
 	}
+}
+
+func pendingTypes(t *testing.T, o *outbox) {
+	rows := several(6)
+	for i, typ := range []string{"order.placed", "order.shipped", "customer.moved", "order.placed", "stock.counted", "order.placed"} {
+		rows[i].Type = typ
+	}
+	o.publish(t, rows...)
+	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 10)
+	require.NoError(t, err)
+	for _, sink := range []string{"events", "mail", "none", "other"} {
+		o.acquire(t, sink)
+	}
+	settles := o.acquire(t, "settles")
+	o.checkpoint(t, settles, func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.After(0), store.OffsetRanges(page.Envelopes[3].Offset)
+	})
+
+	status, err := o.Status(t.Context(), store.StatusQuery{Types: map[string]notification.TypeFilter{
+		"events":  {Prefixes: []string{"order."}},
+		"mail":    {Names: []string{"customer.moved"}},
+		"none":    {},
+		"settles": {Names: []string{"order.placed"}},
+	}})
+	require.NoError(t, err)
+	got := make(map[string]int)
+	for _, c := range status.Cursors {
+		got[c.Sink] += c.Pending
+		require.Equal(t, c.Sink == "other", c.AllTypes, c.Sink)
+	}
+	require.Equal(t, map[string]int{"events": 4, "mail": 1, "none": 0, "other": 6, "settles": 1}, got)
 }
 
 func parkedStatus(t *testing.T, o *outbox) {

@@ -84,6 +84,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Filter", filterFacts},
 		{"Lease", leaseFacts},
 		{"Membership", membershipFacts},
+		{"NewSink", newSinkFacts},
 		{"Checkpoint", checkpointFacts},
 		{"Parked", parkedFacts},
 		{"Status", statusFacts},
@@ -91,6 +92,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Forget", forgetFacts},
 		{"Operator", operatorFacts},
 		{"Replay", replayFacts},
+		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
 		{"Types", typesFacts},
 	} {
@@ -143,12 +145,17 @@ func (o *outbox) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
+// exec runs statements in read committed, which no other transaction makes fail.
 func (o *outbox) exec(t *testing.T, statements ...string) {
 	t.Helper()
+	tx, err := o.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	for _, statement := range statements {
-		_, err := o.db.ExecContext(t.Context(), o.sql(t, statement))
+		_, err := tx.ExecContext(t.Context(), o.sql(t, statement))
 		require.NoError(t, err, statement)
 	}
+	require.NoError(t, tx.Commit())
 }
 
 var marks = regexp.MustCompile(`\{(offset|\d{4}-[^}]*)\}`)
@@ -310,6 +317,12 @@ func requireSame(t *testing.T, want, got notification.Envelope) {
 
 // lane is the only lane of a sink.
 func lane(sink string) store.Lane { return store.Lanes(sink, 1)[0] }
+
+// Cut has new cursors begin at the oldest row; see newSinkFacts for where else they can.
+func (o *outbox) Cut(ctx context.Context, sink string, lanes int) error {
+	_, err := o.Store.Cut(ctx, sink, lanes, store.StartOldest)
+	return err
+}
 
 // Acquire leases a lane of a sink that may still have none.
 func (o *outbox) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {

@@ -53,7 +53,7 @@ func (c *Config) fixed() any {
 	rest.Sinks = make(map[string]Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
 		// Settings as they were made, since files that they name may have changed.
-		rest.Sinks[name] = Sink{Kind: sink.Kind, OnDead: sink.OnDead, settings: sink.settings}
+		rest.Sinks[name] = Sink{Kind: sink.Kind, Start: sink.Start, OnDead: sink.OnDead, settings: sink.settings}
 	}
 	return rest
 }

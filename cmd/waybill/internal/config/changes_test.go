@@ -36,6 +36,7 @@ func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
 	}
 	for name, after := range map[string]*config.Config{
 		"url":     of("other.example", "another.example"),
+		"start":   of("start: 2026-03-01T01:00:00+01:00", "start: now"),
 		"on_dead": of("on_dead: halt", "on_dead: continue"),
 		"kind":    of("  other: {kind: http", "  other2: {kind: http", "partner, other", "partner, other2"),
 		"routes":  of("[partner, other]", "[partner]"),

@@ -60,6 +60,7 @@ type Forwarder struct {
 	Poll            Poll               `yaml:"poll" doc:"the pause between two looks at the log"`
 	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one connection more, to the same address; false behind a transaction pooler, where polling has to do. Default true; SQLite has nothing of the kind"`
 	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that is not heard of, at least 1s. Default 15s"`
+	Connections     int                `yaml:"connections" zero:"refused" doc:"how many statements of this forwarder run at once, and so how many of the database's connections it uses, whatever the number of sinks and lanes, at least 4; the one that listens comes on top. Default 8"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
 	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
 }
@@ -74,6 +75,7 @@ type Poll struct {
 type Sink struct {
 	Kind        string           `yaml:"kind" doc:"the kind of sink. Required"`
 	With        With             `yaml:"with" doc:"the kind's own settings"`
+	Start       forwarder.Start  `yaml:"start" doc:"where the sink begins if the outbox has no cursors of it: oldest (the first row that is still in the log), now (what is committed from then on), or a time such as 2026-03-01T00:00:00Z (the first row in log order that occurred then or later). A sink that has cursors goes on at them. Default: oldest on a log from which nothing was forwarded yet, now on any other"`
 	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
 	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
 	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
@@ -169,6 +171,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store, logger *slog.Logger) forward
 		Lanes:           c.Outbox.Lanes,
 		Poll:            forwarder.Poll{Min: c.Forwarder.Poll.Min, Max: c.Forwarder.Poll.Max},
 		Lease:           c.Forwarder.Lease,
+		Connections:     c.Forwarder.Connections,
 		ShutdownTimeout: c.Forwarder.ShutdownTimeout,
 		Unrouted:        c.Forwarder.Unrouted,
 		Retention:       c.Outbox.retention(),
@@ -189,6 +192,7 @@ func (o Outbox) retention() time.Duration {
 func (s Sink) forwarder() forwarder.Sink {
 	return forwarder.Sink{
 		Sink:        s.Sink,
+		Start:       s.Start,
 		Parallelism: forwarder.Parallelism{Threshold: s.Parallelism.Threshold, Above: s.Parallelism.Above},
 		Retry:       s.Retry.forwarder(),
 		OnDead:      s.OnDead,

@@ -92,12 +92,14 @@ forwarder:
   poll: {min: 2ms, max: 1s}
   listen: false
   lease: 1m
+  connections: 12
   shutdown_timeout: 5s
   unrouted: ignore
 sinks:
   partner:
     kind: http
     with: {url: "https://partner.example/$$1/$2", headers: {X-Shop: a}, timeout: 3s}
+    start: 2026-03-01T01:00:00+01:00
     parallelism: {threshold: "${N}", above: sequential}
     retry:
       {max_attempts: 3, max_age: 48h, initial: 2s, multiplier: 1.5, max: 1h, jitter: 0, types: {"order.*": {max_attempts: 1}}}
@@ -133,6 +135,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	require.Less(t, partner.Retry.Jitter, 1e-9, "0 is no jitter, not the default")
 	partner.Sink, partner.Retry.Jitter = nil, 0
 	require.Equal(t, forwarder.Sink{
+		Start:       "2026-03-01T01:00:00+01:00",
 		Parallelism: forwarder.Parallelism{Threshold: 7, Above: forwarder.AboveSequential},
 		Retry: forwarder.Retry{
 			MaxAttempts: 3, MaxAge: 2 * aDay, Initial: 2 * time.Second, Multiplier: 1.5, Max: time.Hour,
@@ -153,6 +156,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Lanes:           4,
 		Poll:            forwarder.Poll{Min: 2 * time.Millisecond, Max: time.Second},
 		Lease:           time.Minute,
+		Connections:     12,
 		ShutdownTimeout: 5 * time.Second,
 		Unrouted:        forwarder.UnroutedIgnore,
 		Retention:       aDay,

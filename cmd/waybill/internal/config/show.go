@@ -61,7 +61,7 @@ func (c *Config) withDefaults() Config {
 	o.Payload = cmp.Or(o.Payload, PayloadJSON)
 	o.Retention = cmp.Or(o.Retention, &its.Retention)
 	f.Name, f.Poll, f.Lease = its.Name, Poll(its.Poll), its.Lease
-	f.ShutdownTimeout, f.Unrouted = its.ShutdownTimeout, its.Unrouted
+	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
 	if listen := true; c.Database.Dialect() == PostgreSQL {
 		f.Listen = cmp.Or(f.Listen, &listen)
 	}

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
@@ -37,6 +38,8 @@ type Sink struct {
 	Dispatcher *dispatch.Dispatcher
 	// Types are those that go to it.
 	Types notification.TypeFilter
+	// Start says where it begins if it has no cursors.
+	Start store.Start
 	Hooks policy.Hooks
 	// Shared says that its lanes may be read for together with others.
 	Shared bool
@@ -171,10 +174,12 @@ func (k *Coordinator) look() error {
 	ctx, cancel := k.inLease(k.stop)
 	defer cancel()
 	for sink := range k.uncut {
-		if err := k.Store.Cut(ctx, sink, k.Lanes); err != nil {
+		created, err := k.Store.Cut(ctx, sink, k.Lanes, k.Sinks[sink].Start)
+		if err != nil {
 			return err
 		}
 		delete(k.uncut, sink)
+		k.tellCreated(sink, created)
 	}
 	me := store.Member{Owner: k.Owner, Sinks: slices.Sorted(maps.Keys(k.Sinks)), States: k.states()}
 	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
@@ -243,6 +248,18 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 			k.cutting[sink]() // it is not wanted any more
 		}
 	}
+}
+
+// tellCreated logs where a new sink begins.
+func (k *Coordinator) tellCreated(sink string, c store.Created) {
+	if c.Lanes == 0 {
+		return
+	}
+	passed := strconv.Itoa(c.Passed)
+	if c.Passed >= store.PendingLimit {
+		passed += " or more"
+	}
+	k.Sinks[sink].Dispatcher.Log().Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }
 
 // tellPaused logs when a sink is paused, and when it is not any more.

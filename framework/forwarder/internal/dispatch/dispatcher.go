@@ -33,7 +33,9 @@ type Config struct {
 	// Deliver makes one delivery.
 	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 	// Path tells which notifications go to the sink, and in what shape.
-	Path     *route.Path
+	Path *route.Path
+	// TypeOf is the present name of a type.
+	TypeOf   func(name string) string
 	Settings policy.Settings
 	Budget   *Budget
 	Observer policy.Observer // nil: none
@@ -45,6 +47,7 @@ type Dispatcher struct {
 	name     string
 	log      *slog.Logger
 	path     *route.Path
+	typeOf   func(name string) string
 	deliver  func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 	batcher  sinks.Batcher // nil: one at a time
 	budget   *Budget
@@ -94,7 +97,7 @@ type Stats struct {
 // New returns a dispatcher. It starts nothing: workers start as there is work for them.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		name: c.Sink, log: c.Logger.With("sink", c.Sink), path: c.Path, deliver: c.Deliver, budget: c.Budget, observer: c.Observer,
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), path: c.Path, typeOf: c.TypeOf, deliver: c.Deliver, budget: c.Budget, observer: c.Observer,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
 		lanes: make(map[*Lane]bool), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}

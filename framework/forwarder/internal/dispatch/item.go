@@ -40,30 +40,28 @@ type rows struct {
 	log   int // in which log of the lane: one that was read again is another
 }
 
-// Settlement is the end of a delivery's turn.
+// Settlement is the end of a delivery's turn. What is neither delivered nor parked passes
+// the sink by, or was settled before the lease began.
 type Settlement struct {
-	// Delivery is nil for a row that was settled before the lease began.
-	Delivery *notification.Delivery
-	// Receipt is the sink's, of one that was delivered.
+	item *item
+	// Receipt is the sink's, of a delivery that was made.
 	Receipt notification.Receipt
-	// Delivered says that the sink has taken it. What is neither delivered nor parked
-	// passes the sink by.
-	Delivered bool
-	// Parked is the row to write, for one that could not be delivered.
+	// Parked is the row to write, for a delivery that could not be made.
 	Parked *store.Parked
+	// Delivered says that the sink has taken it.
+	Delivered bool
 	// Ask says that the next one of its key is to be asked of the parked table.
 	Ask bool
-
-	rows  *rows
-	index int
-	state store.State // of the row in the parked table
 }
 
+// Delivery is what was settled.
+func (s *Settlement) Delivery() *notification.Delivery { return &s.item.Delivery }
+
 // FromLog says that it was read from the log, and not from the parked table.
-func (s *Settlement) FromLog() bool { return s.rows != nil }
+func (s *Settlement) FromLog() bool { return s.item.fromLog() }
 
 // SettleRow settles the row in the window.
-func (s *Settlement) SettleRow() { s.rows.page.Settle(s.index) }
+func (s *Settlement) SettleRow() { s.item.rows.page.Settle(s.item.index) }
 
 // UnsettleRow takes SettleRow back.
-func (s *Settlement) UnsettleRow() { s.rows.page.Unsettle(s.index) }
+func (s *Settlement) UnsettleRow() { s.item.rows.page.Unsettle(s.item.index) }

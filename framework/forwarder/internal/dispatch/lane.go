@@ -21,6 +21,9 @@ const (
 	// written. A crash repeats no more.
 	WindowRows = 8 * PageRows
 
+	// leastRows is how much room is worth reading a page for.
+	leastRows = PageRows / 4
+
 	windowBytes = 64 << 20 // the last page read may exceed it
 	// windowRanges bounds what is settled ahead of the position: each checkpoint
 	// writes it.
@@ -68,11 +71,13 @@ type Lane struct {
 	number int     // of the log: it changes when the log is read again from its oldest row
 	rows   int     // in memory, not settled or not written
 	bytes  int
-	ahead  int           // ranges that are settled ahead of the position
-	room   chan struct{} // capacity 1: there may be room
-	full   bool          // the reader waits for room
-	dirty  chan struct{} // capacity 1: there is something to take
-	plenty chan struct{} // capacity 1: there is much of it
+	ahead  int // ranges that are settled ahead of the position
+	// settledAhead is how many rows that is.
+	settledAhead int
+	room         chan struct{} // capacity 1: there may be room
+	full         bool          // the reader waits for room
+	dirty        chan struct{} // capacity 1: there is something to take
+	plenty       chan struct{} // capacity 1: there is much of it
 }
 
 // Join begins the work on a leased lane. leased is when the lease was asked for.
@@ -154,7 +159,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
 			l.settle(it, made)
 		case passesBy != nil && passesBy[i]:
 			l.dispatcher.stats.PassedBy++
-			l.settle(it, Settlement{Delivery: &it.Delivery})
+			l.settle(it, Settlement{})
 		case it.DeliverAt.After(now):
 			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
 		default:
@@ -203,12 +208,12 @@ func (l *Lane) enqueue(it *item) {
 
 // delivered settles an item that the sink has taken.
 func (l *Lane) delivered(it *item, receipt notification.Receipt) {
-	l.settle(it, Settlement{Delivery: &it.Delivery, Receipt: receipt, Delivered: true, Ask: l.advance(it)})
+	l.settle(it, Settlement{Receipt: receipt, Delivered: true, Ask: l.advance(it)})
 }
 
 // passed settles an item that is not for the sink.
 func (l *Lane) passed(it *item) {
-	l.settle(it, Settlement{Delivery: &it.Delivery, Ask: l.advance(it)})
+	l.settle(it, Settlement{Ask: l.advance(it)})
 }
 
 // failed parks an item for its next attempt.
@@ -238,7 +243,7 @@ func (l *Lane) park(it *item, state store.State, due time.Time, reason string, a
 	if first.IsZero() {
 		first = time.Now()
 	}
-	l.settle(it, Settlement{Delivery: &it.Delivery, Ask: ask, Parked: &store.Parked{
+	l.settle(it, Settlement{Ask: ask, Parked: &store.Parked{
 		Envelope:      *it.Envelope,
 		State:         state,
 		Attempt:       it.Attempt,
@@ -250,7 +255,7 @@ func (l *Lane) park(it *item, state store.State, due time.Time, reason string, a
 
 // settle ends an item's turn.
 func (l *Lane) settle(it *item, s Settlement) {
-	s.rows, s.index, s.state = it.rows, it.index, it.state
+	s.item = it
 	l.out.Settled = append(l.out.Settled, s)
 	l.mark()
 	if len(l.out.Settled) == plenty {
@@ -364,7 +369,7 @@ func (l *Lane) hasRoom() (rows int) {
 	rows = WindowRows - l.rows
 	// Whatever others have in memory, a lane that has nothing may read.
 	crowded := l.rows > 0 && d.budget.wait(l)
-	if l.bytes >= windowBytes || l.ahead >= windowRanges || crowded {
+	if rows < leastRows || l.bytes >= windowBytes || l.ahead >= windowRanges || crowded {
 		rows = 0
 	}
 	l.full = rows <= 0
@@ -424,7 +429,8 @@ func (l *Lane) spill() {
 		hot = append(hot, name)
 		waiting += n
 	}
-	if l.rows-waiting < l.rows/otherShare {
+	// What is settled behind the hot keys' first row was of others.
+	if span := l.rows + l.settledAhead; span-waiting < span/otherShare {
 		return
 	}
 	for _, name := range hot {

@@ -49,7 +49,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
 		for _, s := range all {
 			if s.Delivered {
-				m.deliveries[store.RefOf(s.Delivery.Envelope)] = s
+				m.deliveries[store.RefOf(s.item.Envelope)] = s
 			}
 		}
 	}
@@ -72,11 +72,11 @@ func (m *memory) made(it *item) (s Settlement, ok bool) {
 		return s, false
 	}
 	delete(m.deliveries, ref)
-	if it.state != s.state || !it.fromLog() && it.Attempt != s.Delivery.Attempt-1 {
+	if it.state != s.item.state || !it.fromLog() && it.Attempt != s.item.Attempt-1 {
 		return Settlement{}, false
 	}
-	it.Attempt = s.Delivery.Attempt
-	return Settlement{Delivery: &it.Delivery, Receipt: s.Receipt, Delivered: true}, true
+	it.Attempt = s.item.Attempt
+	return Settlement{Receipt: s.Receipt, Delivered: true}, true
 }
 
 // forgetLog drops what was of the log: it has been read, and what was not met is gone.

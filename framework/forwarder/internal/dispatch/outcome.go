@@ -70,11 +70,13 @@ const plenty = 2000
 
 // Take returns what happened since the last Take. The caller keeps it, and says with
 // Written when it is written.
-func (l *Lane) Take() Outcome {
+// reuse is a slice that is not used any more.
+func (l *Lane) Take(reuse []Settlement) Outcome {
+	clear(reuse)
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	out := l.out
-	l.out = Outcome{Passed: out.Passed}
+	l.out = Outcome{Passed: out.Passed, Settled: reuse[:0]}
 	out.Parking = l.keys.Parking()
 	out.Over = l.over
 	out.Room = l.parkedRoom()
@@ -85,29 +87,26 @@ func (l *Lane) parkedRoom() Room {
 	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due)), DueBusy: l.due}
 }
 
-// Written says that settlements are written, and how many ranges are settled ahead of
-// the position.
-func (l *Lane) Written(settled []Settlement, ahead int) Room {
+// Written says that settlements are written, and what is settled ahead of the position.
+func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	rows, bytes := 0, 0
 	for i := range settled {
-		s := &settled[i]
-		if s.rows == nil {
-			l.letGo(store.RefOf(s.Delivery.Envelope))
-			continue
-		}
-		if s.rows.log != l.number {
-			continue
-		}
-		rows++
-		s.rows.left--
-		if s.rows.left == 0 {
-			bytes += s.rows.bytes
+		it := settled[i].item
+		switch {
+		case !it.fromLog():
+			l.letGo(store.RefOf(it.Envelope))
+		case it.rows.log == l.number:
+			rows++
+			it.rows.left--
+			if it.rows.left == 0 {
+				bytes += it.rows.bytes
+			}
 		}
 	}
 	l.taken(-rows, -bytes)
-	l.ahead = ahead
+	l.ahead, l.settledAhead = len(ahead), int(store.CountOffsets(ahead))
 	if l.full {
 		l.look()
 	}

@@ -29,7 +29,7 @@ func (d *Dispatcher) settle(worker *call) {
 		case it.lane.over != nil:
 			d.pending--
 			if result.Err == nil {
-				it.lane.made = append(it.lane.made, Settlement{Delivery: &it.Delivery, Receipt: result.Receipt, Delivered: true, rows: it.rows, index: it.index, state: it.state})
+				it.lane.made = append(it.lane.made, Settlement{item: it, Receipt: result.Receipt, Delivered: true})
 			}
 		case result.Err == nil:
 			d.delivered(it, result.Receipt)
@@ -146,7 +146,7 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 		d.putBack(it, false) // another one may fare better
 		return
 	}
-	retry, _ := d.settings.Retry.For(it.Type)
+	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
 	pause := retry.Pause(it.Attempt)
 	switch {
 	case it.Attempt >= retry.MaxAttempts:

@@ -79,6 +79,7 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 		Revised: s.Revised, Prompt: s.Prompt, Logger: s.log,
 	})
 	if err := checkpointer.Restore(stop); err != nil {
+		s.lane.Remember(nil) // what the lease before has left
 		return err
 	}
 	if s.Begun != nil {

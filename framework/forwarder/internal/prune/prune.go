@@ -39,7 +39,7 @@ const (
 
 // Leases elect the pruner that works. A [store.Store] has them.
 type Leases interface {
-	Cut(ctx context.Context, sink string, lanes int) error
+	Cut(ctx context.Context, sink string, lanes int, start store.Start) (store.Created, error)
 	Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error)
 	// Checkpoint renews a lease.
 	Checkpoint(ctx context.Context, c store.Checkpoint) error
@@ -111,7 +111,10 @@ func (p *Pruner) Run(stop, db context.Context) {
 // elect works for as long as this pruner has the lease, and returns why it no longer
 // does; ErrLeaseHeld if another one has it.
 func (p *Pruner) elect(stop, db context.Context) error {
-	if err := p.within(stop, func(ctx context.Context) error { return p.config.Leases.Cut(ctx, store.SinkPruner, 1) }); err != nil {
+	if err := p.within(stop, func(ctx context.Context) error {
+		_, err := p.config.Leases.Cut(ctx, store.SinkPruner, 1, "")
+		return err
+	}); err != nil {
 		return err
 	}
 	err := p.within(db, func(ctx context.Context) (err error) {

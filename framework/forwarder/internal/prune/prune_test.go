@@ -66,8 +66,8 @@ func (o *outbox) transaction(ctx context.Context, do func() error) error {
 	return do()
 }
 
-func (o *outbox) Cut(ctx context.Context, sink string, lanes int) error {
-	return o.transaction(ctx, func() error {
+func (o *outbox) Cut(ctx context.Context, sink string, lanes int, _ store.Start) (store.Created, error) {
+	return store.Created{}, o.transaction(ctx, func() error {
 		if sink != store.SinkPruner || lanes != 1 {
 			return errors.New("not the pruner's")
 		}

@@ -51,13 +51,15 @@ type Checkpointer struct {
 	window   *window.Window
 	log      *slog.Logger
 	failing  *pace.Trouble
-	number   int64         // of the last checkpoint
-	renewed  time.Time     // when the checkpoint began that renewed the lease last
-	took     time.Duration // the last one
-	written  time.Time     // when a position was written last
-	moved    bool          // the position may have moved since
-	queue    []dispatch.Settlement
-	hookSize int // how many settlements a checkpoint with hooks carries
+	number   int64                 // of the last checkpoint
+	renewed  time.Time             // when the checkpoint began that renewed the lease last
+	took     time.Duration         // the last one
+	written  time.Time             // when a position was written last
+	moved    bool                  // the position may have moved since
+	queue    []dispatch.Settlement // taken and not written
+	taken    []dispatch.Settlement // the slice that queue is the end of
+	reuse    []dispatch.Settlement // a slice that is not used any more
+	hookSize int                   // how many settlements a checkpoint with hooks carries
 
 	passed  bool
 	parking uint64
@@ -187,7 +189,8 @@ func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err 
 
 // take takes over what the dispatch half has done.
 func (c *Checkpointer) take() error {
-	out := c.Lane.Take()
+	out := c.Lane.Take(c.reuse)
+	c.reuse = nil
 	for _, r := range out.Read {
 		if r.Restart != nil {
 			c.window.Restart(r.Restart)
@@ -200,7 +203,7 @@ func (c *Checkpointer) take() error {
 		c.window.Passed()
 	}
 	if len(c.queue) == 0 {
-		c.queue = out.Settled
+		c.queue, c.taken = out.Settled, out.Settled
 	} else {
 		c.queue = append(c.queue, out.Settled...)
 	}

@@ -80,7 +80,7 @@ func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked
 		s := &settled[i]
 		switch {
 		case s.Delivered:
-			delivered = append(delivered, policy.Delivered{Delivery: s.Delivery, Receipt: s.Receipt})
+			delivered = append(delivered, policy.Delivered{Delivery: s.Delivery(), Receipt: s.Receipt})
 		case s.Parked == nil:
 		case s.Parked.State == store.StateDead:
 			dead = append(dead, parkedOf(s))
@@ -92,7 +92,7 @@ func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked
 }
 
 func parkedOf(s *dispatch.Settlement) policy.Parked {
-	d := *s.Delivery
+	d := *s.Delivery()
 	d.Attempt = s.Parked.Attempt
 	return policy.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError}
 }

@@ -97,12 +97,12 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 		switch {
 		case s.Parked != nil:
 			k.Park = append(k.Park, *s.Parked)
-		case s.Delivery != nil && !s.FromLog():
-			k.Unpark = append(k.Unpark, store.RefOf(s.Delivery.Envelope))
+		case !s.FromLog():
+			k.Unpark = append(k.Unpark, store.RefOf(s.Delivery().Envelope))
 		}
 		if receipts && s.Delivered {
 			k.Receipts = append(k.Receipts, store.Receipt{
-				Offset: s.Delivery.Offset, ID: s.Delivery.ID, Attempt: s.Delivery.Attempt, DeliveredAt: now,
+				Offset: s.Delivery().Offset, ID: s.Delivery().ID, Attempt: s.Delivery().Attempt, DeliveredAt: now,
 				Receipt: notification.Receipt(policy.Text(string(s.Receipt), maxReceipt)),
 			})
 		}
@@ -125,13 +125,16 @@ func (c *Checkpointer) wrote(n int) {
 			c.dueAt(s.Parked.DueAt)
 		}
 		if s.Ask {
-			c.ask.add(s.Delivery.Key)
+			c.ask.add(s.Delivery().Key)
 		}
 	}
-	c.room = c.Lane.Written(settled, len(c.window.Ahead()))
+	c.room = c.Lane.Written(settled, c.window.Ahead())
 	c.Lane.Continue()
 	c.observe(settled)
 	c.queue = c.queue[n:]
+	if len(c.queue) == 0 {
+		c.reuse = c.taken
+	}
 	if c.hookSize < maxHooked && n == c.hookSize {
 		c.hookSize *= 2
 	}

@@ -22,9 +22,9 @@ func (t *Tables) End(ctx context.Context, id string) error {
 		return one(t.run.Exec(ctx, q, `UPDATE {actions} SET ended_at = {now} WHERE id = ?`, id))
 	}
 	var err error
-	if sink := t.raised.pending(id); sink != "" {
-		err = t.inTxOf(ctx, sink, func(tx *sql.Tx) error {
-			if err := t.raiseRevision(ctx, tx, sink); err != nil {
+	if sinks := t.raised.owed(id); len(sinks) > 0 {
+		err = t.inTxOf(ctx, sinks, func(tx *sql.Tx) error {
+			if err := t.raiseRevisions(ctx, tx, sinks); err != nil {
 				return err
 			}
 			return end(tx)

@@ -104,7 +104,7 @@ func (t *Tables) cursorUpdate(c *store.Checkpoint) (Update, error) {
 	return u, nil
 }
 
-// Holds returns store.ErrLeaseLost if somebody else has the lane.
+// Holds returns store.ErrLeaseLost if the lane has another lease.
 func (r *Runner) Holds(ctx context.Context, q Querier, lease store.Lease) error {
 	var epoch int64
 	err := r.Row(ctx, q, `SELECT epoch FROM {cursors} WHERE ? {whole cursors}`, holder(lease)).Scan(&epoch)

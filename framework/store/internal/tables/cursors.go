@@ -98,13 +98,13 @@ func (t *Tables) settledInAny(cursors []cursor) Expr {
 }
 
 // Status reports the log, the cursors and what is parked; see store.Inspector.
-func (t *Tables) Status(ctx context.Context) (status store.Status, err error) {
+func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.Status, err error) {
 	target, err := t.dialect.Probe(ctx)
 	if err != nil {
 		return status, err
 	}
 	status.LastOffset = target.Last()
-	if status.Cursors, err = t.cursorStatus(ctx, target); err != nil {
+	if status.Cursors, err = t.cursorStatus(ctx, q, target); err != nil {
 		return status, t.failed(err, "status of the cursors")
 	}
 	if status.Parked, err = t.countParked(ctx, store.ParkedFilter{}); err != nil {
@@ -117,16 +117,17 @@ func (t *Tables) Status(ctx context.Context) (status store.Status, err error) {
 	return status, err
 }
 
-func (t *Tables) cursorStatus(ctx context.Context, target store.Target) (status []store.CursorStatus, err error) {
+func (t *Tables) cursorStatus(ctx context.Context, q store.StatusQuery, target store.Target) (status []store.CursorStatus, err error) {
 	cursors, err := t.cursors(ctx, t.db, "")
 	for i := range cursors {
 		c := &cursors[i]
 		ahead := int(store.CountOffsets(c.ahead))
-		pending, err := t.dialect.Pending(ctx, c.position, target, c.lane.Slots, store.PendingLimit+ahead)
+		types, named := q.TypesOf(c.Sink)
+		pending, err := t.dialect.Pending(ctx, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.PendingLimit+ahead)
 		if err != nil {
 			return nil, err
 		}
-		c.Pending = max(0, pending-ahead)
+		c.Pending, c.AllTypes = max(0, pending-ahead), !named
 		status = append(status, c.CursorStatus)
 	}
 	return status, err

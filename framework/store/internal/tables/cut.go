@@ -10,24 +10,28 @@ import (
 )
 
 // Cut creates a sink's cursors, or notes the number that is wanted; see
-// store.Leases. It begins again where somebody else makes cursors, or makes them
-// anew, between two of its statements.
-func (t *Tables) Cut(ctx context.Context, sink string, lanes int) error {
+// store.Leases. It begins again where another process creates or replaces
+// cursors between two of its statements.
+func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.Start) (store.Created, error) {
+	if err := start.Validate(); err != nil {
+		return store.Created{}, fmt.Errorf("cut the lanes of sink %s: %w", sink, err)
+	}
 	for {
-		done, err := t.cut(ctx, sink, lanes)
+		var created store.Created
+		done, err := t.cut(ctx, sink, lanes, start, &created)
 		switch {
 		case err != nil && t.dialect.Collides(err):
 		case err != nil:
-			return t.failed(err, "cut the lanes of sink %s", sink)
+			return store.Created{}, t.failed(err, "cut the lanes of sink %s", sink)
 		case done:
-			return nil
+			return created, nil
 		}
 	}
 }
 
 // cut locks no table: behind a lock that waits for one cursor, the checkpoints of
 // all others would wait too.
-func (t *Tables) cut(ctx context.Context, sink string, lanes int) (done bool, err error) {
+func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
 	exist, same := false, true
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var of, wanted int
@@ -39,7 +43,7 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int) (done bool, er
 	case err != nil:
 		return false, err
 	case !exist:
-		return t.create(ctx, sink, lanes)
+		return t.create(ctx, sink, lanes, start, created)
 	case same:
 		return true, nil
 	}
@@ -49,17 +53,73 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int) (done bool, er
 
 // create makes the cursors of a sink that has none. Of several who do that at once
 // only one makes the first lane's, which every sink has, and then it makes the others.
-func (t *Tables) create(ctx context.Context, sink string, lanes int) (done bool, err error) {
+func (t *Tables) create(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
+	start, at, err := t.beginning(ctx, sink, start)
+	if err != nil {
+		return false, err
+	}
 	err = t.inTx(ctx, func(tx *sql.Tx) error {
-		first, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes) VALUES (?, 0, ?)`+
-			t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, lanes)
+		first, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, ?, ?)`+
+			t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, lanes, nullText(at.Position))
 		if err != nil || first == 0 {
 			return err
 		}
+		if at.Holds != nil {
+			if err := at.Holds(ctx, tx); err != nil {
+				return err
+			}
+		}
 		done = true
-		return t.insertCursors(ctx, tx, sink, 1, lanes, 0, nil, false)
+		return t.insertCursors(ctx, tx, sink, 1, lanes, 0, at.Position, false)
 	})
-	return done && err == nil, err
+	if err != nil || !done {
+		return false, err
+	}
+	*created = store.Created{Lanes: lanes, Start: start, Passed: at.Passed}
+	return true, nil
+}
+
+// beginning is where the cursors of a sink are to be made.
+func (t *Tables) beginning(ctx context.Context, sink string, start store.Start) (store.Start, Beginning, error) {
+	if start == "" && sink != store.SinkPruner {
+		used, err := t.inUse(ctx)
+		if err != nil {
+			return start, Beginning{}, err
+		}
+		if used {
+			start = store.StartNow
+		}
+	}
+	since, isTime := start.Time()
+	if start != store.StartNow && !isTime {
+		return store.StartOldest, Beginning{}, nil
+	}
+	at, err := t.dialect.Beginning(ctx, since)
+	return start, at, err
+}
+
+// forwarded stands in the position of the pruner's cursor once a sink was forgotten
+// that had been forwarded to.
+const forwarded = `{"forwarded":true}`
+
+// inUse reports whether a lane of any sink was ever leased, also of one that is
+// forgotten.
+func (t *Tables) inUse(ctx context.Context) (used bool, err error) {
+	err = t.run.Row(ctx, t.db, `SELECT EXISTS (SELECT 1 FROM {cursors}
+		WHERE sink <> ? AND epoch > 0 OR sink = ? AND position IS NOT NULL) {whole cursors}`, store.SinkPruner, store.SinkPruner).Scan(&used)
+	return used, err
+}
+
+// noteUse keeps what inUse knows by the cursors of a sink that is about to be forgotten.
+func (t *Tables) noteUse(ctx context.Context, tx *sql.Tx, sink string) error {
+	var leased bool
+	err := t.run.Row(ctx, tx, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND epoch > 0)`, sink).Scan(&leased)
+	if err != nil || !leased {
+		return err
+	}
+	_, err = t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, 1, ?)`+
+		t.dialect.OnConflict([]string{"sink", "lane"}, []string{"position"}, Condition{}), store.SinkPruner, forwarded)
+	return err
 }
 
 // insertCursors makes the cursors of the lanes from first on.
@@ -80,9 +140,9 @@ func nullText(raw json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(raw), Valid: len(raw) > 0}
 }
 
-// Recut cuts the lanes of a sink anew; see store.Leases.
+// Recut replaces the lanes of a sink; see store.Leases.
 func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) error {
-	err := t.inTxOf(ctx, sink, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
 	if err != nil {
 		return t.failed(err, "cut the lanes of sink %s anew", sink)
 	}
@@ -136,7 +196,7 @@ func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cur
 	return cursors, err
 }
 
-// checkRecut returns why these, all the cursors of a sink, cannot be cut anew by the
+// checkRecut returns why these, all the cursors of a sink, cannot be replaced by the
 // holder of the leases: ErrLeaseLost, ErrNotLevel, or ErrLanes where no other number
 // is wanted. Their positions are the dialect's to compare.
 func checkRecut(cursors []cursorToCut, leases []store.Lease) error {

@@ -60,9 +60,10 @@ type Dialect interface {
 	// key: the columns take the values of the new row, unless that is so. No columns
 	// leave what is there as it is.
 	OnConflict(key, columns []string, unless Condition) string
-	// TakeCursors makes everybody else who writes the cursors of a sink wait until the
-	// transaction ends. It is the first statement of its transaction, and the
-	// statements behind it see what others have committed before.
+	// TakeCursors makes other writers of the cursors of a sink wait until the
+	// transaction ends. It is the first statement of its transaction, but for those
+	// that take the cursors of other sinks, and the statements behind it see what others
+	// have committed before.
 	TakeCursors(sink string) Expr
 	// Together is the same as the two writes, in one statement where that can be.
 	Together(first, second Expr) []Expr
@@ -80,12 +81,16 @@ type Dialect interface {
 	// is another's.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
 
-	// Collides reports whether a statement failed since somebody else wrote the same,
+	// Collides reports whether a statement failed since another transaction wrote the same,
 	// and can be repeated.
 	Collides(err error) bool
 	// Advise adds the way out to an error of the database, where there is one.
 	Advise(err error) error
 
+	// Beginning looks for where a new sink begins: before the first row, in log order,
+	// that occurred at since or later, or with the zero time behind all that is
+	// committed.
+	Beginning(ctx context.Context, since time.Time) (Beginning, error)
 	// Level is the one position at which all positions stand: store.ErrNotLevel.
 	// Empty is before the oldest row.
 	Level(positions []json.RawMessage) (json.RawMessage, error)
@@ -93,9 +98,9 @@ type Dialect interface {
 	Places(ctx context.Context, q Querier, positions []json.RawMessage) ([]Place, error)
 	// Probe is that of the store.
 	Probe(ctx context.Context) (store.Target, error)
-	// Pending counts the rows of a range of slots between a position and a target, up
+	// Pending counts the rows that a filter selects between a position and a target, up
 	// to a limit.
-	Pending(ctx context.Context, position json.RawMessage, target store.Target, slots store.SlotRange, limit int) (int, error)
+	Pending(ctx context.Context, position json.RawMessage, target store.Target, filter store.Filter, limit int) (int, error)
 	// Holders is that of the store.
 	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
 }
@@ -109,6 +114,17 @@ type Place struct {
 	// Settled is the condition that a row behind it is settled as well; empty where
 	// none is.
 	Settled Expr
+}
+
+// Beginning is where a new sink begins, as it was found outside of any transaction.
+type Beginning struct {
+	// Position is empty before the oldest row.
+	Position json.RawMessage
+	// Passed is how many rows are before it, up to store.PendingLimit.
+	Passed int
+	// Holds, if set, is asked in the transaction that writes the position: its error is
+	// that the position means nothing any more.
+	Holds func(ctx context.Context, q Querier) error
 }
 
 // Condition is that the new row of an INSERT has a value; the zero value is never so.
@@ -161,10 +177,10 @@ func (Standard) TakeCursors(sink string) Expr {
 // Together is two statements.
 func (Standard) Together(first, second Expr) []Expr { return []Expr{first, second} }
 
-// Announce tells nobody.
+// Announce is the write alone.
 func (Standard) Announce(write Expr) Expr { return write }
 
-// Collides is false where nobody writes at the same time.
+// Collides is false where there is one writer at a time.
 func (Standard) Collides(error) bool { return false }
 
 // Advise has nothing to add.

@@ -52,7 +52,7 @@ func (t *Tables) unknownSink(ctx context.Context, q Querier, sink string) error 
 // Forget deletes what the outbox has of a sink; see store.Operator.
 func (t *Tables) Forget(ctx context.Context, sink string) (store.Traces, error) {
 	var traces store.Traces
-	err := t.inTxOf(ctx, sink, func(tx *sql.Tx) (err error) {
+	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) (err error) {
 		traces, err = t.forget(ctx, tx, sink)
 		return err
 	})
@@ -76,6 +76,9 @@ func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string) (store.Tra
 	}
 	if owner.Valid {
 		return traces, fmt.Errorf("%w: %s", store.ErrLeaseHeld, owner.String)
+	}
+	if err := t.noteUse(ctx, tx, sink); err != nil {
+		return traces, err
 	}
 	for _, table := range []struct {
 		name    string

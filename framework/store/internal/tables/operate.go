@@ -3,82 +3,105 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// operate runs one batch of an action on a sink, in one short transaction that has
-// the sink's cursors first. It raises the revision of the lanes if something was
-// changed, unless the action has done that less than revisionPause ago; then a
-// later batch does it, or the end of the action.
-func (t *Tables) operate(ctx context.Context, action, sink string, do func(tx *sql.Tx) (changed int, err error)) error {
-	changed, raise := 0, false
-	err := t.inTxOf(ctx, sink, func(tx *sql.Tx) (err error) {
-		if changed, err = do(tx); err != nil || changed == 0 {
+// operate runs one batch of an action on some sinks, in one short transaction that has
+// the sinks' cursors first. It raises the revision of the lanes of the sinks of which
+// something was changed, unless the action has done that less than revisionPause ago;
+// then a later batch does it, or the end of the action.
+func (t *Tables) operate(ctx context.Context, action string, sinks []string, do func(tx *sql.Tx) (changed []string, err error)) error {
+	var changed, raise []string
+	err := t.inTxOf(ctx, sinks, func(tx *sql.Tx) (err error) {
+		if changed, err = do(tx); err != nil {
 			return err
 		}
-		if raise = t.raised.due(action); raise {
-			err = t.raiseRevision(ctx, tx, sink)
-		}
-		return err
+		raise = t.raised.due(action, changed)
+		return t.raiseRevisions(ctx, tx, raise)
 	})
-	if err == nil && changed > 0 {
-		t.raised.note(action, sink, raise)
+	if err == nil {
+		t.raised.note(action, changed, raise)
 	}
 	return err
 }
 
-// raiseRevision has forwarders notice that a person has changed what is parked.
-func (t *Tables) raiseRevision(ctx context.Context, tx *sql.Tx, sink string) error {
-	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET revision = revision + 1 WHERE sink = ?`, sink)))
-	return err
+// raiseRevisions has forwarders notice that a person has changed what is parked.
+func (t *Tables) raiseRevisions(ctx context.Context, tx *sql.Tx, sinks []string) error {
+	for _, sink := range sinks {
+		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET revision = revision + 1 WHERE sink = ?`, sink)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// revisionPause is how long an action waits before it raises the revision of lanes
-// once more: their forwarders then compare all their keys with the table.
+// revisionPause is how long an action waits before it raises the revision of a sink's
+// lanes once more: their forwarders then compare all their keys with the table.
 const revisionPause = time.Second
 
 // revisions are the actions under way in this process.
 type revisions struct {
 	mutex   sync.Mutex
-	actions map[string]raising
+	actions map[string]map[string]raising // by action and sink
 }
 
-// raising is what an action has told forwarders, and has still to tell.
+// raising is what an action has told the forwarders of a sink, and has still to tell.
 type raising struct {
-	at   time.Time
-	sink string // changed since then; "": none
+	at   time.Time // when the revision was raised last
+	owed bool      // something was changed since
 }
 
-// due reports whether an action is to raise the revision.
-func (r *revisions) due(action string) bool {
+// due are those of the sinks whose revision an action is to raise now.
+func (r *revisions) due(action string, sinks []string) (due []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return time.Since(r.actions[action].at) >= revisionPause
+	for _, sink := range sinks {
+		if time.Since(r.actions[action][sink].at) >= revisionPause {
+			due = append(due, sink)
+		}
+	}
+	return due
 }
 
-// note records a batch that has changed something, and whether it raised the
-// revision.
-func (r *revisions) note(action, sink string, raised bool) {
+// note records of which sinks a batch has changed something, and of which of them it
+// raised the revision.
+func (r *revisions) note(action string, changed, raised []string) {
+	if len(changed) == 0 {
+		return
+	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.actions == nil {
-		r.actions = make(map[string]raising)
+		r.actions = make(map[string]map[string]raising)
 	}
-	if raised {
-		r.actions[action] = raising{at: time.Now()}
-		return
+	if r.actions[action] == nil {
+		r.actions[action] = make(map[string]raising)
 	}
-	r.actions[action] = raising{at: r.actions[action].at, sink: sink}
+	sinks := r.actions[action]
+	for _, sink := range changed {
+		if slices.Contains(raised, sink) {
+			sinks[sink] = raising{at: time.Now()}
+		} else {
+			sinks[sink] = raising{at: sinks[sink].at, owed: true}
+		}
+	}
 }
 
-// pending is the sink whose revision is still to be raised for an action, or "".
-func (r *revisions) pending(action string) string {
+// owed are the sinks whose revision is still to be raised for an action.
+func (r *revisions) owed(action string) (sinks []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.actions[action].sink
+	for sink, raising := range r.actions[action] {
+		if raising.owed {
+			sinks = append(sinks, sink)
+		}
+	}
+	return sinks
 }
 
 // forget ends an action.
@@ -99,19 +122,20 @@ type chosen struct {
 // batch selects what a batch is about, has it changed, and counts that.
 func (t *Tables) batch(ctx context.Context, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
-	err := t.operate(ctx, b.Action, b.Filter.Sink, func(tx *sql.Tx) (int, error) {
+	sinks := []string{b.Filter.Sink}
+	err := t.operate(ctx, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
 		batch, err := t.choose(ctx, tx, b)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		result.Changed, result.Done = len(batch), len(batch) < b.Limit
 		if len(batch) > 0 {
-			result.Last = batch[len(batch)-1].Ref
+			result.Last, changed = batch[len(batch)-1].Ref, sinks
 			if err := change(tx, batch); err != nil {
-				return 0, err
+				return nil, err
 			}
 		}
-		return len(batch), t.count(ctx, tx, b.Action, len(batch))
+		return changed, t.count(ctx, tx, b.Action, len(batch))
 	})
 	return result, err
 }
@@ -132,7 +156,7 @@ func (t *Tables) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (b
 
 // Requeue makes deliveries due; see store.Operator.
 func (t *Tables) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	b.Filter.States = store.Requeueable(b.Filter.States)
+	b.Filter.States = requeueable(b.Filter.States)
 	result, err := t.batch(ctx, b, func(tx *sql.Tx, batch []chosen) error {
 		due, wait := inOrder(batch)
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, SQL(`NULL`)); err != nil {
@@ -144,6 +168,24 @@ func (t *Tables) Requeue(ctx context.Context, b store.ParkedBatch) (store.Parked
 		return result, t.failed(err, "requeue parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
+}
+
+// requeueable leaves of the states that a filter selects those that Requeue takes:
+// dead and retrying.
+func requeueable(states []store.State) []store.State {
+	if len(states) == 0 {
+		return []store.State{store.StateDead, store.StateRetrying}
+	}
+	var left []store.State
+	for _, s := range states {
+		if s == store.StateDead || s == store.StateRetrying {
+			left = append(left, s)
+		}
+	}
+	if len(left) == 0 {
+		left = []store.State{""} // no delivery has it
+	}
+	return left
 }
 
 // onceNow is the clock, read once in a statement: what becomes due together keeps
@@ -194,7 +236,7 @@ func (t *Tables) Discard(ctx context.Context, b store.ParkedBatch) (store.Parked
 
 // Pause stops deliveries to a sink, or lets them go on; see store.Operator.
 func (t *Tables) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
-	err = t.inTxOf(ctx, sink, func(tx *sql.Tx) error {
+	err = t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error {
 		var cursors, others int
 		if err := t.run.Row(ctx, tx, `SELECT count(*), count(CASE WHEN paused <> ? THEN 1 END) FROM {cursors} WHERE sink = ? AND sink <> ?`,
 			paused, sink, store.SinkPruner).Scan(&cursors, &others); err != nil {

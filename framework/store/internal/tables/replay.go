@@ -62,16 +62,20 @@ func (t *Tables) replayed(r store.ReplayQuery) Expr {
 // Replay parks the next rows; see store.Operator.
 func (t *Tables) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayResult, error) {
 	var result store.ReplayResult
-	err := t.operate(ctx, b.Action, b.Sink, func(tx *sql.Tx) (_ int, err error) {
+	sinks := []string{b.Sink}
+	err := t.operate(ctx, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
 		if result, err = t.replay(ctx, tx, b); err != nil {
-			return 0, err
+			return nil, err
+		}
+		if result.Changed > 0 {
+			changed = sinks
 		}
 		moved, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET count = count + ?, through = ? WHERE id = ? AND through = ?`,
 			result.Changed, result.Through, b.Action, b.After)
 		if err == nil && moved == 0 {
 			err = store.ErrActionMoved
 		}
-		return result.Changed, err
+		return changed, err
 	})
 	if err != nil {
 		return store.ReplayResult{}, t.failed(err, "replay to %s", b.Sink)

@@ -14,6 +14,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -53,12 +54,15 @@ func inTx(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// inTxOf is inTx for what belongs to a sink.
-func (t *Tables) inTxOf(ctx context.Context, sink string, do func(tx *sql.Tx) error) error {
+// inTxOf is inTx for what belongs to some sinks. It takes their cursors in the order of
+// the names, so that two that share sinks do not wait for each other.
+func (t *Tables) inTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx) error) error {
 	return t.inTx(ctx, func(tx *sql.Tx) error {
-		query, args := t.run.Render(t.dialect.TakeCursors(sink))
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-			return err
+		for _, sink := range slices.Sorted(slices.Values(sinks)) {
+			query, args := t.run.Render(t.dialect.TakeCursors(sink))
+			if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+				return err
+			}
 		}
 		return do(tx)
 	})

@@ -1,0 +1,152 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// openPostgres opens a new database with an outbox, outside of any bubble: connections,
+// and how long statements take, are real.
+func openPostgres(t *testing.T) *outbox {
+	t.Helper()
+	db, err := postgres.OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
+	require.NoError(t, err)
+	return &outbox{t: t, db: db, store: s}
+}
+
+// watchConnections returns the most connections of a pool that were open at once.
+func watchConnections(db *sql.DB) (most func() int) {
+	var seen int
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			seen = max(seen, db.Stats().OpenConnections)
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+		}
+	}()
+	return func() int { close(stop); <-stopped; return seen }
+}
+
+// leases counts the leases that were had and those that were lost.
+type leases struct {
+	forwarder.Unobserved
+	won, lost atomic.Int64
+}
+
+func (l *leases) LeaseWon(store.Lane) { l.won.Add(1) }
+
+func (l *leases) LeaseLost(_ store.Lane, why error) {
+	if why != nil {
+		l.lost.Add(1)
+	}
+}
+
+// counting is a sink that counts deliveries by id.
+type counting struct {
+	mu      sync.Mutex
+	ids     map[string]int
+	deliver func(ctx context.Context, d *notification.Delivery) error
+}
+
+func (s *counting) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	if s.deliver != nil {
+		if err := s.deliver(ctx, d); err != nil {
+			return "", err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ids == nil {
+		s.ids = make(map[string]int)
+	}
+	s.ids[d.ID]++
+	return "taken", nil
+}
+
+// count returns how many ids were delivered, and how many deliveries there were.
+func (s *counting) count() (ids, deliveries int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.ids {
+		deliveries += n
+	}
+	return len(s.ids), deliveries
+}
+
+func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
+	for _, connections := range []int{4, forwarder.DefaultConnections} {
+		t.Run(fmt.Sprint(connections), func(t *testing.T) {
+			const sinkCount, rows = 40, 100
+			o := openPostgres(t)
+			o.db.SetMaxIdleConns(connections)
+			most := watchConnections(o.db)
+			var taken counting
+			var failed sync.Map // each third row fails once, so that there is something parked
+			taken.deliver = func(_ context.Context, d *notification.Delivery) error {
+				if _, again := failed.LoadOrStore(d.ID+d.Sink, true); !again && d.Offset%3 == 0 {
+					return errors.New("not now")
+				}
+				return nil
+			}
+			c := forwarder.Config{
+				Store: o.store, Routes: route.Routes{}, Sinks: make(map[string]forwarder.Sink), Lanes: 4, Connections: connections,
+				Unrouted: forwarder.UnroutedIgnore, Lease: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Observer: &leases{},
+			}
+			for _, name := range numbered("s", sinkCount) {
+				c.Sinks[name] = forwarder.Sink{Sink: &taken, Retry: forwarder.Retry{Initial: 10 * time.Millisecond}}
+				c.Routes["to."+name] = route.To(name)
+			}
+			observer := c.Observer.(*leases)
+			f, err := forwarder.New(c)
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- f.Run(ctx) }()
+			for i := range rows {
+				var envelopes []notification.Envelope
+				for _, name := range numbered("s", sinkCount) {
+					id := fmt.Sprintf("%s-%d", name, i)
+					envelopes = append(envelopes, notification.Envelope{ID: id, Type: "to." + name, Key: id})
+				}
+				o.insert(envelopes...)
+				f.Wake()
+			}
+			require.Eventually(t, func() bool { ids, _ := taken.count(); return ids == sinkCount*rows }, time.Minute, 10*time.Millisecond)
+			stop()
+			require.NoError(t, <-ended)
+			ids, deliveries := taken.count()
+			require.Equal(t, ids, deliveries, "nothing is repeated")
+			require.EqualValues(t, sinkCount*4, observer.won.Load())
+			require.Zero(t, observer.lost.Load())
+			open := most()
+			require.LessOrEqual(t, open, connections+1, "and one for those who publish")
+			t.Log("most connections:", open)
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package quota
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Pruner bounds a pruner as the reading of a backlog is bounded: it may wait.
+func (b *Bounded) Pruner(p store.Pruner) store.Pruner { return &pruner{p, b} }
+
+type pruner struct {
+	store.Pruner
+	bounded *Bounded
+}
+
+// Prune implements store.Pruner.
+func (p *pruner) Prune(ctx context.Context, e store.Pruning) (pruned store.Pruned, err error) {
+	err = p.bounded.prune(ctx, func() error { pruned, err = p.Pruner.Prune(ctx, e); return err })
+	return pruned, err
+}
+
+// PruneReceipts implements store.Pruner.
+func (p *pruner) PruneReceipts(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = p.bounded.prune(ctx, func() error { removed, err = p.Pruner.PruneReceipts(ctx, age, limit); return err })
+	return removed, err
+}
+
+// Holders implements store.Pruner.
+func (p *pruner) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
+	err = p.bounded.prune(ctx, func() error { holders, err = p.Pruner.Holders(ctx, sinks); return err })
+	return holders, err
+}
+
+// Partitioner bounds the pruning of partitions in the same way; nil gives nil.
+func (b *Bounded) Partitioner(p store.Partitioner) store.Partitioner {
+	if p == nil {
+		return nil
+	}
+	return &partitioner{p, b}
+}
+
+type partitioner struct {
+	store.Partitioner
+	bounded *Bounded
+}
+
+// ExtendPartitions implements store.Partitioner.
+func (p *partitioner) ExtendPartitions(ctx context.Context) (made int, err error) {
+	err = p.bounded.prune(ctx, func() error { made, err = p.Partitioner.ExtendPartitions(ctx); return err })
+	return made, err
+}
+
+// PrunePartitions implements store.Partitioner.
+func (p *partitioner) PrunePartitions(ctx context.Context, e store.Pruning) (dropped int, err error) {
+	err = p.bounded.prune(ctx, func() error { dropped, err = p.Partitioner.PrunePartitions(ctx, e); return err })
+	return dropped, err
+}
+
+func (b *Bounded) prune(ctx context.Context, run func() error) error {
+	return within(ctx, run, b.backlogs, b.reading)
+}

@@ -1,0 +1,193 @@
+// Package quota bounds how many statements of a forwarder run at once, and with them the
+// connections that it uses, whatever the number of its sinks and lanes.
+//
+// Statements of one kind wait for each other and for no other kind, in the order in which
+// they come: what reads a backlog does not hold up checkpoints, and neither holds up what
+// keeps the leases.
+package quota
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Least is the fewest connections that a forwarder works with: one each for the feed,
+// which reads the log for all lanes that have caught up, for leases, for reading and for
+// writing.
+const Least = 4
+
+// Store is what is bounded.
+type Store interface {
+	store.Log
+	store.Leases
+	store.Deliveries
+}
+
+// Bounded is a store of which no more than a number of statements run at once. The feed
+// has a connection beside it: it has one statement at a time by itself.
+type Bounded struct {
+	Store
+
+	leasing   bound // what keeps leases: few statements, all tiny
+	reading   bound
+	backlogs  bound // of reading: pages, which take long, leave a place to what is parked
+	writing   bound
+	eachWrite int // of writing: the most for one sink
+
+	mu    sync.Mutex
+	sinks map[string]bound
+}
+
+var _ Store = (*Bounded)(nil)
+
+// New bounds a store to so many connections, at least Least, the feed's included.
+func New(s Store, connections int) *Bounded {
+	rest := connections - 2 // the feed's, and the one for leases
+	writing := rest / 2
+	reading := rest - writing
+	return &Bounded{
+		Store:     s,
+		leasing:   newBound(1),
+		reading:   newBound(reading),
+		backlogs:  newBound(max(1, reading-1)),
+		writing:   newBound(writing),
+		eachWrite: max(1, writing-1),
+		sinks:     make(map[string]bound),
+	}
+}
+
+// bound lets so many at once pass, in the order in which they come.
+type bound struct{ *semaphore.Weighted }
+
+func newBound(n int) bound { return bound{semaphore.NewWeighted(int64(n))} }
+
+// within runs a statement once all bounds let it pass. They are taken in order: the
+// narrower one first, so that what waits there takes no place in the wider one.
+func within(ctx context.Context, run func() error, bounds ...bound) error {
+	for _, b := range bounds {
+		if err := b.Acquire(ctx, 1); err != nil {
+			return fmt.Errorf("wait for one of the forwarder's connections: %w", err)
+		}
+		defer b.Release(1)
+	}
+	return run()
+}
+
+// write runs a statement that writes the cursors of a sink. One that waits for a lock, or
+// for a hook, leaves the other sinks a place.
+func (b *Bounded) write(ctx context.Context, sink string, run func() error) error {
+	return within(ctx, run, b.ofSink(sink), b.writing)
+}
+
+func (b *Bounded) ofSink(sink string) bound {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own, ok := b.sinks[sink]
+	if !ok {
+		own = newBound(b.eachWrite)
+		b.sinks[sink] = own
+	}
+	return own
+}
+
+// Probe implements store.Log.
+func (b *Bounded) Probe(ctx context.Context) (target store.Target, err error) {
+	err = within(ctx, func() error { target, err = b.Store.Probe(ctx); return err }, b.reading)
+	return target, err
+}
+
+// NewReader implements store.Log.
+func (b *Bounded) NewReader(position json.RawMessage, filter store.Filter) (store.Reader, error) {
+	r, err := b.Store.NewReader(position, filter)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{r, b}, nil
+}
+
+type reader struct {
+	store.Reader
+	bounded *Bounded
+}
+
+// Next implements store.Reader.
+func (r *reader) Next(ctx context.Context, target store.Target, limit int) (page store.Page, err error) {
+	b := r.bounded
+	err = within(ctx, func() error { page, err = r.Reader.Next(ctx, target, limit); return err }, b.backlogs, b.reading)
+	return page, err
+}
+
+// Due implements store.Deliveries.
+func (b *Bounded) Due(ctx context.Context, q store.DueQuery) (due []store.Parked, next time.Time, err error) {
+	err = within(ctx, func() error { due, next, err = b.Store.Due(ctx, q); return err }, b.reading)
+	return due, next, err
+}
+
+// Blocked implements store.Deliveries.
+func (b *Bounded) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) (blocked []store.Parked, err error) {
+	err = within(ctx, func() error { blocked, err = b.Store.Blocked(ctx, lane, key, halt, limit); return err }, b.reading)
+	return blocked, err
+}
+
+// BlockedKeys implements store.Deliveries.
+func (b *Bounded) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (keys map[string]store.BlockedKey, err error) {
+	err = within(ctx, func() error { keys, err = b.Store.BlockedKeys(ctx, lane, halt); return err }, b.reading)
+	return keys, err
+}
+
+// HeldKeys implements store.Deliveries.
+func (b *Bounded) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
+	err = within(ctx, func() error { keys, err = b.Store.HeldKeys(ctx, lane, halt, after, limit); return err }, b.reading)
+	return keys, err
+}
+
+// Checkpoint implements store.Deliveries.
+func (b *Bounded) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	return b.write(ctx, c.Lease.Lane.Sink, func() error { return b.Store.Checkpoint(ctx, c) })
+}
+
+// Release implements store.Leases. It may wait for a lock on the cursor, and then is not
+// to hold up what keeps the other leases.
+func (b *Bounded) Release(ctx context.Context, lease store.Lease) error {
+	return b.write(ctx, lease.Lane.Sink, func() error { return b.Store.Release(ctx, lease) })
+}
+
+// Recut implements store.Leases.
+func (b *Bounded) Recut(ctx context.Context, sink string, leases []store.Lease) error {
+	return b.write(ctx, sink, func() error { return b.Store.Recut(ctx, sink, leases) })
+}
+
+// Cut implements store.Leases.
+func (b *Bounded) Cut(ctx context.Context, sink string, lanes int, start store.Start) (created store.Created, err error) {
+	err = within(ctx, func() error { created, err = b.Store.Cut(ctx, sink, lanes, start); return err }, b.leasing)
+	return created, err
+}
+
+// Acquire implements store.Leases.
+func (b *Bounded) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (lease store.Lease, err error) {
+	err = within(ctx, func() error { lease, err = b.Store.Acquire(ctx, lane, owner, ttl); return err }, b.leasing)
+	return lease, err
+}
+
+// Heartbeat implements store.Leases.
+func (b *Bounded) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
+	return within(ctx, func() error { return b.Store.Heartbeat(ctx, member, ttl) }, b.leasing)
+}
+
+// Leave implements store.Leases.
+func (b *Bounded) Leave(ctx context.Context, owner string) error {
+	return within(ctx, func() error { return b.Store.Leave(ctx, owner) }, b.leasing)
+}
+
+// Membership implements store.Leases.
+func (b *Bounded) Membership(ctx context.Context) (m store.Membership, err error) {
+	err = within(ctx, func() error { m, err = b.Store.Membership(ctx); return err }, b.leasing)
+	return m, err
+}

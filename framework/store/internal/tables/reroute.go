@@ -1,0 +1,167 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// CountReroute counts what a reroute is about; see store.Inspector.
+func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var c store.RerouteCount
+		err := rows.Scan(&c.Type, &c.State, &c.Count)
+		counts = append(counts, c)
+		return err
+	}, `SELECT type, state, count(*) FROM {parked} p WHERE ? GROUP BY type, state {whole parked}`, t.rerouted(q))
+	if err != nil {
+		return nil, t.failed(err, "count what has a route now")
+	}
+	slices.SortFunc(counts, func(a, b store.RerouteCount) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.State, b.State))
+	})
+	return counts, nil
+}
+
+// rerouted is the condition that a query selects a parked delivery, called p.
+func (t *Tables) rerouted(q store.RerouteQuery) Expr {
+	routed := []Expr{SQL(`false`)}
+	for _, types := range q.Sinks {
+		routed = append(routed, t.ofTypes(types))
+	}
+	return SQL(`? AND (?)`, t.matches(q.Unrouted()), join(` OR `, routed))
+}
+
+// ofTypes is the condition that a filter selects a row by its type.
+func (t *Tables) ofTypes(types notification.TypeFilter) Expr {
+	if types.All() {
+		return SQL(`true`)
+	}
+	return t.dialect.Types(types)
+}
+
+// Reroute moves the next deliveries; see store.Operator.
+func (t *Tables) Reroute(ctx context.Context, b store.RerouteBatch) (store.RerouteResult, error) {
+	var result store.RerouteResult
+	sinks := slices.Sorted(maps.Keys(b.Sinks))
+	err := t.operate(ctx, b.Action, append(sinks, store.SinkUnrouted), func(tx *sql.Tx) ([]string, error) {
+		found, err := t.unrouted(ctx, tx, b)
+		if err != nil {
+			return nil, err
+		}
+		result = store.RerouteResult{Last: b.After, Done: len(found) < b.Limit}
+		if n := len(found); n > 0 {
+			result.Last = found[n-1].Ref
+		}
+		moved, err := t.settledByAll(ctx, tx, b.Sinks, found)
+		if err != nil {
+			return nil, err
+		}
+		result.Changed, result.Left = len(moved), len(found)-len(moved)
+		changed, err := t.move(ctx, tx, b.Sinks, moved)
+		if err != nil {
+			return nil, err
+		}
+		return changed, t.count(ctx, tx, b.Action, len(moved))
+	})
+	if err != nil {
+		return store.RerouteResult{}, t.failed(err, "reroute")
+	}
+	return result, nil
+}
+
+// unrouted is a delivery that had no route.
+type unrouted struct {
+	store.Ref
+	typ string
+}
+
+// refsOf names the deliveries of some types.
+func refsOf(deliveries []unrouted, types notification.TypeFilter) (refs []store.Ref) {
+	for _, u := range deliveries {
+		if types.Matches(u.typ) {
+			refs = append(refs, u.Ref)
+		}
+	}
+	return refs
+}
+
+// unrouted selects what a batch is about.
+func (t *Tables) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) (found []unrouted, err error) {
+	where := t.rerouted(b.RerouteQuery)
+	where.and(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
+	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+		var u unrouted
+		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
+		found = append(found, u)
+		return err
+	}, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
+	return found, err
+}
+
+// settledByAll leaves out the deliveries that a sink of their type has not settled yet,
+// and whose row is still in the log.
+func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, found []unrouted) ([]unrouted, error) {
+	early := make(map[store.Ref]bool)
+	for sink, types := range sinks {
+		refs := refsOf(found, types)
+		if len(refs) == 0 {
+			continue
+		}
+		cursors, err := t.placesOf(ctx, tx, sink)
+		if err != nil {
+			return nil, err
+		}
+		err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+			var ref store.Ref
+			err := rows.Scan(&ref.Offset, &ref.ID)
+			early[ref] = true
+			return err
+		}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settledInAny(cursors))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(found, func(u unrouted) bool { return early[u.Ref] }), nil
+}
+
+// move parks deliveries for all sinks of their types, and returns the sinks of which
+// that changes something.
+func (t *Tables) move(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, moved []unrouted) (changed []string, err error) {
+	if len(moved) == 0 {
+		return nil, nil
+	}
+	for sink, types := range sinks {
+		refs := refsOf(moved, types)
+		if len(refs) == 0 {
+			continue
+		}
+		parked, err := t.parkUnrouted(ctx, tx, sink, refs)
+		if err != nil {
+			return nil, err
+		}
+		if parked > 0 {
+			changed = append(changed, sink)
+		}
+	}
+	return append(changed, store.SinkUnrouted), t.unpark(ctx, tx, store.SinkUnrouted, refsOf(moved, notification.AllTypes))
+}
+
+// parkUnrouted parks deliveries for a sink that does not have them yet.
+func (t *Tables) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) (parked int64, err error) {
+	rows := SQL(`{parked} o WHERE sink = ? AND ("offset", id) IN (?) AND NOT ?
+			AND NOT EXISTS (SELECT 1 FROM {receipts} r WHERE r.sink = ? AND r."offset" = o."offset" AND r.id = o.id) {whole parked receipts}`,
+		store.SinkUnrouted, t.dialect.Refs(refs), isParked(sink), sink)
+	return t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
+		SELECT ?, {envelope}, CASE WHEN scheduled THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,
+			CASE WHEN scheduled THEN due_at WHEN waits THEN NULL ELSE `+onceNow+` END
+		FROM (SELECT {envelope}, due_at, state = 'scheduled' AS scheduled,
+				"key" <> '' AND (row_number() OVER (PARTITION BY "key", state = 'scheduled' ORDER BY "offset") > 1 OR EXISTS (
+					SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+holds("p.", false)+`)) AS waits
+			FROM (SELECT {envelope}, due_at, state FROM ?) o) moved`, sink, sink, rows)
+}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// A transaction that stays open holds its floor where its id was handed out, and once it
+// ends a reader would look through all that came since, for rows that it may have
+// written. Most such transactions belong to the business and have not touched the log.
+// The server's locks tell: whoever inserts locks the table first, and keeps the lock until
+// its end. So a transaction that has no lock when somebody looks takes its offsets, if ever,
+// after that. An offset taken before, without a lock, is none of a row's: producers cannot
+// choose offsets.
+
+const (
+	// defaultFloorLag is how many offsets floors may lag behind before the locks are read.
+	defaultFloorLag = 1000
+	// floorRest is how many times longer than reading the locks took they are left alone:
+	// reading them holds up those who lock.
+	floorRest = 20
+)
+
+// floors are offsets above which transactions take theirs, by the locks.
+type floors struct {
+	of      map[xid]int64
+	last    int64 // where the sequence stood when the locks were read, or would have been
+	xmax    xid   // of the probe at that time
+	history history
+	server  string
+	rest    time.Time // until when the locks are left alone
+}
+
+// holds says whether the floors are of the log that p has met.
+func (f *floors) holds(p *probe) bool {
+	return f.server == p.server && f.history == p.history && f.xmax <= p.snapshot.xmax && f.last <= p.last
+}
+
+// raiseFloors reads the locks where a transaction has been open for long: since before
+// the time when they were last read, or would have been. p must have ended.
+func (s *Store) raiseFloors(ctx context.Context, p *probe) {
+	if !s.raising.TryLock() {
+		return
+	}
+	defer s.raising.Unlock()
+	known := s.floors.Load()
+	f := &floors{last: p.last, xmax: p.snapshot.xmax, history: p.history, server: p.server}
+	switch {
+	case known == nil || !known.holds(p):
+	case p.last-known.last < s.floorLag || time.Now().Before(known.rest):
+		return
+	case p.snapshot.xmin < known.xmax:
+		began := time.Now()
+		f.of = s.unlocked(ctx, p, known)
+		f.rest = time.Now().Add(floorRest * time.Since(began))
+	}
+	s.floors.Store(f)
+	p.floors = f.of
+}
+
+// unlocked gives the running transactions that have no lock on the log the probe's last
+// offset as their floor, and others the one that is known. What fails leaves floors low,
+// which costs time and no row.
+func (s *Store) unlocked(ctx context.Context, p *probe, known *floors) map[xid]int64 {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var list, server string
+	free := make(map[uint32]bool)
+	if err := s.db.QueryRowContext(ctx, s.sql.unlocked).Scan(&list, &server); err == nil && server == p.server && list != "" {
+		for id := range strings.SplitSeq(list, ",") {
+			if x, err := parseXID(id); err == nil {
+				free[uint32(x)] = true
+			}
+		}
+	}
+	of := make(map[xid]int64)
+	for _, x := range p.snapshot.running {
+		if free[uint32(x)] { // locks show ids without their epoch
+			of[x] = p.last
+		} else if floor, ok := known.of[x]; ok {
+			of[x] = floor
+		}
+	}
+	return of
+}
+
+// unlockedSQL lists the running transactions that have no lock on the log or one of its
+// partitions but that of a query. A prepared transaction is known by another virtual id
+// than its session, and its locks go over to it one by one: while it holds the log, no
+// transaction is listed, and never itself.
+func unlockedSQL(n names, server string) string {
+	return `WITH locks AS MATERIALIZED (
+			SELECT locktype, relation, mode, granted, transactionid, virtualtransaction, pid FROM pg_locks WHERE locktype IN ('relation', 'transactionid')),
+		holders AS MATERIALIZED (
+			SELECT virtualtransaction, pid FROM locks WHERE locktype = 'relation' AND mode NOT IN ('AccessShareLock', 'SIReadLock')
+			AND (relation = ` + n.Literal("") + `::regclass OR relation IN (SELECT relid FROM pg_partition_tree(` + n.Literal("") + `))))
+		SELECT coalesce(string_agg(x.transactionid::text, ','), ''), ` + server + ` FROM locks x
+		WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted AND x.pid IS NOT NULL
+		AND NOT EXISTS (SELECT FROM holders h WHERE h.virtualtransaction = x.virtualtransaction OR h.pid IS NULL)`
+}

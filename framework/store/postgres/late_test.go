@@ -1,0 +1,100 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// business begins a transaction that has an id and nothing to do with the log.
+func business(t *testing.T, db *sql.DB) *sql.Tx {
+	t.Helper()
+	return begin(t, db, `SELECT pg_current_xact_id()`)
+}
+
+// idOf is a transaction's id.
+func idOf(t *testing.T, tx *sql.Tx) (id string) {
+	t.Helper()
+	require.NoError(t, tx.QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&id))
+	return id
+}
+
+const insertMany = `INSERT INTO outbox (type, payload) SELECT 't', '{}' FROM generate_series(1, 5000)`
+
+// A batch job of the business takes its id, and publishes nothing, or publishes at its end.
+// All rows since would be looked through behind it.
+func TestATransactionThatHasNotTouchedTheLogHoldsNoFloorDown(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]postgres.Config{"of one table": {}, "partitioned": {PartitionRows: 7000}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDB(t)
+			s := openStore(t, db, config)
+			l, read := readerOf(t, s)
+			number := int64(0)
+			var position struct {
+				At struct{ Floors map[string]int64 }
+			}
+			settle := func() (ids []string) {
+				number++
+				ids, page := read()
+				raw, err := page.End.MarshalJSON()
+				require.NoError(t, err)
+				require.NoError(t, json.Unmarshal(raw, &position))
+				require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: l, TTL: time.Hour, Number: number, Position: page.End}))
+				return ids
+			}
+			settle()
+			silent, last, early := business(t, db), business(t, db), begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('early', 't', '{}')`)
+			for range 6 {
+				_, err := db.ExecContext(t.Context(), insertMany)
+				require.NoError(t, err)
+				require.Len(t, settle(), 5000)
+			}
+			require.Empty(t, settle())
+			_, err := last.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('last', 't', '{}')`)
+			require.NoError(t, err)
+			const published = 1 + 6*5000 // through the last round but one the locks were read
+			require.GreaterOrEqual(t, position.At.Floors[idOf(t, silent)], int64(published-5000))
+			require.GreaterOrEqual(t, position.At.Floors[idOf(t, last)], int64(published-5000))
+			require.Zero(t, position.At.Floors[idOf(t, early)])
+			require.NoError(t, silent.Commit())
+			require.NoError(t, last.Commit())
+			require.Equal(t, []string{"last"}, settle())
+			require.NoError(t, early.Commit())
+			require.Equal(t, []string{"early"}, settle())
+		})
+	}
+}
+
+// A prepared transaction has no session, and its locks are listed under another name.
+func TestAPreparedTransactionThatHasPublishedIsRead(t *testing.T) {
+	t.Parallel()
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{
+		"shared_buffers": "16MB", "max_prepared_transactions": "2"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	db := openDB(t, server.DSN())
+	s := openStore(t, db, postgres.Config{})
+	_, read := readerOf(t, s)
+	read()
+	tx := begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('prepared', 't', '{}')`, `PREPARE TRANSACTION 'p'`)
+	_ = tx.Rollback() // of a session that has none any more
+	for range 4 {
+		_, err := db.ExecContext(t.Context(), insertMany)
+		require.NoError(t, err)
+		ids, _ := read()
+		require.Len(t, ids, 5000)
+	}
+	_, err = db.ExecContext(t.Context(), `COMMIT PREPARED 'p'`)
+	require.NoError(t, err)
+	ids, _ := read()
+	require.Equal(t, []string{"prepared"}, ids)
+}

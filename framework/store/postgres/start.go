@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+// startSpan is how many offsets one look for a time goes through.
+const startSpan = 100_000
+
+// Beginning is the base behind the delta that a reader would begin with at the oldest
+// row, or a place inside that delta. So what a transaction that is still running has
+// written is late, as it is for every cursor, and what was restored is passed over by its
+// offset.
+//
+// The probe comes before the transaction that writes the position, which its snapshot
+// would list as running. That transaction is to be of the same life of the server: then
+// its commit flushes all that the position is about.
+func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beginning, err error) {
+	if err := d.raiseFenceHere(ctx); err != nil {
+		return at, err
+	}
+	t, err := d.look(ctx, d.db, d.sql.probe)
+	if err != nil {
+		return at, err
+	}
+	all, err := d.everything(ctx, t)
+	if err != nil {
+		return at, err
+	}
+	pos, passed := position{history: t.history, base: &all.Until}, all
+	if !since.IsZero() {
+		first, err := d.firstSince(ctx, &all, since)
+		if err != nil {
+			return at, err
+		}
+		if first > 0 {
+			pos = position{history: t.history, delta: &all, offset: first - 1}
+			passed.Last = first - 1
+		}
+	}
+	if at.Position, err = pos.MarshalJSON(); err != nil {
+		return at, err
+	}
+	if at.Passed, err = d.within(&passed).count(ctx, store.PendingLimit); err != nil {
+		return at, err
+	}
+	at.Holds = func(ctx context.Context, q tables.Querier) error { return d.answers(ctx, q, t.server) }
+	return at, nil
+}
+
+// raiseFenceHere makes a transaction of nothing the newest fence. Without, a cursor that
+// begins behind a large log would have no bound, and its first delta look through all
+// of it.
+func (s *Store) raiseFenceHere(ctx context.Context) error {
+	if _, err := s.Probe(ctx); err != nil {
+		return err
+	}
+	seen := s.lastSeen.Load()
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	var id, server string
+	if err := s.db.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, `+s.sql.server).Scan(&id, &server); err != nil {
+		return err
+	}
+	return s.raiseFence(id, server, seen)
+}
+
+// within is a reader of all rows of a delta, before the first one.
+func (s *Store) within(d *delta) *reader {
+	everything := store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
+	return &reader{store: s, filter: everything, pos: position{delta: d}}
+}
+
+// firstSince is the offset of the first row of a delta that occurred at a time or later;
+// 0 if there is none. It looks in steps that fit into a statement timeout, and steps over
+// gaps.
+func (s *Store) firstSince(ctx context.Context, d *delta, since time.Time) (int64, error) {
+	for above := int64(0); ; above += startSpan {
+		next, err := s.firstIn(ctx, []any{above, d.Last}, ``)
+		if err != nil || next == 0 {
+			return 0, err
+		}
+		above = next - 1
+		where := &statement{args: []any{above, min(d.Last, above+startSpan)}}
+		s.within(d).where(where, d)
+		where.WriteString(` AND occurred_on >= ` + where.arg(since))
+		first, err := s.firstIn(ctx, where.args, where.String())
+		if err != nil || first > 0 {
+			return first, err
+		}
+	}
+}
+
+// firstIn is the lowest offset of a range, the first two arguments, under a further
+// condition; 0 if there is none.
+func (s *Store) firstIn(ctx context.Context, args []any, and string) (offset int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	err = s.db.QueryRowContext(ctx, `SELECT coalesce(min("offset"), 0) FROM `+s.names.Log()+s.sql.between+and+s.sql.whole, args...).Scan(&offset)
+	return offset, err
+}
+
+// answers returns store.ErrServerChanged if another server answers, or the same in
+// another life.
+func (s *Store) answers(ctx context.Context, q tables.Querier, server string) error {
+	var same bool
+	err := q.QueryRowContext(ctx, `SELECT `+s.sql.server+` = $1`, server).Scan(&same)
+	if err == nil && !same {
+		err = store.ErrServerChanged
+	}
+	if err != nil {
+		return fmt.Errorf("see who answers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// rerouteFacts are about taking up what had no route.
+var rerouteFacts = []fact{
+	{"what had no route is counted by type, without what still has none", rerouteCount},
+	{"what had no route goes to all sinks of its type, in the order of its keys", rerouted},
+	{"a reroute works in batches, also where the log has let go of the rows", rerouteBatches},
+	{"what a sink has not settled yet stays where it is", rerouteUnsettled},
+	{"a sink gets nothing that it has parked, or has a receipt of", rerouteTwice},
+	{"what is rerouted goes behind what is parked of its key", rerouteBehindParked},
+	{"a reroute raises the revision of the sinks that get something, and of what had none", rerouteRevision},
+	{"a reroute to a sink without cursors, or for no action, changes nothing", rerouteRefused},
+}
+
+// hasNoRoute publishes rows that all sinks have settled, and parks them without a route.
+// It returns the sinks' lease of "mail".
+func (o *outbox) hasNoRoute(t *testing.T, change func(p *store.Parked), rows ...notification.Envelope) store.Lease {
+	t.Helper()
+	lease := o.settled(t, rows...)
+	parked, _ := o.read(t, nil, all, 1000)
+	unrouted := o.acquire(t, store.SinkUnrouted)
+	o.checkpoint(t, unrouted, func(c *store.Checkpoint) {
+		for _, e := range parked {
+			p := store.Parked{Envelope: e, State: store.StateDead, Attempt: 1, LastError: "no route", FirstParkedAt: moment}
+			if change != nil {
+				change(&p)
+			}
+			c.Park = append(c.Park, p)
+		}
+	})
+	return lease
+}
+
+// settleAhead has a sink settle some offsets, while its cursor stands before all.
+func (o *outbox) settleAhead(t *testing.T, sink string, offsets ...int64) {
+	t.Helper()
+	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 1)
+	require.NoError(t, err)
+	o.checkpoint(t, o.acquire(t, sink), func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.Start, store.OffsetRanges(offsets...)
+	})
+}
+
+// keyed are envelopes of a type and these keys.
+func keyed(typ string, keys ...string) (envelopes []notification.Envelope) {
+	for _, key := range keys {
+		envelopes = append(envelopes, envelope(typ, key))
+	}
+	return envelopes
+}
+
+var ordersToMail = store.RerouteQuery{Sinks: map[string]notification.TypeFilter{"mail": {Prefixes: []string{"order."}}}}
+
+// reroute runs batches to the end.
+func (o *outbox) reroute(t *testing.T, q store.RerouteQuery, limit int) (changed, left int) {
+	t.Helper()
+	o.beginAction(t, "reroute")
+	b := store.RerouteBatch{RerouteQuery: q, Action: "reroute", Limit: limit}
+	for {
+		result, err := o.Reroute(t.Context(), b)
+		require.NoError(t, err)
+		require.LessOrEqual(t, result.Changed+result.Left, limit)
+		changed, left = changed+result.Changed, left+result.Left
+		if result.Done {
+			action, err := o.Action(t.Context(), "reroute")
+			require.NoError(t, err)
+			require.EqualValues(t, changed, action.Count)
+			return changed, left
+		}
+		b.After = result.Last
+	}
+}
+
+func rerouteCount(t *testing.T, o *outbox) {
+	o.hasNoRoute(t, func(p *store.Parked) {
+		if p.Envelope.Offset == 2 {
+			p.State, p.DueAt = store.StateScheduled, later()
+		}
+	}, append(keyed("order.placed", "k", "k", "l"), keyed("parcel.lost", "k")...)...)
+	counts, err := o.CountReroute(t.Context(), ordersToMail)
+	require.NoError(t, err)
+	require.Equal(t, []store.RerouteCount{
+		{Type: "order.placed", State: store.StateDead, Count: 2},
+		{Type: "order.placed", State: store.StateScheduled, Count: 1},
+	}, counts)
+
+	q := ordersToMail
+	q.Filter = store.ParkedFilter{Sink: "mail", Key: "l"}
+	counts, err = o.CountReroute(t.Context(), q)
+	require.NoError(t, err)
+	require.Equal(t, []store.RerouteCount{{Type: "order.placed", State: store.StateDead, Count: 1}}, counts)
+
+	counts, err = o.CountReroute(t.Context(), store.RerouteQuery{})
+	require.NoError(t, err)
+	require.Empty(t, counts)
+}
+
+func rerouted(t *testing.T, o *outbox) {
+	then := later()
+	rows := append(keyed("order.placed", "k", "l", "k", ""), keyed("order.paid", "k")...)
+	rows = append(rows, keyed("parcel.lost", "k")...)
+	o.hasNoRoute(t, func(p *store.Parked) {
+		if p.Envelope.Offset == 5 {
+			p.State, p.DueAt = store.StateScheduled, then
+		}
+	}, rows...)
+	o.settleAhead(t, "web", 1, 2, 3, 4, 5, 6)
+
+	q := store.RerouteQuery{Sinks: map[string]notification.TypeFilter{
+		"mail": {Prefixes: []string{"order."}},
+		"web":  {Names: []string{"order.placed"}},
+	}}
+	changed, left := o.reroute(t, q, 100)
+	require.Equal(t, 5, changed)
+	require.Zero(t, left)
+	require.Equal(t, []int64{6}, o.find(t, store.ParkedFilter{Sink: store.SinkUnrouted}), "it still has no route")
+	require.Equal(t, []int64{1, 2, 3, 4, 5}, o.find(t, store.ParkedFilter{Sink: "mail"}))
+	require.Equal(t, []int64{1, 2, 3, 4}, o.find(t, store.ParkedFilter{Sink: "web"}))
+
+	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: soon(), Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2, 4}, offsets(due))
+	requireTime(t, then, next)
+	require.Zero(t, due[0].Attempt)
+	require.Empty(t, due[0].LastError)
+	require.Equal(t, rows[0].ID, due[0].Envelope.ID)
+	require.Equal(t, rows[0].Type, due[0].Envelope.Type)
+	require.WithinDuration(t, time.Now(), due[0].FirstParkedAt, time.Minute, "it begins anew with this sink")
+	require.Equal(t, []int64{3}, offsets(o.blockedOf(t, "k")))
+	require.Equal(t, []int64{5}, o.find(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateScheduled}}))
+}
+
+func rerouteBatches(t *testing.T, o *outbox) {
+	o.hasNoRoute(t, nil, keyed("order.placed", "k", "", "k", "l", "k", "")...)
+	o.exec(t, `DELETE FROM outbox WHERE {offset} <= 3`)
+	changed, left := o.reroute(t, ordersToMail, 2)
+	require.Equal(t, 6, changed)
+	require.Zero(t, left)
+	got, _ := o.due(t, asOfSoon)
+	require.Equal(t, []int64{1, 2, 4, 6}, got)
+	require.Equal(t, []int64{3, 5}, offsets(o.blockedOf(t, "k")))
+	require.Empty(t, o.find(t, store.ParkedFilter{Sink: store.SinkUnrouted}))
+}
+
+func rerouteUnsettled(t *testing.T, o *outbox) {
+	o.hasNoRoute(t, nil, keyed("order.placed", "k", "k", "k")...)
+	o.settleAhead(t, "web", 2)
+	q := ordersToMail
+	q.Sinks = map[string]notification.TypeFilter{"mail": notification.AllTypes, "web": notification.AllTypes}
+	changed, left := o.reroute(t, q, 1)
+	require.Equal(t, 1, changed)
+	require.Equal(t, 2, left)
+	require.Equal(t, []int64{1, 3}, o.find(t, store.ParkedFilter{Sink: store.SinkUnrouted}))
+	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "mail"}), "neither sink gets what stays")
+	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "web"}))
+
+	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`) // it can come from the log no more
+	changed, left = o.rerouteMore(t, q)
+	require.Equal(t, 1, changed)
+	require.Equal(t, 1, left)
+}
+
+// rerouteMore is one more batch of what reroute began.
+func (o *outbox) rerouteMore(t *testing.T, q store.RerouteQuery) (changed, left int) {
+	t.Helper()
+	result, err := o.Reroute(t.Context(), store.RerouteBatch{RerouteQuery: q, Action: "reroute", Limit: 100})
+	require.NoError(t, err)
+	return result.Changed, result.Left
+}
+
+func rerouteTwice(t *testing.T, o *outbox) {
+	rows := keyed("order.placed", "", "", "")
+	lease := o.hasNoRoute(t, nil, rows...)
+	was := store.Parked{Envelope: rows[1], State: store.StateDead, Attempt: 7, LastError: "boom", FirstParkedAt: moment}
+	was.Envelope.Offset = 2
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Receipts = []store.Receipt{{Offset: 1, ID: rows[0].ID, Receipt: "ok", Attempt: 1, DeliveredAt: moment}}
+		c.Park = []store.Parked{was}
+	})
+	changed, _ := o.reroute(t, ordersToMail, 100)
+	require.Equal(t, 3, changed, "they are through with having no route")
+	require.Empty(t, o.find(t, store.ParkedFilter{Sink: store.SinkUnrouted}))
+	got, _ := o.due(t, asOfSoon)
+	require.Equal(t, []int64{3}, got)
+	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateDead}, Error: "boom"}))
+}
+
+func rerouteBehindParked(t *testing.T, o *outbox) {
+	lease := o.hasNoRoute(t, nil, keyed("order.placed", "k", "l")...)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Park = []store.Parked{retrying(9, "k", later()), dead(10, "l")}
+	})
+	changed, _ := o.reroute(t, ordersToMail, 100)
+	require.Equal(t, 2, changed)
+	got, _ := o.due(t, asOfSoon)
+	require.Equal(t, []int64{2}, got)
+	require.Equal(t, []int64{1}, offsets(o.blockedOf(t, "k")))
+}
+
+func rerouteRevision(t *testing.T, o *outbox) {
+	o.hasNoRoute(t, nil, append(keyed("order.placed", "k"), keyed("parcel.lost", "k")...)...)
+	o.settleAhead(t, "web")
+	q := store.RerouteQuery{Sinks: map[string]notification.TypeFilter{"mail": {Prefixes: []string{"order."}}, "web": {Prefixes: []string{"parcel."}}}}
+	changed, left := o.reroute(t, q, 1)
+	require.Equal(t, []int{1, 1}, []int{changed, left})
+	require.NoError(t, o.End(t.Context(), "reroute"))
+	require.EqualValues(t, 1, o.revision(t, "mail"))
+	require.EqualValues(t, 1, o.revision(t, store.SinkUnrouted))
+	require.Zero(t, o.revision(t, "web"), "it has not settled its one yet")
+}
+
+func rerouteRefused(t *testing.T, o *outbox) {
+	o.hasNoRoute(t, nil, keyed("order.placed", "k")...)
+	o.beginAction(t, "reroute")
+	before := o.dumpAll(t)
+	b := store.RerouteBatch{Action: "reroute", Limit: 10, RerouteQuery: store.RerouteQuery{
+		Sinks: map[string]notification.TypeFilter{"mail": notification.AllTypes, "new": {Names: []string{"order.placed"}}},
+	}}
+	_, err := o.Reroute(t.Context(), b)
+	require.ErrorIs(t, err, store.ErrUnknownSink)
+	require.ErrorContains(t, err, `"new"`)
+	b.Sinks = map[string]notification.TypeFilter{"mail": notification.AllTypes, "new": {Names: []string{"order.paid"}}}
+	b.Action = "none"
+	_, err = o.Reroute(t.Context(), b)
+	require.ErrorIs(t, err, store.ErrUnknownAction)
+	require.Equal(t, before, o.dumpAll(t))
+
+	b.Action = "reroute"
+	result, err := o.Reroute(t.Context(), b)
+	require.NoError(t, err, "nothing is for the sink that nobody knows")
+	require.Equal(t, 1, result.Changed)
+}
