@@ -35,7 +35,7 @@ func TestPrintedSQLMakesTheSameOutbox(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		r := waybill(t, "migrate", "--print", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		require.Contains(t, r.stdout, "CREATE TABLE outbox ")
+		require.Contains(t, r.stdout, `CREATE TABLE "outbox" `)
 
 		// As SQL clients do: all of it, as it is.
 		_, err := o.db.ExecContext(t.Context(), r.stdout)
@@ -89,7 +89,7 @@ func TestPrintNeedsNoDatabaseToBeThere(t *testing.T) {
 	for _, address := range []string{"postgres://nobody@127.0.0.1:1/nothing", "sqlite:/does/not/exist.db"} {
 		r := waybill(t, "migrate", "--print", "--database", address)
 		require.Zero(t, r.code, r.stderr)
-		require.Contains(t, r.stdout, "CREATE TABLE outbox_cursors ")
+		require.Contains(t, r.stdout, `CREATE TABLE "outbox_cursors" `)
 	}
 }
 

@@ -244,6 +244,16 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 			},
 			hint: "statement_timeout",
 		},
+		"row-level security, switched on in between": {
+			begin: func(t *testing.T, w *ward) func() {
+				w.exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+				w.publish("hidden", 20)
+				require.Eventually(t, func() bool { return strings.Contains(w.log(), "BYPASSRLS") }, time.Minute, 5*time.Millisecond, "nothing is said")
+				w.exec(`ALTER TABLE outbox_parked ENABLE ROW LEVEL SECURITY`)
+				return func() { w.exec(`ALTER ROLE forwarder BYPASSRLS`) }
+			},
+			hint: "BYPASSRLS",
+		},
 		"no connection left": {
 			begin: func(t *testing.T, w *ward) func() {
 				w.exec(`ALTER ROLE forwarder CONNECTION LIMIT 0`)

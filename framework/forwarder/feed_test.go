@@ -76,12 +76,12 @@ func TestSeveralSinksAndLanesEachGetExactlyTheirRowsInOrder(t *testing.T) {
 					for i := range 30 {
 						e := notification.Envelope{ID: fmt.Sprintf("%02d-%02d", round, i), Type: []string{"a", "b", "c"}[i%3], Key: fmt.Sprint("key", i%7), Payload: fmt.Appendf(nil, `{"cost": %d}`, i)}
 						rows = append(rows, e)
-						switch {
-						case e.Type == "a":
+						switch e.Type {
+						case "a":
 							note("a", e.Key, e.ID)
 							note("both", e.Key, e.ID)
 							note("slow", e.Key, e.ID)
-						case e.Type == "b":
+						case "b":
 							note("b", e.Key, e.ID)
 							note("both", e.Key, e.ID)
 							if i > 10 {

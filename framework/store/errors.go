@@ -32,6 +32,9 @@ var (
 	ErrNotLevel = errors.New("the lanes do not stand at one place")
 	// ErrServerChanged: the database was restarted, or another server took over.
 	ErrServerChanged = errors.New("another database server answers, or the same after a restart")
+	// ErrHidden: row-level security hides rows of the outbox from this role. Nothing was
+	// read or written: what is hidden would be passed over.
+	ErrHidden = errors.New("row-level security hides rows of the outbox from this role")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )

@@ -9,7 +9,7 @@ import (
 
 // InsertInto is the beginning of an INSERT into the log.
 func (s *Store) InsertInto() string {
-	return `INSERT INTO ` + s.sql.prefix + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
+	return `INSERT INTO ` + s.names.Log() + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
 }
 
 // Placeholder stands for the n-th parameter of a statement.

@@ -30,6 +30,9 @@ var _ tables.Dialect = (*dialect)(nil)
 // Placeholder is numbered.
 func (*dialect) Placeholder(n int) string { return `$` + strconv.Itoa(n) }
 
+// Whole asks the catalog within the statement itself.
+func (*dialect) Whole(tables []string) string { return whole(tables...) }
+
 // Now goes on within a transaction, and behind a wait for a lock.
 func (*dialect) Now() string { return `clock_timestamp()` }
 
@@ -120,7 +123,7 @@ var placeholder = regexp.MustCompile(`\$\d+`)
 // TakeCursors also has the server end the transaction if its client does not go on: one
 // that is stopped, or gone without a word, would hold up all checkpoints of the sink.
 func (*dialect) TakeCursors(sink string) tables.Expr {
-	return tables.SQL(`SELECT lane, set_config('idle_in_transaction_session_timeout', ?, true) FROM {cursors} WHERE sink = ? ORDER BY lane FOR UPDATE`,
+	return tables.SQL(`SELECT lane, set_config('idle_in_transaction_session_timeout', ?, true) FROM {cursors} WHERE sink = ? ORDER BY lane {whole cursors} FOR UPDATE`,
 		strconv.FormatInt(takenTime.Milliseconds(), 10), sink)
 }
 
@@ -164,14 +167,14 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 // cursor moves, a checkpoint is one round trip. It also has the server end the
 // transaction if its client does not go on for the time of the lease: one that is gone
 // without a word would hold the cursor's row for hours, and no forwarder could have
-// the lane. A checkpoint that was written becomes a watermark.
+// the lane. Nor may anything parked be hidden, which would stay. A checkpoint that was written becomes a watermark.
 func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
 	seen, err := d.seen(ctx) // before the transaction has its id: see fence
 	if err != nil {
 		return nil, err
 	}
 	var id string
-	err = d.run.Row(ctx, q, `UPDATE {cursors} SET ? WHERE ? AND `+d.sql.server+` = ?
+	err = d.run.Row(ctx, q, `UPDATE {cursors} SET ? WHERE ? AND `+d.sql.server+` = ? AND `+nothingHidden(d.names.Table("parked"))+` = 0
 		RETURNING pg_current_xact_id()::text || left(set_config('idle_in_transaction_session_timeout', ?, true), 0)`,
 		u.Set, u.Where, c.Lease.Server, strconv.FormatInt(c.TTL.Milliseconds(), 10)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -27,6 +27,10 @@ func isReadOnly(err error) bool {
 // advise adds the way out to an error whose text does not tell it, by the codes of
 // PostgreSQL's manual, appendix A.
 func advise(err error) error {
+	if pq.As(err, hiddenRows) != nil {
+		return &store.AdvisedError{Err: store.ErrHidden, Hint: "ALTER ROLE … BYPASSRLS, or let the role own the outbox's tables, or ALTER TABLE … DISABLE ROW LEVEL SECURITY; " +
+			"a policy is no way out, whatever it lets through; nothing is lost meanwhile"}
+	}
 	hint := hintFor(err)
 	if hint == "" {
 		return err
@@ -54,7 +58,7 @@ func hintFor(err error) string {
 	case "40001", "40P01":
 		return "another transaction was in the way; what was to be written is written again"
 	case "42501":
-		return "the role lacks a privilege on the outbox's tables: GRANT it"
+		return "the role lacks a privilege on the outbox's tables: `waybill migrate --print-grants ROLE` prints those that it needs"
 	case "53100":
 		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"
 	case "53200":

@@ -33,7 +33,13 @@ var ErrTooLate = errTooLate
 
 // MakePartition makes a partition of the offsets from <= "offset" < to.
 func (s *Store) MakePartition(ctx context.Context, from, to int64) error {
-	return s.attach(ctx, partition{"outbox_from_" + strconv.FormatInt(from, 10), from, to})
+	return s.attach(ctx, partition{s.names.Table("from_" + strconv.FormatInt(from, 10)), from, to})
+}
+
+// Survey looks through the log.
+func (s *Store) Survey(ctx context.Context) error {
+	_, _, err := s.survey(ctx)
+	return err
 }
 
 // Answers is what a new sink's position is asked for in its transaction.

@@ -89,12 +89,12 @@ func (s *Store) unlocked(ctx context.Context, p *probe, known *floors) map[xid]i
 // partitions but that of a query. A prepared transaction is known by another virtual id
 // than its session, and its locks go over to it one by one: while it holds the log, no
 // transaction is listed, and never itself.
-func unlockedSQL(prefix, server string) string {
+func unlockedSQL(n names, server string) string {
 	return `WITH locks AS MATERIALIZED (
 			SELECT locktype, relation, mode, granted, transactionid, virtualtransaction, pid FROM pg_locks WHERE locktype IN ('relation', 'transactionid')),
 		holders AS MATERIALIZED (
 			SELECT virtualtransaction, pid FROM locks WHERE locktype = 'relation' AND mode NOT IN ('AccessShareLock', 'SIReadLock')
-			AND (relation = to_regclass('` + prefix + `') OR relation IN (SELECT relid FROM pg_partition_tree('` + prefix + `'))))
+			AND (relation = ` + n.Literal("") + `::regclass OR relation IN (SELECT relid FROM pg_partition_tree(` + n.Literal("") + `))))
 		SELECT coalesce(string_agg(x.transactionid::text, ','), ''), ` + server + ` FROM locks x
 		WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted AND x.pid IS NOT NULL
 		AND NOT EXISTS (SELECT FROM holders h WHERE h.virtualtransaction = x.virtualtransaction OR h.pid IS NULL)`

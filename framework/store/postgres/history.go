@@ -16,7 +16,7 @@ import (
 // compared with ids of one cluster only, offsets with offsets of one sequence.
 // A position of another history is of a log that is gone, or was restored.
 //
-// Either part may be unknown, which fits everything.
+// Each part may be unknown, which fits everything.
 type history struct {
 	// System is the cluster's system_identifier, which initdb makes. A physical
 	// standby and a restored base backup have it too. "" where the server does
@@ -26,6 +26,9 @@ type history struct {
 	// and ALTER SEQUENCE … RESTART give it a new one, setval does not. 0 is
 	// unknown.
 	Sequence int64 `json:"sequence,omitempty"`
+	// Log is the oid of the log's table, which tells it from one of the same name that
+	// was made behind it.
+	Log int64 `json:"log,omitempty"`
 }
 
 // differs says why now is not the history h; "" if it may be.
@@ -36,6 +39,8 @@ func (h history) differs(now history) string {
 			h.System, now.System)
 	case h.Sequence != 0 && now.Sequence != 0 && h.Sequence != now.Sequence:
 		return "the sequence of the offsets is another one: the log was truncated, or made anew"
+	case h.Log != 0 && now.Log != 0 && h.Log != now.Log:
+		return "the log is another table: it was dropped and made anew, or renamed"
 	}
 	return ""
 }
@@ -47,6 +52,9 @@ func (h history) merge(now history) history {
 	}
 	if now.Sequence != 0 {
 		h.Sequence = now.Sequence
+	}
+	if now.Log != 0 {
+		h.Log = now.Log
 	}
 	return h
 }
@@ -187,17 +195,17 @@ func rebase(t *probe, e extent, known int64) delta {
 
 // surveySQL is a probe with the lowest and the highest offset of a row. That it is
 // one statement makes it exact: a row above the sequence is none that came later.
-func surveySQL(prefix, server string) string {
-	return strings.Replace(probeSQL(prefix, server), ` FROM `, `,
-		coalesce((SELECT min("offset") FROM `+prefix+`), 1), coalesce((SELECT max("offset") FROM `+prefix+`), 0) FROM `, 1)
+func surveySQL(n names, server string) string {
+	return strings.Replace(probeSQL(n, server), ` FROM `, `,
+		coalesce((SELECT min("offset") FROM `+n.Log()+`), 1), coalesce((SELECT max("offset") FROM `+n.Log()+`), 0) FROM `, 1) + whole(n.Log())
 }
 
 // restoredSQL finds the last row of a range that its own statement sees although
 // it is not visible by its transaction id; 0 if there is none.
-func restoredSQL(prefix string) string {
-	return `SELECT coalesce((SELECT "offset" FROM ` + prefix + ` WHERE "offset" > $1 AND "offset" <= $2
+func restoredSQL(n names) string {
+	return `SELECT coalesce((SELECT "offset" FROM ` + n.Log() + ` WHERE "offset" > $1 AND "offset" <= $2
 		AND NOT pg_visible_in_snapshot(transaction_id, (SELECT pg_current_snapshot()))
-		ORDER BY "offset" DESC LIMIT 1), 0)`
+		ORDER BY "offset" DESC LIMIT 1), 0)` + whole(n.Log())
 }
 
 // serverSQL tells one life of a server from every other. A postmaster that goes on
@@ -220,9 +228,9 @@ func serverSQL(version int) string {
 // A standby's snapshot lists no transaction as running, so what is open on the
 // primary would seem to have ended, with nothing in the log. There the statement fails
 // as a write does: taking a transaction id is one.
-func probeSQL(prefix, server string) string {
+func probeSQL(n names, server string) string {
 	return `SELECT CASE WHEN pg_is_in_recovery() THEN pg_current_xact_id()::text ELSE pg_current_snapshot()::text END, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
-		pg_relation_filenode(tableoid), ` + server + ` FROM ` + prefix + `_offset_seq`
+		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + ` FROM ` + n.Table("offset_seq")
 }
 
 // look runs a probe's statement, whose further columns go to rest.
@@ -233,7 +241,7 @@ func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) 
 	f, raised := s.fence.Load(), s.floors.Load()
 	var text string
 	var sequence sql.NullInt64
-	to := append([]any{&text, &p.last, &sequence, &p.server}, rest...)
+	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server}, rest...)
 	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}

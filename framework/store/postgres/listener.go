@@ -39,6 +39,8 @@ type listening struct {
 	silence   time.Duration
 }
 
+// newListening makes the channel be named as the prefix is configured: all who announce
+// and listen name it alike.
 func newListening(c Config) (listening, error) {
 	if c.Listen != "" {
 		if _, err := pq.NewConnector(c.Listen); err != nil {
@@ -52,7 +54,7 @@ func newListening(c Config) (listening, error) {
 // It takes a connection of the pool for one round trip, and works through a
 // transaction pooler.
 func (s *Store) Announce(ctx context.Context) error {
-	if _, err := s.db.ExecContext(ctx, `NOTIFY `+s.listening.channel); err != nil {
+	if _, err := s.db.ExecContext(ctx, `NOTIFY `+pq.QuoteIdentifier(s.listening.channel)); err != nil {
 		return fmt.Errorf("announce: %w", err)
 	}
 	return nil

@@ -4,11 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"fmt"
 	"io/fs"
 
+	"github.com/lib/pq"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/migration"
 )
 
@@ -28,14 +31,21 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	if _, err := checkServer(ctx, db); err != nil {
 		return nil, err
 	}
-	m := migrations(c)
+	n, err := c.names(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeSchema(ctx, db, n); err != nil {
+		return nil, err
+	}
+	m := migrations(c, n)
 	if m.Locker, err = lock.NewPostgresSessionLocker(); err != nil {
 		return nil, err
 	}
 	if applied, err = m.Up(ctx, db); err != nil {
 		return applied, err
 	}
-	return applied, extendPartitions(ctx, db, c)
+	return applied, extendPartitions(ctx, db, c, n)
 }
 
 // MigrationSQL returns the SQL that Migrate would run on an empty database, for
@@ -45,10 +55,39 @@ func MigrationSQL(c Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return migrations(c).SQL()
+	n, err := parseNames(c.Prefix)
+	if err != nil {
+		return "", err
+	}
+	text, err := migrations(c, n).SQL()
+	if err == nil && n.schema != "" {
+		text = `CREATE SCHEMA IF NOT EXISTS ` + pq.QuoteIdentifier(n.schema) + ";\n" + text
+	}
+	return text, err
 }
 
-func migrations(c Config) migration.Set {
+// makeSchema makes the schema that the prefix names, if it is not there and this role
+// may.
+func makeSchema(ctx context.Context, db *sql.DB, n names) error {
+	var exists bool
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, n.schema).Scan(&exists); err != nil || exists {
+		return err
+	}
+	// Another program may make it at the same time: of the two errors only one is ours.
+	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pq.QuoteIdentifier(n.schema))
+	switch {
+	case err == nil, pq.As(err, "23505") != nil, pq.As(err, "42P06") != nil:
+		return nil
+	case pq.As(err, "42501") != nil:
+		return &store.AdvisedError{
+			Err:  fmt.Errorf("make the schema %s: %w", n.schema, err),
+			Hint: "have someone who may do it: CREATE SCHEMA " + pq.QuoteIdentifier(n.schema) + " AUTHORIZATION the role that migrates",
+		}
+	}
+	return fmt.Errorf("make the schema %s: %w", n.schema, err)
+}
+
+func migrations(c Config, n names) migration.Set {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		panic(err) // the folder is compiled in
@@ -57,10 +96,12 @@ func migrations(c Config) migration.Set {
 		Dialect: database.DialectPostgres,
 		Files:   files,
 		Data: struct {
-			Config
+			names
+			Payload        Payload
 			Partitions     []partition
 			Default, Guard string
-		}{c, partitionsAhead(c.Prefix, partition{To: 1}, c.PartitionRows, 0), offsetDefault(c.Prefix), offsetGuard(c.Prefix)},
-		Table: c.Prefix + "_migrations",
+		}{n, c.Payload, partitionsAhead(n, partition{To: 1}, c.PartitionRows, 0), offsetDefault(n), offsetGuard(n)},
+		Table:  n.Table("migrations"),
+		Exists: `SELECT to_regclass(` + n.Literal("migrations") + `) IS NOT NULL`,
 	}
 }

@@ -21,25 +21,25 @@ import (
 //     which a trigger compares what is about to be inserted.
 
 // offsetDefault is the default of a partitioned log's offsets.
-func offsetDefault(prefix string) string {
-	return `CASE WHEN pg_current_xact_id() IS NOT NULL THEN set_config('waybill.offset', nextval('` + prefix + `_offset_seq')::text, true)::bigint END`
+func offsetDefault(n names) string {
+	return `CASE WHEN pg_current_xact_id() IS NOT NULL THEN set_config('waybill.offset', nextval(` + n.Literal("offset_seq") + `)::text, true)::bigint END`
 }
 
 // offsetGuard makes the trigger of a partitioned log. Its error is that of an identity
 // column.
-func offsetGuard(prefix string) string {
-	return `CREATE FUNCTION ` + prefix + `_refuse_offset() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+func offsetGuard(n names) string {
+	return `CREATE FUNCTION ` + n.Table("refuse_offset") + `() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     RAISE EXCEPTION 'cannot insert a chosen value into column "offset" of %', TG_TABLE_NAME
         USING ERRCODE = 'generated_always', HINT = 'Leave the column out: the log numbers its rows.';
 END $$;
-CREATE TRIGGER ` + prefix + `_offset_is_chosen BEFORE INSERT ON ` + prefix + ` FOR EACH ROW
+CREATE TRIGGER ` + n.Name("offset_is_chosen") + ` BEFORE INSERT ON ` + n.Log() + ` FOR EACH ROW
     WHEN (NEW."offset"::text IS DISTINCT FROM current_setting('waybill.offset', true))
-    EXECUTE FUNCTION ` + prefix + `_refuse_offset();`
+    EXECUTE FUNCTION ` + n.Table("refuse_offset") + `();`
 }
 
 // offsetOrigin is what the catalog says about the offsets of a log.
 type offsetOrigin struct {
-	prefix           string
+	names            names
 	idFirst          bool // transaction_id stands before "offset"
 	idDefault        string
 	identity         string // "a": always, "d": by default, "": none
@@ -53,12 +53,12 @@ type offsetOrigin struct {
 
 // checkOffsets refuses a log in which a transaction could take an offset before its
 // id, or numbers out of their order: rows would be lost.
-func checkOffsets(ctx context.Context, db *sql.DB, prefix string) error {
-	o := offsetOrigin{prefix: prefix}
+func checkOffsets(ctx context.Context, db *sql.DB, n names) error {
+	o := offsetOrigin{names: n}
 	err := db.QueryRowContext(ctx, `SELECT x.attnum < o.attnum, coalesce(pg_get_expr(xd.adbin, xd.adrelid), ''),
 			o.attidentity, coalesce(pg_get_expr(od.adbin, od.adrelid), ''),
-			coalesce((SELECT tgenabled::text FROM pg_trigger WHERE tgrelid = o.attrelid AND tgname = $1 || '_offset_is_chosen'), ''),
-			coalesce(owned.name, ''), coalesce(owned.name::regclass = to_regclass($1 || '_offset_seq'), false),
+			coalesce((SELECT tgenabled::text FROM pg_trigger WHERE tgrelid = o.attrelid AND tgname = $2), ''),
+			coalesce(owned.name, ''), coalesce(owned.name::regclass = to_regclass($3), false),
 			coalesce(s.seqincrement, 1), coalesce(s.seqcache, 1), coalesce(s.seqcycle, false)
 		FROM pg_attribute o
 		JOIN pg_attribute x ON x.attrelid = o.attrelid AND x.attname = 'transaction_id'
@@ -66,10 +66,10 @@ func checkOffsets(ctx context.Context, db *sql.DB, prefix string) error {
 		LEFT JOIN pg_attrdef xd ON xd.adrelid = x.attrelid AND xd.adnum = x.attnum
 		CROSS JOIN LATERAL pg_get_serial_sequence($1, 'offset') AS owned(name)
 		LEFT JOIN pg_sequence s ON s.seqrelid = owned.name::regclass
-		WHERE o.attrelid = to_regclass($1) AND o.attname = 'offset'`, prefix).
+		WHERE o.attrelid = to_regclass($1) AND o.attname = 'offset'`, n.Log(), n.plain("offset_is_chosen"), n.Table("offset_seq")).
 		Scan(&o.idFirst, &o.idDefault, &o.identity, &o.offsetDefault, &o.trigger, &o.sequence, &o.ours, &o.increment, &o.cache, &o.cycle)
 	if err != nil {
-		return fmt.Errorf("look at the offsets of %s: %w", prefix, err)
+		return fmt.Errorf("look at the offsets of %s: %w", n, err)
 	}
 	if faults := o.faults(); len(faults) > 0 {
 		return fmt.Errorf("%w: %s", store.ErrUnsafeLog, strings.Join(faults, "; "))
@@ -83,34 +83,34 @@ var defaultTakesIDFirst = regexp.MustCompile(`(?s)^\s*CASE\s+WHEN \(pg_current_x
 // faults says what is wrong, each with what mends it.
 func (o *offsetOrigin) faults() (faults []string) {
 	fault := func(what, mend string) {
-		faults = append(faults, fmt.Sprintf("%s: %s; to mend it: %s", o.prefix, what, mend))
+		faults = append(faults, fmt.Sprintf("%s: %s; to mend it: %s", o.names, what, mend))
 	}
 	if !o.idFirst {
 		fault(`the column "offset" stands before transaction_id`,
 			"make the log again by migrating, under another outbox.prefix or once this one is empty: columns cannot change places")
 	}
 	if o.idDefault != `pg_current_xact_id()` {
-		fault("the default of transaction_id is not pg_current_xact_id()", `ALTER TABLE `+o.prefix+` ALTER transaction_id SET DEFAULT pg_current_xact_id()`)
+		fault("the default of transaction_id is not pg_current_xact_id()", `ALTER TABLE `+o.names.Log()+` ALTER transaction_id SET DEFAULT pg_current_xact_id()`)
 	}
 	switch {
 	case o.sequence == "":
-		fault(`the column "offset" owns no sequence`, `ALTER SEQUENCE `+o.prefix+`_offset_seq OWNED BY `+o.prefix+`."offset"`)
+		fault(`the column "offset" owns no sequence`, `ALTER SEQUENCE `+o.names.Table("offset_seq")+` OWNED BY `+o.names.Log()+`."offset"`)
 	case !o.ours:
-		fault("the offsets come from "+o.sequence, `ALTER SEQUENCE `+o.sequence+` RENAME TO `+o.prefix+`_offset_seq`)
+		fault("the offsets come from "+o.sequence, `ALTER SEQUENCE `+o.sequence+` RENAME TO `+o.names.Name("offset_seq"))
 	}
-	switch {
-	case o.identity == "a":
-	case o.identity == "d":
-		fault("producers may choose offsets", `ALTER TABLE `+o.prefix+` ALTER "offset" SET GENERATED ALWAYS`)
+	switch o.identity {
+	case "a":
+	case "d":
+		fault("producers may choose offsets", `ALTER TABLE `+o.names.Log()+` ALTER "offset" SET GENERATED ALWAYS`)
 	default:
 		if !defaultTakesIDFirst.MatchString(o.offsetDefault) {
-			fault("the default of an offset does not take the transaction id first", `ALTER TABLE `+o.prefix+` ALTER "offset" SET DEFAULT `+offsetDefault(o.prefix))
+			fault("the default of an offset does not take the transaction id first", `ALTER TABLE `+o.names.Log()+` ALTER "offset" SET DEFAULT `+offsetDefault(o.names))
 		}
 		switch o.trigger {
 		case "":
-			fault("no trigger keeps producers from choosing offsets", offsetGuard(o.prefix))
+			fault("no trigger keeps producers from choosing offsets", offsetGuard(o.names))
 		case "D", "R":
-			fault("the trigger that keeps producers from choosing offsets is disabled", `ALTER TABLE `+o.prefix+` ENABLE TRIGGER `+o.prefix+`_offset_is_chosen`)
+			fault("the trigger that keeps producers from choosing offsets is disabled", `ALTER TABLE `+o.names.Log()+` ENABLE TRIGGER `+o.names.Name("offset_is_chosen"))
 		}
 	}
 	if o.increment != 1 || o.cache != 1 || o.cycle {

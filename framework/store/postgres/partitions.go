@@ -17,7 +17,7 @@ var _ store.Partitioner = (*Store)(nil)
 
 const (
 	// defaultPartition ends the name of the partition for what no range takes.
-	defaultPartition = "_default"
+	defaultPartition = "default"
 	// partitionsKept is how many partitions' worth of offsets are ready ahead of
 	// the sequence.
 	partitionsKept = 4
@@ -28,7 +28,7 @@ const (
 
 // partition is a part of the log with the offsets From <= "offset" < To.
 type partition struct {
-	Name     string
+	Name     string // quoted, with its schema
 	From, To int64
 }
 
@@ -39,7 +39,7 @@ type partition struct {
 // partition: they would be refused. So one that would begin less than a
 // partition's rows ahead of the sequence, because nobody made it in time, begins
 // that much farther on, and the default partition has what lies between.
-func partitionsAhead(prefix string, highest partition, rows, last int64) []partition {
+func partitionsAhead(n names, highest partition, rows, last int64) []partition {
 	if rows == 0 {
 		return nil
 	}
@@ -49,34 +49,34 @@ func partitionsAhead(prefix string, highest partition, rows, last int64) []parti
 	}
 	var missing []partition
 	for from <= last+partitionsKept*rows {
-		missing = append(missing, partition{prefix + "_from_" + strconv.FormatInt(from, 10), from, from + rows})
+		missing = append(missing, partition{n.Table("from_" + strconv.FormatInt(from, 10)), from, from + rows})
 		from += rows
 	}
 	return missing
 }
 
 // isPartitioned reports whether the log is partitioned.
-func isPartitioned(ctx context.Context, q querier, prefix string) (partitioned bool, err error) {
-	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)), false)`, prefix).Scan(&partitioned)
+func isPartitioned(ctx context.Context, q querier, n names) (partitioned bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)), false)`, n.Log()).Scan(&partitioned)
 	if err != nil {
-		return false, fmt.Errorf("look at the log %s: %w", prefix, err)
+		return false, fmt.Errorf("look at the log %s: %w", n, err)
 	}
 	return partitioned, nil
 }
 
 // extendPartitions is for Migrate: it refuses to partition a log that is not.
-func extendPartitions(ctx context.Context, db *sql.DB, c Config) error {
-	partitioned, err := isPartitioned(ctx, db, c.Prefix)
+func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error {
+	partitioned, err := isPartitioned(ctx, db, n)
 	switch {
 	case err != nil:
 		return err
 	case !partitioned && c.PartitionRows > 0:
 		return fmt.Errorf("%w: %s was made without partitions and is not converted: use another outbox.prefix, "+
-			"or, once all sinks have settled everything and nobody publishes, drop its tables and migrate again", store.ErrPartitions, c.Prefix)
+			"or, once all sinks have settled everything and nobody publishes, drop its tables and migrate again", store.ErrPartitions, n)
 	case !partitioned:
 		return nil
 	}
-	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(minVersion)), parts: true}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion)), parts: true}
 	_, err = s.extend(ctx, c.PartitionRows)
 	return err
 }
@@ -109,7 +109,7 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("make partitions: %w", err)
 	}
-	for _, p := range partitionsAhead(s.sql.prefix, highest, rows, now.last) {
+	for _, p := range partitionsAhead(s.names, highest, rows, now.last) {
 		if err := s.attach(ctx, p); err != nil {
 			if isInTheWay(err) || isDoneAlready(err) || errors.Is(err, errTooLate) {
 				return made, nil
@@ -137,13 +137,13 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, p.Name, s.sql.prefix, s.sql.prefix, p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
+		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
 		return errTooLate
 	} else if err != nil {
 		return err
 	}
 	var last int64
-	if err := tx.QueryRowContext(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM `+s.sql.prefix+`_offset_seq`).Scan(&last); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM `+s.names.Table("offset_seq")).Scan(&last); err != nil {
 		return err
 	}
 	if last > 0 && p.From <= last+(p.To-p.From)/2 { // making it has taken long
@@ -158,12 +158,13 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (ranges []partition, err error) {
 	const bound = `pg_get_expr(c.relpartbound, c.oid)`
-	// One that another pruner drops meanwhile has no bound any more, and a number for
-	// a name. What is asked once cannot change its answer in between.
+	// One that another pruner drops meanwhile has no bound any more. What is asked once
+	// cannot change its answer in between.
 	rows, err := q.QueryContext(ctx, `WITH parts AS MATERIALIZED (
-			SELECT c.oid::regclass::text AS name, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
-			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1))
-		SELECT name, range[1]::bigint, range[2]::bigint FROM parts WHERE range IS NOT NULL AND name !~ '^[0-9]+$' ORDER BY 2`, s.sql.prefix)
+			SELECT format('%I.%I', nspname, relname) AS name, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
+			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE i.inhparent = to_regclass($1))
+		SELECT name, range[1]::bigint, range[2]::bigint FROM parts WHERE range IS NOT NULL ORDER BY 2`, s.names.Log())
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +199,7 @@ func (s *Store) PrunePartitions(ctx context.Context, e store.Pruning) (dropped i
 			}
 		case isDoneAlready(err):
 		case err != nil:
-			return dropped, fmt.Errorf("drop partition %s: %w", p.Name, err)
+			return dropped, fmt.Errorf("drop partition %s: %w", p.Name, advise(err))
 		case gone:
 			dropped++
 		}
@@ -223,7 +224,7 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 		q := statement{}
 		q.WriteString(`SELECT NOT EXISTS (SELECT FROM ` + p.Name + ` WHERE NOT (` + old(&q, e.Age))
 		kept.settledSQL(&q)
-		q.WriteString(`))`)
+		q.WriteString(`))` + whole(p.Name))
 		may := false
 		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&may); err != nil || !may {
 			return err
@@ -242,7 +243,7 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 		return false, false, err
 	}
 	q := statement{}
-	q.WriteString(`SELECT ` + old(&q, e.Age) + ` FROM ` + p.Name + ` ORDER BY "offset" DESC LIMIT 1`)
+	q.WriteString(`SELECT ` + old(&q, e.Age) + ` FROM ` + p.Name + ` ORDER BY "offset" DESC LIMIT 1` + whole(p.Name))
 	err = s.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&worth)
 	if errors.Is(err, sql.ErrNoRows) {
 		return true, true, nil

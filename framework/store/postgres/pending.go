@@ -38,9 +38,9 @@ func (s *Store) pending(ctx context.Context, raw json.RawMessage, t *probe, filt
 func (r *reader) count(ctx context.Context, limit int) (int, error) {
 	d := r.pos.delta
 	q := statement{args: []any{r.pos.offset, d.Last}}
-	q.WriteString(`SELECT count(*) FROM (SELECT FROM ` + r.store.sql.prefix + r.store.sql.between)
+	q.WriteString(`SELECT count(*) FROM (SELECT FROM ` + r.store.names.Log() + r.store.sql.between)
 	r.where(&q, d)
-	q.WriteString(` LIMIT ` + q.arg(limit) + `) pending`)
+	q.WriteString(` LIMIT ` + q.arg(limit) + `) pending` + r.store.sql.whole)
 	var n int
 	err := r.store.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&n)
 	return n, err

@@ -51,7 +51,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, p.Age))
 		kept.settledSQL(&look)
 		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.prunable() +
-			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked`)
+			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked` + whole(s.prunable()))
 		removable := 0
 		if err := tx.QueryRowContext(ctx, look.String(), look.args...).Scan(&pruned.Looked, &pruned.Through, &removable); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	case isInTheWay(err):
 		return store.Pruned{Through: p.After}, nil
 	case err != nil:
-		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", err)
+		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", advise(err))
 	}
 	return pruned, nil
 }
@@ -82,9 +82,9 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 // prunable is the table whose rows go one by one.
 func (s *Store) prunable() string {
 	if s.parts {
-		return s.sql.prefix + defaultPartition
+		return s.names.Table(defaultPartition)
 	}
-	return s.sql.prefix
+	return s.names.Log()
 }
 
 // pruneTx runs a function in a transaction with one snapshot, and with a lock on
@@ -101,7 +101,7 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s`,
-		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.sql.prefix, locks)); err != nil {
+		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), locks)); err != nil {
 		return err
 	}
 	if err := do(tx); err != nil {
@@ -254,7 +254,7 @@ func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Ho
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for who keeps the log: %w", err)
+		return nil, fmt.Errorf("look for who keeps the log: %w", advise(err))
 	}
 	return holders, nil
 }
@@ -269,9 +269,9 @@ func (s *Store) oldestKept(ctx context.Context, q tables.Querier, k keeper) (*st
 		through = min(through, k.places[i].settled())
 	}
 	look := statement{args: []any{through}}
-	look.WriteString(`SELECT "offset", occurred_on FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.sql.prefix +
+	look.WriteString(`SELECT "offset", occurred_on FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.names.Log() +
 		` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(holderRows) + `) looked WHERE NOT (true`)
 	keepers{k}.settledSQL(&look)
-	look.WriteString(`) ORDER BY "offset" LIMIT 1`)
+	look.WriteString(`) ORDER BY "offset" LIMIT 1` + s.sql.whole)
 	return s.run.ScanRow(q.QueryRowContext(ctx, look.String(), look.args...))
 }

@@ -264,7 +264,7 @@ func (r *reader) statement(d *delta, upTo int64, limit int) *statement {
 	// one that is not the target's is to fail instead.
 	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(r.server) + `)::int = 1`)
 	r.where(q, d)
-	q.WriteString(` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit))
+	q.WriteString(` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + r.store.sql.whole)
 	return q
 }
 
@@ -334,19 +334,6 @@ type statement struct {
 func (q *statement) arg(v any) string {
 	q.args = append(q.args, v)
 	return "$" + strconv.Itoa(len(q.args))
-}
-
-// row adds a parenthesized list of placeholders.
-func (q *statement) row(args ...any) {
-	for i, v := range args {
-		if i == 0 {
-			q.WriteString("(")
-		} else {
-			q.WriteString(", ")
-		}
-		q.WriteString(q.arg(v))
-	}
-	q.WriteString(")")
 }
 
 // closeRows ends a query and keeps the first error.

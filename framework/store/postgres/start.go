@@ -102,7 +102,7 @@ func (s *Store) firstSince(ctx context.Context, d *delta, since time.Time) (int6
 func (s *Store) firstIn(ctx context.Context, args []any, and string) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	err = s.db.QueryRowContext(ctx, `SELECT coalesce(min("offset"), 0) FROM `+s.sql.prefix+s.sql.between+and, args...).Scan(&offset)
+	err = s.db.QueryRowContext(ctx, `SELECT coalesce(min("offset"), 0) FROM `+s.names.Log()+s.sql.between+and+s.sql.whole, args...).Scan(&offset)
 	return offset, err
 }
 

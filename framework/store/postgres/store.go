@@ -3,7 +3,7 @@
 //
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
 // once and no long transaction delays anybody else's rows. The files, in the
-// order in which to read them: snapshot.go, probe.go, position.go, reader.go,
+// order in which to read them: names.go, snapshot.go, probe.go, position.go, reader.go,
 // history.go, dialect.go, pruning.go, listener.go, connector.go; what all databases
 // share is in ../internal/tables.
 package postgres
@@ -38,7 +38,9 @@ const (
 
 // Config names one outbox in a database. The zero value is the usual one.
 type Config struct {
-	// Prefix begins the names of all tables; default "outbox".
+	// Prefix begins the names of all tables; default "outbox". It may name their schema:
+	// "tenant_a.outbox". Without one Migrate makes the tables where the search path
+	// leads, and Open looks for them there; from then on a store keeps to that schema.
 	Prefix string
 	// Payload is the type of the payload column that Migrate makes; default
 	// PayloadJSON. Open takes what the database has.
@@ -70,7 +72,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.PartitionRows < 0 {
 		return c, fmt.Errorf("partitions of %d rows: use at least 1", c.PartitionRows)
 	}
-	return c, store.ValidatePrefix(c.Prefix)
+	_, err := parseNames(c.Prefix)
+	return c, err
 }
 
 // Store is an outbox in PostgreSQL. It is safe for concurrent use and holds no
@@ -80,6 +83,7 @@ type Store struct {
 	*shared
 	db        *sql.DB
 	run       *tables.Runner
+	names     names
 	sql       statements
 	binary    bool
 	parts     bool // the log is partitioned
@@ -152,7 +156,7 @@ func isURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// Open checks that the database is recent enough and migrated for this version
+// Open checks that the database is recent enough, in UTF-8 and migrated for this version
 // of the program, and that the log's offsets are made as readers rely on
 // (store.ErrUnsafeLog), and returns the store. It starts nothing and changes nothing.
 // db stays the caller's, to be closed after the last use of the store. One that was
@@ -167,52 +171,71 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrations(c).Check(ctx, db); err != nil {
+	n, err := c.names(ctx, db)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkOffsets(ctx, db, c.Prefix); err != nil {
+	if err := migrations(c, n).Check(ctx, db); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, sql: newStatements(c.Prefix, serverSQL(version)), floorLag: defaultFloorLag}
+	if err := checkOffsets(ctx, db, n); err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
-	s.run = tables.NewRunner(c.Prefix, d)
+	s.run = tables.NewRunner(n.Table, d)
 	s.shared = tables.New(db, s.run, c.Receipts)
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}
-	if s.binary, err = binaryPayload(ctx, db, c.Prefix); err != nil {
+	if s.binary, err = binaryPayload(ctx, db, n); err != nil {
 		return nil, err
 	}
-	if s.parts, err = isPartitioned(ctx, db, c.Prefix); err != nil {
+	if s.parts, err = isPartitioned(ctx, db, n); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// checkServer returns the server's version.
+// names are those of the tables, with their schema.
+func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
+	n, err := parseNames(c.Prefix)
+	if err != nil {
+		return n, err
+	}
+	return n.resolve(ctx, db)
+}
+
+// checkServer returns the server's version. It refuses a database that cannot store
+// every text: a checkpoint with the text of an error would fail for ever, and what it
+// parks would be delivered again and again.
 func checkServer(ctx context.Context, db *sql.DB) (version int, err error) {
-	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version); err != nil {
+	var encoding string
+	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding')`).Scan(&version, &encoding); err != nil {
 		return 0, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	if version < minVersion {
 		return 0, fmt.Errorf("%w: PostgreSQL %d.%d lacks pg_snapshot; 13 or later is needed", store.ErrUnsupported, version/10000, version%10000)
 	}
+	if encoding != "UTF8" {
+		return 0, fmt.Errorf("%w: the database's encoding is %s, which cannot store every text; use one that was made by "+
+			"CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", store.ErrUnsupported, encoding)
+	}
 	return version, nil
 }
 
-func binaryPayload(ctx context.Context, db *sql.DB, prefix string) (bool, error) {
+func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {
 	var typ string
 	err := db.QueryRowContext(ctx,
-		`SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'payload'`, prefix).Scan(&typ)
+		`SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'payload'`, n.Log()).Scan(&typ)
 	if err != nil {
-		return false, fmt.Errorf("look up the payload column of %s: %w", prefix, err)
+		return false, fmt.Errorf("look up the payload column of %s: %w", n, err)
 	}
 	return typ == string(PayloadBytes), nil
 }
 
 // statements are the SQL texts with the table names filled in.
 type statements struct {
-	prefix   string // the log's table; the others' names begin with it
 	server   string // an expression: see serverSQL
 	probe    string
 	page     string
@@ -220,19 +243,20 @@ type statements struct {
 	unlocked string // see unlockedSQL
 	restored string // the last restored row of a range
 	between  string // the range of a page's rows
+	whole    string // the end of a statement that reads the log: see whole
 }
 
-func newStatements(prefix, server string) statements {
+func newStatements(n names, server string) statements {
 	const between = ` WHERE "offset" > $1 AND "offset" <= $2`
 	return statements{
-		prefix:   prefix,
 		server:   server,
-		probe:    probeSQL(prefix, server),
-		survey:   surveySQL(prefix, server),
-		unlocked: unlockedSQL(prefix, server),
-		restored: restoredSQL(prefix),
-		page:     `SELECT ` + selected + ` FROM ` + prefix + between,
+		probe:    probeSQL(n, server),
+		survey:   surveySQL(n, server),
+		unlocked: unlockedSQL(n, server),
+		restored: restoredSQL(n),
+		page:     `SELECT ` + selected + ` FROM ` + n.Log() + between,
 		between:  between,
+		whole:    whole(n.Log()),
 	}
 }
 

@@ -6,7 +6,7 @@ import "time"
 
 // InsertInto is the beginning of an INSERT into the log.
 func (s *Store) InsertInto() string {
-	return `INSERT INTO ` + s.prefix + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
+	return `INSERT INTO ` + s.names.Log() + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
 }
 
 // Placeholder stands for the next parameter of a statement.

@@ -46,7 +46,8 @@ func migrations(c Config) migration.Set {
 	return migration.Set{
 		Dialect: database.DialectSQLite3,
 		Files:   files,
-		Data:    c,
-		Table:   c.Prefix + "_migrations",
+		Data:    names(c.Prefix),
+		Table:   names(c.Prefix).Table("migrations"),
+		Exists:  `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '` + c.Prefix + `_migrations')`,
 	}
 }

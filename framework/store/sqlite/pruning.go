@@ -27,7 +27,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	if err == nil && through > p.After {
 		removable := 0
 		err = s.db.QueryRowContext(ctx, `SELECT count(*), coalesce(max("offset"), ?), count(*) FILTER (WHERE old)
-			FROM (SELECT "offset", `+old("occurred_on")+` AS old FROM `+s.prefix+` WHERE "offset" > ? AND "offset" <= ? ORDER BY "offset" LIMIT ?)`,
+			FROM (SELECT "offset", `+old("occurred_on")+` AS old FROM `+s.names.Log()+` WHERE "offset" > ? AND "offset" <= ? ORDER BY "offset" LIMIT ?)`,
 			p.After, days(p.Age), p.After, through, p.Limit).Scan(&pruned.Looked, &pruned.Through, &removable)
 		if err == nil && removable > 0 {
 			pruned.Removed, err = s.remove(ctx, p, pruned.Through)
@@ -48,7 +48,7 @@ func (s *Store) remove(ctx context.Context, p store.Pruning, through int64) (int
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
-	result, err := tx.ExecContext(ctx, `DELETE FROM `+s.prefix+` WHERE "offset" > ? AND "offset" <= ? AND `+old("occurred_on"), p.After, through, days(p.Age))
+	result, err := tx.ExecContext(ctx, `DELETE FROM `+s.names.Log()+` WHERE "offset" > ? AND "offset" <= ? AND `+old("occurred_on"), p.After, through, days(p.Age))
 	if err != nil {
 		return 0, err
 	}

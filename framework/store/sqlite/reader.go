@@ -25,7 +25,7 @@ func (s *Store) last(ctx context.Context, q tables.Querier) (last int64, err err
 	// The second number matters where only sqlite_sequence was emptied.
 	err = q.QueryRowContext(ctx, `SELECT max(
 		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
-		coalesce((SELECT max("offset") FROM `+s.prefix+`), 0))`, s.prefix).Scan(&last)
+		coalesce((SELECT max("offset") FROM `+s.names.Log()+`), 0))`, string(s.names)).Scan(&last)
 	return last, err
 }
 

@@ -145,7 +145,7 @@ func TestThePrefixNamesAllTables(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"00001_outbox.sql"}, applied)
 
-	for _, prefix := range []string{"Shop", "a b", "a;--", strings.Repeat("a", 41)} {
+	for _, prefix := range []string{"Shop", "a b", "main.outbox", "a;--", strings.Repeat("a", 41)} {
 		bad := sqlite.Config{Prefix: prefix}
 		_, err = sqlite.Migrate(t.Context(), db, bad)
 		require.ErrorIs(t, err, store.ErrPrefix)
@@ -322,4 +322,23 @@ type countingTx struct {
 func (c *countingTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	c.statements++
 	return c.Tx.ExecContext(ctx, query, args...)
+}
+
+func TestAPrefixMayBeAWordOfSQL(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"order", "group", "select", "table"} {
+		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		c := sqlite.Config{Prefix: prefix}
+		_, err = sqlite.Migrate(t.Context(), db, c)
+		require.NoError(t, err, prefix)
+		s, err := sqlite.Open(t.Context(), db, c)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), s.InsertInto()+` ('a', 'a', 1, '', '2026-01-02T03:04:05Z', NULL, '{}', '1')`)
+		require.NoError(t, err)
+		status, err := s.Status(t.Context(), store.StatusQuery{})
+		require.NoError(t, err)
+		require.Equal(t, int64(1), status.LastOffset)
+	}
 }

@@ -46,11 +46,27 @@ func (c Config) withDefaults() (Config, error) {
 	return c, store.ValidatePrefix(c.Prefix)
 }
 
+// names are those of the tables: what begins them. All of them are quoted wherever they
+// stand, since a prefix may be a word of SQL.
+type names string
+
+// Log is the log's table.
+func (n names) Log() string { return n.Table("") }
+
+// Table is a table or an index, such as "outbox_cursors" for cursors. The log has no
+// name of its own.
+func (n names) Table(name string) string {
+	if name != "" {
+		name = "_" + name
+	}
+	return `"` + string(n) + name + `"`
+}
+
 // Store is an outbox in SQLite. It is safe for concurrent use.
 type Store struct {
 	*shared
 	db      *sql.DB
-	prefix  string // the log's table; the names of the others begin with it
+	names   names
 	run     *tables.Runner
 	dialect *dialect
 }
@@ -114,9 +130,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := migrations(c).Check(ctx, db); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, prefix: c.Prefix}
+	s := &Store{db: db, names: names(c.Prefix)}
 	s.dialect = &dialect{Store: s, returning: true}
-	s.run = tables.NewRunner(c.Prefix, s.dialect)
+	s.run = tables.NewRunner(s.names.Table, s.dialect)
 	s.shared = tables.New(db, s.run, c.Receipts)
 	return s, nil
 }

@@ -21,7 +21,11 @@ func (l *loader) checkTables(d Database, o Outbox) {
 		l.report.add(l.report.file, 0, "database is missing: write it in the file, set %s, or use --database", variable("database"))
 	}
 	if l.given("outbox.prefix") && !l.reported("outbox.prefix") {
-		if err := store.ValidatePrefix(o.Prefix); err != nil {
+		validate := store.ValidatePrefix
+		if d.Dialect() == PostgreSQL {
+			validate = func(prefix string) error { _, _, err := store.SplitPrefix(prefix); return err }
+		}
+		if err := validate(o.Prefix); err != nil {
 			l.mistake("outbox.prefix", "outbox.prefix: %v", err)
 		}
 	}

@@ -37,7 +37,7 @@ type Config struct {
 
 // Outbox names the tables and says how they are made.
 type Outbox struct {
-	Prefix   string  `yaml:"prefix" doc:"beginning of all table names. Default outbox"`
+	Prefix   string  `yaml:"prefix" doc:"beginning of all table names; on PostgreSQL it may name their schema, as in billing.outbox. Default outbox"`
 	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them anew, and the forwarder that starts last decides. Default 1"`
 	Payload  Payload `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`

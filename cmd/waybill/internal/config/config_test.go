@@ -261,6 +261,12 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 		path+`:2: unknown key "sink"; did you mean sinks?`+"\n"+
 		"WAYBILL_OUTBOX_PREFX: this variable stands for no key; did you mean WAYBILL_OUTBOX_PREFIX?")
 
+	path = write(t, "outbox: {prefix: billing.order}\n")
+	_, err = config.LoadTables(config.Source{File: path, Database: "sqlite:outbox.db"})
+	require.EqualError(t, err, path+`:1: outbox.prefix: invalid table prefix "billing.order": this database has no schemas, leave out all up to the dot`)
+	_, err = config.LoadTables(config.Source{File: path, Database: "postgres://localhost/app"})
+	require.NoError(t, err)
+
 	_, err = config.LoadTables(config.Source{Database: "oracle://scott:" + password + "@db"})
 	require.EqualError(t, err, "--database: database: is no address of a database; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
 

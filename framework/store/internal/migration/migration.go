@@ -35,8 +35,10 @@ type Set struct {
 	Files fs.FS
 	// Data is what the files' templates see.
 	Data any
-	// Table is where goose records the applied versions.
+	// Table is where goose records the applied versions, as statements name it.
 	Table string
+	// Exists is a query for whether Table exists.
+	Exists string
 	// Locker, if set, keeps other processes from migrating at the same time.
 	// goose's lockers count their retries over their whole life: use a new one
 	// for each Set.
@@ -86,8 +88,12 @@ func (s Set) Check(ctx context.Context, db *sql.DB) error {
 
 // up lets goose apply what it finds missing and names what it applied.
 func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
+	versions, err := s.versions()
+	if err != nil {
+		return nil, err
+	}
 	options := []goose.ProviderOption{
-		goose.WithTableName(s.Table),
+		goose.WithStore(versions),
 		goose.WithLogger(goose.NopLogger()),
 		// The application may use goose for its own tables.
 		goose.WithDisableGlobalRegistry(true),
@@ -95,7 +101,7 @@ func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
 	if s.Locker != nil {
 		options = append(options, goose.WithSessionLocker(s.Locker))
 	}
-	provider, err := goose.NewProvider(s.Dialect, db, rendered{s.Files, s.Data}, options...)
+	provider, err := goose.NewProvider(goose.DialectCustom, db, rendered{s.Files, s.Data}, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +149,7 @@ func (s Set) recorded(ctx context.Context, db *sql.DB) (map[int64]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	exists, err := s.tableExists(ctx, db, versions)
+	exists, err := versions.TableExists(ctx, db)
 	if err != nil || !exists {
 		return nil, err
 	}
@@ -161,22 +167,24 @@ func (s Set) recorded(ctx context.Context, db *sql.DB) (map[int64]bool, error) {
 }
 
 // versions is goose's own access to its table.
-func (s Set) versions() (database.Store, error) {
-	return database.NewStore(s.Dialect, s.Table)
+func (s Set) versions() (versions, error) {
+	goose, err := database.NewStore(s.Dialect, s.Table)
+	return versions{goose, s}, err
 }
 
-func (s Set) tableExists(ctx context.Context, db *sql.DB, versions database.Store) (bool, error) {
-	exists, err := false, errors.ErrUnsupported
-	if extended, ok := versions.(database.StoreExtender); ok {
-		exists, err = extended.TableExists(ctx, db)
+// versions asks for its table by the set's own query: goose takes names apart that are
+// quoted, and any error of SQLite for a missing table.
+type versions struct {
+	database.Store
+	set Set
+}
+
+var _ database.StoreExtender = versions{}
+
+// TableExists says whether the table is there.
+func (v versions) TableExists(ctx context.Context, db database.DBTxConn) (exists bool, err error) {
+	if err = db.QueryRowContext(ctx, v.set.Exists).Scan(&exists); err != nil {
+		err = fmt.Errorf("look for table %s: %w", v.set.Table, err)
 	}
-	if errors.Is(err, errors.ErrUnsupported) && s.Dialect == database.DialectSQLite3 {
-		// goose tries a query and takes any error for a missing table.
-		const query = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)`
-		err = db.QueryRowContext(ctx, query, s.Table).Scan(&exists)
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for table %s: %w", s.Table, err)
-	}
-	return exists, nil
+	return exists, err
 }

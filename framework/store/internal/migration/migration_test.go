@@ -44,6 +44,7 @@ func set(files fstest.MapFS) migration.Set {
 		Files:   files,
 		Data:    struct{ Prefix string }{"shop"},
 		Table:   "shop_migrations",
+		Exists:  `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'shop_migrations')`,
 	}
 }
 

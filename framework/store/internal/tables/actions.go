@@ -83,6 +83,6 @@ func (t *Tables) actions(ctx context.Context, which string, args ...any) (action
 		a.At, a.EndedAt = at.Time, ended.Time
 		actions = append(actions, a)
 		return nil
-	}, `SELECT id, at, who, action, filter, count, through, ended_at FROM {actions} `+which, args...)
+	}, `SELECT id, at, who, action, filter, count, through, ended_at FROM {actions} `+which+` {whole actions}`, args...)
 	return actions, err
 }

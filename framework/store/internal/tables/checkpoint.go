@@ -107,7 +107,7 @@ func (t *Tables) cursorUpdate(c *store.Checkpoint) (Update, error) {
 // Holds returns store.ErrLeaseLost if the lane has another lease.
 func (r *Runner) Holds(ctx context.Context, q Querier, lease store.Lease) error {
 	var epoch int64
-	err := r.Row(ctx, q, `SELECT epoch FROM {cursors} WHERE ?`, holder(lease)).Scan(&epoch)
+	err := r.Row(ctx, q, `SELECT epoch FROM {cursors} WHERE ? {whole cursors}`, holder(lease)).Scan(&epoch)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrLeaseLost
 	}

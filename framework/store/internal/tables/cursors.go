@@ -35,7 +35,7 @@ func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors [
 		cursors = append(cursors, c)
 		return err
 	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at
-		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '') ORDER BY sink, lane`, store.SinkPruner, sink, sink)
+		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '') ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink)
 	return cursors, err
 }
 
@@ -161,7 +161,7 @@ func (r *Runner) Keepers(ctx context.Context, q Querier, sinks []string) (keeper
 		}
 		return nil
 	}, `SELECT sink, lanes, position, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
-		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
+		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
 	for _, sink := range sinks {
 		if !slices.ContainsFunc(keepers, func(k Keeper) bool { return k.Sink == sink }) {
 			keepers = append(keepers, Keeper{Sink: sink, Reason: "it has no cursor yet"})

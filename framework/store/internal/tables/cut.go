@@ -38,7 +38,7 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.St
 		err := rows.Scan(&of, &wanted)
 		exist, same = true, same && (wanted == lanes || wanted == 0 && of == lanes)
 		return err
-	}, `SELECT DISTINCT lanes, coalesce(wanted, 0) FROM {cursors} WHERE sink = ?`, sink)
+	}, `SELECT DISTINCT lanes, coalesce(wanted, 0) FROM {cursors} WHERE sink = ? {whole cursors}`, sink)
 	switch {
 	case err != nil:
 		return false, err
@@ -106,7 +106,7 @@ const forwarded = `{"forwarded":true}`
 // forgotten.
 func (t *Tables) inUse(ctx context.Context) (used bool, err error) {
 	err = t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors}
-		WHERE sink <> ? AND epoch > 0 OR sink = ? AND position IS NOT NULL)`, store.SinkPruner, store.SinkPruner).Scan(&used)
+		WHERE sink <> ? AND epoch > 0 OR sink = ? AND position IS NOT NULL) {whole cursors}`, store.SinkPruner, store.SinkPruner).Scan(&used)
 	return used, err
 }
 

@@ -19,6 +19,9 @@ type Dialect interface {
 	Placeholder(n int) string
 	// Quote is the character around an identifier.
 	Quote() string
+	// Whole is the end of a SELECT, behind LIMIT, that fails it where rows of one of the
+	// tables, as statements name them, are hidden from this role. It may be empty.
+	Whole(tables []string) string
 	// Now is the database's clock, which goes on within a transaction.
 	Now() string
 	// NowPlus is the clock and d, which may be negative.
@@ -138,6 +141,9 @@ type Standard struct{}
 // Quote is that of standard SQL.
 func (Standard) Quote() string { return `"` }
 
+// Whole is nothing where nothing can be hidden.
+func (Standard) Whole([]string) string { return `` }
+
 // LogTime takes times as they are.
 func (Standard) LogTime(expression string) string { return expression }
 
@@ -173,7 +179,7 @@ func (Standard) OnConflict(key, columns []string, unless Condition) string {
 
 // TakeCursors locks the rows, always in one order.
 func (Standard) TakeCursors(sink string) Expr {
-	return SQL(`SELECT lane FROM {cursors} WHERE sink = ? ORDER BY lane FOR UPDATE`, sink)
+	return SQL(`SELECT lane FROM {cursors} WHERE sink = ? ORDER BY lane {whole cursors} FOR UPDATE`, sink)
 }
 
 // Together is two statements.

@@ -27,7 +27,7 @@ func (t *Tables) countParked(ctx context.Context, f store.ParkedFilter) (counts 
 		err := rows.Scan(&c.Sink, &c.State, &c.Count)
 		counts = append(counts, c)
 		return err
-	}, `SELECT sink, state, count(*) FROM {parked} p WHERE ? GROUP BY sink, state ORDER BY sink, state`, t.matches(f))
+	}, `SELECT sink, state, count(*) FROM {parked} p WHERE ? GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
 	return counts, err
 }
 
@@ -98,7 +98,7 @@ func (t *Tables) Types(ctx context.Context, limit int) (counts []store.TypeCount
 			FROM (SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) AS newest
 			GROUP BY type
 		) AS latest
-		JOIN {log} AS o ON o."offset" = latest."offset"`, limit)
+		JOIN {log} AS o ON o."offset" = latest."offset" {whole log}`, limit)
 	if err != nil {
 		return nil, t.failed(err, "count the types of the log")
 	}

@@ -24,7 +24,8 @@ func (t *Tables) Traces(ctx context.Context, sink string) (store.Traces, error) 
 func (t *Tables) traces(ctx context.Context, sink string) (store.Traces, error) {
 	traces := store.Traces{Sink: sink}
 	err := t.run.Row(ctx, t.db, `SELECT (SELECT count(*) FROM {cursors} WHERE sink = ? AND sink <> ?),
-			(SELECT count(*) FROM {parked} WHERE sink = ?), (SELECT count(*) FROM {receipts} WHERE sink = ?)`,
+			(SELECT count(*) FROM {parked} WHERE sink = ?), (SELECT count(*) FROM {receipts} WHERE sink = ?)
+		{whole cursors parked receipts}`,
 		sink, store.SinkPruner, sink, sink).Scan(&traces.Cursors, &traces.Parked, &traces.Receipts)
 	return traces, err
 }
@@ -38,7 +39,7 @@ func (t *Tables) unknownSink(ctx context.Context, q Querier, sink string) error 
 		err := rows.Scan(&name)
 		known = append(known, name)
 		return err
-	}, `SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink`, store.SinkPruner)
+	}, `SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink {whole cursors parked}`, store.SinkPruner)
 	switch {
 	case err != nil:
 		return err
@@ -70,7 +71,7 @@ func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string) (store.Tra
 		return traces, nil
 	}
 	var owner sql.NullString
-	if err := t.run.Row(ctx, tx, `SELECT max(owner) FROM {cursors} WHERE sink = ? AND lease_until > {now}`, sink).Scan(&owner); err != nil {
+	if err := t.run.Row(ctx, tx, `SELECT max(owner) FROM {cursors} WHERE sink = ? AND lease_until > {now} {whole cursors parked receipts}`, sink).Scan(&owner); err != nil {
 		return traces, err
 	}
 	if owner.Valid {
@@ -82,9 +83,9 @@ func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string) (store.Tra
 	for _, table := range []struct {
 		name    string
 		deleted *int64
-	}{{"{cursors}", &traces.Cursors}, {"{parked}", &traces.Parked}, {"{receipts}", &traces.Receipts}} {
+	}{{"cursors", &traces.Cursors}, {"parked", &traces.Parked}, {"receipts", &traces.Receipts}} {
 		var err error
-		if *table.deleted, err = t.run.Exec(ctx, tx, `DELETE FROM `+table.name+` WHERE sink = ?`, sink); err != nil {
+		if *table.deleted, err = t.run.Exec(ctx, tx, `DELETE FROM {`+table.name+`} WHERE sink = ?`, sink); err != nil {
 			return traces, err
 		}
 	}

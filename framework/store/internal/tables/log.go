@@ -11,7 +11,7 @@ import (
 
 // Oldest is the first row of the log behind an offset; nil if there is none.
 func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row, error) {
-	return r.ScanRow(r.Row(ctx, q, `SELECT "offset", occurred_on FROM {log} WHERE "offset" > ? ORDER BY "offset" LIMIT 1`, after))
+	return r.ScanRow(r.Row(ctx, q, `SELECT "offset", occurred_on FROM {log} WHERE "offset" > ? ORDER BY "offset" LIMIT 1 {whole log}`, after))
 }
 
 // ScanRow reads the columns "offset" and occurred_on; nil if there is no row.

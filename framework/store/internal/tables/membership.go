@@ -80,7 +80,7 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 		}
 		members = append(members, m)
 		return nil
-	}, `SELECT owner, sinks, state FROM {forwarders} WHERE live_until > {now} ORDER BY owner`)
+	}, `SELECT owner, sinks, state FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
 	return members, err
 }
 
@@ -105,7 +105,7 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 		states = append(states, s)
 		return nil
 	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision
-		FROM {cursors} WHERE sink <> ? ORDER BY sink, lane`, store.SinkPruner)
+		FROM {cursors} WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
 	return states, err
 }
 

@@ -150,7 +150,7 @@ func (t *Tables) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (b
 		return err
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+holds("b.", false)+`)
-		FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ?`, where, b.Limit)
+		FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
 	return batch, err
 }
 

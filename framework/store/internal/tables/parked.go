@@ -36,7 +36,7 @@ func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Ex
 
 // parkedQuery selects parked deliveries, called p.
 func parkedQuery(where Expr) Expr {
-	return SQL(`SELECT `+parkedColumns+` FROM {parked} p WHERE ?`, where)
+	return SQL(`SELECT `+parkedColumns+` FROM {parked} p WHERE ? {whole parked}`, where)
 }
 
 // Due returns what is due; see store.Deliveries. Where the limit, or the size of the
@@ -90,7 +90,7 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 // statistics, PostgreSQL sorts all that is parked.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state IN ('retrying', 'scheduled') AND due_at > ?
-		ORDER BY due_at, "offset" LIMIT 1`, sink, r.dialect.Time(now))
+		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.dialect.Time(now))
 }
 
 // Followers returns what holds back keys; see store.Deliveries. It is one statement,
@@ -132,7 +132,7 @@ func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int
 	}
 	return SQL(`SELECT `+parkedColumns+` FROM ? AS asked (name, place)
 		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+holds("", halt)+` ORDER BY "offset" LIMIT ?) p
-		ORDER BY place, "offset"`, asked, sink, SQL(`asked.name`), limit)
+		ORDER BY place, "offset" {whole parked}`, asked, sink, SQL(`asked.name`), limit)
 }
 
 // isHead is 1 for a delivery that heads its key: it will be tried again, or is dead
@@ -158,5 +158,5 @@ func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after
 func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int) Expr {
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
 		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+holds("", halt)+`
-		GROUP BY "key" ORDER BY "key" LIMIT ?`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
+		GROUP BY "key" ORDER BY "key" LIMIT ? {whole parked}`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
 }

@@ -12,7 +12,8 @@ import (
 //     its place as text, with its own arguments;
 //   - double quotes quote identifiers;
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts} and {actions} are the
-//     tables, {now} is the database's clock, {envelope} are the columns of an
+//     tables, {whole log parked} ends a SELECT that is to fail where rows of these
+//     tables are hidden, and each that would take them for missing has it; {now} is the database's clock, {envelope} are the columns of an
 //     envelope, and {selected} the same as the dialect reads them.
 type Expr struct {
 	Text string
@@ -44,12 +45,15 @@ func list(values ...any) Expr {
 
 // Runner runs expressions on the tables of one outbox, in the words of a dialect.
 type Runner struct {
-	prefix  string // the log's table; the names of the others begin with it
+	table   func(name string) string
 	dialect Dialect
 }
 
-// NewRunner returns a Runner for tables whose names begin with prefix.
-func NewRunner(prefix string, d Dialect) *Runner { return &Runner{prefix: prefix, dialect: d} }
+// NewRunner returns a Runner for tables of which table tells how they are named in
+// statements; "" is the log.
+func NewRunner(table func(name string) string, d Dialect) *Runner {
+	return &Runner{table: table, dialect: d}
+}
 
 // envelope are the columns of an envelope, in the log as where it is parked.
 const envelope = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, payload`
@@ -84,25 +88,41 @@ func (r *Runner) render(b *strings.Builder, args *[]any, e Expr) {
 			next++
 		case '{':
 			end := i + strings.IndexByte(text[i:], '}')
-			r.render(b, args, Expr{Text: r.word(text[i+1 : end])})
+			r.word(b, args, text[i+1:end])
 			i = end
 		}
 		text = text[i+1:]
 	}
 }
 
-func (r *Runner) word(name string) string {
-	switch name {
-	case "log":
-		return r.prefix
+func (r *Runner) word(b *strings.Builder, args *[]any, word string) {
+	switch word {
 	case "now":
-		return r.dialect.Now()
+		r.render(b, args, Expr{Text: r.dialect.Now()})
+		return
 	case "envelope":
-		return envelope
+		r.render(b, args, Expr{Text: envelope})
+		return
 	case "selected":
-		return r.dialect.Selected()
+		r.render(b, args, Expr{Text: r.dialect.Selected()})
+		return
 	}
-	return r.prefix + "_" + name
+	if list, whole := strings.CutPrefix(word, "whole "); whole {
+		names := strings.Fields(list)
+		for i := range names {
+			names[i] = r.named(names[i])
+		}
+		b.WriteString(r.dialect.Whole(names))
+		return
+	}
+	b.WriteString(r.named(word))
+}
+
+func (r *Runner) named(table string) string {
+	if table == "log" {
+		table = ""
+	}
+	return r.table(table)
 }
 
 // Querier is a database or a transaction.

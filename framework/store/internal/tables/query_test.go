@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,18 @@ func (foreign) Now() string            { return "UTC_TIMESTAMP(6)" }
 func (foreign) Selected() string       { return `"offset", "key"` }
 func (foreign) Placeholder(int) string { return "?" }
 
+func (foreign) Whole(tables []string) string {
+	return "OFFSET whole(" + strings.Join(tables, ", ") + ")"
+}
+
+// box names the tables.
+func box(name string) string {
+	if name == "" {
+		return "box"
+	}
+	return "box_" + name
+}
+
 // numbered is one whose placeholders have numbers.
 type numbered struct{ foreign }
 
@@ -26,14 +39,14 @@ func TestExpressionsAreWrittenInTheWordsOfTheDialect(t *testing.T) {
 	t.Parallel()
 	where := SQL(`"key" = ?`, "k")
 	where.and(`("offset", id) IN ?`, list(7, "a"))
-	e := SQL(`SELECT {selected}, ? FROM {parked} p JOIN {log} WHERE ? AND due_at < {now} LIMIT ?`, "first", where, 10)
+	e := SQL(`SELECT {selected}, ? FROM {parked} p JOIN {log} WHERE ? AND due_at < {now} LIMIT ? {whole log parked}`, "first", where, 10)
 
-	query, args := NewRunner("box", foreign{}).Render(e)
-	require.Equal(t, "SELECT `offset`, `key`, ? FROM box_parked p JOIN box WHERE `key` = ? AND (`offset`, id) IN (?, ?) AND due_at < UTC_TIMESTAMP(6) LIMIT ?", query)
+	query, args := NewRunner(box, foreign{}).Render(e)
+	require.Equal(t, "SELECT `offset`, `key`, ? FROM box_parked p JOIN box WHERE `key` = ? AND (`offset`, id) IN (?, ?) AND due_at < UTC_TIMESTAMP(6) LIMIT ? OFFSET whole(box, box_parked)", query)
 	require.Equal(t, []any{"first", "k", 7, "a", 10}, args)
 
-	query, _ = NewRunner("box", numbered{}).Render(e)
-	require.Equal(t, "SELECT `offset`, `key`, $1 FROM box_parked p JOIN box WHERE `key` = $2 AND (`offset`, id) IN ($3, $4) AND due_at < UTC_TIMESTAMP(6) LIMIT $5", query)
+	query, _ = NewRunner(box, numbered{}).Render(e)
+	require.Equal(t, "SELECT `offset`, `key`, $1 FROM box_parked p JOIN box WHERE `key` = $2 AND (`offset`, id) IN ($3, $4) AND due_at < UTC_TIMESTAMP(6) LIMIT $5 OFFSET whole(box, box_parked)", query)
 }
 
 func TestDeadOnesWaitBehindWhatComesBeforeThemInTheirKey(t *testing.T) {

@@ -27,7 +27,7 @@ func (t *Tables) countReplay(ctx context.Context, r store.ReplayQuery) (count st
 	}
 	err = t.run.Row(ctx, t.db, `SELECT count(CASE WHEN settled AND NOT parked THEN 1 END), count(CASE WHEN parked THEN 1 END),
 			count(CASE WHEN NOT settled AND NOT parked THEN 1 END)
-		FROM (SELECT ? AS settled, ? AS parked FROM {log} o WHERE ?) counted`,
+		FROM (SELECT ? AS settled, ? AS parked FROM {log} o WHERE ?) counted {whole log parked}`,
 		t.settledInAny(cursors), isParked(r.Sink), t.replayed(r)).Scan(&count.Rows, &count.Parked, &count.Unsettled)
 	if err != nil {
 		return count, err
@@ -90,7 +90,7 @@ func (t *Tables) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (r
 	}
 	span := b.ReplayQuery
 	span.UpTo = min(b.UpTo, b.After+ReplaySpan)
-	rows := SQL(`{log} o WHERE ? AND ? AND NOT ? ORDER BY "offset" LIMIT ?`, t.replayed(span), t.settledInAny(cursors), isParked(b.Sink), b.Limit)
+	rows := SQL(`{log} o WHERE ? AND ? AND NOT ? ORDER BY "offset" LIMIT ? {whole log parked}`, t.replayed(span), t.settledInAny(cursors), isParked(b.Sink), b.Limit)
 	insert := SQL(`INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
 		SELECT ?, {envelope}, CASE WHEN waits THEN 'blocked' ELSE 'retrying' END, 0, CASE WHEN waits THEN NULL ELSE `+onceNow+` END
 		FROM (SELECT {envelope}, "key" <> '' AND (row_number() OVER (PARTITION BY "key" ORDER BY "offset") > 1 OR EXISTS (

@@ -18,7 +18,7 @@ func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts
 		err := rows.Scan(&c.Type, &c.State, &c.Count)
 		counts = append(counts, c)
 		return err
-	}, `SELECT type, state, count(*) FROM {parked} p WHERE ? GROUP BY type, state`, t.rerouted(q))
+	}, `SELECT type, state, count(*) FROM {parked} p WHERE ? GROUP BY type, state {whole parked}`, t.rerouted(q))
 	if err != nil {
 		return nil, t.failed(err, "count what has a route now")
 	}
@@ -100,7 +100,7 @@ func (t *Tables) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch)
 		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
 		found = append(found, u)
 		return err
-	}, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ?`, where, b.Limit)
+	}, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
 	return found, err
 }
 
@@ -122,7 +122,7 @@ func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]
 			err := rows.Scan(&ref.Offset, &ref.ID)
 			early[ref] = true
 			return err
-		}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ?`, t.dialect.Refs(refs), t.settledInAny(cursors))
+		}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settledInAny(cursors))
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (t *Tables) move(ctx context.Context, tx *sql.Tx, sinks map[string]notifica
 // parkUnrouted parks deliveries for a sink that does not have them yet.
 func (t *Tables) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) (parked int64, err error) {
 	rows := SQL(`{parked} o WHERE sink = ? AND ("offset", id) IN (?) AND NOT ?
-			AND NOT EXISTS (SELECT 1 FROM {receipts} r WHERE r.sink = ? AND r."offset" = o."offset" AND r.id = o.id)`,
+			AND NOT EXISTS (SELECT 1 FROM {receipts} r WHERE r.sink = ? AND r."offset" = o."offset" AND r.id = o.id) {whole parked receipts}`,
 		store.SinkUnrouted, t.dialect.Refs(refs), isParked(sink), sink)
 	return t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
 		SELECT ?, {envelope}, CASE WHEN scheduled THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,

@@ -47,7 +47,7 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 // traceLog looks for the rows from the end of the log on.
 func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trace *store.Trace) error {
 	var last int64
-	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log}`).Scan(&last); err != nil {
+	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last); err != nil {
 		return err
 	}
 	for ; last >= trace.Oldest.Offset && len(trace.Rows) == 0; last -= traceSpan {
@@ -66,7 +66,7 @@ func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trac
 }
 
 func (t *Tables) traceSpan(ctx context.Context, id string, last int64, trace *store.Trace) error {
-	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" > ? AND "offset" <= ? AND id = ? ORDER BY "offset"`, last-traceSpan, last, id))
+	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" > ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, last-traceSpan, last, id))
 	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
 		return true, nil
@@ -85,13 +85,13 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) e
 	l := store.TracedLane{Lane: c.lane, Owner: c.Owner, Paused: c.Paused, OtherLog: c.place.Conflict != ""}
 	if !l.OtherLog {
 		var unsettled int
-		if err := t.run.Row(ctx, t.db, `SELECT count(*) FROM {log} WHERE "offset" = ? AND NOT ?`, offset, t.settled(c)).Scan(&unsettled); err != nil {
+		if err := t.run.Row(ctx, t.db, `SELECT count(*) FROM {log} WHERE "offset" = ? AND NOT ? {whole log}`, offset, t.settled(c)).Scan(&unsettled); err != nil {
 			return err
 		}
 		l.Settled = unsettled == 0
 	}
 	if !l.OtherLog && !l.Settled {
-		err := t.run.Row(ctx, t.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" > ? AND "offset" < ? AND slot BETWEEN ? AND ? AND NOT ? LIMIT ?) earlier`,
+		err := t.run.Row(ctx, t.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" > ? AND "offset" < ? AND slot BETWEEN ? AND ? AND NOT ? LIMIT ?) earlier {whole log}`,
 			c.place.Through, offset, slots.First, slots.Last, t.settled(c), store.PendingLimit).Scan(&l.Before)
 		if err != nil {
 			return err
@@ -109,6 +109,6 @@ func (t *Tables) receiptsOf(ctx context.Context, id string) (receipts []store.Tr
 		r.DeliveredAt = at.Time
 		receipts = append(receipts, r)
 		return err
-	}, `SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE id = ? ORDER BY sink, "offset"`, id)
+	}, `SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE id = ? ORDER BY sink, "offset" {whole receipts}`, id)
 	return receipts, err
 }

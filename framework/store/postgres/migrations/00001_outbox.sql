@@ -7,14 +7,14 @@
 {{- if .Partitions}} An identity column does that, but not in a
 -- partitioned table before PostgreSQL 17: here the default takes the id first, and
 -- a trigger refuses every offset that is not the default's.
-CREATE SEQUENCE {{.Prefix}}_offset_seq AS bigint CACHE 1;
+CREATE SEQUENCE {{.Table "offset_seq"}} AS bigint CACHE 1;
 {{end}}
-CREATE TABLE {{.Prefix}} (
+CREATE TABLE {{.Log}} (
     transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
 {{- if .Partitions}}
     "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) DEFAULT {{.Default}},
 {{- else}}
-    "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {{.Prefix}}_offset_seq CACHE 1),
+    "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {{.Table "offset_seq"}} CACHE 1),
 {{- end}}
     slot           smallint    NOT NULL GENERATED ALWAYS AS
                    ((hashtextextended(CASE WHEN key = '' THEN id ELSE key END, 0) & 1023)::smallint) STORED,
@@ -32,10 +32,10 @@ CREATE TABLE {{.Prefix}} (
 ){{if .Partitions}} PARTITION BY RANGE ("offset");
 
 -- What no range takes, since nobody made one in time: no insert fails.
-CREATE TABLE {{.Prefix}}_default PARTITION OF {{.Prefix}} DEFAULT;
-{{range .Partitions}}CREATE TABLE {{.Name}} PARTITION OF {{$.Prefix}} FOR VALUES FROM ({{.From}}) TO ({{.To}});
+CREATE TABLE {{.Table "default"}} PARTITION OF {{.Log}} DEFAULT;
+{{range .Partitions}}CREATE TABLE {{.Name}} PARTITION OF {{$.Log}} FOR VALUES FROM ({{.From}}) TO ({{.To}});
 {{end}}
-ALTER SEQUENCE {{.Prefix}}_offset_seq OWNED BY {{.Prefix}}."offset";
+ALTER SEQUENCE {{.Table "offset_seq"}} OWNED BY {{.Log}}."offset";
 
 -- +goose StatementBegin
 {{.Guard}}
@@ -44,7 +44,7 @@ ALTER SEQUENCE {{.Prefix}}_offset_seq OWNED BY {{.Prefix}}."offset";
 {{end}}
 -- How far each sink has settled each lane, and who works on it. Rows are
 -- updated with every checkpoint: the free space keeps those updates in the page.
-CREATE TABLE {{.Prefix}}_cursors (
+CREATE TABLE {{.Table "cursors"}} (
     sink        text        NOT NULL,
     lane        smallint    NOT NULL,
     lanes       smallint    NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE {{.Prefix}}_cursors (
 ) WITH (fillfactor = 20);
 
 -- The forwarders that live, and the sinks that each can deliver to.
-CREATE TABLE {{.Prefix}}_forwarders (
+CREATE TABLE {{.Table "forwarders"}} (
     owner      text        PRIMARY KEY,
     sinks      jsonb       NOT NULL,
     state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
@@ -71,7 +71,7 @@ CREATE TABLE {{.Prefix}}_forwarders (
 
 -- Deliveries that could not be made when their turn came, with their envelopes.
 -- The id is in the key since a truncated log gives the same offsets again.
-CREATE TABLE {{.Prefix}}_parked (
+CREATE TABLE {{.Table "parked"}} (
     sink            text        NOT NULL,
     "offset"        bigint      NOT NULL,
     slot            smallint    NOT NULL,
@@ -92,12 +92,12 @@ CREATE TABLE {{.Prefix}}_parked (
     PRIMARY KEY (sink, "offset", id)
 ) WITH (fillfactor = 80);
 
-CREATE INDEX {{.Prefix}}_parked_due ON {{.Prefix}}_parked (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
-CREATE INDEX {{.Prefix}}_parked_key ON {{.Prefix}}_parked (sink, key, "offset")
+CREATE INDEX {{.Name "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
+CREATE INDEX {{.Name "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 
 -- The archive of what was delivered, filled where receipts are on.
-CREATE TABLE {{.Prefix}}_receipts (
+CREATE TABLE {{.Table "receipts"}} (
     sink         text        NOT NULL,
     "offset"     bigint      NOT NULL,
     id           text        NOT NULL,
@@ -107,11 +107,11 @@ CREATE TABLE {{.Prefix}}_receipts (
     PRIMARY KEY (sink, "offset", id)
 );
 
-CREATE INDEX {{.Prefix}}_receipts_id ON {{.Prefix}}_receipts (id);
-CREATE INDEX {{.Prefix}}_receipts_delivered_at ON {{.Prefix}}_receipts (delivered_at);
+CREATE INDEX {{.Name "receipts_id"}} ON {{.Table "receipts"}} (id);
+CREATE INDEX {{.Name "receipts_delivered_at"}} ON {{.Table "receipts"}} (delivered_at);
 
 -- Ids that a consumer has handled already.
-CREATE TABLE {{.Prefix}}_inbox (
+CREATE TABLE {{.Table "inbox"}} (
     consumer text        NOT NULL,
     id       text        NOT NULL,
     seen_at  timestamptz NOT NULL DEFAULT now(),
@@ -119,7 +119,7 @@ CREATE TABLE {{.Prefix}}_inbox (
 );
 
 -- What people have done: to what is parked, to sinks, with the log.
-CREATE TABLE {{.Prefix}}_actions (
+CREATE TABLE {{.Table "actions"}} (
     id       text        PRIMARY KEY,
     at       timestamptz NOT NULL DEFAULT now(),
     who      text        NOT NULL,
@@ -130,4 +130,4 @@ CREATE TABLE {{.Prefix}}_actions (
     ended_at timestamptz -- null while it goes on, and for ever if it was interrupted
 );
 
-CREATE INDEX {{.Prefix}}_actions_at ON {{.Prefix}}_actions (at);
+CREATE INDEX {{.Name "actions_at"}} ON {{.Table "actions"}} (at);

@@ -7,7 +7,7 @@
 --
 -- Times are RFC 3339 texts in UTC with six digits of a second, so they sort as
 -- texts. Producers may write any other form that SQLite's own functions write.
-CREATE TABLE {{.Prefix}} (
+CREATE TABLE {{.Log}} (
     "offset"    INTEGER PRIMARY KEY AUTOINCREMENT,
     slot        INTEGER NOT NULL DEFAULT 0,
     id          TEXT    NOT NULL DEFAULT (lower(
@@ -35,7 +35,7 @@ CREATE TABLE {{.Prefix}} (
 );
 
 -- How far each sink has settled each lane, and who works on it.
-CREATE TABLE {{.Prefix}}_cursors (
+CREATE TABLE {{.Table "cursors"}} (
     sink        TEXT    NOT NULL,
     lane        INTEGER NOT NULL,
     lanes       INTEGER NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE {{.Prefix}}_cursors (
 );
 
 -- The forwarders that live, and the sinks that each can deliver to.
-CREATE TABLE {{.Prefix}}_forwarders (
+CREATE TABLE {{.Table "forwarders"}} (
     owner      TEXT PRIMARY KEY,
     sinks      TEXT NOT NULL,
     state      TEXT NOT NULL DEFAULT '{}', -- of its sinks that do not go well
@@ -63,7 +63,7 @@ CREATE TABLE {{.Prefix}}_forwarders (
 
 -- Deliveries that could not be made when their turn came, with their envelopes.
 -- The id is in the key since a truncated log gives the same offsets again.
-CREATE TABLE {{.Prefix}}_parked (
+CREATE TABLE {{.Table "parked"}} (
     sink            TEXT    NOT NULL,
     "offset"        INTEGER NOT NULL,
     slot            INTEGER NOT NULL,
@@ -84,12 +84,12 @@ CREATE TABLE {{.Prefix}}_parked (
     PRIMARY KEY (sink, "offset", id)
 );
 
-CREATE INDEX {{.Prefix}}_parked_due ON {{.Prefix}}_parked (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
-CREATE INDEX {{.Prefix}}_parked_key ON {{.Prefix}}_parked (sink, key, "offset")
+CREATE INDEX {{.Table "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
+CREATE INDEX {{.Table "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 
 -- The archive of what was delivered, filled where receipts are on.
-CREATE TABLE {{.Prefix}}_receipts (
+CREATE TABLE {{.Table "receipts"}} (
     sink         TEXT    NOT NULL,
     "offset"     INTEGER NOT NULL,
     id           TEXT    NOT NULL,
@@ -99,11 +99,11 @@ CREATE TABLE {{.Prefix}}_receipts (
     PRIMARY KEY (sink, "offset", id)
 );
 
-CREATE INDEX {{.Prefix}}_receipts_id ON {{.Prefix}}_receipts (id);
-CREATE INDEX {{.Prefix}}_receipts_delivered_at ON {{.Prefix}}_receipts (delivered_at);
+CREATE INDEX {{.Table "receipts_id"}} ON {{.Table "receipts"}} (id);
+CREATE INDEX {{.Table "receipts_delivered_at"}} ON {{.Table "receipts"}} (delivered_at);
 
 -- Ids that a consumer has handled already.
-CREATE TABLE {{.Prefix}}_inbox (
+CREATE TABLE {{.Table "inbox"}} (
     consumer TEXT NOT NULL,
     id       TEXT NOT NULL,
     seen_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
@@ -111,7 +111,7 @@ CREATE TABLE {{.Prefix}}_inbox (
 );
 
 -- What people have done: to what is parked, to sinks, with the log.
-CREATE TABLE {{.Prefix}}_actions (
+CREATE TABLE {{.Table "actions"}} (
     id       TEXT    PRIMARY KEY,
     at       TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     who      TEXT    NOT NULL,
@@ -122,4 +122,4 @@ CREATE TABLE {{.Prefix}}_actions (
     ended_at TEXT -- null while it goes on, and for ever if it was interrupted
 );
 
-CREATE INDEX {{.Prefix}}_actions_at ON {{.Prefix}}_actions (at);
+CREATE INDEX {{.Table "actions_at"}} ON {{.Table "actions"}} (at);

@@ -1,0 +1,257 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// newRole makes a role that may sign on and nothing else, and returns its name and the
+// database's address for it. The role goes with the test.
+func newRole(t *testing.T, db *sql.DB, dsn string) (role, address string) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT 'role_' || replace(gen_random_uuid()::text, '-', '')`).Scan(&role))
+	exec(t, db, `CREATE ROLE `+role+` LOGIN`)
+	t.Cleanup(func() {
+		_, err := db.ExecContext(context.WithoutCancel(t.Context()), `DROP OWNED BY `+role+`; DROP ROLE `+role)
+		require.NoError(t, err)
+	})
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	u.User = url.User(role)
+	return role, u.String()
+}
+
+func exec(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := db.ExecContext(t.Context(), s)
+		require.NoError(t, err, s)
+	}
+}
+
+// openAt opens a pool that the test closes before its role goes.
+func openAt(t *testing.T, address string) *sql.DB {
+	t.Helper()
+	db, err := postgres.OpenDB(address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// rest reads all that is left up to now.
+func rest(ctx context.Context, s *postgres.Store, r store.Reader) (ids []string, end store.Position, err error) {
+	target, err := s.Probe(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		page, err := r.Next(ctx, target, 1000)
+		if err != nil {
+			return ids, end, err
+		}
+		for _, e := range page.Envelopes {
+			ids = append(ids, e.ID)
+		}
+		if end = page.End; page.CaughtUp {
+			return ids, end, nil
+		}
+	}
+}
+
+// Row-level security that hides rows from a forwarder's role must stop it: a page
+// without them would look like the end of the log, and the cursor would move on.
+func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
+	t.Parallel()
+	direct := func(_ *testing.T, dsn string) string { return dsn }
+	const tenant = `CREATE POLICY tenant ON outbox USING (metadata->>'tenant' = current_setting('app.tenant', true))`
+	for name, test := range map[string]struct {
+		policy string
+		pool   func(t *testing.T, dsn string) string
+	}{
+		"a policy of tenants":          {tenant, direct},
+		"no policy":                    {`SELECT`, direct},
+		"a policy that hides all rows": {`CREATE POLICY none ON outbox USING (false)`, direct},
+		"a policy of tenants, behind a transaction pooler": {tenant, func(t *testing.T, dsn string) string {
+			pooled, err := postgrestest.StartPooler(t, dsn, 3)
+			if err != nil {
+				t.Skip(err)
+			}
+			return pooled
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := postgrestest.DSN(t)
+			owner := openAt(t, dsn)
+			openStore(t, owner, postgres.Config{})
+			role, address := newRole(t, owner, dsn)
+			exec(t, owner,
+				`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+role,
+				`GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO `+role)
+			db := openAt(t, test.pool(t, address))
+			s, err := postgres.Open(t.Context(), db, postgres.Config{})
+			require.NoError(t, err)
+			l, err := lease(t, s, store.NewLane("sink", 0, 1))
+			require.NoError(t, err)
+			reader, err := s.NewReader(l.Position, everything)
+			require.NoError(t, err)
+			exec(t, owner, `INSERT INTO outbox (id, type, payload) VALUES ('before', 'a', '1')`)
+			ids, _, err := rest(t.Context(), s, reader)
+			require.NoError(t, err)
+			require.Equal(t, []string{"before"}, ids)
+
+			exec(t, owner,
+				test.policy, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`,
+				`INSERT INTO outbox (id, type, payload) VALUES ('a', 'a', '1'), ('b', 'b', '1')`)
+			fresh, err := s.NewReader(nil, everything)
+			require.NoError(t, err)
+			for _, r := range []store.Reader{reader, fresh} {
+				ids, _, err = rest(t.Context(), s, r)
+				require.ErrorIs(t, err, store.ErrHidden, "read %v", ids)
+				require.Empty(t, ids)
+				var advised *store.AdvisedError
+				require.ErrorAs(t, err, &advised)
+				require.Contains(t, advised.Advice(), "BYPASSRLS")
+			}
+			_, err = s.Status(t.Context(), store.StatusQuery{})
+			require.ErrorIs(t, err, store.ErrHidden)
+
+			exec(t, owner, `ALTER ROLE `+role+` BYPASSRLS`)
+			ids, _, err = rest(t.Context(), s, reader)
+			require.NoError(t, err)
+			require.Equal(t, []string{"a", "b"}, ids)
+		})
+	}
+}
+
+// What is parked and the cursors count as much: a key whose parked delivery is hidden
+// would seem to be free, a sink whose cursor is hidden to keep nothing.
+func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	dsn := postgrestest.DSN(t)
+	owner := openAt(t, dsn)
+	openStore(t, owner, postgres.Config{Receipts: true})
+	role, address := newRole(t, owner, dsn)
+	exec(t, owner,
+		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+role,
+		`GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO `+role,
+		`INSERT INTO outbox (id, type, key, payload) VALUES ('a', 'a', 'k', '1')`)
+	s, err := postgres.Open(ctx, openAt(t, address), postgres.Config{Receipts: true})
+	require.NoError(t, err)
+	lane := store.NewLane("sink", 0, 1)
+	l, err := lease(t, s, lane)
+	require.NoError(t, err)
+	reader, err := s.NewReader(nil, everything)
+	require.NoError(t, err)
+	target, err := s.Probe(ctx)
+	require.NoError(t, err)
+	page, err := reader.Next(ctx, target, 10)
+	require.NoError(t, err)
+	parked := store.Parked{Envelope: page.Envelopes[0], State: store.StateRetrying, Attempt: 1, DueAt: time.Now()}
+	require.NoError(t, s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute, Number: 1, Position: page.End, Park: []store.Parked{parked}}))
+	require.NoError(t, s.Begin(ctx, store.Action{ID: "act", Who: "me", Name: "requeue", Filter: []byte(`{}`)}))
+
+	filter := store.ParkedFilter{Sink: "sink"}
+	calls := map[string]map[string]func() error{
+		"outbox_parked": {
+			"Due": func() error {
+				_, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(time.Hour), Limit: 10})
+				return err
+			},
+			"Followers":   func() error { _, _, err := s.Followers(ctx, lane, []string{"k"}, false, 10); return err },
+			"HeldKeys":    func() error { _, err := s.HeldKeys(ctx, lane, false, "", 10); return err },
+			"CountParked": func() error { _, err := s.CountParked(ctx, filter); return err },
+			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
+			"Traces":      func() error { _, err := s.Traces(ctx, "sink"); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
+			"Status":      func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
+			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
+			"Requeue": func() error {
+				_, err := s.Requeue(ctx, store.ParkedBatch{Action: "act", Filter: filter, Limit: 10})
+				return err
+			},
+			"Checkpoint": func() error {
+				return s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute, Unpark: []store.Ref{{Offset: 1, ID: "a"}}})
+			},
+		},
+		"outbox_cursors": {
+			"Acquire":    func() error { _, err := s.Acquire(ctx, lane, "o", time.Minute); return err },
+			"Cut":        func() error { _, err := s.Cut(ctx, "sink", 1, store.StartOldest); return err },
+			"Membership": func() error { _, err := s.Membership(ctx); return err },
+			"Checkpoint": func() error { return s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute}) },
+			"Holders":    func() error { _, err := s.Holders(ctx, nil); return err },
+			"Prune":      func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
+			"Status":     func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
+			"Pause":      func() error { _, err := s.Pause(ctx, "act", "sink", true); return err },
+		},
+		"outbox": {
+			"Survey":      func() error { return s.Survey(ctx) },
+			"Types":       func() error { _, err := s.Types(ctx, 10); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
+			"Prune":       func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
+			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
+			"Replay": func() error {
+				_, err := s.Replay(ctx, store.ReplayBatch{Action: "act", ReplayQuery: store.ReplayQuery{Sink: "sink", UpTo: 10}, Limit: 10})
+				return err
+			},
+		},
+		"outbox_forwarders": {
+			"Membership": func() error { _, err := s.Membership(ctx); return err },
+		},
+		"outbox_receipts": {
+			"Trace":  func() error { _, err := s.Trace(ctx, "a"); return err },
+			"Traces": func() error { _, err := s.Traces(ctx, "sink"); return err },
+		},
+	}
+	for table, named := range calls {
+		exec(t, owner, `CREATE POLICY nothing ON `+table+` USING (false)`, `ALTER TABLE `+table+` ENABLE ROW LEVEL SECURITY`)
+		for name, call := range named {
+			require.ErrorIs(t, call(), store.ErrHidden, "%s with %s", name, table)
+		}
+		exec(t, owner, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
+	}
+	due, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(time.Hour), Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, due, 1, "nothing was changed meanwhile")
+}
+
+// A text of an error may hold any character. Where the database cannot store it, a
+// checkpoint would fail for ever.
+func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	admin := openAt(t, dsn)
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		t.Run(encoding, func(t *testing.T) {
+			u, err := url.Parse(dsn)
+			require.NoError(t, err)
+			name := strings.TrimPrefix(u.Path, "/") + "_" + strings.ToLower(encoding)
+			exec(t, admin, fmt.Sprintf(`CREATE DATABASE %s ENCODING '%s' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`, name, encoding))
+			t.Cleanup(func() {
+				_, err := admin.ExecContext(context.WithoutCancel(t.Context()), `DROP DATABASE `+name+` WITH (FORCE)`)
+				require.NoError(t, err)
+			})
+			u.Path = "/" + name
+			db := openAt(t, u.String())
+			_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+			require.ErrorIs(t, err, store.ErrUnsupported)
+			require.ErrorContains(t, err, encoding)
+			require.ErrorContains(t, err, "ENCODING 'UTF8'")
+			_, err = postgres.Open(t.Context(), db, postgres.Config{})
+			require.ErrorIs(t, err, store.ErrUnsupported)
+			require.ErrorContains(t, err, encoding)
+		})
+	}
+}
