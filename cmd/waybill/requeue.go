@@ -15,9 +15,9 @@ func newRequeue(p *program) *cobra.Command {
 	return newParkedAction(p, parkedAction{
 		words: words{verb: "requeue", done: "requeued", wayOn: again},
 		short: "Try dead deliveries again",
-		long: `Make dead deliveries due at once, with no attempt spent; with --state retrying
-those that wait for their next attempt too. Of several dead ones of a key the first
-goes first. Forwarders notice it with their next look, within a twentieth of their
+		long: `Make dead deliveries due at once, by the database's clock, with no attempt spent;
+with --state retrying those that wait for their next attempt too. Of several dead ones
+of a key the first goes first. Forwarders notice it with their next look, within a twentieth of their
 lease, and those that listen at once.`,
 		example: `  waybill parked requeue --sink partner --error timeout
   waybill parked requeue --all --yes`,

@@ -28,9 +28,9 @@ type Plan struct {
 	batch  func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error)
 }
 
-// Requeue plans to try deliveries again at once, with no attempt spent: dead ones,
-// or retrying ones too if the filter names that state or an id. The text of
-// their last error stays. Of several dead ones of one key the first is due, and the
+// Requeue plans to try deliveries again at once, by the database's clock, with no
+// attempt spent: dead ones, or retrying ones too if the filter names that state or an
+// id. The text of their last error stays. Of several dead ones of one key the first is due, and the
 // others are blocked behind it, so that they go in their order. What has
 // overtaken them meanwhile stays delivered.
 //

@@ -22,7 +22,9 @@ import (
 // Config is what a forwarder works with. Store, Routes and Sinks are required;
 // the zero value of every other field takes the default that it names.
 type Config struct {
-	// Store is the outbox. If it is a store.Listener, Run listens.
+	// Store is the outbox. If it is a store.Listener, Run listens; if it is a
+	// store.Reserver whose pool has a bound, Run keeps connections for leases and
+	// checkpoints, and warns of a pool that is too small.
 	Store Store
 	// Routes say which sinks get which types; package route tells what a pattern is,
 	// and what rules can ask of a notification.

@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -148,5 +149,76 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 			require.LessOrEqual(t, open, connections+1, "and one for those who publish")
 			t.Log("most connections:", open)
 		})
+	}
+}
+
+// A handler in the program itself uses the pool that the forwarder uses: here each of
+// them holds a connection for longer than a lease, and there are more of them than
+// connections.
+func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
+	t.Parallel()
+	const rows, lease = 6, 2 * time.Second
+	o := openPostgres(t)
+	o.db.SetMaxOpenConns(4)
+	var said bytes.Buffer // a handler of slog writes one line at a time
+	var observer leases
+	taken := counting{deliver: func(ctx context.Context, d *notification.Delivery) error {
+		conn, err := o.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }() // of no effect but to give it back
+		_, err = conn.ExecContext(ctx, `SELECT pg_sleep(6)`)
+		return err
+	}}
+	f, err := forwarder.New(forwarder.Config{
+		Store: o.store, Routes: route.Routes{"*": route.To("handler", "other")}, Lease: lease, Observer: &observer,
+		Sinks: map[string]forwarder.Sink{
+			"handler": {Sink: &taken, Timeout: time.Minute}, "other": {Sink: &script{}, Timeout: time.Minute},
+		},
+		Logger: slog.New(slog.NewTextHandler(&said, nil)),
+	})
+	require.NoError(t, err)
+	o.append("order.placed", "", numbered("n", rows)...)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	require.Eventually(t, func() bool { ids, _ := taken.count(); return ids == rows }, time.Minute, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	ids, deliveries := taken.count()
+	require.Equal(t, ids, deliveries, "each is delivered once")
+	require.EqualValues(t, 2, observer.won.Load(), "one lane of each sink")
+	require.Zero(t, observer.lost.Load())
+	require.Zero(t, o.db.Stats().InUse, "what was reserved is given back")
+	require.Contains(t, said.String(), "pool_allows=4 forwarder_needs=8")
+	require.NotContains(t, said.String(), "given up")
+}
+
+func TestAPoolOfAFewConnectionsIsEnoughForTheForwarder(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{1, 3, 4, 5} {
+		work := func(t *testing.T, o *outbox) {
+			o.db.SetMaxOpenConns(connections)
+			s := &script{}
+			f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Second}})
+			s.answer = func(_ context.Context, d *notification.Delivery) error {
+				if d.Attempt == 1 {
+					return errors.New("not now")
+				}
+				return nil
+			}
+			f.flush()
+			o.append("order.placed", "k", numbered("n", 10)...)
+			f.flush()
+			time.Sleep(time.Minute)
+			f.flush()
+			require.Len(t, s.given(), 20)
+			require.Empty(t, o.parked())
+			f.end()
+			require.Zero(t, o.db.Stats().InUse)
+		}
+		t.Run(fmt.Sprint("postgres with ", connections), func(t *testing.T) { t.Parallel(); onPostgres(t, work) })
+		t.Run(fmt.Sprint("sqlite with ", connections), func(t *testing.T) { t.Parallel(); onSQLite(t, work) })
 	}
 }

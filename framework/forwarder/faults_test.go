@@ -28,7 +28,7 @@ import (
 type hooked struct {
 	appendable
 	checkpoint func(ctx context.Context, c store.Checkpoint, next func() error) error
-	blocked    func() error
+	followers  func() error
 	due        func()
 
 	// With db set, leases end by the bubble's clock; the databases know only the real one.
@@ -69,13 +69,13 @@ func (h *hooked) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return next()
 }
 
-func (h *hooked) Blocked(ctx context.Context, l store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
-	if h.blocked != nil {
-		if err := h.blocked(); err != nil {
-			return nil, err
+func (h *hooked) Followers(ctx context.Context, l store.Lane, keys []string, halt bool, limit int) ([]store.Parked, int, error) {
+	if h.followers != nil {
+		if err := h.followers(); err != nil {
+			return nil, 0, err
 		}
 	}
-	return h.appendable.Blocked(ctx, l, key, halt, limit)
+	return h.appendable.Followers(ctx, l, keys, halt, limit)
 }
 
 func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
@@ -446,7 +446,7 @@ func TestAParkedTableThatCannotBeReadIsAskedAtAPace(t *testing.T) {
 		var asked, written atomic.Int64
 		var since time.Time
 		h := &hooked{appendable: o.store}
-		h.blocked = func() error {
+		h.followers = func() error {
 			if since.IsZero() {
 				since = time.Now()
 			}
@@ -522,7 +522,7 @@ func TestManyReleasedKeysCostNoLease(t *testing.T) {
 			SELECT 'sink', i, 0, 'id' || i, 't', 1, 'k' || i, '2026-01-01T00:00:00.000000Z', '{}', '{}', 'blocked', 0 FROM n`)
 		o.exec(`INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', 2000)`)
 		var s script
-		h := &hooked{appendable: o.store, db: o.db, blocked: func() error { time.Sleep(10 * time.Millisecond); return nil }}
+		h := &hooked{appendable: o.store, db: o.db, followers: func() error { time.Sleep(time.Second); return nil }}
 		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.Lease = 15 * time.Second; c.Store = h })
 		n := deliverCount(o, f, &s, 3*time.Minute)
 		total, most := 0, 0
@@ -557,12 +557,13 @@ func (r receipts) Deliver(ctx context.Context, d *notification.Delivery) (notifi
 
 type slowRestore struct {
 	*hooked
-	d time.Duration
+	d    time.Duration
+	once *sync.Once
 }
 
-func (s slowRestore) BlockedKeys(ctx context.Context, l store.Lane, halt bool) (map[string]store.BlockedKey, error) {
-	time.Sleep(s.d)
-	return s.hooked.BlockedKeys(ctx, l, halt)
+func (s slowRestore) HeldKeys(ctx context.Context, l store.Lane, halt bool, after string, limit int) ([]store.HeldKey, error) {
+	s.once.Do(func() { time.Sleep(s.d) })
+	return s.hooked.HeldKeys(ctx, l, halt, after, limit)
 }
 
 func TestASlowStartKeepsItsLease(t *testing.T) {
@@ -572,7 +573,7 @@ func TestASlowStartKeepsItsLease(t *testing.T) {
 		o.append("t", "", "a")
 		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) {
 			c.Lease = 15 * time.Second
-			c.Store = slowRestore{&hooked{appendable: o.store, db: o.db}, 16 * time.Second}
+			c.Store = slowRestore{&hooked{appendable: o.store, db: o.db}, 16 * time.Second, new(sync.Once)}
 		})
 		n := deliverCount(o, f, &s, time.Hour)
 		require.Equal(t, map[string]int{"a": 1}, n)
@@ -611,7 +612,7 @@ func TestAParkedTableThatCannotBeReadDoesNotCostTheLease(t *testing.T) {
 		}
 		const lease = 2 * time.Second
 		h := &hooked{appendable: o.store}
-		h.blocked = func() error { return errors.New("canceling statement due to statement timeout") }
+		h.followers = func() error { return errors.New("canceling statement due to statement timeout") }
 		var longest time.Duration
 		var renewed time.Time
 		h.checkpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error {

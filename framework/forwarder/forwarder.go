@@ -136,6 +136,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer func() { err = errors.Join(err, f.closeSinks(context.WithoutCancel(ctx))) }()
+	defer f.reserve(ctx)()
 	if err := f.openSinks(ctx); err != nil {
 		return err
 	}
@@ -169,6 +170,38 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	}
 	f.config.Logger.Info("stopped")
 	return fatal
+}
+
+// Of a pool that has a bound, reserved connections are kept from handlers, which could
+// otherwise keep the forwarder from renewing its leases.
+const (
+	reserved     = 2
+	leastBounded = reserved + 2 // what a pool must allow: one is left for reading, and one for a handler
+)
+
+// reserve takes connections for leases and checkpoints out of a pool that has a bound,
+// until release is called, and warns where the pool is too small.
+func (f *Forwarder) reserve(ctx context.Context) (release func()) {
+	release = func() {}
+	r, ok := f.config.Store.(store.Reserver)
+	if !ok || r.MaxConnections() == 0 {
+		return release
+	}
+	log := f.config.Logger.With("pool_allows", r.MaxConnections(), "forwarder_needs", f.config.Connections)
+	if r.MaxConnections() <= f.config.Connections {
+		log.Warn("the pool of database connections is too small: the forwarder needs so many beside what handlers, hooks and the application use at once")
+	}
+	if r.MaxConnections() < leastBounded {
+		return release
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.config.Lease)
+	defer cancel()
+	taken, err := r.Reserve(ctx, reserved)
+	if err != nil {
+		log.Warn("no connections are reserved for leases and checkpoints: handlers that use the whole pool will cost leases", "error", err)
+		return release
+	}
+	return taken
 }
 
 // prune removes old rows, where the store can.

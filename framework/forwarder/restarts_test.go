@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 	_, err = db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO outbox (id, type, key, payload) SELECT i::text, 't', (i %% 500)::text, '{}' FROM generate_series(1, %d) i`, rows))
 	require.NoError(t, err)
 
+	var log lines
 	var mu sync.Mutex
 	made := make(map[string]int)
 	sink := sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -60,7 +62,7 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 		return len(made), repeats
 	}
 	f, err := forwarder.New(forwarder.Config{
-		Store: s, Lease: 2 * time.Second, Retention: forwarder.KeepForever, Logger: slog.New(slog.DiscardHandler),
+		Store: s, Lease: 2 * time.Second, Retention: forwarder.KeepForever, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Routes: route.Routes{"*": route.To("sink")},
 		Sinks:  map[string]forwarder.Sink{"sink": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: 16}}},
 	})
@@ -88,5 +90,5 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 	delivered, repeats := count()
 	t.Logf("%d delivered, %d repeats in %d restarts", delivered, repeats, restarts)
 	require.Equal(t, rows, delivered)
-	require.Zero(t, repeats, "each call of the sink ended in time")
+	require.Zero(t, repeats, "each call of the sink ended in time\n%s", strings.Join(log.with(""), "\n"))
 }

@@ -20,20 +20,21 @@ type Deliveries interface {
 
 	// Due returns parked deliveries of the lane that are due at now: retrying
 	// ones, and scheduled ones whose key has nothing parked before them, in the
-	// order in which they fell due, without those in q.Except. next is when the
+	// order in which they fell due. next is when the
 	// next one of the sink falls due, whatever its lane; zero when nothing is
 	// waiting for a time.
 	Due(ctx context.Context, q DueQuery) (due []Parked, next time.Time, err error)
 
-	// Blocked returns the first parked deliveries that hold back later ones of a
-	// key, in log order: those that BlockedKeys counts. Blocked ones before which
-	// there is no other are free to go.
-	Blocked(ctx context.Context, lane Lane, key string, halt bool, limit int) ([]Parked, error)
-
-	// BlockedKeys counts, for each key of the lane, how many parked deliveries hold
-	// back later ones: retrying and blocked, and with halt also dead ones.
-	// The empty key never holds anything back and is left out.
-	BlockedKeys(ctx context.Context, lane Lane, halt bool) (map[string]BlockedKey, error)
+	// Followers returns, for each of the keys, its first limit parked deliveries that hold
+	// back later ones, in log order: retrying and blocked ones, and with halt also dead
+	// ones. Blocked ones before which there is no other are free to go. They are grouped
+	// by key, in the order of keys, each of which is given once and not empty.
+	//
+	// Where the payloads add up to some megabytes it ends early: keys[:answered] are
+	// answered completely, and nothing is returned of the others. Of a key whose own
+	// payloads are that large, the first ones are its answer. At least one key is
+	// answered, unless there is none.
+	Followers(ctx context.Context, lane Lane, keys []string, halt bool, limit int) (parked []Parked, answered int, err error)
 
 	// HeldKeys lists the keys of the lane that parked deliveries hold back: retrying
 	// and blocked ones, and with halt also dead ones. It returns those behind after,

@@ -9,7 +9,8 @@
 // An outbox plays several narrow roles, and what needs one asks for no more than
 // that: Log, Leases and Deliveries are what a forwarder works with, Inspector and
 // Operator what people look at and do, Pruner and Partitioner what removes old rows.
-// Listener and Announcer are for databases that can tell what is new.
+// Listener and Announcer are for databases that can tell what is new, Reserver for those
+// whose connections an application uses too.
 //
 // All methods of all roles are safe for concurrent use. An error of the database
 // is returned wrapped; what callers must tell apart are the sentinels in errors.go.

@@ -59,4 +59,7 @@ type Lease struct {
 	Position json.RawMessage
 	// Settled are offsets behind the position that are settled already, ascending.
 	Settled []OffsetRange
+	// Revision is that of what is parked for the sink when the lease was given; see
+	// LaneState.
+	Revision int64
 }

@@ -26,6 +26,8 @@ type LaneState struct {
 	Wanted int
 	// Owner has an unexpired lease on it; "" if there is none.
 	Owner string
+	// Left is how long that lease still lasts.
+	Left time.Duration
 	// Free is for how long there has been none.
 	Free time.Duration
 	// Paused stops work on it until a person resumes the sink.

@@ -62,9 +62,8 @@ func RefOf(e *notification.Envelope) Ref { return Ref{Offset: e.Offset, ID: e.ID
 type DueQuery struct {
 	Lane Lane
 	Now  time.Time
-	// Except are deliveries that are being worked on already.
-	Except []Ref
-	Limit  int
+	// Limit is how many are returned at most, those included that are worked on already.
+	Limit int
 	// Halt reports that dead ones hold back their key as well.
 	Halt bool
 }
@@ -76,16 +75,4 @@ type HeldKey struct {
 	// key. Without a head the first blocked one is free to go, once all that comes
 	// before it in the log is settled.
 	Head bool
-}
-
-// BlockedKey is what holds back a key.
-type BlockedKey struct {
-	// Parked counts the deliveries that wait, the head included.
-	Parked int
-	// Head reports that one of them will be tried again, or is dead and halts the
-	// key. Without a head the first blocked one is free to go, once all that comes
-	// before it in the log is settled.
-	Head bool
-	// First is the offset of the first of them.
-	First int64
 }

@@ -59,9 +59,9 @@ func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.bin
 func (*dialect) Selected() string { return selected }
 
 // EachParked goes around database/sql.
-func (d *dialect) EachParked(ctx context.Context, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
+func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
 	envelopes := newScanner(0)
-	return stream(ctx, d.db, query, args, func(row []driver.Value) (bool, error) {
+	return stream(ctx, db, query, args, func(row []driver.Value) (bool, error) {
 		rest, err := envelopes.scan(row)
 		if err != nil {
 			return false, err
@@ -95,6 +95,11 @@ func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 	}
 	return tables.SQL(`EXISTS (SELECT FROM unnest(?::bigint[], ?::bigint[]) AS ahead (first, last) WHERE "offset" BETWEEN first AND last)`,
 		pq.Array(first), pq.Array(last))
+}
+
+// Asked is an array.
+func (*dialect) Asked(keys []string) tables.Expr {
+	return tables.SQL(`unnest(?::text[]) WITH ORDINALITY`, pq.Array(keys))
 }
 
 // Types is what a page's query asks too.
@@ -144,14 +149,14 @@ func (*dialect) Advise(err error) error { return advise(err) }
 
 // WriteLease also makes the lease's transaction a watermark: without, the first delta
 // of a cursor would leave no bound, and the second look through the whole log.
-func (d *dialect) WriteLease(ctx context.Context, u tables.Update, row *tables.LeaseRow) error {
+func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, row *tables.LeaseRow) error {
 	seen, err := d.seen(ctx)
 	if err != nil {
 		return err
 	}
 	var id string
-	err = d.run.Row(ctx, d.db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+tables.LeaseColumns+`, pg_current_xact_id()::text, `+d.sql.server,
-		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &id, &row.Server)
+	err = d.run.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+tables.LeaseColumns+`, pg_current_xact_id()::text, `+d.sql.server,
+		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &id, &row.Server)
 	if err != nil {
 		return err
 	}

@@ -98,9 +98,9 @@ func (o *offsetOrigin) faults() (faults []string) {
 	case !o.ours:
 		fault("the offsets come from "+o.sequence, `ALTER SEQUENCE `+o.sequence+` RENAME TO `+o.names.Name("offset_seq"))
 	}
-	switch {
-	case o.identity == "a":
-	case o.identity == "d":
+	switch o.identity {
+	case "a":
+	case "d":
 		fault("producers may choose offsets", `ALTER TABLE `+o.names.Log()+` ALTER "offset" SET GENERATED ALWAYS`)
 	default:
 		if !defaultTakesIDFirst.MatchString(o.offsetDefault) {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -138,26 +139,66 @@ func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 		FROM generate_series(1, 100000) i, LATERAL (SELECT CASE WHEN i % 10000 = 1 THEN 'retrying' WHEN i % 10000 = 2 THEN 'blocked' ELSE 'scheduled' END AS state) x`)
 	require.NoError(t, err)
 	lane := store.Lanes("s", 1)[0]
-	except := []store.Ref{{Offset: 1, ID: "1"}}
 	for _, statistics := range []string{"", "ANALYZE outbox_parked"} {
 		_, err = db.ExecContext(ctx, statistics)
 		require.NoError(t, err)
 		for name, query := range map[string]tables.Expr{
-			"due":       s.run.DueQuery(store.DueQuery{Lane: lane, Now: time.Now(), Except: except, Limit: 256, Halt: true}),
+			"due":       s.run.DueQuery(store.DueQuery{Lane: lane, Now: time.Now(), Limit: 256, Halt: true}),
 			"next due":  s.run.NextDueQuery("s", time.Now()),
-			"blocked":   s.run.BlockedQuery("s", "k1", true, 100),
+			"followers": s.run.FollowersQuery("s", manyKeys(100), true, 20),
 			"held keys": s.run.HeldKeysQuery(lane, true, "", 10_000),
 		} {
-			var text []byte
-			require.NoError(t, s.run.Row(ctx, db, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ?`, query).Scan(&text))
-			var plans []struct {
-				Plan struct {
-					Hit  int `json:"Shared Hit Blocks"`
-					Read int `json:"Shared Read Blocks"`
-				}
-			}
-			require.NoError(t, json.Unmarshal(text, &plans))
-			require.Less(t, plans[0].Plan.Hit+plans[0].Plan.Read, 1000, "%s %s: %s", name, statistics, text) // of 3,000 and more
+			blocks, text := blocksOf(t, s, query)
+			require.Less(t, blocks, 1000, "%s %s: %s", name, statistics, text) // of 3,000 and more
 		}
 	}
+}
+
+// Of many keys with much behind them, no more is read than is returned.
+func TestFollowersOfManyKeysTouchOnlyWhatIsReturned(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `ALTER TABLE outbox_parked SET (autovacuum_enabled = off)`)
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `
+		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
+		SELECT 's', i, i % 1024, i, 't', 1, 'k' || i % 200, now(), '{}', to_jsonb(repeat('x', 200)), 'blocked', 0 FROM generate_series(1, 100000) i`)
+	require.NoError(t, err)
+	for _, statistics := range []string{"", "ANALYZE outbox_parked"} {
+		_, err = db.ExecContext(ctx, statistics)
+		require.NoError(t, err)
+		for _, halt := range []bool{false, true} {
+			blocks, text := blocksOf(t, s, s.run.FollowersQuery("s", manyKeys(100), halt, 5))
+			require.Less(t, blocks, 1500, "%s %s", statistics, text) // 500 rows, each on a page of its own, of 5,000 pages
+		}
+	}
+}
+
+func manyKeys(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprint("k", i))
+	}
+	return keys
+}
+
+// blocksOf runs a query under EXPLAIN, and returns how many blocks it has read, and the
+// plan.
+func blocksOf(t *testing.T, s *Store, query tables.Expr) (blocks int, text []byte) {
+	t.Helper()
+	require.NoError(t, s.run.Row(t.Context(), s.db, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ?`, query).Scan(&text))
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &plans))
+	return plans[0].Plan.Hit + plans[0].Plan.Read, text
 }

@@ -336,19 +336,6 @@ func (q *statement) arg(v any) string {
 	return "$" + strconv.Itoa(len(q.args))
 }
 
-// row adds a parenthesized list of placeholders.
-func (q *statement) row(args ...any) {
-	for i, v := range args {
-		if i == 0 {
-			q.WriteString("(")
-		} else {
-			q.WriteString(", ")
-		}
-		q.WriteString(q.arg(v))
-	}
-	q.WriteString(")")
-}
-
 // closeRows ends a query and keeps the first error.
 func closeRows(rows *sql.Rows, err error) error {
 	if closeErr := rows.Close(); err == nil {

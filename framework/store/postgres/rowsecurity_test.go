@@ -170,9 +170,8 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				_, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(time.Hour), Limit: 10})
 				return err
 			},
-			"Blocked":     func() error { _, err := s.Blocked(ctx, lane, "k", false, 10); return err },
+			"Followers":   func() error { _, _, err := s.Followers(ctx, lane, []string{"k"}, false, 10); return err },
 			"HeldKeys":    func() error { _, err := s.HeldKeys(ctx, lane, false, "", 10); return err },
-			"BlockedKeys": func() error { _, err := s.BlockedKeys(ctx, lane, false); return err },
 			"CountParked": func() error { _, err := s.CountParked(ctx, filter); return err },
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
 			"Traces":      func() error { _, err := s.Traces(ctx, "sink"); return err },

@@ -112,6 +112,7 @@ var (
 	_ store.Inspector  = (*Store)(nil)
 	_ store.Operator   = (*Store)(nil)
 	_ store.Pruner     = (*Store)(nil)
+	_ store.Reserver   = (*Store)(nil)
 )
 
 // OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing

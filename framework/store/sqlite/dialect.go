@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -54,8 +55,8 @@ func (*dialect) Payload(payload []byte) any {
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
 
 // EachParked reads through database/sql.
-func (d *dialect) EachParked(ctx context.Context, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
-	return tables.EachParked(ctx, d.db, d, query, args, each)
+func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
+	return tables.EachParked(ctx, db, d, query, args, each)
 }
 
 // Refs travel as one JSON array, so their number is not bound by that of parameters.
@@ -86,11 +87,11 @@ func (*dialect) TakeCursors(sink string) tables.Expr {
 }
 
 // WriteLease is one statement.
-func (d *dialect) WriteLease(ctx context.Context, u tables.Update, row *tables.LeaseRow) error {
+func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, row *tables.LeaseRow) error {
 	if d.returning {
-		return tables.WriteLease(ctx, d.run, d.db, u, row)
+		return tables.WriteLease(ctx, d.run, db, u, row)
 	}
-	return tables.WriteLeaseInTwo(ctx, d.run, d.db, u, row)
+	return tables.WriteLeaseInTwo(ctx, d.run, db, u, row)
 }
 
 // MoveCursor writes first, so that also a handle whose transactions begin deferred

@@ -81,6 +81,7 @@ var (
 	_ store.Inspector  = (*Store)(nil)
 	_ store.Operator   = (*Store)(nil)
 	_ store.Pruner     = (*Store)(nil)
+	_ store.Reserver   = (*Store)(nil)
 )
 
 // OpenDB opens the database file, which is made where there is none, with the

@@ -23,6 +23,7 @@ var leaseFacts = []fact{
 	{"of many who ask at once one gets the lease", leaseRace},
 	{"a forwarder whose answer was lost leases its lane again", leaseAgain},
 	{"a lane of another number of lanes is refused", otherLanes},
+	{"a lease tells the revision of what is parked", leaseRevision},
 }
 
 func newLane(t *testing.T, o *outbox) {
@@ -146,4 +147,18 @@ func otherLanes(t *testing.T, o *outbox) {
 	}
 	require.Equal(t, before, o.dumpAll(t))
 	o.checkpoint(t, first, func(*store.Checkpoint) {})
+}
+
+func leaseRevision(t *testing.T, o *outbox) {
+	o.acquire(t, "web")
+	lease := o.acquire(t, "mail")
+	require.Zero(t, lease.Revision)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(1, "")} })
+	require.Zero(t, o.acquire(t, "mail").Revision, "no person has done that")
+	require.Equal(t, 1, o.requeue(t, store.ParkedFilter{Sink: "mail"}, 10))
+	membership, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	require.Positive(t, membership.Lanes[0].Revision)
+	require.Equal(t, membership.Lanes[0].Revision, o.acquire(t, "mail").Revision)
+	require.Zero(t, o.acquire(t, "web").Revision)
 }

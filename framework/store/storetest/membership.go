@@ -15,7 +15,7 @@ import (
 var membershipFacts = []fact{
 	{"a sink's cursors are made together, once", cutOnce},
 	{"cursors that are cut into another number stay, and the number is wanted", cutWanted},
-	{"the membership tells who has which lane, and since when nobody has", membershipLanes},
+	{"the membership tells who has which lane and for how long, and since when nobody has", membershipLanes},
 	{"the membership lists the forwarders that live", membershipMembers},
 	{"lanes are cut anew at the place where all of them stand", recut},
 	{"lanes are not cut anew unless all are held and stand at one place", recutRefused},
@@ -77,10 +77,14 @@ func membershipLanes(t *testing.T, o *outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 1))
 	eventually(t, func() bool { return state().Free > 0 }, "a new lane is free")
 	lease := o.acquire(t, "mail")
-	require.Equal(t, "w1", state().Owner)
-	require.Zero(t, state().Free)
+	held := state()
+	require.Equal(t, "w1", held.Owner)
+	require.Zero(t, held.Free)
+	require.Greater(t, held.Left, 55*time.Minute, "of the lease of an hour")
+	require.LessOrEqual(t, held.Left, time.Hour)
 	o.expireLeases(t)
 	require.Empty(t, state().Owner)
+	require.Zero(t, state().Left)
 	require.Greater(t, state().Free, 24*time.Hour, "since the lease ran out")
 	require.NoError(t, o.Release(t.Context(), lease))
 	require.Empty(t, state().Owner)

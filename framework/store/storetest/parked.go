@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,14 +19,14 @@ var parkedFacts = []fact{
 	{"deliveries come in the order in which they fell due", dueOrder},
 	{"what falls due now is due, a moment later is not", dueBoundary},
 	{"a limit leaves the rest for the next time", dueLimit},
-	{"offsets that are being worked on are left out", dueExcept},
 	{"next is when something falls due", dueNext},
 	{"blocked and dead ones are never due", neverDue},
 	{"a scheduled one waits for what its key has waiting", scheduledBehindKey},
 	{"a dead one holds its key back only with halt", haltedKey},
 	{"scheduled ones do not hold each other back", scheduledTogether},
-	{"what holds back a key comes in log order", blockedOrder},
-	{"blocked keys are counted and tell whether they have a head", blockedKeys},
+	{"what holds back a key comes in log order", followersOrder},
+	{"what holds back several keys comes by key, in the order in which they are asked for", followersOfKeys},
+	{"large followers are answered for fewer keys, at least one", largeFollowers},
 	{"held keys come in pages, each once", heldKeys},
 	{"unparked is gone, of this sink only", unpark},
 	{"a log that began anew disturbs nothing that is parked of the old one", parkedOfTwoLogs},
@@ -185,31 +187,11 @@ func dueBoundary(t *testing.T, o *outbox) {
 }
 
 func dueLimit(t *testing.T, o *outbox) {
-	deliveries := []store.Parked{retrying(1, "", after(-3)), retrying(2, "", after(-2*time.Second)), retrying(3, "", after(-3*time.Second))}
-	o.park(t, deliveries...)
-	var taken []int64
-	var except []store.Ref
-	for range 3 {
-		got, _ := o.due(t, func(q *store.DueQuery) { q.Limit, q.Except = 1, except })
-		require.Len(t, got, 1)
-		taken = append(taken, got...)
-		except = append(except, store.RefOf(&deliveries[got[0]-1].Envelope))
+	o.park(t, retrying(1, "", after(-3)), retrying(2, "", after(-2*time.Second)), retrying(3, "", after(-3*time.Second)))
+	for limit, want := range map[int][]int64{1: {3}, 2: {3, 2}, 3: {3, 2, 1}, 4: {3, 2, 1}} {
+		got, _ := o.due(t, func(q *store.DueQuery) { q.Limit = limit })
+		require.Equal(t, want, got)
 	}
-	require.Equal(t, []int64{3, 2, 1}, taken)
-	got, _ := o.due(t, func(q *store.DueQuery) { q.Limit = 2 })
-	require.Equal(t, []int64{3, 2}, got)
-}
-
-func dueExcept(t *testing.T, o *outbox) {
-	busy := retrying(2, "", moment)
-	o.park(t, retrying(1, "", moment), busy, retrying(3, "", moment))
-	except := append(refs(busy), store.Ref{Offset: 1, ID: "of another log"})
-	for i := range int64(5000) {
-		except = append(except, store.Ref{Offset: 1000 + i, ID: "x"})
-	}
-	got, next := o.due(t, func(q *store.DueQuery) { q.Except = except })
-	require.Equal(t, []int64{1, 3}, got)
-	require.True(t, next.IsZero(), "what is being worked on waits for nothing")
 }
 
 func dueNext(t *testing.T, o *outbox) {
@@ -276,45 +258,73 @@ func scheduledTogether(t *testing.T, o *outbox) {
 	o.park(t, scheduled(1, "k", moment), scheduled(2, "k", after(-time.Second)), scheduled(3, "k", after(time.Hour)))
 	got, _ := o.due(t, nil)
 	require.Equal(t, []int64{2, 1}, got)
-	keys, err := o.BlockedKeys(t.Context(), lane("mail"), true)
-	require.NoError(t, err)
-	require.Empty(t, keys)
+	require.Empty(t, o.heldKeys(t, lane("mail"), true, 10))
 }
 
-func blockedOrder(t *testing.T, o *outbox) {
+// followers asks for what holds back keys of the sink "mail", all of which it answers.
+func (o *outbox) followers(t require.TestingT, halt bool, limit int, keys ...string) []store.Parked {
+	parked, answered, err := o.Followers(context.Background(), lane("mail"), keys, halt, limit)
+	require.NoError(t, err)
+	require.Equal(t, len(keys), answered)
+	return parked
+}
+
+func followersOrder(t *testing.T, o *outbox) {
 	o.park(t, retrying(1, "k", moment), blocked(9, "k"), blocked(3, "k"), blocked(5, "k"), blocked(4, "other"), dead(2, "k"), scheduled(6, "k", moment))
 	for limit, want := range map[int][]int64{1: {1}, 2: {1, 3}, 3: {1, 3, 5}, 4: {1, 3, 5, 9}, 10: {1, 3, 5, 9}} {
-		got, err := o.Blocked(t.Context(), lane("mail"), "k", false, limit)
-		require.NoError(t, err)
+		got := o.followers(t, false, limit, "k")
 		require.Equal(t, want, offsets(got))
 		require.Equal(t, store.StateRetrying, got[0].State)
 		require.Equal(t, "k", got[0].Envelope.Key)
 		require.True(t, moment.Equal(got[0].DueAt))
 	}
-	got, err := o.Blocked(t.Context(), lane("mail"), "k", true, 10)
-	require.NoError(t, err)
-	require.Equal(t, []int64{1, 2, 3, 5, 9}, offsets(got))
-	got, err = o.Blocked(t.Context(), lane("mail"), "unknown", true, 10)
-	require.NoError(t, err)
-	require.Empty(t, got)
+	require.Equal(t, []int64{1, 2, 3, 5, 9}, offsets(o.followers(t, true, 10, "k")))
+	require.Empty(t, o.followers(t, true, 10, "unknown"))
 }
 
-func blockedKeys(t *testing.T, o *outbox) {
-	keys, err := o.BlockedKeys(t.Context(), lane("mail"), false)
-	require.NoError(t, err)
-	require.Empty(t, keys)
-
+func followersOfKeys(t *testing.T, o *outbox) {
+	require.Empty(t, o.followers(t, true, 10))
 	o.park(t,
-		retrying(1, "a", moment), blocked(2, "a"), blocked(3, "a"), dead(4, "a"),
-		dead(5, "b"), scheduled(6, "c", moment), retrying(7, "", moment), dead(8, ""),
-		scheduled(9, "d", moment), blocked(10, "d"),
-	)
-	keys, err = o.BlockedKeys(t.Context(), lane("mail"), false)
-	require.NoError(t, err)
-	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 3, Head: true, First: 1}, "d": {Parked: 1, First: 10}}, keys)
-	keys, err = o.BlockedKeys(t.Context(), lane("mail"), true)
-	require.NoError(t, err)
-	require.Equal(t, map[string]store.BlockedKey{"a": {Parked: 4, Head: true, First: 1}, "b": {Parked: 1, Head: true, First: 5}, "d": {Parked: 1, First: 10}}, keys)
+		blocked(1, "a"), retrying(2, "b", moment), blocked(3, "a"), dead(4, "b"), blocked(5, "a"), blocked(6, "b"),
+		dead(7, "c"), scheduled(8, "d", moment), retrying(9, "", moment), blocked(10, "A"), blocked(11, "a "))
+	o.checkpoint(t, o.acquire(t, "web"), func(c *store.Checkpoint) { c.Park = []store.Parked{blocked(12, "a")} })
+	require.Equal(t, []int64{2, 6, 1, 3}, offsets(o.followers(t, false, 2, "b", "d", "a", "c", "unknown")))
+	require.Equal(t, []int64{7, 1, 3, 5, 10, 2, 4, 6}, offsets(o.followers(t, true, 3, "c", "a", "unknown", "A", "b")))
+	var many []string
+	for i := range 500 {
+		many = append(many, fmt.Sprint("k", i))
+	}
+	require.Equal(t, []int64{11}, offsets(o.followers(t, true, 3, append(many, "a ")...)))
+}
+
+func largeFollowers(t *testing.T, o *outbox) {
+	large := []byte(`{"text":"` + strings.Repeat("x", 3<<20) + `"}`)
+	lease := o.acquire(t, "mail")
+	for i, key := range []string{"a", "b", "b", "c", "d", "e", "big", "big", "big", "big"} {
+		o.checkpoint(t, lease, func(c *store.Checkpoint) {
+			p := blocked(int64(i+1), key)
+			p.Envelope.Payload = large
+			c.Park = []store.Parked{p}
+		})
+	}
+	keys := []string{"a", "none", "b", "c", "unknown", "d", "e", "none too", "big", "nothing"}
+	var got []int64
+	for asked := 0; len(keys) > 0; asked++ {
+		parked, answered, err := o.Followers(t.Context(), lane("mail"), keys, false, 10)
+		require.NoError(t, err)
+		require.Positive(t, answered)
+		if asked == 0 {
+			require.Less(t, answered, len(keys), "not all at once")
+		}
+		for _, p := range parked {
+			require.Contains(t, keys[:answered], p.Envelope.Key)
+			require.Len(t, p.Envelope.Payload, len(large))
+		}
+		got, keys = append(got, offsets(parked)...), keys[answered:]
+	}
+	require.Subset(t, got, []int64{1, 2, 3, 4, 5, 6, 7})
+	require.IsIncreasing(t, got)
+	require.NotContains(t, got, int64(10), "of one key as well")
 }
 
 // heldKeys lists the held keys of a lane in pages, and whether they have a head.
@@ -376,9 +386,7 @@ func parkedLanes(t *testing.T, o *outbox) {
 	}{{1, "a"}, {2, "b"}} {
 		got, _ := o.due(t, func(q *store.DueQuery) { q.Lane = two[i] })
 		require.Equal(t, []int64{want.offset}, got)
-		keys, err := o.BlockedKeys(t.Context(), two[i], false)
-		require.NoError(t, err)
-		require.Equal(t, map[string]store.BlockedKey{want.key: {Parked: 1, Head: true, First: want.offset}}, keys)
+		require.Equal(t, map[string]bool{want.key: true}, o.heldKeys(t, two[i], false, 10))
 	}
 	got, _ := o.due(t, func(q *store.DueQuery) { q.Lane = lane("events") })
 	require.Empty(t, got)
@@ -423,7 +431,6 @@ func parkedAndReadAnew(t *testing.T, o *outbox) {
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{again, blocked(2, "k")} })
 	due, _ := o.due(t, nil)
 	require.Equal(t, []int64{1}, due)
-	keys, err := o.BlockedKeys(t.Context(), lane("mail"), false)
-	require.NoError(t, err)
-	require.Equal(t, map[string]store.BlockedKey{"k": {Parked: 2, Head: true, First: 1}}, keys)
+	require.Equal(t, map[string]bool{"k": true}, o.heldKeys(t, lane("mail"), false, 10))
+	require.Equal(t, []int64{1, 2}, offsets(o.followers(t, false, 10, "k")))
 }

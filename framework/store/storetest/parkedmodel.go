@@ -33,7 +33,7 @@ func modelOfParked(t *testing.T, o *outbox) {
 			"written":    m.writtenAlready,
 			"stale":      m.stale,
 			"due":        m.due,
-			"blocked":    m.blocked,
+			"followers":  m.followers,
 			"":           m.check,
 		})
 	})
@@ -261,8 +261,6 @@ func (m *parkedModel) due(rt *rapid.T) {
 	for _, p := range timed {
 		switch {
 		case p.DueAt.After(q.Now): // not yet
-		case rapid.IntRange(0, 4).Draw(rt, "except") == 0:
-			q.Except = append(q.Except, store.RefOf(&p.Envelope))
 		case p.State == store.StateRetrying || !held[p.Envelope.Key]:
 			want = append(want, p)
 		}
@@ -281,42 +279,34 @@ func (m *parkedModel) due(rt *rapid.T) {
 	require.True(rt, next.Equal(gotNext), "next is %s, got %s", next, gotNext)
 }
 
-func (m *parkedModel) blocked(rt *rapid.T) {
+func (m *parkedModel) followers(rt *rapid.T) {
 	l, halt, limit := m.lane(rt), rapid.Bool().Draw(rt, "halt"), rapid.IntRange(1, 6).Draw(rt, "limit")
-	key := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key")
-	var want []store.Parked
-	for row, p := range m.rows {
-		if row.sink == l.Sink && p.Envelope.Key == key && key != "" && slices.Contains(holding(halt), p.State) {
-			want = append(want, p)
+	keys := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.ID[string]).Draw(rt, "keys")
+	var want []string
+	for _, key := range keys {
+		var of []store.Parked
+		for row, p := range m.rows {
+			if row.sink == l.Sink && p.Envelope.Key == key && slices.Contains(holding(halt), p.State) {
+				of = append(of, p)
+			}
 		}
+		slices.SortFunc(of, func(a, b store.Parked) int { return cmp.Compare(a.Envelope.Offset, b.Envelope.Offset) })
+		want = append(want, texts(of[:min(len(of), limit)])...)
 	}
-	slices.SortFunc(want, func(a, b store.Parked) int { return cmp.Compare(a.Envelope.Offset, b.Envelope.Offset) })
-	got, err := m.o.Blocked(m.t.Context(), l.Lane, key, halt, limit)
+	got, answered, err := m.o.Followers(m.t.Context(), l.Lane, keys, halt, limit)
 	require.NoError(rt, err)
-	require.Equal(rt, texts(want[:min(len(want), limit)]), texts(got))
+	require.Equal(rt, len(keys), answered)
+	require.Equal(rt, want, append([]string(nil), texts(got)...))
 }
 
 // check compares what holds the keys of a lane back, and how much is parked at all.
 func (m *parkedModel) check(rt *rapid.T) {
 	l, halt := m.lane(rt), rapid.Bool().Draw(rt, "halt")
-	want := make(map[string]store.BlockedKey)
+	held := make(map[string]bool)
 	for _, p := range m.of(l.Lane, holding(halt)...) {
 		if key := p.Envelope.Key; key != "" {
-			w := want[key]
-			if w.Parked == 0 || p.Envelope.Offset < w.First {
-				w.First = p.Envelope.Offset
-			}
-			w.Parked++
-			w.Head = w.Head || p.State != store.StateBlocked
-			want[key] = w
+			held[key] = held[key] || p.State != store.StateBlocked
 		}
-	}
-	got, err := m.o.BlockedKeys(m.t.Context(), l.Lane, halt)
-	require.NoError(rt, err)
-	require.Equal(rt, want, got)
-	held := make(map[string]bool, len(want))
-	for key, w := range want {
-		held[key] = w.Head
 	}
 	require.Equal(rt, held, m.o.heldKeys(rt, l.Lane, halt, rapid.IntRange(1, 3).Draw(rt, "page")))
 	require.Equal(rt, fmt.Sprintf("n=%d \n", len(m.rows)), m.o.dump(m.t, `SELECT count(*) AS n FROM outbox_parked`))

@@ -48,15 +48,17 @@ func runStart(t *testing.T, d Dialect) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		calls := map[string]func() error{
-			"Probe":       func() error { _, err := o.Probe(ctx); return err },
-			"Acquire":     func() error { _, err := o.Acquire(ctx, lane("events"), "w1", 1e9); return err },
-			"Checkpoint":  func() error { return o.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: 1e9}) },
-			"Release":     func() error { return o.Release(ctx, lease) },
-			"Due":         func() error { _, _, err := o.Due(ctx, store.DueQuery{Lane: lease.Lane, Limit: 1}); return err },
-			"Blocked":     func() error { _, err := o.Blocked(ctx, lease.Lane, "k", false, 1); return err },
-			"BlockedKeys": func() error { _, err := o.BlockedKeys(ctx, lease.Lane, false); return err },
-			"HeldKeys":    func() error { _, err := o.HeldKeys(ctx, lease.Lane, false, "", 1); return err },
-			"Status":      func() error { _, err := o.Status(ctx, store.StatusQuery{}); return err },
+			"Probe":      func() error { _, err := o.Probe(ctx); return err },
+			"Acquire":    func() error { _, err := o.Acquire(ctx, lane("events"), "w1", 1e9); return err },
+			"Checkpoint": func() error { return o.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: 1e9}) },
+			"Release":    func() error { return o.Release(ctx, lease) },
+			"Due":        func() error { _, _, err := o.Due(ctx, store.DueQuery{Lane: lease.Lane, Limit: 1}); return err },
+			"Followers": func() error {
+				_, _, err := o.Followers(ctx, lease.Lane, []string{"k"}, false, 1)
+				return err
+			},
+			"HeldKeys": func() error { _, err := o.HeldKeys(ctx, lease.Lane, false, "", 1); return err },
+			"Status":   func() error { _, err := o.Status(ctx, store.StatusQuery{}); return err },
 		}
 		for name, call := range calls {
 			require.ErrorIs(t, call(), context.Canceled, name)

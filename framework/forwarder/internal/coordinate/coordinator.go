@@ -5,7 +5,7 @@
 // forwarder dies or leaves, and hardly moves otherwise.
 //
 // The files in the order in which to read them: coordinator.go, assign.go, lanes.go,
-// recut.go.
+// recut.go, awaited.go.
 package coordinate
 
 import (
@@ -210,6 +210,7 @@ func (k *Coordinator) look() error {
 			return err
 		}
 	}
+	k.tellAwaited(membership)
 	return nil
 }
 

@@ -132,6 +132,9 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	if n := len(read.Envelopes); n > 0 {
 		l.addRows(read, l.out.last(), passesBy)
 	}
+	if read.CaughtUp {
+		l.memory.forgetLog()
+	}
 	if read.CaughtUp || l.unmet == 0 {
 		l.pass()
 	}
@@ -171,7 +174,6 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
 // pass notes that all that was settled before the lease began has been read: what is
 // parked of a key from there on is free to go.
 func (l *Lane) pass() {
-	l.memory.forgetLog()
 	l.before, l.unmet = nil, 0
 	if !l.out.Passed {
 		l.out.Passed = true

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -13,8 +14,12 @@ import (
 // That is safe although what is remembered of transactions is not (a server that
 // crashes takes them back): a delivery that was made stays made. If the row is gone,
 // nothing is read; if another row has its offset, the id differs.
+//
+// Of parked deliveries it holds as long as no person has changed what is parked: one that
+// was requeued or replayed meanwhile may look as it did.
 type memory struct {
 	epoch      int64 // of the lease that made it
+	revision   int64 // of what is parked, when that lease was given
 	lane       store.Lane
 	deliveries map[store.Ref]Settlement
 }
@@ -31,6 +36,9 @@ func (d *Dispatcher) recall(lease store.Lease) *memory {
 	if m.epoch+1 != lease.Epoch {
 		return nil
 	}
+	if m.revision != lease.Revision {
+		m.forget(false)
+	}
 	return m
 }
 
@@ -40,7 +48,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	d := l.dispatcher
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := &memory{epoch: l.lease.Epoch, lane: l.lease.Lane, deliveries: make(map[store.Ref]Settlement)}
+	m := &memory{epoch: l.lease.Epoch, revision: l.lease.Revision, lane: l.lease.Lane, deliveries: make(map[store.Ref]Settlement)}
 	if l.memory != nil { // what was not met in this lease either
 		for ref, s := range l.memory.deliveries {
 			m.deliveries[ref] = s
@@ -60,8 +68,8 @@ func (l *Lane) Remember(unwritten []Settlement) {
 }
 
 // made returns the settlement of a delivery that was made under the lease before. A
-// parked delivery counts only with the state and the attempts that it had: a person who
-// requeues or replays one wants it delivered again.
+// parked delivery counts only with the state and the attempts that it had, and as parked
+// since then: a person who requeues or replays one wants it delivered again.
 func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if m == nil || len(m.deliveries) == 0 {
 		return s, false
@@ -71,8 +79,11 @@ func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if !ok {
 		return s, false
 	}
+	if it.fromLog() != s.FromLog() {
+		return Settlement{}, false // a replay, say, of what is still to be read
+	}
 	delete(m.deliveries, ref)
-	if it.state != s.item.state || !it.fromLog() && it.Attempt != s.item.Attempt-1 {
+	if !it.fromLog() && (it.state != s.item.state || it.Attempt != s.item.Attempt-1 || !it.firstParked.Equal(s.item.firstParked)) {
 		return Settlement{}, false
 	}
 	it.Attempt = s.item.Attempt
@@ -81,12 +92,12 @@ func (m *memory) made(it *item) (s Settlement, ok bool) {
 
 // forgetLog drops what was of the log: it has been read, and what was not met is gone.
 func (m *memory) forgetLog() {
-	if m == nil {
-		return
+	if m != nil {
+		m.forget(true)
 	}
-	for ref, s := range m.deliveries {
-		if s.FromLog() {
-			delete(m.deliveries, ref)
-		}
-	}
+}
+
+// forget drops what was of the log, or what was parked.
+func (m *memory) forget(fromLog bool) {
+	maps.DeleteFunc(m.deliveries, func(_ store.Ref, s Settlement) bool { return s.FromLog() == fromLog })
 }

@@ -130,16 +130,10 @@ func (b *Bounded) Due(ctx context.Context, q store.DueQuery) (due []store.Parked
 	return due, next, err
 }
 
-// Blocked implements store.Deliveries.
-func (b *Bounded) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) (blocked []store.Parked, err error) {
-	err = within(ctx, func() error { blocked, err = b.Store.Blocked(ctx, lane, key, halt, limit); return err }, b.reading)
-	return blocked, err
-}
-
-// BlockedKeys implements store.Deliveries.
-func (b *Bounded) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (keys map[string]store.BlockedKey, err error) {
-	err = within(ctx, func() error { keys, err = b.Store.BlockedKeys(ctx, lane, halt); return err }, b.reading)
-	return keys, err
+// Followers implements store.Deliveries.
+func (b *Bounded) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) (parked []store.Parked, answered int, err error) {
+	err = within(ctx, func() error { parked, answered, err = b.Store.Followers(ctx, lane, keys, halt, limit); return err }, b.reading)
+	return parked, answered, err
 }
 
 // HeldKeys implements store.Deliveries.

@@ -65,6 +65,7 @@ type Checkpointer struct {
 	parking uint64
 	room    dispatch.Room
 	ask     askedKeys // keys whose next delivery is to be asked of the parked table
+	many    int       // how many of them are asked for at once
 	nextDue time.Time // when the parked table is asked for what is due; zero: never
 	scan    scan
 	asking  *pace.Trouble // with reading the parked table
@@ -90,6 +91,7 @@ func New(c Config) *Checkpointer {
 		written:  c.Leased,
 		hookSize: maxHooked,
 		nextDue:  time.Now(),
+		many:     firstAsked,
 		scan:     scan{ended: c.Leased},
 	}
 }
@@ -157,8 +159,14 @@ func (c *Checkpointer) untilNext() time.Duration {
 		ask = c.askAt
 	}
 	next := c.renewed.Add(c.TTL / 3) // the lease does not wait for the parked table
-	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(next) {
-		next = c.written.Add(promptAfter)
+	if c.Prompt {
+		look := time.Now().Add(promptAfter) // a page without rows does not make the lane dirty
+		if c.moved {
+			look = c.written.Add(promptAfter)
+		}
+		if look.Before(next) {
+			next = look
+		}
 	}
 	if ask.Before(next) {
 		next = ask

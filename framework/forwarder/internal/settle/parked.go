@@ -8,8 +8,11 @@ import (
 )
 
 const (
-	followerRows = 100    // blocked deliveries of one key brought back at once
-	heldRows     = 10_000 // keys of one part of a comparison
+	maxFollowers   = 100 // blocked deliveries of one key brought back at once
+	leastFollowers = 10  // of each of many keys
+	maxAsked       = 100 // keys that are asked for at once
+	firstAsked     = 16
+	heldRows       = 10_000 // keys of one part of a comparison
 
 	// compareEvery is how long it may take until the engine notices what a person has
 	// done to parked deliveries by SQL of their own. What store.Operator did is noticed
@@ -35,11 +38,15 @@ func (a *askedKeys) add(keys ...string) {
 	}
 }
 
-func (a *askedKeys) first() string { return a.order[0] }
+// first are the next ones, at most n.
+func (a *askedKeys) first(n int) []string { return a.order[:min(n, len(a.order))] }
 
-func (a *askedKeys) pop() {
-	delete(a.has, a.order[0])
-	a.order = a.order[1:]
+// pop takes out the first n, which were asked for.
+func (a *askedKeys) pop(n int) {
+	for _, key := range a.order[:n] {
+		delete(a.has, key)
+	}
+	a.order = a.order[n:]
 }
 
 // scan is a comparison of all keys with the parked table, in parts.
@@ -143,23 +150,44 @@ func (c *Checkpointer) due(ctx context.Context) error {
 // followers brings back the next deliveries of keys whose head is through.
 func (c *Checkpointer) followers(ctx context.Context) error {
 	for c.asks() && time.Since(c.renewed) <= c.TTL/3 { // the lease goes first
-		key := c.ask.first()
-		parked, err := c.Store.Blocked(ctx, c.Lease.Lane, key, c.Halt, followerRows)
+		keys := c.ask.first(min(c.many, max(1, c.room.Followers/leastFollowers)))
+		limit := min(maxFollowers, max(leastFollowers, c.room.Followers/len(keys)))
+		parked, answered, err := c.Store.Followers(ctx, c.Lease.Lane, keys, c.Halt, limit)
 		if err != nil {
 			return err
 		}
-		c.ask.pop()
-		again, free := c.Lane.ResumeFollowers(key, parked, c.parking)
-		if again {
-			c.ask.add(key)
+		if answered < len(keys) {
+			c.many = max(1, answered) // large ones: what is left over was read for nothing
+		} else {
+			c.many = min(2*c.many, maxAsked)
+		}
+		c.ask.pop(answered)
+		c.room.Followers -= len(parked)
+		if again := c.resume(keys[:answered], parked); len(again) > 0 {
+			c.ask.add(again...)
 			return nil // behind the checkpoint that writes it
+		}
+	}
+	return nil
+}
+
+// resume hands over what was found of keys, by key, and returns those to ask for again.
+func (c *Checkpointer) resume(keys []string, parked []store.Parked) (again []string) {
+	for _, key := range keys {
+		n := 0
+		for n < len(parked) && parked[n].Envelope.Key == key {
+			n++
+		}
+		more, free := c.Lane.ResumeFollowers(key, parked[:n], c.parking)
+		parked = parked[n:]
+		if more {
+			again = append(again, key)
 		}
 		if free {
 			c.dueAt(time.Now()) // a scheduled delivery may have waited for that
 		}
-		c.room.Followers -= len(parked)
 	}
-	return nil
+	return again
 }
 
 // compare reads a part of the keys that the table holds back.

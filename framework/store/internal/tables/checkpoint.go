@@ -32,13 +32,13 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 		c.Receipts = nil
 	}
 	if len(c.Park) == 0 && len(c.Unpark) == 0 && len(c.Receipts) == 0 && c.InTx == nil {
-		committed, err := t.dialect.MoveCursor(ctx, t.db, c, u)
+		committed, err := t.dialect.MoveCursor(ctx, t.own(), c, u)
 		if err != nil || committed == nil {
 			return err
 		}
 		return committed()
 	}
-	tx, err := t.db.BeginTx(ctx, nil)
+	tx, err := t.own().BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

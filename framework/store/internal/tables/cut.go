@@ -33,7 +33,7 @@ func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.St
 // all others would wait too.
 func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
 	exist, same := false, true
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var of, wanted int
 		err := rows.Scan(&of, &wanted)
 		exist, same = true, same && (wanted == lanes || wanted == 0 && of == lanes)
@@ -47,7 +47,7 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.St
 	case same:
 		return true, nil
 	}
-	written, err := t.run.Exec(ctx, t.db, `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
+	written, err := t.run.Exec(ctx, t.own(), `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
 	return written > 0, err
 }
 
@@ -58,7 +58,7 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 	if err != nil {
 		return false, err
 	}
-	err = t.inTx(ctx, func(tx *sql.Tx) error {
+	err = inTx(ctx, t.own(), func(tx *sql.Tx) error {
 		first, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, ?, ?)`+
 			t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, lanes, nullText(at.Position))
 		if err != nil || first == 0 {
@@ -105,7 +105,7 @@ const forwarded = `{"forwarded":true}`
 // inUse reports whether a lane of any sink was ever leased, also of one that is
 // forgotten.
 func (t *Tables) inUse(ctx context.Context) (used bool, err error) {
-	err = t.run.Row(ctx, t.db, `SELECT EXISTS (SELECT 1 FROM {cursors}
+	err = t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors}
 		WHERE sink <> ? AND epoch > 0 OR sink = ? AND position IS NOT NULL) {whole cursors}`, store.SinkPruner, store.SinkPruner).Scan(&used)
 	return used, err
 }

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -44,13 +45,17 @@ type Dialect interface {
 	Selected() string
 	// EachParked runs a query and hands on its rows until each returns false. The
 	// columns are those of parkedColumns.
-	EachParked(ctx context.Context, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
+	EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
 
 	// Refs is what stands in the parentheses of ("offset", id) IN (…). There may be
 	// none, or thousands.
 	Refs(refs []store.Ref) Expr
 	// Ranges is the condition that "offset" is in one of the ranges, at least one.
 	Ranges(ranges []store.OffsetRange) Expr
+	// Asked lists keys, in order, as an item of FROM with two columns: the key and its
+	// place. LATERAL subqueries refer to it. It is empty where the database has no such
+	// thing.
+	Asked(keys []string) Expr
 	// Types is the condition that a filter selects a row by its type.
 	Types(filter notification.TypeFilter) Expr
 
@@ -73,7 +78,7 @@ type Dialect interface {
 
 	// WriteLease runs the update that leases a lane, and reads the row of it as it is
 	// then: LeaseColumns. sql.ErrNoRows if it meets none.
-	WriteLease(ctx context.Context, u Update, row *LeaseRow) error
+	WriteLease(ctx context.Context, db *sql.DB, u Update, row *LeaseRow) error
 	// MoveCursor runs the update that moves a checkpoint's cursor and renews its lease,
 	// in q, which is the checkpoint's transaction, or the database if there is nothing
 	// else to write. It is the first statement. committed is called behind the commit;
@@ -149,6 +154,9 @@ func (Standard) ParseTime(text string) (time.Time, error) {
 
 // Selected are the columns as they stand.
 func (Standard) Selected() string { return envelope }
+
+// Asked is empty: each key is a query of its own.
+func (Standard) Asked([]string) Expr { return Expr{} }
 
 // Returning is true.
 func (Standard) Returning() bool { return true }

@@ -45,7 +45,7 @@ func (t *Tables) knows(ctx context.Context, sink string) error {
 func (t *Tables) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
 	where := t.matches(f)
 	where.and(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
-	found, _, err := t.parked(ctx, limit, parkedQuery(SQL(`? ORDER BY sink, "offset", id LIMIT ?`, where, limit)))
+	found, _, err := t.parked(ctx, t.db, limit, parkedQuery(SQL(`? ORDER BY sink, "offset", id LIMIT ?`, where, limit)))
 	if err != nil {
 		return nil, t.failed(err, "list parked deliveries")
 	}

@@ -14,13 +14,14 @@ import (
 type Update struct{ Set, Where Expr }
 
 // LeaseColumns are what a lease reads of its cursor, once it has written it.
-const LeaseColumns = `epoch, position, settled`
+const LeaseColumns = `epoch, position, settled, revision`
 
 // LeaseRow is what LeaseColumns are scanned into.
 type LeaseRow struct {
 	Epoch    int64
 	Position []byte
 	Settled  string
+	Revision int64
 	// Server is the life of the server that gave the lease, where there is such a
 	// thing.
 	Server string
@@ -29,12 +30,12 @@ type LeaseRow struct {
 // Acquire leases a lane; see store.Leases.
 func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	row := LeaseRow{}
-	err := t.dialect.WriteLease(ctx, Update{
+	err := t.dialect.WriteLease(ctx, t.own(), Update{
 		Set: SQL(`owner = ?, epoch = epoch + 1, checkpoint = 0, lease_until = ?, updated_at = {now}`, owner, t.dialect.NowPlus(ttl)),
 		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
 			lane.Sink, lane.Number, lane.Of, owner),
 	}, &row)
-	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server}
+	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server, Revision: row.Revision}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = t.whyNoLease(ctx, lane)
@@ -54,7 +55,8 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 
 // WriteLease is Dialect.WriteLease where a database can return what it has updated.
 func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
-	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled)
+	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).
+		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision)
 }
 
 // WriteLeaseInTwo is Dialect.WriteLease where it cannot.
@@ -68,14 +70,15 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db *sql.DB, u Update, row *
 		if err != nil {
 			return err
 		}
-		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled)
+		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).
+			Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision)
 	})
 }
 
 // whyNoLease tells a lane that is held from one that does not exist.
 func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 	var exists bool
-	err := t.run.Row(ctx, t.db, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?) {whole cursors}`,
+	err := t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?) {whole cursors}`,
 		lane.Sink, lane.Number, lane.Of).Scan(&exists)
 	switch {
 	case err != nil:
@@ -88,7 +91,7 @@ func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 
 // Release gives a lease back; see store.Leases.
 func (t *Tables) Release(ctx context.Context, lease store.Lease) error {
-	_, err := t.run.Exec(ctx, t.db, `?`, t.dialect.Announce(SQL(
+	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(
 		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
 	if err != nil {
 		return t.failed(err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)

@@ -37,7 +37,7 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 			t.dialect.OnConflict([]string{"owner"}, []string{"sinks", "state", "live_until"}, Condition{}),
 			member.Owner, string(sinks), states, t.dialect.NowPlus(ttl)),
 	) {
-		if _, err := t.run.Exec(ctx, t.db, `?`, write); err != nil {
+		if _, err := t.run.Exec(ctx, t.own(), `?`, write); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 // Leave ends what Heartbeat began; see store.Leases. It tells those who listen: while
 // they knew of the forwarder, lanes that it gave back were left for it.
 func (t *Tables) Leave(ctx context.Context, owner string) error {
-	_, err := t.run.Exec(ctx, t.db, `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
+	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	if err != nil {
 		return t.failed(err, "remove forwarder %s", owner)
 	}
@@ -66,7 +66,7 @@ func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error)
 }
 
 func (t *Tables) members(ctx context.Context) (members []store.Member, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var m store.Member
 		var sinks, states string
 		if err := rows.Scan(&m.Owner, &sinks, &states); err != nil {
@@ -88,17 +88,19 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 const ownerNow = `CASE WHEN lease_until > {now} THEN coalesce(owner, '') ELSE '' END`
 
 func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var sink string
 		var number, of int
-		var free int64
+		var ago int64 // since the lease ran out, or will
 		s := store.LaneState{}
-		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &free, &s.Paused, &s.Revision); err != nil {
+		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision); err != nil {
 			return err
 		}
 		s.Lane = store.NewLane(sink, number, of)
 		if s.Owner == "" {
-			s.Free = time.Duration(max(0, free)) * time.Microsecond
+			s.Free = time.Duration(max(0, ago)) * time.Microsecond
+		} else {
+			s.Left = time.Duration(max(0, -ago)) * time.Microsecond
 		}
 		states = append(states, s)
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -18,10 +19,10 @@ const parkedColumns = `{selected}, state, attempt, due_at, last_error, first_par
 
 // parked runs a parkedQuery. It stops at limit, or where the payloads
 // get too large, and returns the first one behind that as more.
-func (t *Tables) parked(ctx context.Context, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
+func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
 	size := 0
 	query, args := t.run.Render(selection)
-	err = t.dialect.EachParked(ctx, query, args, func(d *store.ParkedDelivery) (bool, error) {
+	err = t.dialect.EachParked(ctx, db, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if len(found) == limit || size >= pageBytes {
 			more = d
 			return false, nil
@@ -49,7 +50,7 @@ func (t *Tables) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 }
 
 func (t *Tables) due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
-	found, more, err := t.parked(ctx, q.Limit, t.run.DueQuery(q))
+	found, more, err := t.parked(ctx, t.own(), q.Limit, t.run.DueQuery(q))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -59,7 +60,7 @@ func (t *Tables) due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 	}
 	next := t.run.time()
 	query, args := t.run.Render(t.run.NextDueQuery(q.Lane.Sink, q.Now))
-	err = t.db.QueryRowContext(ctx, query, args...).Scan(&next)
+	err = t.own().QueryRowContext(ctx, query, args...).Scan(&next)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -78,9 +79,6 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state IN ('retrying', 'scheduled') AND due_at <= ?`,
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.dialect.Time(q.Now))
-	if len(q.Except) > 0 {
-		where.and(`("offset", id) NOT IN (?)`, r.dialect.Refs(q.Except))
-	}
 	where.and(`(state = 'retrying' OR "key" = '' OR NOT EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + holds("b.", q.Halt) + `))`)
 	where.Text += ` ORDER BY due_at, "offset" LIMIT ?`
@@ -95,18 +93,46 @@ func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.dialect.Time(now))
 }
 
-// Blocked returns what holds back a key; see store.Deliveries.
-func (t *Tables) Blocked(ctx context.Context, lane store.Lane, key string, halt bool, limit int) ([]store.Parked, error) {
-	found, _, err := t.parked(ctx, limit, t.run.BlockedQuery(lane.Sink, key, halt, limit))
-	if err != nil {
-		return nil, t.failed(err, "blocked deliveries of %s/%d", lane.Sink, lane.Number)
+// Followers returns what holds back keys; see store.Deliveries. It is one statement,
+// where the database has one for many keys.
+func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) (parked []store.Parked, answered int, err error) {
+	statement := 1 // keys of one
+	if t.dialect.Asked(keys).Text != "" {
+		statement = max(1, len(keys))
 	}
-	return deliveries(found), nil
+	size := 0
+	for part := range slices.Chunk(keys, statement) {
+		found, more, err := t.parked(ctx, t.own(), limit*len(part), t.run.FollowersQuery(lane.Sink, part, halt, limit))
+		if err != nil {
+			return nil, 0, t.failed(err, "followers in %s/%d", lane.Sink, lane.Number)
+		}
+		n := len(part)
+		if more != nil {
+			n = max(1, slices.Index(part, more.Envelope.Key))
+			found = slices.DeleteFunc(found, func(d store.ParkedDelivery) bool { return !slices.Contains(part[:n], d.Envelope.Key) })
+		}
+		for i := range found {
+			size += sizeOf(&found[i].Envelope)
+		}
+		parked, answered = append(parked, deliveries(found)...), answered+n
+		if more != nil || size >= pageBytes {
+			break
+		}
+	}
+	return parked, answered, nil
 }
 
-// BlockedQuery goes along the index of keys.
-func (*Runner) BlockedQuery(sink, key string, halt bool, limit int) Expr {
-	return parkedQuery(SQL(`sink = ? AND "key" = ? AND "key" <> '' AND `+holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, key, limit))
+// FollowersQuery goes along the index of keys, once for each key. Only databases that
+// can list keys take several.
+func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int) Expr {
+	const first = `sink = ? AND "key" = ? AND "key" <> '' AND `
+	asked := r.dialect.Asked(keys)
+	if asked.Text == "" {
+		return parkedQuery(SQL(first+holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, keys[0], limit))
+	}
+	return SQL(`SELECT `+parkedColumns+` FROM ? AS asked (name, place)
+		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+holds("", halt)+` ORDER BY "offset" LIMIT ?) p
+		ORDER BY place, "offset" {whole parked}`, asked, sink, SQL(`asked.name`), limit)
 }
 
 // isHead is 1 for a delivery that heads its key: it will be tried again, or is dead
@@ -116,7 +142,7 @@ const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 // HeldKeys lists the keys that are held back; see store.Deliveries.
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var k store.HeldKey
 		err := rows.Scan(&k.Key, &k.Head)
 		keys = append(keys, k)
@@ -133,27 +159,4 @@ func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
 		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+holds("", halt)+`
 		GROUP BY "key" ORDER BY "key" LIMIT ? {whole parked}`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
-}
-
-// BlockedKeys counts what holds back each key; see store.Deliveries.
-func (t *Tables) BlockedKeys(ctx context.Context, lane store.Lane, halt bool) (map[string]store.BlockedKey, error) {
-	keys := make(map[string]store.BlockedKey)
-	query := blockedKeys(lane, halt)
-	err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var key string
-		var b store.BlockedKey
-		err := rows.Scan(&key, &b.Parked, &b.Head, &b.First)
-		keys[key] = b
-		return err
-	}, query.Text, query.Args...)
-	if err != nil {
-		return nil, t.failed(err, "blocked keys of %s/%d", lane.Sink, lane.Number)
-	}
-	return keys, nil
-}
-
-func blockedKeys(lane store.Lane, halt bool) Expr {
-	return SQL(`SELECT "key", count(*), max(`+isHead+`), min("offset") FROM {parked}
-		WHERE sink = ? AND slot BETWEEN ? AND ? AND "key" <> '' AND `+holds("", halt)+` GROUP BY "key" {whole parked}`,
-		lane.Sink, lane.Slots.First, lane.Slots.Last)
 }

@@ -25,6 +25,7 @@ type Tables struct {
 	dialect  Dialect
 	receipts bool
 	raised   revisions
+	reserved reservation
 }
 
 // New returns the tables that a Runner names. receipts archives deliveries.

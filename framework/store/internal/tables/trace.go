@@ -67,7 +67,7 @@ func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trac
 
 func (t *Tables) traceSpan(ctx context.Context, id string, last int64, trace *store.Trace) error {
 	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" > ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, last-traceSpan, last, id))
-	return t.dialect.EachParked(ctx, query, args, func(d *store.ParkedDelivery) (bool, error) {
+	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
 		return true, nil
 	})

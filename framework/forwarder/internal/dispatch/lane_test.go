@@ -1,0 +1,46 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clock moves the two clocks that a time carries, apart from each other.
+func clock(t time.Time, wall, monotonic time.Duration) time.Time {
+	parts := (*struct {
+		wall uint64 // the highest bit, seconds from bit 30 on, nanoseconds
+		ext  int64  // the monotonic clock
+	})(unsafe.Pointer(&t))
+	parts.wall += uint64(int64(wall/time.Second)) << 30
+	parts.ext += int64(monotonic)
+	return t
+}
+
+func TestALeaseLastsOnlyWhileBothClocksSaySo(t *testing.T) {
+	t.Parallel()
+	leased := time.Now()
+	const ttl = 15 * time.Second
+	moved := clock(leased, time.Hour, time.Minute)
+	require.Equal(t, time.Minute, moved.Sub(leased), "the monotonic clock")
+	require.Equal(t, time.Hour, moved.Round(0).Sub(leased.Round(0)), "the wall clock")
+	for name, c := range map[string]struct {
+		wall, monotonic time.Duration
+		expired         bool
+	}{
+		"at once":                               {0, 0, false},
+		"before its end":                        {14 * time.Second, 14 * time.Second, false},
+		"behind its end":                        {16 * time.Second, 16 * time.Second, true},
+		"the machine was suspended":             {time.Hour, time.Second, true},
+		"the wall clock was set back":           {-time.Hour, 16 * time.Second, true},
+		"the wall clock was set back in time":   {-time.Hour, 14 * time.Second, false},
+		"the wall clock was set forth by a bit": {14 * time.Second, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.expired, expired(clock(leased, c.wall, c.monotonic), leased.Add(ttl)))
+		})
+	}
+}

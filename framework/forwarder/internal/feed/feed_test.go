@@ -1,0 +1,607 @@
+package feed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// log is a log in memory.
+type log struct {
+	mu      sync.Mutex
+	rows    []notification.Envelope
+	life    int   // of the server
+	rebased int   // how often its rows began anew
+	fails   error // of the next page but skip
+	skip    int
+	reads   int
+	opened  []store.Filter
+}
+
+type target struct{ last, life int }
+
+func (t target) Last() int64 { return int64(t.last) }
+
+type position int
+
+func (p position) MarshalJSON() ([]byte, error) { return json.Marshal(int(p)) }
+
+func (l *log) append(rows ...notification.Envelope) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range rows {
+		e.Offset = int64(len(l.rows) + 1)
+		l.rows = append(l.rows, e)
+	}
+}
+
+// set changes the log under its mutex.
+func (l *log) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *log) Probe(context.Context) (store.Target, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return target{len(l.rows), l.life}, nil
+}
+
+func (l *log) NewReader(raw json.RawMessage, f store.Filter) (store.Reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &reader{log: l, filter: f, life: l.life, rebased: l.rebased}
+	l.opened = append(l.opened, f)
+	if raw == nil {
+		return r, nil
+	}
+	return r, json.Unmarshal(raw, &r.at)
+}
+
+type reader struct {
+	log           *log
+	at            int
+	life, rebased int
+	filter        store.Filter
+}
+
+func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Page, error) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reads++
+	switch {
+	case ctx.Err() != nil:
+		return store.Page{}, ctx.Err()
+	case t.(target).life != r.life:
+		return store.Page{}, store.ErrServerChanged
+	case l.fails != nil && l.skip == 0:
+		err := l.fails
+		l.fails = nil
+		return store.Page{}, err
+	case l.fails != nil:
+		l.skip--
+	}
+	var page store.Page
+	if r.rebased != l.rebased {
+		r.at, r.rebased, page.Rebased = 0, l.rebased, "its rows began anew"
+	}
+	page.Start = position(r.at)
+	for r.at < int(t.Last()) && r.at < len(l.rows) && len(page.Envelopes) < limit {
+		e := l.rows[r.at]
+		r.at++
+		if r.filter.Types.Matches(e.Type) && e.Slot >= r.filter.Slots.First && e.Slot <= r.filter.Slots.Last {
+			page.Envelopes = append(page.Envelopes, e)
+		}
+	}
+	page.End = position(r.at)
+	page.CaughtUp = r.at >= int(t.Last()) || r.at >= len(l.rows)
+	envelopes := page.Envelopes
+	page.After = func(i int) store.Position { return position(envelopes[i].Offset) }
+	return page, nil
+}
+
+// taker is a lane.
+type taker struct {
+	mu      sync.Mutex
+	ids     []string
+	end     store.Position
+	full    bool
+	rebased int
+	over    error
+	wrong   string
+}
+
+func (k *taker) Offer(page store.Page) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.full && len(page.Envelopes) > 0 {
+		return false
+	}
+	k.take(page)
+	return true
+}
+
+// take takes a page in; the mutex is held.
+func (k *taker) take(page store.Page) {
+	if page.Rebased != "" {
+		k.rebased++
+		k.ids = nil
+	} else if k.end != nil && k.end != page.Start {
+		k.wrong = fmt.Sprintf("a page begins at %v and the one before ended at %v", page.Start, k.end)
+	}
+	for i, e := range page.Envelopes {
+		k.ids = append(k.ids, e.ID)
+		if page.After(i) != position(e.Offset) {
+			k.wrong = fmt.Sprintf("the place behind %s is %v", e.ID, page.After(i))
+		}
+	}
+	k.end = page.End
+}
+
+func (k *taker) GiveUp(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.over = why
+}
+
+func (k *taker) given() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.ids)
+}
+
+func (k *taker) setFull(full bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.full = full
+}
+
+func newFeed(l store.Log) *feed.Feed {
+	return feed.New(feed.Config{Log: l, PollMin: time.Millisecond, PollMax: time.Second, PageRows: 10, Logger: slog.New(slog.DiscardHandler)})
+}
+
+// run runs a feed until the end of a test.
+func run(t *testing.T, f *feed.Feed) {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { f.Run(ctx); close(ended) }()
+	t.Cleanup(func() { stop(); <-ended })
+}
+
+func look(f *feed.Feed) {
+	f.Wake()
+	time.Sleep(20 * time.Millisecond)
+	synctest.Wait()
+}
+
+func rows(typ string, slot int, ids ...string) []notification.Envelope {
+	all := make([]notification.Envelope, len(ids))
+	for i, id := range ids {
+		all[i] = notification.Envelope{ID: id, Type: typ, Slot: slot}
+	}
+	return all
+}
+
+func filter(types ...string) store.Filter {
+	f := store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.TypeFilter{Names: types}}
+	if len(types) == 0 {
+		f.Types = notification.AllTypes
+	}
+	return f
+}
+
+func numbered(prefix string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s%03d", prefix, i))
+	}
+	return ids
+}
+
+// left returns from where a member has to read by itself; false while it is one.
+func left(m *feed.Member) (store.Position, bool) {
+	select {
+	case from := <-m.Left():
+		return from, true
+	default:
+		return nil, false
+	}
+}
+
+func TestEachLaneGetsItsRowsInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		filters := map[string]store.Filter{
+			"all": filter(), "a": filter("a"), "b": filter("b"), "none": filter("other"),
+			"low":  {Slots: store.SlotRange{Last: 511}, Types: notification.AllTypes},
+			"high": {Slots: store.SlotRange{First: 512, Last: 1023}, Types: notification.TypeFilter{Names: []string{"a"}, Except: true}},
+		}
+		lanes := make(map[string]*taker)
+		for name, filter := range filters {
+			lanes[name] = &taker{}
+			require.NotNil(t, f.Join(lanes[name], filter, target{}, position(0)))
+		}
+		want := make(map[string][]string)
+		for i := range 137 {
+			e := notification.Envelope{ID: fmt.Sprint("n", i), Type: []string{"a", "b", "c"}[i%3], Slot: i * 37 % 1024}
+			l.append(e)
+			for name, filter := range filters {
+				if filter.Types.Matches(e.Type) && e.Slot >= filter.Slots.First && e.Slot <= filter.Slots.Last {
+					want[name] = append(want[name], e.ID)
+				}
+			}
+			if i%50 == 0 {
+				look(f)
+			}
+		}
+		look(f)
+		for name, lane := range lanes {
+			require.Equal(t, want[name], lane.given(), name)
+			require.Empty(t, lane.wrong, name)
+			require.Equal(t, position(137), lane.end, name)
+		}
+		require.Len(t, l.opened, 2, "one reader for the first lane, and one for all")
+	})
+}
+
+func TestALaneThatIsAloneHasTheDatabaseSelect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		var k, other taker
+		require.NotNil(t, f.Join(&k, filter("a"), target{}, position(0)))
+		l.append(rows("a", 0, numbered("a", 12)...)...)
+		l.append(rows("b", 0, numbered("b", 12)...)...)
+		look(f)
+		require.Equal(t, numbered("a", 12), k.given())
+		require.Equal(t, []store.Filter{filter("a")}, l.opened)
+		m := f.Join(&other, filter("b"), target{last: 24}, position(24))
+		require.NotNil(t, m)
+		l.append(rows("b", 0, "b-last")...)
+		look(f)
+		require.Equal(t, []string{"b-last"}, other.given())
+		require.True(t, l.opened[1].Types.All())
+		f.Leave(m)
+		l.append(rows("a", 0, "a-last")...)
+		look(f)
+		require.Equal(t, append(numbered("a", 12), "a-last"), k.given())
+		require.Equal(t, []string{"b-last"}, other.given())
+		require.Equal(t, filter("a"), l.opened[2])
+		require.Empty(t, k.wrong+other.wrong)
+	})
+}
+
+func TestALaneThatHasNoRoomLeavesAtThePageThatItCouldNotTake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		var quick, slow taker
+		require.NotNil(t, f.Join(&quick, filter(), target{}, position(0)))
+		m := f.Join(&slow, filter(), target{}, position(0))
+		require.NotNil(t, m)
+		l.append(rows("a", 0, numbered("n", 15)...)...)
+		look(f)
+		slow.setFull(true)
+		l.append(rows("a", 0, numbered("m", 25)...)...)
+		look(f)
+		from, gone := left(m)
+		require.True(t, gone)
+		require.Equal(t, position(15), from)
+		require.Equal(t, numbered("n", 15), slow.given())
+		require.Len(t, quick.given(), 40, "it delays no other")
+
+		// It reads by itself, and joins again where the feed stands.
+		slow.setFull(false)
+		require.Nil(t, f.Join(&slow, filter(), target{last: 15}, position(15)), "the feed has got farther")
+		raw, _ := from.MarshalJSON()
+		r, err := l.NewReader(raw, filter())
+		require.NoError(t, err)
+		page, err := r.Next(t.Context(), target{last: 40}, 100)
+		require.NoError(t, err)
+		require.True(t, slow.Offer(page))
+		require.NotNil(t, f.Join(&slow, filter(), target{last: 40}, page.End))
+		l.append(rows("a", 0, "last")...)
+		look(f)
+		require.Equal(t, quick.given(), slow.given())
+		require.Empty(t, quick.wrong+slow.wrong)
+	})
+}
+
+func TestALogThatBeginsAnewIsToldToAllLanes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		var some, all taker
+		require.NotNil(t, f.Join(&some, filter("a"), target{}, position(0)))
+		require.NotNil(t, f.Join(&all, filter(), target{}, position(0)))
+		l.append(rows("a", 0, "old1", "old2")...)
+		look(f)
+		l.set(func() { l.rows, l.rebased = nil, l.rebased+1 })
+		l.append(rows("b", 0, "new1")...)
+		l.append(rows("a", 0, "new2")...)
+		look(f)
+		require.Equal(t, []string{"new2"}, some.given())
+		require.Equal(t, []string{"new1", "new2"}, all.given())
+		require.Equal(t, []int{1, 1}, []int{some.rebased, all.rebased}, "told once, rows or not")
+	})
+}
+
+func TestAServerThatChangedEndsTheWorkOfAllLanes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		var a, b taker
+		ms := []*feed.Member{f.Join(&a, filter("a"), target{}, position(0)), f.Join(&b, filter(), target{}, position(0))}
+		l.append(rows("a", 0, "a1")...)
+		look(f)
+		l.set(func() { l.life++ })
+		look(f)
+		for i, k := range []*taker{&a, &b} {
+			require.ErrorIs(t, k.over, store.ErrServerChanged)
+			_, gone := left(ms[i])
+			require.True(t, gone)
+			require.Equal(t, []string{"a1"}, k.given())
+		}
+		var next taker
+		require.NotNil(t, f.Join(&next, filter(), target{last: 1, life: 1}, position(1)))
+		l.append(rows("a", 0, "a2")...)
+		look(f)
+		require.Equal(t, []string{"a2"}, next.given())
+	})
+}
+
+func TestAnErrorInTheMiddleHasEachLaneReadByItselfFromThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		var a, b taker
+		ms := []*feed.Member{f.Join(&a, filter("a"), target{}, position(0)), f.Join(&b, filter(), target{}, position(0))}
+		look(f)
+		l.set(func() { l.fails, l.skip = errors.New("connection reset"), 2 })
+		l.append(rows("a", 0, numbered("n", 35)...)...)
+		look(f)
+		for i, k := range []*taker{&a, &b} {
+			require.NoError(t, k.over)
+			require.Equal(t, numbered("n", 20), k.given())
+			from, gone := left(ms[i])
+			require.True(t, gone)
+			require.Equal(t, position(20), from)
+		}
+		require.NotNil(t, f.Join(&a, filter("a"), target{last: 35}, position(35)), "it can join again")
+	})
+}
+
+func TestWhoeverLeavesGetsNothingMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		var k taker
+		m := f.Join(&k, filter(), target{}, position(0))
+		f.Leave(m)
+		f.Leave(m)
+		l.append(rows("a", 0, "n")...)
+		look(f)
+		require.Empty(t, k.given())
+		require.Zero(t, l.reads, "nobody wants to read")
+		_, gone := left(m)
+		require.False(t, gone)
+	})
+}
+
+// reads has a lane do what a session does: read by itself up to the newest target, join,
+// and read by itself again from where the feed let it go; until done says so.
+func reads(ctx context.Context, f *feed.Feed, l *log, k *taker, of store.Filter, chance func(n int) int) {
+	targets := f.Since(time.Time{})
+	r, _ := l.NewReader(nil, of)
+	for ctx.Err() == nil {
+		at, newer := targets.Latest()
+		if at == nil {
+			select {
+			case <-newer:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		caughtUp := false
+		for !caughtUp && ctx.Err() == nil {
+			page, err := r.Next(ctx, at, 1+chance(7))
+			if err != nil {
+				continue
+			}
+			k.mu.Lock()
+			k.take(page)
+			k.mu.Unlock()
+			caughtUp = page.CaughtUp
+		}
+		k.mu.Lock()
+		end := k.end
+		k.mu.Unlock()
+		m := f.Join(k, of, at, end)
+		if m == nil {
+			select {
+			case <-newer:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		leaves := make(<-chan time.Time)
+		if chance(3) == 0 {
+			leaves = time.After(time.Duration(chance(50)) * time.Millisecond)
+		}
+		var from store.Position
+		select {
+		case <-ctx.Done():
+			f.Leave(m)
+			return
+		case <-leaves:
+			f.Leave(m)
+			k.mu.Lock()
+			from = k.end
+			k.mu.Unlock()
+			if f, gone := left(m); gone {
+				from = f
+			}
+		case from = <-m.Left():
+		}
+		raw, _ := from.MarshalJSON()
+		r, _ = l.NewReader(raw, of)
+	}
+}
+
+func ids(l *log, of store.Filter) (all []string) {
+	for _, e := range l.rows {
+		if of.Types.Matches(e.Type) && e.Slot >= of.Slots.First && e.Slot <= of.Slots.Last {
+			all = append(all, e.ID)
+		}
+	}
+	return all
+}
+
+func randomFilter(chance func(n int) int) store.Filter {
+	of := filter([][]string{nil, {"a"}, {"b"}, {"a", "c"}}[chance(4)]...)
+	if chance(3) == 0 {
+		of.Slots = store.SlotRange{First: 300, Last: 700}
+	}
+	return of
+}
+
+// TestLanesThatComeAndGoMissNothing is for the race detector: it runs in real time.
+func TestLanesThatComeAndGoMissNothing(t *testing.T) {
+	t.Parallel()
+	l := &log{}
+	f := newFeed(l)
+	run(t, f)
+	const lanes, n = 8, 2000
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	takers, filters := make([]taker, lanes), make([]store.Filter, lanes)
+	var work sync.WaitGroup
+	for i := range lanes {
+		filters[i] = randomFilter(rand.IntN)
+		work.Go(func() { reads(ctx, f, l, &takers[i], filters[i], rand.IntN) })
+	}
+	for i := range n {
+		l.append(notification.Envelope{ID: fmt.Sprint("n", i), Type: []string{"a", "b", "c"}[i%3], Slot: i * 37 % 1024})
+		if i%7 == 0 {
+			f.Wake()
+		}
+		if i%50 == 0 {
+			takers[rand.IntN(lanes)].setFull(true)
+			takers[rand.IntN(lanes)].setFull(false)
+		}
+		if i%200 == 0 {
+			l.set(func() { l.fails, l.skip = errors.New("reset"), rand.IntN(3) })
+		}
+	}
+	for i := range takers {
+		takers[i].setFull(false)
+	}
+	for i := range takers {
+		want := ids(l, filters[i])
+		require.Eventually(t, func() bool { f.Wake(); return len(takers[i].given()) >= len(want) }, 20*time.Second, 5*time.Millisecond)
+		require.Equal(t, want, takers[i].given())
+	}
+	stop()
+	work.Wait()
+	for i := range takers {
+		require.Empty(t, takers[i].wrong)
+	}
+}
+
+// TestRandomLanesGetExactlyTheirRows has lanes that join and leave, have no room, and meet
+// errors, in any order.
+func TestRandomLanesGetExactlyTheirRows(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		seed := rapid.Uint64().Draw(rt, "seed")
+		lanes := rapid.IntRange(1, 5).Draw(rt, "lanes")
+		acts := rapid.SliceOfN(rapid.IntRange(0, 6), 1, 40).Draw(rt, "acts")
+		var failed string
+		synctest.Test(t, func(*testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var mu sync.Mutex
+			chance := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			l := &log{}
+			f := newFeed(l)
+			ctx, stop := context.WithCancel(context.Background())
+			takers, filters := make([]taker, lanes), make([]store.Filter, lanes)
+			var work sync.WaitGroup
+			work.Go(func() { f.Run(ctx) })
+			for i := range lanes {
+				filters[i] = randomFilter(chance)
+				work.Go(func() { reads(ctx, f, l, &takers[i], filters[i], chance) })
+			}
+			n := 0
+			for _, act := range acts {
+				switch act {
+				case 0, 1, 2:
+					for range 1 + chance(30) {
+						n++
+						l.append(notification.Envelope{ID: fmt.Sprint("n", n), Type: []string{"a", "b", "c"}[chance(3)], Slot: chance(1024)})
+					}
+				case 3:
+					takers[chance(lanes)].setFull(true)
+				case 4:
+					takers[chance(lanes)].setFull(false)
+				case 5:
+					l.set(func() { l.fails, l.skip = errors.New("reset"), chance(4) })
+				case 6:
+					time.Sleep(time.Duration(chance(100)) * time.Millisecond)
+				}
+				f.Wake()
+				time.Sleep(time.Duration(chance(4)) * time.Millisecond)
+			}
+			for i := range takers {
+				takers[i].setFull(false)
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			for i := range takers {
+				want, got := ids(l, filters[i]), takers[i].given()
+				if !slices.Equal(want, got) || takers[i].wrong != "" {
+					failed = fmt.Sprintf("lane %d: %s\nwant %v\ngot  %v", i, takers[i].wrong, want, got)
+				}
+			}
+			stop()
+			work.Wait()
+		})
+		if failed != "" {
+			rt.Fatal(failed)
+		}
+	})
+}

@@ -1,0 +1,282 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// recorder is an observer that writes down what it is told.
+type recorder struct {
+	mu       sync.Mutex
+	attempts map[string][]string // by id: class, duration, receipt, error
+	batches  []string
+	parked   []string
+	dead     []string
+	breaker  []string
+	throttle []time.Duration
+	leases   []string
+	causes   map[forwarder.WakeCause]int
+	grown    int
+	settled  int // by checkpoints of the sink
+}
+
+var _ forwarder.Observer = (*recorder)(nil)
+
+func (r *recorder) Attempt(a forwarder.Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.attempts == nil {
+		r.attempts = make(map[string][]string)
+	}
+	text := fmt.Sprint(a.Duration)
+	if a.Err != nil {
+		text += fmt.Sprintf(" %s: %v", a.Class, a.Err)
+	} else {
+		text += " " + string(a.Receipt)
+	}
+	r.attempts[a.Delivery.ID] = append(r.attempts[a.Delivery.ID], text)
+}
+
+func (r *recorder) Batch(b forwarder.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches = append(r.batches, fmt.Sprintf("%s %d in %s", b.Sink, b.Deliveries, b.Duration))
+}
+
+func (r *recorder) Parked(p forwarder.Parked) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parked = append(r.parked, fmt.Sprintf("%s %s %d %t", p.ID, p.State, p.Attempt, p.DueAt.IsZero()))
+}
+
+func (r *recorder) Dead(p forwarder.Parked) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dead = append(r.dead, fmt.Sprintf("%s %s %d", p.ID, p.State, p.Attempt))
+}
+
+func (r *recorder) Checkpoint(c forwarder.Checkpoint) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Lane.Sink == "sink" {
+		r.settled += c.Settled
+	}
+}
+
+func (r *recorder) LeaseWon(l store.Lane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.Sink == "sink" {
+		r.leases = append(r.leases, "won")
+	}
+}
+
+func (r *recorder) LeaseLost(l store.Lane, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case l.Sink != "sink":
+	case err == nil:
+		r.leases = append(r.leases, "given back")
+	case errors.Is(err, store.ErrLeaseLost):
+		r.leases = append(r.leases, "lost")
+	default:
+		r.leases = append(r.leases, err.Error())
+	}
+}
+
+func (r *recorder) Breaker(b forwarder.BreakerChange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.breaker = append(r.breaker, fmt.Sprintf("%s %t %t", b.Sink, b.Open, b.Cause != nil))
+}
+
+func (r *recorder) Throttle(w forwarder.Throttling) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.throttle = append(r.throttle, time.Until(w.Until))
+}
+
+func (r *recorder) Wake(w forwarder.Wake) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.causes == nil {
+		r.causes = make(map[forwarder.WakeCause]int)
+	}
+	r.causes[w.Cause]++
+	if w.Grown {
+		r.grown++
+	}
+}
+
+func TestAnObserverSeesWhatBecomesOfDeliveries(t *testing.T) {
+	for _, observed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("observed %t", observed), func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				s := &script{}
+				s.answer = func(ctx context.Context, d *notification.Delivery) error {
+					if err := takesTime(ctx, 20*time.Millisecond); err != nil {
+						return err
+					}
+					switch {
+					case d.ID == "late" && d.Attempt == 1:
+						return errors.New("once")
+					case d.ID == "dies":
+						return sinks.Permanent(errors.New("400"))
+					}
+					return nil
+				}
+				r := &recorder{}
+				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute}, Breaker: forwarder.Breaker{Off: true}}, func(c *forwarder.Config) {
+					if observed {
+						c.Observer = r
+					}
+				})
+				o.append("t", "", "good", "dies")
+				o.append("t", "k", "late", "behind")
+				o.schedule("t", "", "scheduled", time.Now().Add(time.Hour))
+				f.flush()
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				o.loseLease(false)
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				f.flush()
+				f.end()
+				require.ElementsMatch(t, []string{"good", "dies", "late", "late", "behind", "scheduled"}, s.given())
+				require.Equal(t, []string{"sink dead dies"}, o.parked())
+				if !observed {
+					require.Equal(t, &recorder{}, r)
+					return
+				}
+				require.Equal(t, map[string][]string{
+					"good":      {"20ms taken"},
+					"dies":      {"20ms permanent: permanent: 400"},
+					"late":      {"20ms transient: once", "20ms taken"},
+					"behind":    {"20ms taken"},
+					"scheduled": {"20ms taken"},
+				}, r.attempts)
+				require.Empty(t, r.batches)
+				require.ElementsMatch(t, []string{"late retrying 1 false", "behind blocked 0 true", "scheduled scheduled 0 false"}, r.parked)
+				require.Equal(t, []string{"dies dead 1"}, r.dead)
+				require.Equal(t, []string{"won", "lost", "won", "given back"}, r.leases)
+				require.Equal(t, 8, r.settled, "five of the log, and three of what was parked")
+				require.Positive(t, r.causes[forwarder.WakeAsked])
+				require.Positive(t, r.causes[forwarder.WakePoll])
+				require.Positive(t, r.grown)
+				require.Empty(t, r.breaker)
+				require.Empty(t, r.throttle)
+			})
+		})
+	}
+}
+
+func TestAnObserverSeesOutagesAndThrottling(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		began := time.Now()
+		s := &script{answer: func(context.Context, *notification.Delivery) error {
+			switch since := time.Since(began); {
+			case since < time.Minute:
+				return sinks.Unavailable(errors.New("connection refused"))
+			case since < 3*time.Minute:
+				return sinks.Throttled(began.Add(3*time.Minute), errors.New("429"))
+			}
+			return nil
+		}}
+		r := &recorder{}
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}}, func(c *forwarder.Config) { c.Observer = r })
+		o.append("t", "", numbered("n", 20)...)
+		f.flush()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		f.end()
+		require.Equal(t, "sink true true", r.breaker[0])
+		require.Equal(t, "sink false false", r.breaker[len(r.breaker)-1])
+		require.Len(t, r.breaker, 2, "once each")
+		require.Len(t, r.throttle, 1, "said once, not by each delivery")
+		require.Positive(t, r.throttle[0])
+		require.LessOrEqual(t, r.throttle[0], 2*time.Minute)
+		require.Equal(t, 20, r.settled)
+		for id, attempts := range r.attempts {
+			require.Equal(t, "0s taken", attempts[len(attempts)-1], id)
+		}
+	})
+}
+
+func TestAnObserverSeesBatchesAndListening(t *testing.T) {
+	t.Parallel()
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		s := &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+			_ = takesTime(ctx, 30*time.Millisecond)
+			results := make([]sinks.Result, len(batch))
+			for i, d := range batch {
+				if d.ID == "n0003" && d.Attempt == 1 {
+					results[i].Err = errors.New("once")
+				}
+			}
+			return results
+		}}
+		r := &recorder{}
+		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Observer = r })
+		f.flush()
+		o.append("t", "", numbered("n", 10)...)
+		f.flush()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		f.end()
+		require.Equal(t, []string{"sink 10 in 30ms", "sink 1 in 30ms"}, r.batches)
+		require.Len(t, r.attempts, 10)
+		require.Equal(t, []string{"30ms transient: once", "30ms "}, r.attempts["n0003"])
+	})
+}
+
+func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(t *testing.T, o *outbox) {
+		r := &recorder{}
+		heard := &announced{appendable: o.store, news: make(chan store.News)}
+		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Observer = r; c.Store = heard })
+		f.flush()
+		for range 3 {
+			heard.news <- store.NewsRows
+			time.Sleep(time.Second)
+		}
+		heard.news <- store.NewsLanes
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.mu.Lock()
+		require.Equal(t, 3, r.causes[forwarder.WakeListened])
+		r.mu.Unlock()
+		f.end()
+	})
+}
+
+// announced is a store that listens to a test.
+type announced struct {
+	appendable
+	news chan store.News
+}
+
+func (a *announced) Listen(ctx context.Context, hear func(store.News)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-a.news:
+			hear(n)
+		}
+	}
+}

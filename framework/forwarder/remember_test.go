@@ -1,0 +1,229 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// forgetful is a store whose checkpoints fail, or commit and lose their answer, while it
+// is told so.
+type forgetful struct {
+	*hooked
+	fails, losesAnswers atomic.Bool
+}
+
+func newForgetful(o *outbox) *forgetful {
+	s := &forgetful{hooked: &hooked{appendable: o.store}}
+	s.checkpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error {
+		if s.fails.Load() {
+			return errors.New("connection refused")
+		}
+		err := next()
+		if err == nil && s.losesAnswers.Load() {
+			return errors.New("connection reset")
+		}
+		return err
+	}
+	return s
+}
+
+// works has it work again.
+func (s *forgetful) works() {
+	s.fails.Store(false)
+	s.losesAnswers.Store(false)
+}
+
+// loseLease ends all leases, as their time does. With another, somebody else had the
+// lanes meanwhile.
+func (o *outbox) loseLease(another bool) {
+	o.t.Helper()
+	o.exec(`UPDATE outbox_cursors SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL`)
+	if another {
+		o.exec(`UPDATE outbox_cursors SET epoch = epoch + 1`)
+	}
+}
+
+func TestWhatWasDeliveredAndNotWrittenIsRememberedByTheNextLease(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		for name, trouble := range map[string]func(s *forgetful){
+			"checkpoints fail":       func(s *forgetful) { s.fails.Store(true) },
+			"the answer is lost":     func(s *forgetful) { s.losesAnswers.Store(true) },
+			"one fails, one is lost": func(s *forgetful) { s.fails.Store(true); s.losesAnswers.Store(true) },
+		} {
+			t.Run(fmt.Sprintf("key %q, %s", key, name), func(t *testing.T) {
+				onEachStore(t, func(t *testing.T, o *outbox) {
+					s, db := &script{}, newForgetful(o)
+					hooks := noted(o, func(string) error { return nil })
+					f := o.one(forwarder.Sink{Sink: s, Hooks: hooks}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+					o.append("t", key, "before")
+					f.flush()
+					trouble(db)
+					ids := numbered("n", 10)
+					o.append("t", key, ids...)
+					f.flush()
+					time.Sleep(time.Second)
+					db.fails.Store(false)
+					time.Sleep(time.Second)
+					o.loseLease(false)
+					db.works()
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					given := s.given()
+					all := append([]string{"before"}, ids...)
+					require.ElementsMatch(t, all, given, "each once")
+					if key != "" {
+						require.Equal(t, all, given)
+					}
+					told := o.noted()
+					require.Len(t, told, len(all), "hooks: each once")
+					require.Len(t, slices.Compact(slices.Sorted(slices.Values(told))), len(all))
+					require.Equal(t, len(all), value[int](o, `SELECT count(*) FROM outbox_receipts`))
+					require.Zero(t, f.Stats()[0].Pending)
+					o.append("t", key, "after")
+					f.flush()
+					require.Equal(t, []string{"after"}, s.given())
+					f.end()
+				})
+			})
+		}
+	}
+}
+
+func TestWhatAnotherForwarderMayHaveDeliveredIsNotRemembered(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s, db := &script{}, newForgetful(o)
+		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+		f.flush()
+		db.fails.Store(true)
+		o.append("t", "", "a", "b")
+		f.flush()
+		o.loseLease(true)
+		db.works()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"a", "b", "a", "b"}, s.given())
+		f.end()
+	})
+}
+
+func TestWhatEndsWithinASecondAfterTheLeaseIsRemembered(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		const quick = 1500 * time.Millisecond
+		s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "slow" && d.Attempt == 1 {
+				return takesTime(ctx, 10*time.Second)
+			}
+			return takesTime(ctx, quick)
+		}}
+		// The lease is renewed after a second: that is when the loss is noticed.
+		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Lease = 3 * time.Second })
+		f.flush()
+		time.Sleep(5 * time.Second)
+		o.append("t", "", "a", "b", "slow")
+		f.flush()
+		o.loseLease(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		given := s.given()
+		f.end()
+		require.ElementsMatch(t, []string{"a", "b", "slow", "slow"}, given, "what was cut off is delivered again")
+		require.Equal(t, 3, value[int](o, `SELECT count(*) FROM outbox_receipts`))
+	})
+}
+
+func TestAParkedDeliveryIsRemembered(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile string // a statement of a person
+		again     bool
+	}{
+		"as it is":              {},
+		"unless it is put back": {`UPDATE outbox_parked SET state = 'retrying', attempt = 0 WHERE id = 'late'`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				db := newForgetful(o)
+				var calls atomic.Int64
+				s := &script{answer: func(context.Context, *notification.Delivery) error {
+					if calls.Add(1) == 1 {
+						return errors.New("once")
+					}
+					return nil
+				}}
+				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Second}}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+				f.flush()
+				o.append("t", "k", "late", "behind")
+				f.flush()
+				require.Equal(t, []string{"sink retrying late", "sink blocked behind"}, o.parked())
+				db.fails.Store(true)
+				time.Sleep(3 * time.Second)
+				require.Equal(t, []string{"late", "late"}, s.given(), "it is delivered, and not written")
+				if c.meanwhile != "" {
+					o.exec(c.meanwhile)
+				}
+				o.loseLease(false)
+				db.works()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				want := []string{"behind"}
+				if c.again {
+					want = []string{"late", "behind"}
+				}
+				require.Equal(t, want, s.given())
+				require.Empty(t, o.parked())
+				require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts`))
+				f.end()
+			})
+		})
+	}
+}
+
+// TestAReplayIsDeliveredThoughTheSameWasRemembered has the checkpoint of a requeued
+// delivery commit and its answer lost: what is remembered of it is never met in the
+// table again, and is not to be taken for another row of the same delivery.
+func TestAReplayIsDeliveredThoughTheSameWasRemembered(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		db := newForgetful(o)
+		var calls atomic.Int64
+		s := &script{answer: func(context.Context, *notification.Delivery) error {
+			if calls.Add(1) == 1 {
+				return sinks.Permanent(errors.New("no"))
+			}
+			return nil
+		}}
+		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+		o.append("t", "", "a")
+		f.flush()
+		require.Equal(t, []string{"sink dead a"}, o.parked())
+		db.losesAnswers.Store(true)
+		p := newOperator(o)
+		require.Equal(t, 1, p.requeue(store.ParkedFilter{}))
+		time.Sleep(3 * time.Second)
+		require.Empty(t, o.parked())
+		o.loseLease(false)
+		db.works()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"a", "a"}, s.given())
+
+		_, err := o.store.Replay(t.Context(), store.ReplayBatch{Action: p.begin(), Limit: 10, ReplayQuery: store.ReplayQuery{Sink: "sink", UpTo: 100}})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"a"}, s.given(), "a person asked for it")
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
