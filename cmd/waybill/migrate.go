@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/cmd/waybill/internal/database"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 func newMigrate(p *program) *cobra.Command {
@@ -25,17 +27,24 @@ offsets. Old rows then go by dropping a partition, which leaves nothing to be
 vacuumed; forwarders make the next ones. A log that is there already stays as it
 is.
 
+--print-grants prints the least privileges for a role of the database that
+publishes, forwards or operates, to be run by the owner of the tables. Who
+migrates owns them, and needs CREATE on the schema.
+
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
 		Example: `  waybill migrate --database postgres://app@localhost/app
   waybill migrate --partition-rows 1000000
-  waybill migrate -c waybill.yaml --print | psql --single-transaction app`,
+  waybill migrate -c waybill.yaml --print | psql --single-transaction app
+  waybill migrate -c waybill.yaml --print-grants shop --for publisher | psql app`,
 		Args: noArguments,
 		RunE: m.run,
 	}
 	m.flags.add(cmd)
 	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database and change nothing")
+	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
+	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "what the role of --print-grants does: publisher, forwarder or operator")
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -44,6 +53,7 @@ type migrate struct {
 	*program
 	flags       sourceFlags
 	print, json bool
+	role, duty  string
 
 	partitionRows int64
 }
@@ -53,6 +63,14 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 	switch {
 	case m.partitionRows < 0:
 		return wrongUsage(cmd, fmt.Errorf("--partition-rows is %d: use at least 1", m.partitionRows))
+	case cmd.Flags().Changed("for") && m.role == "":
+		return wrongUsage(cmd, errors.New("--for belongs to --print-grants"))
+	case m.role != "" && (m.print || m.json):
+		return wrongUsage(cmd, errors.New("--print-grants prints nothing but grants: leave out --print and --json"))
+	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
+		return wrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, forwarder or operator", m.duty))
+	case m.role != "":
+		return m.printGrants(source)
 	case m.print && m.json:
 		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
 	case m.print:
@@ -76,6 +94,19 @@ func (m *migrate) printSQL(source config.Source) error {
 		return err
 	}
 	text, err := database.MigrationSQL(tables, m.partitionRows)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(m.stdout, text)
+	return err
+}
+
+func (m *migrate) printGrants(source config.Source) error {
+	tables, err := config.LoadTables(source)
+	if err != nil {
+		return err
+	}
+	text, err := database.Grants(tables, m.role, m.duty)
 	if err != nil {
 		return err
 	}

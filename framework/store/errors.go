@@ -35,6 +35,8 @@ var (
 	// ErrHidden: row-level security hides rows of the outbox from this role. Nothing was
 	// read or written: what is hidden would be passed over.
 	ErrHidden = errors.New("row-level security hides rows of the outbox from this role")
+	// ErrNotOwner: partitions are made and dropped by the owner of the log only.
+	ErrNotOwner = errors.New("the log belongs to another role")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )

@@ -27,13 +27,15 @@ type Pruner interface {
 }
 
 // Partitioner is for a Pruner whose log may be cut into partitions by ranges of
-// offsets. There, Prune removes only what lies in none of the ranges.
+// offsets. There, Prune removes only what lies in none of the ranges; all that is old
+// where this role may not drop partitions.
 type Partitioner interface {
 	// Partitioned reports whether the log is cut. Where not, the other methods do
 	// nothing.
 	Partitioned() bool
 
 	// ExtendPartitions makes partitions ahead of the log, and returns how many.
+	// ErrNotOwner: only another role may, which holds for PrunePartitions too.
 	ExtendPartitions(ctx context.Context) (int, error)
 
 	// PrunePartitions drops the partitions of which Prune would remove each row,

@@ -7,9 +7,12 @@ import (
 
 // What a publisher needs of the log; see outbox.Log.
 
+// appended are the columns that a publisher writes.
+const appended = `id, type, version, key, occurred_on, deliver_at, metadata, payload`
+
 // InsertInto is the beginning of an INSERT into the log.
 func (s *Store) InsertInto() string {
-	return `INSERT INTO ` + s.names.Log() + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
+	return `INSERT INTO ` + s.names.Log() + ` (` + appended + `) VALUES`
 }
 
 // Placeholder stands for the n-th parameter of a statement.

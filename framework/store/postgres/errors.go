@@ -18,6 +18,9 @@ var (
 	errReadOnly = errors.New("the server takes no writes")
 )
 
+// deniedPrivilege is the code of what the role may not do.
+const deniedPrivilege = "42501"
+
 // isReadOnly reports whether a server refused to write, as a standby does, and a
 // primary with default_transaction_read_only.
 func isReadOnly(err error) bool {
@@ -57,7 +60,7 @@ func hintFor(err error) string {
 	switch e.Code {
 	case "40001", "40P01":
 		return "another transaction was in the way; what was to be written is written again"
-	case "42501":
+	case deniedPrivilege:
 		return "the role lacks a privilege on the outbox's tables: `waybill migrate --print-grants ROLE` prints those that it needs"
 	case "53100":
 		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"

@@ -78,7 +78,7 @@ func makeSchema(ctx context.Context, db *sql.DB, n names) error {
 	switch {
 	case err == nil, pq.As(err, "23505") != nil, pq.As(err, "42P06") != nil:
 		return nil
-	case pq.As(err, "42501") != nil:
+	case pq.As(err, deniedPrivilege) != nil:
 		return &store.AdvisedError{
 			Err:  fmt.Errorf("make the schema %s: %w", n.schema, err),
 			Hint: "have someone who may do it: CREATE SCHEMA " + pq.QuoteIdentifier(n.schema) + " AUTHORIZATION the role that migrates",

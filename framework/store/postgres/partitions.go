@@ -90,7 +90,27 @@ func (s *Store) ExtendPartitions(ctx context.Context) (int, error) {
 	if !s.parts {
 		return 0, nil
 	}
+	if err := s.checkOwner(ctx); err != nil {
+		return 0, fmt.Errorf("make partitions: %w", err)
+	}
 	return s.extend(ctx, 0)
+}
+
+// owns reports whether this role may make and drop partitions.
+func (s *Store) owns(ctx context.Context, q querier) (owns bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE')
+		FROM pg_class WHERE oid = to_regclass($1)`, s.names.Log()).Scan(&owns)
+	return owns, err
+}
+
+// checkOwner returns store.ErrNotOwner, with the way out, where it may not.
+func (s *Store) checkOwner(ctx context.Context) error {
+	owns, err := s.owns(ctx, s.db)
+	if err != nil || owns {
+		return err
+	}
+	return &store.AdvisedError{Err: store.ErrNotOwner, Hint: "the owner of " + s.names.String() + " is to be granted to this role, which also needs CREATE on the schema; " +
+		"until then what is published behind the last partition goes into the default one"}
 }
 
 func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
@@ -184,6 +204,9 @@ func (s *Store) partitions(ctx context.Context, q interface {
 func (s *Store) PrunePartitions(ctx context.Context, e store.Pruning) (dropped int, err error) {
 	if !s.parts {
 		return 0, nil
+	}
+	if err := s.checkOwner(ctx); err != nil {
+		return 0, fmt.Errorf("drop partitions: %w", err)
 	}
 	ranges, err := s.partitions(ctx, s.db)
 	if err != nil {

@@ -47,11 +47,15 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		if err != nil || kept.everything() {
 			return err
 		}
+		table, err := s.prunable(ctx, tx)
+		if err != nil {
+			return err
+		}
 		look := statement{args: []any{p.After}}
 		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, p.Age))
 		kept.settledSQL(&look)
-		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.prunable() +
-			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked` + whole(s.prunable()))
+		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + table +
+			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked` + whole(table))
 		removable := 0
 		if err := tx.QueryRowContext(ctx, look.String(), look.args...).Scan(&pruned.Looked, &pruned.Through, &removable); err != nil {
 			return err
@@ -60,7 +64,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 			return nil
 		}
 		remove := statement{args: []any{p.After, pruned.Through}}
-		remove.WriteString(`DELETE FROM ` + s.prunable() + s.sql.between + ` AND ` + old(&remove, p.Age))
+		remove.WriteString(`DELETE FROM ` + table + s.sql.between + ` AND ` + old(&remove, p.Age))
 		kept.settledSQL(&remove)
 		result, err := tx.ExecContext(ctx, remove.String(), remove.args...)
 		if err != nil {
@@ -79,12 +83,17 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	return pruned, nil
 }
 
-// prunable is the table whose rows go one by one.
-func (s *Store) prunable() string {
-	if s.parts {
-		return s.names.Table(defaultPartition)
+// prunable is the table whose rows go one by one: with partitions the default one, save
+// where this role may not drop the others.
+func (s *Store) prunable(ctx context.Context, q querier) (string, error) {
+	if !s.parts {
+		return s.names.Log(), nil
 	}
-	return s.names.Log()
+	owns, err := s.owns(ctx, q)
+	if err != nil || !owns {
+		return s.names.Log(), err
+	}
+	return s.names.Table(defaultPartition), nil
 }
 
 // pruneTx runs a function in a transaction with one snapshot, and with a lock on

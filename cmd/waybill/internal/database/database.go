@@ -26,6 +26,8 @@ type dialect interface {
 	// migrate and migrationSQL cut a new log into partitions; 0 rows: into none.
 	migrate(ctx context.Context, db *sql.DB, partitionRows int64) (applied []string, err error)
 	migrationSQL(partitionRows int64) (string, error)
+	// grants gives a role what it needs for a duty of postgres.Duties.
+	grants(role, duty string) (string, error)
 	open(context.Context, *sql.DB) (Store, error)
 	// passes says whether an error of open may be over in a while, because nobody
 	// listens or the server is not ready.
@@ -65,6 +67,11 @@ func open(c config.Tables, create bool) (*Database, func(), error) {
 // MigrationSQL is the SQL that makes the tables in an empty database.
 func MigrationSQL(c config.Tables, partitionRows int64) (string, error) {
 	return dialectOf(c).migrationSQL(partitionRows)
+}
+
+// Grants is the SQL that gives a role of the database what it needs for a duty.
+func Grants(c config.Tables, role, duty string) (string, error) {
+	return dialectOf(c).grants(role, duty)
 }
 
 // Migrate makes and upgrades the tables and returns the names of the migrations

@@ -62,6 +62,10 @@ func (o postgresDialect) migrationSQL(partitionRows int64) (string, error) {
 	return postgres.MigrationSQL(c)
 }
 
+func (o postgresDialect) grants(role, duty string) (string, error) {
+	return postgres.Grants(o.config(), role, postgres.Duty(duty))
+}
+
 func (o postgresDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
 	return postgres.Open(ctx, db, o.config())
 }

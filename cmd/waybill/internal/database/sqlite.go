@@ -44,6 +44,10 @@ func (o sqliteDialect) migrationSQL(partitionRows int64) (string, error) {
 
 var errNoPartitions = errors.New("SQLite has no partitions: leave out --partition-rows")
 
+func (sqliteDialect) grants(string, string) (string, error) {
+	return "", errors.New("SQLite has no roles: who may write the file may do all")
+}
+
 func (o sqliteDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
 	return sqlite.Open(ctx, db, o.config())
 }

@@ -74,6 +74,7 @@ type Pruner struct {
 	lease   store.Lease
 	renewed time.Time
 	patrol  int64 // the patrol goes on behind this offset
+	foreign bool  // the log is another role's, which was said
 }
 
 // New returns a pruner. It starts nothing.
@@ -181,10 +182,29 @@ func (p *Pruner) extend(stop context.Context) error {
 	if p.config.Partitions == nil {
 		return nil
 	}
-	return p.within(stop, func(ctx context.Context) error {
+	return p.owned(p.within(stop, func(ctx context.Context) error {
 		_, err := p.config.Partitions.ExtendPartitions(ctx)
 		return err
-	})
+	}))
+}
+
+// owned drops the error that partitions are another role's to make and drop, and says
+// so once: rows go one by one then.
+func (p *Pruner) owned(err error) error {
+	if !errors.Is(err, store.ErrNotOwner) {
+		p.foreign = p.foreign && err != nil
+		return err
+	}
+	if !p.foreign {
+		p.foreign = true
+		attributes := []any{"error", err}
+		var advised *store.AdvisedError
+		if errors.As(err, &advised) {
+			attributes = append(attributes, "hint", advised.Advice())
+		}
+		p.config.Logger.Warn("partitions are neither made nor dropped, old rows go one by one", attributes...)
+	}
+	return nil
 }
 
 // partitions drops those of which all rows may go.
@@ -192,13 +212,13 @@ func (p *Pruner) partitions(stop context.Context) error {
 	if p.config.Partitions == nil {
 		return nil
 	}
-	return p.within(stop, func(ctx context.Context) error {
+	return p.owned(p.within(stop, func(ctx context.Context) error {
 		dropped, err := p.config.Partitions.PrunePartitions(ctx, p.pruning(0, 0))
 		if dropped > 0 {
 			p.config.Logger.Debug("dropped old partitions", "partitions", dropped)
 		}
 		return err
-	})
+	}))
 }
 
 // rows removes those at the beginning of the log, and those that the patrol comes upon.

@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// Duty is what a role of the database does with an outbox.
+type Duty string
+
+// The duties.
+const (
+	// Publisher appends notifications in the application's transactions.
+	Publisher Duty = "publisher"
+	// Forwarder delivers, and removes old rows. Partitions are made and dropped by none
+	// but the owner of the log.
+	Forwarder Duty = "forwarder"
+	// Operator is for the commands of people: status, why, requeue, replay, pause.
+	Operator Duty = "operator"
+)
+
+// Duties lists them.
+func Duties() []Duty { return []Duty{Publisher, Forwarder, Operator} }
+
+// grant is what a role needs of one relation.
+type grant struct{ privileges, on string }
+
+// grants are the least ones. A lock on rows needs UPDATE, an INSERT that may meet a row
+// SELECT, and what the log computes by itself nothing, save for the sequence behind the
+// default of a partitioned log.
+func (d Duty) grants(n names) ([]grant, error) {
+	table := func(name string) string { return `TABLE ` + n.Table(name) }
+	sequence := `SEQUENCE ` + n.Table("offset_seq")
+	const all = `SELECT, INSERT, UPDATE, DELETE`
+	switch d {
+	case Publisher:
+		return []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}}, nil
+	case Forwarder:
+		return []grant{
+			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
+			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {`SELECT, INSERT, DELETE`, table("receipts")},
+		}, nil
+	case Operator:
+		return []grant{
+			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
+			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
+			{`SELECT, INSERT, UPDATE`, table("actions")},
+		}, nil
+	}
+	return nil, fmt.Errorf("there is no %q among those who use an outbox: %s", d, strings.Join(dutyNames(), ", "))
+}
+
+func dutyNames() (names []string) {
+	for _, d := range Duties() {
+		names = append(names, string(d))
+	}
+	return slices.Clip(names)
+}
+
+// Grants returns the SQL that gives a role the least privileges for a duty. It is for
+// the owner of the tables, behind Migrate, and may be run again. A role may have several
+// duties.
+func Grants(c Config, role string, d Duty) (string, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	n, err := parseNames(c.Prefix)
+	if err != nil {
+		return "", err
+	}
+	grants, err := d.grants(n)
+	if err != nil {
+		return "", err
+	}
+	to := ` TO ` + pq.QuoteIdentifier(role)
+	var b strings.Builder
+	if n.schema != "" {
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s%s;\n", pq.QuoteIdentifier(n.schema), to)
+	} else {
+		fmt.Fprintf(&b, "DO $$ BEGIN\n    IF NOT has_schema_privilege(%s, current_schema(), 'USAGE') THEN\n"+
+			"        EXECUTE format('GRANT USAGE ON SCHEMA %%I TO %%I', current_schema(), %s);\n    END IF;\nEND $$;\n",
+			pq.QuoteLiteral(role), pq.QuoteLiteral(role))
+	}
+	for _, g := range grants {
+		fmt.Fprintf(&b, "GRANT %s ON %s%s;\n", g.privileges, g.on, to)
+	}
+	return b.String(), nil
+}
