@@ -32,7 +32,8 @@ type layer struct {
 var anything = []string{"all of ours"}
 
 // engine is the folder of the forwarder's own packages. Among them the arrows go one way:
-// coordinate, lane, settle, dispatch, and then what knows no other; prune is on its own.
+// coordinate, lane, feed and settle, dispatch, and then what knows no other; prune and quota
+// are on their own.
 const engine = "framework/forwarder/internal/"
 
 // engineImports are what the engine's larger packages import: some of the smaller ones, and
@@ -61,17 +62,18 @@ var layers = []layer{
 	{"sinks/internal/roots", nil},
 	{"sinks/*", []string{"sinks", "sinks/internal/cloudevents", "sinks/internal/roots", "framework/notification", "registry"}},
 	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store", "framework/internal/pace"}},
-	{engine + "policy", []string{"framework/route"}},
+	{engine + "policy", []string{"framework/route", "framework/notification", "framework/store", "sinks"}},
 	{engine + "fairqueue", nil},
 	{engine + "keyqueue", []string{"framework/notification"}},
 	{engine + "window", []string{"framework/notification", "framework/store"}},
 	{engine + "dispatch", engineImports("policy", "fairqueue", "keyqueue", "window")},
 	{engine + "settle", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch")},
-	{engine + "lane", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch", "settle")},
-	{engine + "coordinate", engineImports("policy", "dispatch", "lane")},
+	{engine + "feed", engineImports("policy")},
+	{engine + "lane", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch", "settle", "feed")},
+	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "lane")},
 	{engine + "quota", []string{"framework/store"}},
 	{engine + "prune", []string{"framework/internal/pace", "framework/store"}},
-	{"framework/forwarder", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch", "settle", "lane", "coordinate", "prune", "quota")},
+	{"framework/forwarder", engineImports("policy", "fairqueue", "keyqueue", "window", "dispatch", "settle", "feed", "lane", "coordinate", "prune", "quota")},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},

@@ -64,6 +64,8 @@ sinks:
       max: 15m
       jitter: 0.2
     on_dead: continue
+    on_unknown:
+      retry_for: 24h
     timeout: 1m30s
     breaker:
       failure_share: 0.9
@@ -94,6 +96,8 @@ sinks:
           max: 15m
           jitter: 0.2
     on_dead: continue
+    on_unknown:
+      retry_for: 24h
     timeout: 30s
     rate: 100/m
     breaker:
@@ -123,6 +127,8 @@ sinks:
       max: 15m
       jitter: 0.2
     on_dead: continue
+    on_unknown:
+      retry_for: 24h
     timeout: 30s
     breaker:
       failure_share: 0.9

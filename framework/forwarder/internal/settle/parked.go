@@ -58,10 +58,10 @@ type scan struct {
 
 func (s *scan) begin() { s.running, s.after = true, "" }
 
-// next is when the next part is read.
+// next is when the next part is read; zero for at once.
 func (s *scan) next() time.Time {
 	if s.running {
-		return time.Now()
+		return time.Time{}
 	}
 	return s.ended.Add(compareEvery)
 }
