@@ -32,7 +32,10 @@ func (c *Checkpointer) write(ctx context.Context) error {
 	c.number++
 	settle(c.queue[:n])
 	for {
-		err := c.writeOnce(ctx, c.compose(c.queue[:n]))
+		k := c.compose(c.queue[:n])
+		silent := c.suspendLate(&k)
+		err := c.writeOnce(ctx, k)
+		silent.Stop()
 		if err == nil {
 			c.failing.Over()
 			c.wrote(n)
@@ -140,15 +143,11 @@ func (c *Checkpointer) wrote(n int) {
 	}
 }
 
-// writeOnce gives up after the time of a lease: then it is another forwarder's turn to
-// write. One that takes long has no delivery begin meanwhile; the time that hooks take
+// suspendLate has no delivery begin once a checkpoint takes long. The time that hooks take
 // does not count.
-func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, k.TTL)
-	defer cancel()
+func (c *Checkpointer) suspendLate(k *store.Checkpoint) *time.Timer {
 	patience := max(leastSilence, 4*c.took)
 	silent := time.AfterFunc(patience, func() { c.Lane.Suspend() })
-	defer silent.Stop()
 	if inTx := k.InTx; inTx != nil {
 		k.InTx = func(ctx context.Context, tx *sql.Tx) error {
 			silent.Stop()
@@ -156,6 +155,14 @@ func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error 
 			return inTx(ctx, tx)
 		}
 	}
+	return silent
+}
+
+// writeOnce gives up after the time of a lease: then it is another forwarder's turn to
+// write.
+func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, k.TTL)
+	defer cancel()
 	began := time.Now()
 	if err := c.Store.Checkpoint(ctx, k); err != nil {
 		return err
