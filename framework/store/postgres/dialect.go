@@ -160,7 +160,7 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 	if err != nil {
 		return err
 	}
-	return d.raiseFence(id, row.Server, seen)
+	return d.raiseWatermark(id, row.Server, seen)
 }
 
 // MoveCursor checks the life of the server in the same statement: where only the
@@ -169,7 +169,7 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 // without a word would hold the cursor's row for hours, and no forwarder could have
 // the lane. Nor may anything parked be hidden, which would stay. A checkpoint that was written becomes a watermark.
 func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
-	seen, err := d.seen(ctx) // before the transaction has its id: see fence
+	seen, err := d.seen(ctx) // before the transaction has its id: see watermark
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Che
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, d.whyUnmoved(ctx, q, c.Lease)
 	}
-	return func() error { return d.raiseFence(id, c.Lease.Server, seen) }, err
+	return func() error { return d.raiseWatermark(id, c.Lease.Server, seen) }, err
 }
 
 // whyUnmoved tells a checkpoint that is written already, which is no error, from a

@@ -36,9 +36,9 @@ func (s *Store) MakePartition(ctx context.Context, from, to int64) error {
 	return s.attach(ctx, partition{s.names.Table("from_" + strconv.FormatInt(from, 10)), from, to})
 }
 
-// Survey looks through the log.
-func (s *Store) Survey(ctx context.Context) error {
-	_, _, err := s.survey(ctx)
+// RestoreScan looks through the log.
+func (s *Store) RestoreScan(ctx context.Context) error {
+	_, _, err := s.restoreScan(ctx)
 	return err
 }
 

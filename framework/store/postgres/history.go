@@ -106,11 +106,11 @@ type extent struct {
 	restored int64
 }
 
-// survey is a probe that also looks through the log for its extent.
-func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
+// restoreScan is a probe that also looks through the log for its extent.
+func (s *Store) restoreScan(ctx context.Context) (*probe, extent, error) {
 	var e extent
 	var lowest int64
-	p, err := s.look(ctx, s.db, s.sql.survey, &lowest, &e.highest)
+	p, err := s.look(ctx, s.db, s.sql.restoreScan, &lowest, &e.highest)
 	if err == nil {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
@@ -120,7 +120,7 @@ func (s *Store) survey(ctx context.Context) (*probe, extent, error) {
 	if e.highest <= p.last {
 		e.highest = 0
 	}
-	s.surveyed.Store(&surveyed{sight: sight{last: p.last, history: p.history, server: p.server}, extent: e})
+	s.restoreScanned.Store(&restoreScanned{sight: sight{last: p.last, history: p.history, server: p.server}, extent: e})
 	return p, e, nil
 }
 
@@ -154,8 +154,8 @@ func (s *Store) restoredIn(ctx context.Context, above, upTo int64, offset *int64
 	return s.db.QueryRowContext(ctx, s.sql.restored, above, upTo).Scan(offset)
 }
 
-// surveyed is the result of the latest survey.
-type surveyed struct {
+// restoreScanned is the result of the latest restore scan.
+type restoreScanned struct {
 	sight
 	extent extent
 }
@@ -164,12 +164,12 @@ type surveyed struct {
 // for all of them: what was restored stays restored, unless the sequence was set
 // back since.
 func (s *Store) everything(ctx context.Context, t *probe) (delta, error) {
-	s.surveying.Lock()
-	defer s.surveying.Unlock()
-	if known := s.surveyed.Load(); known != nil && known.history == t.history && known.last <= t.last {
+	s.scanningRestored.Lock()
+	defer s.scanningRestored.Unlock()
+	if known := s.restoreScanned.Load(); known != nil && known.history == t.history && known.last <= t.last {
 		return rebase(t, known.extent, 0), nil
 	}
-	found, e, err := s.survey(ctx)
+	found, e, err := s.restoreScan(ctx)
 	if err == nil && found.server != t.server {
 		err = store.ErrServerChanged
 	}
@@ -193,9 +193,9 @@ func rebase(t *probe, e extent, known int64) delta {
 	return d
 }
 
-// surveySQL is a probe with the lowest and the highest offset of a row. That it is
+// restoreScanSQL is a probe with the lowest and the highest offset of a row. That it is
 // one statement makes it exact: a row above the sequence is none that came later.
-func surveySQL(n names, server string) string {
+func restoreScanSQL(n names, server string) string {
 	return strings.Replace(probeSQL(n, server), ` FROM `, `,
 		coalesce((SELECT min("offset") FROM `+n.Log()+`), 1), coalesce((SELECT max("offset") FROM `+n.Log()+`), 0) FROM `, 1) + whole(n.Log())
 }
@@ -238,7 +238,7 @@ func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) 
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}
-	f, raised := s.fence.Load(), s.floors.Load()
+	w, raised := s.watermark.Load(), s.floors.Load()
 	var text string
 	var sequence sql.NullInt64
 	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server}, rest...)
@@ -253,11 +253,11 @@ func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) 
 	if p.history.System, err = s.systemID(ctx, q, p.server); err != nil {
 		return nil, err
 	}
-	if f != nil {
-		if f.holds(p) {
-			p.fence = *f
+	if w != nil {
+		if w.holds(p) {
+			p.watermark = *w
 		} else {
-			s.fence.CompareAndSwap(f, nil) // or it would seem to hold once the new log has grown
+			s.watermark.CompareAndSwap(w, nil) // or it would seem to hold once the new log has grown
 		}
 	}
 	if raised != nil && raised.holds(p) {

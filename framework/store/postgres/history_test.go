@@ -53,7 +53,7 @@ func TestATruncatedLogIsReadAnew(t *testing.T) {
 	_, at, _ := drain(t, s, nil)
 	lease, err := lease(t, s, store.Lanes("s", 1)[0])
 	require.NoError(t, err)
-	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a fence: the bound is 2 from here on
+	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a watermark: the bound is 2 from here on
 	_, at, _ = drain(t, s, at)
 
 	_, err = db.ExecContext(t.Context(), `TRUNCATE outbox RESTART IDENTITY`)

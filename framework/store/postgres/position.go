@@ -46,12 +46,12 @@ func (b *base) late(t *probe) (ended []xid, floor int64) {
 // last is the highest offset that a row can have that is visible in t.
 func (b *base) last(t *probe) int64 { return max(t.last, b.Reach) }
 
-// next is the base once everything up to t is settled. The fence of t tightens
-// the bounds: every transaction with a higher id than the fence's took its
-// offsets after the fence's bound was read, and the fence had ended before t. So do
+// next is the base once everything up to t is settled. The watermark of t tightens
+// the bounds: every transaction with a higher id than the watermark's took its
+// offsets after the watermark's bound was read, and the watermark had ended before t. So do
 // those that t's floors tell of.
 func (b *base) next(t *probe) base {
-	n := base{Snapshot: t.snapshot, Bound: max(b.Bound, t.fence.bound), Last: t.last}
+	n := base{Snapshot: t.snapshot, Bound: max(b.Bound, t.watermark.bound), Last: t.last}
 	if b.Reach > t.last {
 		n.Reach = b.Reach
 	}
@@ -63,8 +63,8 @@ func (b *base) next(t *probe) base {
 		if f, known := b.Floors[x]; known {
 			floor = f
 		}
-		if x > t.fence.id {
-			floor = max(floor, t.fence.bound)
+		if x > t.watermark.id {
+			floor = max(floor, t.watermark.bound)
 		}
 		n.Floors[x] = max(floor, t.floors[x])
 	}

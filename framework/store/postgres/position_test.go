@@ -33,7 +33,7 @@ func (c *cluster) restore(nextID xid) {
 	c.history.System += "'"
 }
 
-// extent is what a survey finds in a log whose sequence was restored with it.
+// extent is what a restore scan finds in a log whose sequence was restored with it.
 func (c *cluster) extent(p *probe) extent {
 	var e extent
 	for offset, id := range c.rows {
@@ -81,7 +81,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		c := &cluster{nextID: 3, ended: 2, running: make(map[xid][]int64), rows: make(map[int64]xid)}
 		c.history = history{System: "cluster", Sequence: 1}
 		at := position{base: &origin}
-		var newest fence
+		var newest watermark
 		var lastSeen sight
 		found := make(map[int64]int)
 
@@ -108,7 +108,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		read := func(upTo func(d *delta, from int64) int64) {
 			p := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
 			if newest.holds(p) {
-				p.fence = newest
+				p.watermark = newest
 			}
 			lastSeen = sight{last: p.last, history: p.history}
 			r := &reader{pos: at}
@@ -168,14 +168,14 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 				id := c.nextID
 				c.nextID++
 				c.end(id, true)
-				newest = fence{id: id, bound: lastSeen.last, history: lastSeen.history}
+				newest = watermark{id: id, bound: lastSeen.last, history: lastSeen.history}
 			},
 			"restart": func(t *rapid.T) { // the cursor is all that stays
 				raw, err := json.Marshal(at)
 				require.NoError(t, err)
 				at, err = parsePosition(raw)
 				require.NoError(t, err)
-				newest, lastSeen = fence{}, sight{}
+				newest, lastSeen = watermark{}, sight{}
 			},
 			"restore": func(t *rapid.T) {
 				c.restore(xid(rapid.Uint64Range(3, uint64(c.nextID)+5).Draw(t, "next id")))

@@ -10,35 +10,35 @@ import (
 // probe is one look at how far the log reaches: a snapshot and the highest
 // offset that was handed out before it.
 type probe struct {
-	snapshot snapshot
-	last     int64
-	history  history
-	server   string // which life of which server has answered
-	fence    fence  // the newest that had ended before the probe
-	floors   map[xid]int64
+	snapshot  snapshot
+	last      int64
+	history   history
+	server    string    // which life of which server has answered
+	watermark watermark // the newest that had ended before the probe
+	floors    map[xid]int64
 }
 
 // Last is the highest offset handed out when the probe was made.
 func (p *probe) Last() int64 { return p.last }
 
-// fence ties transaction ids to offsets: every transaction with an id > id takes
+// watermark ties transaction ids to offsets: every transaction with an id > id takes
 // offsets > bound only, because the sequence stood at bound before id was
 // handed out, and a transaction has its id before it takes an offset.
 //
-// The transactions of our own leases and checkpoints serve as fences; the zero fence,
+// The transactions of our own leases and checkpoints serve as watermarks; the zero watermark,
 // before the first, promises nothing.
-type fence struct {
+type watermark struct {
 	id      xid
 	bound   int64
 	history history // in which bound was read
 	server  string  // that has confirmed the commit
 }
 
-// holds says whether the fence is of the log that p has met: not of one that was
+// holds says whether the watermark is of the log that p has met: not of one that was
 // truncated since, or of another cluster, or from before a crash, which takes ids
 // back.
-func (f *fence) holds(p *probe) bool {
-	return f.server == p.server && f.history == p.history && f.id < p.snapshot.xmax && f.bound <= p.last
+func (w *watermark) holds(p *probe) bool {
+	return w.server == p.server && w.history == p.history && w.id < p.snapshot.xmax && w.bound <= p.last
 }
 
 // sight is where a probe saw the sequence.
@@ -69,20 +69,20 @@ func (s *Store) seen(ctx context.Context) (*sight, error) {
 	return s.lastSeen.Load(), err
 }
 
-// raiseFence makes a transaction that a server has committed the newest fence. seen
+// raiseWatermark makes a transaction that a server has committed the newest watermark. seen
 // must be from before the transaction got its id.
-func (s *Store) raiseFence(text, server string, seen *sight) error {
+func (s *Store) raiseWatermark(text, server string, seen *sight) error {
 	id, err := parseXID(text)
 	if err != nil || seen.server != server {
 		return err
 	}
-	f := &fence{id: id, bound: seen.last, history: seen.history, server: seen.server}
+	w := &watermark{id: id, bound: seen.last, history: seen.history, server: seen.server}
 	for {
-		current := s.fence.Load()
-		if current != nil && current.server == f.server && current.history == f.history && current.id >= id {
+		current := s.watermark.Load()
+		if current != nil && current.server == w.server && current.history == w.history && current.id >= id {
 			return nil
 		}
-		if s.fence.CompareAndSwap(current, f) {
+		if s.watermark.CompareAndSwap(current, w) {
 			return nil
 		}
 	}

@@ -173,7 +173,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 		r.pos.history = r.pos.history.merge(t.history)
 		return true, nil
 	}
-	r.store.fence.Store(nil) // it may be of the log that is gone
+	r.store.watermark.Store(nil) // it may be of the log that is gone
 	now, err := r.store.Probe(ctx)
 	if err != nil {
 		return false, err
@@ -185,7 +185,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if reason == "" {
 		return false, nil
 	}
-	found, extent, err := r.store.survey(ctx)
+	found, extent, err := r.store.restoreScan(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -157,7 +157,7 @@ func holdOpen(t *testing.T, db *sql.DB, until context.Context) {
 
 // follower reads one lane with pages of random sizes, restarts at random
 // positions as if it had crashed behind a checkpoint, and now and then writes a
-// checkpoint, which gives the store a fence.
+// checkpoint, which gives the store a watermark.
 type follower struct {
 	store *postgres.Store
 	lane  store.Lane

@@ -197,7 +197,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"Pause":      func() error { _, err := s.Pause(ctx, "act", "sink", true); return err },
 		},
 		"outbox": {
-			"Survey":      func() error { return s.Survey(ctx) },
+			"RestoreScan": func() error { return s.RestoreScan(ctx) },
 			"Types":       func() error { _, err := s.Types(ctx, 10); return err },
 			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
 			"Prune":       func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },

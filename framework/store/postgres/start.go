@@ -22,7 +22,7 @@ const startSpan = 100_000
 // would list as running. That transaction is to be of the same life of the server: then
 // its commit flushes all that the position is about.
 func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beginning, err error) {
-	if err := d.raiseFenceHere(ctx); err != nil {
+	if err := d.raiseWatermarkHere(ctx); err != nil {
 		return at, err
 	}
 	t, err := d.look(ctx, d.db, d.sql.probe)
@@ -54,10 +54,10 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	return at, nil
 }
 
-// raiseFenceHere makes a transaction of nothing the newest fence. Without, a cursor that
+// raiseWatermarkHere makes a transaction of nothing the newest watermark. Without, a cursor that
 // begins behind a large log would have no bound, and its first delta look through all
 // of it.
-func (s *Store) raiseFenceHere(ctx context.Context) error {
+func (s *Store) raiseWatermarkHere(ctx context.Context) error {
 	if _, err := s.Probe(ctx); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Store) raiseFenceHere(ctx context.Context) error {
 	if err := s.db.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, `+s.sql.server).Scan(&id, &server); err != nil {
 		return err
 	}
-	return s.raiseFence(id, server, seen)
+	return s.raiseWatermark(id, server, seen)
 }
 
 // within is a reader of all rows of a delta, before the first one.

@@ -91,15 +91,15 @@ type Store struct {
 	parts     bool // the log is partitioned
 	listening listening
 
-	lastSeen atomic.Pointer[sight]  // by the latest probe
-	fence    atomic.Pointer[fence]  // the newest of this process
-	system   atomic.Pointer[system] // who answered the latest probe
-	surveyed atomic.Pointer[surveyed]
-	floors   atomic.Pointer[floors] // the newest of this process
+	lastSeen       atomic.Pointer[sight]     // by the latest probe
+	watermark      atomic.Pointer[watermark] // the newest of this process
+	system         atomic.Pointer[system]    // who answered the latest probe
+	restoreScanned atomic.Pointer[restoreScanned]
+	floors         atomic.Pointer[floors] // the newest of this process
 
-	raising   sync.Mutex // of floors, by one at a time
-	floorLag  int64
-	surveying sync.Mutex // new cursors of many lanes share one survey
+	raising          sync.Mutex // of floors, by one at a time
+	floorLag         int64
+	scanningRestored sync.Mutex // new cursors of many lanes share one restore scan
 }
 
 // shared are the tables that all dialects keep alike.
@@ -240,27 +240,27 @@ func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {
 
 // statements are the SQL texts with the table names filled in.
 type statements struct {
-	server   string // an expression: see serverSQL
-	probe    string
-	page     string
-	survey   string // a probe with the ends of the log
-	unlocked string // see unlockedSQL
-	restored string // the last restored row of a range
-	between  string // the range of a page's rows
-	whole    string // the end of a statement that reads the log: see whole
+	server      string // an expression: see serverSQL
+	probe       string
+	page        string
+	restoreScan string // a probe with the ends of the log
+	unlocked    string // see unlockedSQL
+	restored    string // the last restored row of a range
+	between     string // the range of a page's rows
+	whole       string // the end of a statement that reads the log: see whole
 }
 
 func newStatements(n names, server string) statements {
 	const between = ` WHERE "offset" > $1 AND "offset" <= $2`
 	return statements{
-		server:   server,
-		probe:    probeSQL(n, server),
-		survey:   surveySQL(n, server),
-		unlocked: unlockedSQL(n, server),
-		restored: restoredSQL(n),
-		page:     `SELECT ` + selected + ` FROM ` + n.Log() + between,
-		between:  between,
-		whole:    whole(n.Log()),
+		server:      server,
+		probe:       probeSQL(n, server),
+		restoreScan: restoreScanSQL(n, server),
+		unlocked:    unlockedSQL(n, server),
+		restored:    restoredSQL(n),
+		page:        `SELECT ` + selected + ` FROM ` + n.Log() + between,
+		between:     between,
+		whole:       whole(n.Log()),
 	}
 }
 

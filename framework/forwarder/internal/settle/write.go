@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
@@ -33,9 +34,9 @@ func (c *Checkpointer) write(ctx context.Context) error {
 	settle(c.queue[:n])
 	for {
 		k := c.compose(c.queue[:n])
-		silent := c.suspendLate(&k)
+		written := c.suspendLate(&k)
 		err := c.writeOnce(ctx, k)
-		silent.Stop()
+		written()
 		if err == nil {
 			c.failing.Over()
 			c.wrote(n)
@@ -143,11 +144,19 @@ func (c *Checkpointer) wrote(n int) {
 	}
 }
 
-// suspendLate has no delivery begin once a checkpoint takes long. The time that hooks take
-// does not count.
-func (c *Checkpointer) suspendLate(k *store.Checkpoint) *time.Timer {
+// suspendLate has no delivery begin once a checkpoint takes long, until written is
+// called. The time that hooks take does not count.
+func (c *Checkpointer) suspendLate(k *store.Checkpoint) (written func()) {
+	var mu sync.Mutex // or the timer might suspend the lane after it goes on
+	over := false
 	patience := max(leastSilence, 4*c.took)
-	silent := time.AfterFunc(patience, func() { c.Lane.Suspend() })
+	silent := time.AfterFunc(patience, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			c.Lane.Suspend()
+		}
+	})
 	if inTx := k.InTx; inTx != nil {
 		k.InTx = func(ctx context.Context, tx *sql.Tx) error {
 			silent.Stop()
@@ -155,7 +164,12 @@ func (c *Checkpointer) suspendLate(k *store.Checkpoint) *time.Timer {
 			return inTx(ctx, tx)
 		}
 	}
-	return silent
+	return func() {
+		silent.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
 }
 
 // writeOnce gives up after the time of a lease: then it is another forwarder's turn to
