@@ -144,7 +144,7 @@ func TestALogThatWouldLoseRowsIsNotOpened(t *testing.T) {
 			require.ErrorIs(t, err, store.ErrUnsafeLog)
 			require.ErrorContains(t, err, "outbox: ")
 			require.ErrorContains(t, err, c.fault)
-			for fault := range strings.SplitSeq(err.Error(), "; outbox: ") {
+			for fault := range strings.SplitSeq(err.Error(), "; public.outbox: ") {
 				_, mend, found := strings.Cut(fault, "; to mend it: ")
 				require.True(t, found, fault)
 				_, err = db.ExecContext(t.Context(), mend)
