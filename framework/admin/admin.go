@@ -6,7 +6,7 @@
 // nothing, and then run, in batches:
 //
 //	plan, err := a.Requeue(ctx, admin.Filter{Sink: "partner", Error: "timeout"})
-//	fmt.Println(plan.Total()) // ask somebody
+//	fmt.Println(plan.Total()) // ask for confirmation
 //	action, err := plan.Run(ctx, nil)
 //
 // What was done, by whom and to how many is kept in the table of actions.

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Pause has nobody deliver to some sinks until Resume: forwarders let what is in
+// Pause stops deliveries to some sinks until Resume: forwarders let what is in
 // flight end and give the sinks' lanes back with their next look, within a
 // twentieth of their lease. Nothing is lost: what is published meanwhile waits in
 // the log, which keeps it whatever its retention. It returns those that were not

@@ -57,7 +57,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 
 // Discard plans to delete parked deliveries: dead ones, unless the filter names
 // states or an id. They will never be delivered. One that is being tried at that
-// moment may still reach its sink, and is parked anew if that fails.
+// moment may still reach its sink, and is parked again if that fails.
 func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, states)
 	p := &Plan{admin: a, name: "discard", filter: f, rows: batchRows, batch: a.store.Discard}
@@ -109,8 +109,8 @@ func (p *Plan) Total() (total int64) {
 
 // Run does what was planned, in batches that each are one transaction, and records
 // it. What has come to match meanwhile is taken along. progress, if not
-// nil, is called behind each batch with the number so far. An error, or the end of
-// ctx, leaves what was done, which the returned action tells.
+// nil, is called behind each batch with the number so far. After an error, or the
+// end of ctx, what was done stays, and the returned action says what that is.
 func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
 	action, err := p.admin.begin(ctx, p.name, p.filter)
 	if err != nil {
@@ -172,8 +172,8 @@ func (a *Admin) end(ctx context.Context, action *store.Action) error {
 // lastLook is how long it may take to learn what became of an interrupted batch.
 const lastLook = 5 * time.Second
 
-// asRecorded is an action that was interrupted as the table has it, also where
-// ctx is done: nobody knows what became of the last batch.
+// asRecorded returns an interrupted action as the table has it, also where ctx is
+// done: what became of the last batch is not known here.
 func (a *Admin) asRecorded(ctx context.Context, action store.Action) store.Action {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()

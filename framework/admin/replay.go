@@ -145,8 +145,8 @@ const (
 )
 
 // Run replays in batches that each are one transaction, at the rate, and records
-// it; see Plan.Run. An action that was interrupted can be continued, by anybody but
-// by one at a time: the others get store.ErrActionMoved.
+// it; see Plan.Run. An action that was interrupted can be continued, by any
+// process, but by one at a time: the others get store.ErrActionMoved.
 func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
 	action := p.action
 	if action.ID == "" {

@@ -16,7 +16,7 @@ type Whereabouts string
 const (
 	// Delivered: there is a receipt.
 	Delivered Whereabouts = "delivered"
-	// Settled: its turn is over, and there is no receipt to tell how.
+	// Settled: its turn is over, and no receipt shows how.
 	Settled Whereabouts = "settled"
 	// Waiting: in flight, or in the memory of a forwarder, or about to be.
 	Waiting Whereabouts = "waiting"
@@ -51,7 +51,7 @@ type Verdict struct {
 	Since time.Time `json:"since,omitzero"`
 	// BlockedBy is the id that holds its key.
 	BlockedBy string `json:"blocked_by,omitempty"`
-	// Forwarder has the lane; "" if nobody has.
+	// Forwarder has the lane; "" if none has.
 	Forwarder string `json:"forwarder,omitempty"`
 	// Before is how many rows are not settled before it, of any type.
 	Before int64 `json:"before,omitempty"`
@@ -62,8 +62,8 @@ type Verdict struct {
 // inMemory is about how many rows a forwarder has in memory of a lane.
 const inMemory = 16_000
 
-// verdict tells of one sink: what is parked comes before a receipt, which a replay
-// leaves standing.
+// verdict is the one for a sink: what is parked comes before a receipt, which a
+// replay leaves standing.
 func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Envelope) (Verdict, error) {
 	v := Verdict{Sink: sink}
 	if w.routing.MaxAttempts != nil && e != nil {
@@ -116,7 +116,7 @@ func (w *inquiry) passesBy(sink string, e *notification.Envelope) bool {
 	return err == nil && !admitted
 }
 
-// parked tells of a parked delivery.
+// parked describes a parked delivery.
 func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
 	v.Attempt, v.LastError, v.DueAt, v.Since = p.Attempt, p.LastError, p.DueAt, p.UpdatedAt
 	switch {
@@ -150,7 +150,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	return nil
 }
 
-// blocked tells what holds the key.
+// blocked describes what holds the key.
 func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
 	filter := store.ParkedFilter{Sink: p.Sink, Key: p.Envelope.Key, States: []store.State{store.StateRetrying, store.StateDead}}
 	const heads = 100
@@ -180,7 +180,7 @@ func attemptsText(n, of int) string {
 	return fmt.Sprintf("attempt %d", n)
 }
 
-// inLane tells of a delivery that is neither parked nor archived.
+// inLane describes a delivery that is neither parked nor archived.
 func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelope) {
 	v.Forwarder, v.Before = l.Owner, l.Before
 	switch {
@@ -220,7 +220,7 @@ func rowsText(n int64) string {
 	return fmt.Sprintf("%d rows", n)
 }
 
-// addConditions tells what holds up the sink.
+// addConditions adds what holds up the sink.
 func (w *inquiry) addConditions(v *Verdict) {
 	v.Conditions = w.conditions[v.Sink]
 	for _, c := range v.Conditions {

@@ -13,13 +13,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Routing is what a configuration tells of where notifications go. The zero value is
-// what is known without one.
+// Routing is what a configuration says about where notifications go. The zero value
+// is what is known without one.
 type Routing struct {
-	// Routes say which sinks get which types; nil: nobody knows.
+	// Routes say which sinks get which types; nil: not known.
 	Routes *route.Table
-	// MaxAttempts is how many attempts a delivery of a type to a sink has; nil:
-	// nobody knows.
+	// MaxAttempts is how many attempts a delivery of a type to a sink has; nil: not
+	// known.
 	MaxAttempts func(sink, typ string) int
 }
 
@@ -36,18 +36,19 @@ type Answer struct {
 	OccurredOn time.Time `json:"occurred_on,omitzero"`
 	// InLog says that its row is in the log. Where not, retention took it.
 	InLog bool `json:"in_log"`
-	// Verdicts tell of each sink, in alphabetical order.
+	// Verdicts are those of the sinks, in alphabetical order.
 	Verdicts []Verdict `json:"sinks"`
 	// Text is what is to be said of the notification as a whole; "" if the verdicts
 	// say it all.
 	Text string `json:"text,omitempty"`
 }
 
-// Why tells where a notification is, and why. With routing.Routes it tells only of
-// sinks that it is for, or that have something of it; without, of all sinks.
+// Why reports where a notification is, and why. With routing.Routes it reports only
+// the sinks that the notification is for, or that have something of it; without,
+// all sinks.
 //
-// It is a look, not a snapshot: a delivery that moves meanwhile may be told of as it
-// was a moment ago.
+// It is a look, not a snapshot: a delivery that moves meanwhile may be reported as
+// it was a moment ago.
 func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, error) {
 	trace, err := a.store.Trace(ctx, id)
 	if err != nil {
@@ -115,7 +116,7 @@ func (w *inquiry) envelope() *notification.Envelope {
 	return nil
 }
 
-// sinks are those to tell of.
+// sinks are those to report.
 func (w *inquiry) sinks(e *notification.Envelope) []string {
 	names := make(map[string]bool)
 	for i := range w.trace.Parked {
@@ -125,7 +126,7 @@ func (w *inquiry) sinks(e *notification.Envelope) []string {
 		names[w.trace.Receipts[i].Sink] = true
 	}
 	if len(w.trace.Rows) == 0 {
-		return slices.Sorted(maps.Keys(names)) // of others nobody can tell
+		return slices.Sorted(maps.Keys(names)) // others are not known
 	}
 	if w.routing.Routes == nil {
 		for _, l := range w.lanes() {

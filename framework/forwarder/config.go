@@ -26,7 +26,7 @@ type Config struct {
 	// store.Reserver whose pool has a bound, Run keeps connections for leases and
 	// checkpoints, and warns of a pool that is too small.
 	Store Store
-	// Routes say which sinks get which types; package route tells what a pattern is,
+	// Routes say which sinks get which types; package route says what a pattern is,
 	// and what rules can ask of a notification.
 	Routes route.Routes
 	// Sinks are the destinations by name. Names beginning with "_" are reserved.
@@ -39,14 +39,16 @@ type Config struct {
 	// A process id and a random part are added, so names need not be unique.
 	Name string
 	// Lanes is how many lanes each sink is cut into, so that several forwarders
-	// can share one sink; 1 to 1,024, default 1. Cursors that are cut otherwise
-	// are cut anew: of several forwarders the one that starts last decides.
+	// can share one sink; 1 to 1,024, default 1. Cursors that are cut into another
+	// number are cut again: where forwarders disagree, the one that starts last
+	// decides.
 	Lanes int
 	// Poll bounds the pause between two looks at the log. Whatever wakes the
 	// forwarder ends the pause.
 	Poll Poll
-	// Lease is how long a lane stays with a forwarder that is not heard of;
-	// default 15 s, at least 1 s. It is renewed after a third of that.
+	// Lease is how long a lane stays with a forwarder that does not renew its
+	// lease; default 15 s, at least 1 s. A forwarder renews it after a third of
+	// that.
 	Lease time.Duration
 	// ShutdownTimeout is how long deliveries in flight may take to end once Run's
 	// context is done; default 20 s.
@@ -65,7 +67,7 @@ type Config struct {
 	// default 8, at least 4. The connection that listens comes on top, and so do those of
 	// handlers and hooks that use the same pool.
 	Connections int
-	// Observer, if set, is told what the forwarder does.
+	// Observer, if set, is called with what the forwarder does.
 	Observer Observer
 	// Logger gets one line an event; default: slog's.
 	Logger *slog.Logger
@@ -84,18 +86,19 @@ type Sink struct {
 	// opens it before anything else and closes it at its end.
 	Sink sinks.Sink
 	// Start says where in the log the sink begins if it is new to the outbox: it has no
-	// cursors, since it was just added, or forgotten. Default: StartOldest on a log from
-	// which nothing was forwarded yet, StartNow on any other. What was passed over is
-	// logged, and can be replayed while the log has it.
+	// cursors, because it was just added or was forgotten. Default: StartOldest on a log
+	// from which nothing was forwarded yet, StartNow on any other. What was passed over
+	// is logged, and can be replayed while the log has it.
 	Start Start
-	// Parallelism bounds the deliveries in flight; of a sinks.Batcher the batches.
+	// Parallelism bounds the deliveries in flight, or, for a sinks.Batcher, the
+	// batches in flight.
 	Parallelism Parallelism
 	// Retry says when a delivery that failed for the moment is tried again.
 	Retry Retry
 	// OnDead says what becomes of a key whose delivery is dead.
 	OnDead OnDead
-	// OnUnknown says how long a delivery is tried again whose type or version the
-	// sink does not know.
+	// OnUnknown says how long a delivery is tried again if the sink does not know
+	// its type or version.
 	OnUnknown OnUnknown
 	// Timeout bounds one delivery, or one batch, up to a sixteenth more; default 30 s.
 	// What exceeds it counts as a failed attempt. A call that does not come back some
@@ -117,7 +120,7 @@ type Sink struct {
 	// a middleware returns are dropped. With any, a sinks.Batcher is handed one
 	// delivery at a time.
 	Middleware []message.HandlerMiddleware
-	// Hooks are told what becomes of deliveries.
+	// Hooks are called with what becomes of deliveries.
 	Hooks Hooks
 }
 
@@ -175,7 +178,7 @@ type Breaker = policy.Breaker
 // "50/s, burst 100", with s, m or h.
 type Rate = policy.Rate
 
-// ParseRate reads a rate as it stands in a configuration. The error tells what would
+// ParseRate reads a rate as it stands in a configuration. The error says what would
 // be right.
 func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
 
@@ -195,9 +198,9 @@ const (
 	UnroutedIgnore Unrouted = "ignore"
 )
 
-// Poll bounds the pause between two looks at the log that nobody woke the forwarder
-// for: Min after one that found something new, doubling up to Max while they find
-// nothing.
+// Poll bounds the pause before a look at the log for which nothing woke the
+// forwarder: Min after a look that found something new, doubling up to Max while
+// looks find nothing.
 type Poll struct {
 	Min time.Duration // default 1 ms
 	Max time.Duration // default 50 ms
@@ -305,8 +308,8 @@ func (c Config) compile() (*route.Table, error) {
 	return routes, p.Err()
 }
 
-// checkHandlers asks the sinks that take some types only whether the routes bring
-// these, all of them and no others.
+// checkHandlers checks, for each sink that takes only some types, that the routes
+// bring it all of these and no others.
 func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		typed, ok := c.Sinks[name].Sink.(sinks.Typed)

@@ -18,10 +18,11 @@ var (
 	ErrPanic = dispatch.ErrPanic
 	// ErrAbandoned: a call of the sink did not come back after its deadline.
 	ErrAbandoned = dispatch.ErrAbandoned
-	// ErrResults: a sink of batches did not tell of all deliveries.
+	// ErrResults: a sink of batches did not report a result for every delivery.
 	ErrResults = dispatch.ErrResults
 	// ErrTooOld: a delivery failed at an age at which it is not tried again.
 	ErrTooOld = dispatch.ErrTooOld
-	// ErrUnknownTooLong: its type or version was unknown for as long as it is tried again.
+	// ErrUnknownTooLong: its type or version stayed unknown for as long as such a delivery
+	// is tried again.
 	ErrUnknownTooLong = dispatch.ErrUnknownTooLong
 )

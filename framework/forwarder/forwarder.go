@@ -112,26 +112,26 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	return nil
 }
 
-// noRoute is the sink of what has no other: everything dies there, with its
-// bytes kept.
+// noRoute is the sink for notifications without a route: every delivery dies there,
+// and its bytes are kept.
 type noRoute struct{}
 
 func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	return "", sinks.Permanent(ErrNoRoute)
 }
 
-// Wake has the forwarder look at the log at once. A publisher in the same process
-// calls it after a commit; without, and where the store does not listen, new rows
-// are found within the poll's pause.
-// It never blocks and may be called at any time.
+// Wake makes the forwarder look at the log at once. A publisher in the same process
+// calls it after a commit. Without that call, and where the store does not listen,
+// the forwarder finds new rows within the poll's pause. Wake never blocks and may
+// be called at any time.
 func (f *Forwarder) Wake() { f.feed.Wake() }
 
 // Run opens the sinks and forwards until ctx is done. Then it stops gracefully:
 // it reads no more, lets deliveries in flight end within the shutdown timeout,
 // writes the last checkpoints, gives its leases back, closes the sinks, and
-// returns nil. An error is one that waiting would not mend: a sink that does not
-// open, cursors that do not fit the configuration. Trouble with the database or
-// a destination is logged and waited for. Run is called once.
+// returns nil. It returns an error only where waiting would not mend it: a sink
+// that does not open, cursors that do not fit the configuration. Trouble with the
+// database or a destination is logged and waited for. Run is called once.
 func (f *Forwarder) Run(ctx context.Context) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -172,8 +172,8 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	return fatal
 }
 
-// Of a pool that has a bound, reserved connections are kept from handlers, which could
-// otherwise keep the forwarder from renewing its leases.
+// In a pool that has a bound, handlers cannot use the reserved connections; otherwise
+// they could keep the forwarder from renewing its leases.
 const (
 	reserved     = 2
 	leastBounded = reserved + 2 // what a pool must allow: one is left for reading, and one for a handler

@@ -8,8 +8,9 @@ import "github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 //
 // A hook is called with at most 1,000 deliveries and must be quick; its context ends
 // after a third of the lease. While it fails, no delivery of its lane begins, and it is
-// called again with half as many, down to one: what goes well is saved. They are not
-// delivered again. After a crash a delivery that is repeated comes to it again as well.
+// called again with half as many deliveries, down to one, so that those for which it
+// succeeds are saved. None of them is delivered again. After a crash, a delivery that
+// is repeated reaches the hook again as well.
 type Hooks = policy.Hooks
 
 // Parked is a delivery that could not be made: Delivery, State, DueAt and Error.
@@ -18,15 +19,15 @@ type Parked = policy.Parked
 // Delivered is a delivery that a sink has taken: Delivery and Receipt.
 type Delivered = policy.Delivered
 
-// Observer is told what a forwarder does: attempts, batches, what is parked and dead,
-// checkpoints, leases, breakers, throttling and looks at the log. It is called from many
-// goroutines, some of which hold locks of the engine: it must be quick and must not call
-// the forwarder. It needs no transaction and changes nothing of how deliveries are made;
-// without an observer nothing is measured. Embed [Unobserved] and write the methods that
-// you need.
+// Observer is called with what a forwarder does: attempts, batches, what is parked and
+// dead, checkpoints, leases, breakers, throttling and looks at the log. It is called
+// from many goroutines, some of which hold locks of the engine: it must be quick and
+// must not call the forwarder. It needs no transaction and changes nothing of how
+// deliveries are made; without an observer nothing is measured. Embed [Unobserved] and
+// write the methods that you need.
 type Observer = policy.Observer
 
-// What an Observer is told.
+// What an Observer is called with.
 type (
 	Attempt       = policy.Attempt       // one attempt of one delivery
 	Batch         = policy.Batch         // one call of a sink of batches

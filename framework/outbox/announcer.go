@@ -55,7 +55,7 @@ func (a *announcer) run() {
 		a.begin()
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), announceTimeout)
-		_ = a.to.Announce(ctx) // whoever is not told finds the rows at its next look
+		_ = a.to.Announce(ctx) // a forwarder that misses it finds the rows at its next look
 		cancel()
 		ended := time.Now()
 		a.next = ended.Add(restOfAnnouncements.After(ended.Sub(began)))

@@ -35,8 +35,8 @@ type Config struct {
 	// Wake is called after each commit of RunInTx that published something, such
 	// as a forwarder's Wake, so that its deliveries begin at once. It must not block.
 	Wake func()
-	// Announcer tells forwarders in other processes of these commits; default the
-	// log, if it is a store.Announcer. Silent tells nobody.
+	// Announcer announces these commits to forwarders in other processes; default
+	// the log, if it is a store.Announcer. Silent announces nothing.
 	Announcer store.Announcer
 }
 
@@ -165,14 +165,15 @@ func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, f func(ctx context.
 
 // Announce wakes the forwarders after a commit that published something: with
 // Config.Wake the one of this process, with Config.Announcer those of others.
-// RunInTx calls it; whoever begins and commits transactions without it calls it
-// after the commit. Before the commit it is of no use, and for a rollback it does
-// no harm.
+// RunInTx calls it; a program that begins and commits transactions without RunInTx
+// calls it after the commit. Before the commit it is of no use, and for a rollback
+// it does no harm.
 //
 // It returns at once. Announcements to other processes are made one at a time in
 // the background, with a rest of twice as long as one took, 2 ms at most:
-// those that are asked for meanwhile become one. Each may take 1 s. An error is dropped, since a forwarder that was not told
-// finds the rows at its next look.
+// those that are asked for meanwhile become one. Each may take 1 s. An error is
+// dropped, since a forwarder that misses an announcement finds the rows at its next
+// look.
 func (p *Publisher) Announce() {
 	if p.config.Wake != nil {
 		p.config.Wake()

@@ -41,7 +41,7 @@ type Recording interface {
 // PublishRecorded publishes what the aggregates have recorded, in their order, in
 // one call, and has them forget it. On an error they keep it. If tx
 // rolls back afterwards, what they recorded is gone with the rest of their state:
-// load them anew.
+// load them again.
 func (p *Publisher) PublishRecorded(ctx context.Context, tx Tx, aggregates ...Recording) error {
 	var all []any
 	for _, a := range aggregates {

@@ -8,8 +8,8 @@ import (
 
 // Tx is a database transaction of the caller's: a *sql.Tx or what wraps one. It
 // must also have the methods Commit and Rollback, which are never called here:
-// they tell a transaction from a database, whose statements would each commit by
-// themselves.
+// they distinguish a transaction from a database, whose statements would each
+// commit by themselves.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

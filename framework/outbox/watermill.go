@@ -34,7 +34,7 @@ func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.
 
 // messages are what Watermill's publisher hands on to the schema adapter, which
 // has the envelopes themselves. They lack the channels of message.NewMessage:
-// nobody waits for an acknowledgement.
+// nothing waits for an acknowledgement.
 func messages(envelopes []notification.Envelope) []*message.Message {
 	values := make([]message.Message, len(envelopes))
 	pointers := make([]*message.Message, len(envelopes))

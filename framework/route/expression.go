@@ -62,7 +62,8 @@ func (v visitor) Visit(node *ast.Node) {
 	}
 }
 
-// oneLine leaves out of an error the drawing of where it is, whose place it names.
+// oneLine returns the first line of an error, which names the place, without the
+// drawing of the place.
 func oneLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return text
@@ -110,8 +111,8 @@ func decode(payload []byte) (any, error) {
 	return numbers(value), nil
 }
 
-// numbers makes numbers of JSON's that expressions calculate with, save those that
-// would be others then: these can be picked and not compared.
+// numbers turns numbers of JSON into numbers that expressions calculate with,
+// except those that this would change: these can be picked and not compared.
 func numbers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -9,12 +9,13 @@
 // An outbox plays several narrow roles, and what needs one asks for no more than
 // that: Log, Leases and Deliveries are what a forwarder works with, Inspector and
 // Operator what people look at and do, Pruner and Partitioner what removes old rows.
-// Listener and Announcer are for databases that can tell what is new, Reserver for those
-// whose connections an application uses too.
+// Listener and Announcer are for databases that can announce what is new, Reserver for
+// those whose connections an application uses too.
 //
 // All methods of all roles are safe for concurrent use. An error of the database
-// is returned wrapped; what callers must tell apart are the sentinels in errors.go.
-// Each method runs in a transaction of its own, or in none, and leaves none open.
+// is returned wrapped; what callers must distinguish are the sentinels in
+// errors.go. Each method runs in a transaction of its own, or in none, and leaves
+// none open.
 //
 // The dialects are in the packages below this one. They differ in how a reader
 // finds every committed row exactly once; the engine sees only opaque positions

@@ -54,8 +54,8 @@ var (
 	ErrOtherLog = errors.New("the cursors are of another log")
 )
 
-// AdvisedError is an error of the database with the way out, for people, where its
-// own text does not tell it. Error leaves the hint away.
+// AdvisedError is an error of the database with a hint for people: the way out,
+// where the error's own text does not name it. Error leaves the hint out.
 type AdvisedError struct {
 	Err  error
 	Hint string

@@ -8,10 +8,10 @@ import (
 
 // Leases say which forwarder works on which lane.
 type Leases interface {
-	// Cut has a sink's cursors cut into so many lanes. Where it has none they are
-	// all created in one transaction, at start; ErrStart if that is none. Where they are
-	// cut into another number they stay as they are, and the number is noted as wanted,
-	// for Recut: the last call decides.
+	// Cut asks for a sink's cursors to be cut into so many lanes. Where it has none they
+	// are all created in one transaction, at start; ErrStart if that is none. Where they
+	// are cut into another number they stay as they are, and the number is noted as
+	// wanted, for Recut: the last call decides.
 	//
 	// By the default rule a sink begins at StartOldest until a lane of any sink was
 	// leased, and at StartNow from then on, also once such a sink is forgotten. So a

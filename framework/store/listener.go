@@ -15,21 +15,20 @@ const (
 	NewsLanes
 )
 
-// Listener is a Store whose database can tell what is new, so that a forwarder need
-// not wait for its next look. What is told may be lost, so looking goes on beside
-// it.
+// Listener is a Store whose database can announce what is new, so that a forwarder
+// need not wait for its next look. An announcement may be lost, so looking goes on
+// meanwhile.
 type Listener interface {
 	// Listen calls hear, one call at a time: with NewsUnknown as soon as it listens,
-	// then with whatever is told.
-	// It runs until ctx is done, which gives nil, or until it hears nothing any
-	// more: the error tells why, and the caller listens again after a pause. A
-	// store that is not configured to listen returns nil at once. hear must not
-	// block.
+	// then with each announcement. It runs until ctx is done, which gives nil, or
+	// until it can hear nothing any more: the error says why, and the caller listens
+	// again after a pause. A store that is not configured to listen returns nil at
+	// once. hear must not block.
 	Listen(ctx context.Context, hear func(News)) error
 }
 
-// Announcer is a log whose database can tell listeners in other processes that
-// it has grown. Its methods are safe for concurrent use.
+// Announcer is a log whose database can announce to listeners in other processes
+// that it has grown. Its methods are safe for concurrent use.
 type Announcer interface {
 	// Announce wakes the listeners on this log. It is called after the commit
 	// that made the log grow, never inside a transaction, and one call may stand

@@ -69,9 +69,9 @@ type Page struct {
 	End Position
 	// CaughtUp says that there is nothing more as of the target.
 	CaughtUp bool
-	// Rebased tells, once, why the reader had to start over at the oldest row:
-	// the log it knew is gone, and with it the meaning of the offsets that were
-	// settled in it. "" is the usual case.
+	// Rebased says, once, why the reader had to start over at the oldest row: the
+	// log it knew is gone, and with it the meaning of the offsets that were settled
+	// in it. "" is the usual case.
 	Rebased string
 
 	// After is the position behind Envelopes[i].

@@ -52,8 +52,9 @@ type Operator interface {
 	//
 	// One that a sink of its type has not settled yet, and whose row is still in the
 	// log, stays where it is: a forwarder with the routes delivers it from the log, one
-	// without passes over it, and the table does not tell which. A sink that has it
-	// parked already, or has a receipt of it, gets it no second time.
+	// without them passes over it, and the table does not show which of the two
+	// happens. A sink that has it parked already, or has a receipt of it, gets it no
+	// second time.
 	//
 	// A sink of its type that has no cursors gives ErrUnknownSink; ErrOtherLog if they
 	// are not of this log. Nothing of the batch is done then.

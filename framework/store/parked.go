@@ -28,7 +28,7 @@ const SinkUnrouted = "_unrouted"
 // SinkPruner is the reserved name whose only lane elects the pruner: the
 // forwarder that leases it removes what is no longer needed. It is no sink: nothing is
 // delivered or parked under it, and its cursor stands nowhere. Forget notes there that
-// sinks were forgotten, since their cursors no longer tell that the log was in use.
+// sinks were forgotten, since their cursors no longer show that the log was in use.
 const SinkPruner = "_pruner"
 
 // Parked is a delivery that could not be made when its turn came. It holds the
@@ -47,9 +47,9 @@ type Parked struct {
 	FirstParkedAt time.Time
 }
 
-// Ref tells deliveries of one sink apart. The offset alone does not: a log that
-// was truncated gives the same offsets again, while what was parked before is
-// still owed. The id alone does not either: publishers may choose it.
+// Ref distinguishes deliveries of one sink. The offset alone does not: a log that
+// was truncated gives the same offsets again, while what was parked before is still
+// owed. The id alone does not either: publishers may choose it.
 type Ref struct {
 	Offset int64
 	ID     string
@@ -62,7 +62,8 @@ func RefOf(e *notification.Envelope) Ref { return Ref{Offset: e.Offset, ID: e.ID
 type DueQuery struct {
 	Lane Lane
 	Now  time.Time
-	// Limit is how many are returned at most, those included that are worked on already.
+	// Limit is how many are returned at most, including those that are worked on
+	// already.
 	Limit int
 	// Halt reports that dead ones hold back their key as well.
 	Halt bool

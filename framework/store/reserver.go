@@ -8,9 +8,9 @@ type Reserver interface {
 	MaxConnections() int
 
 	// Reserve takes n connections out of the pool, n below MaxConnections, until release
-	// is called. Meanwhile what Leases and Deliveries say runs on them alone, and waits
-	// for one of them rather than for the pool. One that breaks is replaced. Reserve
-	// waits for connections that are in use, until ctx is done. Where some are reserved
-	// already, those serve all who reserve: release ends that with the last one.
+	// is called. Meanwhile the statements of Leases and Deliveries run on them alone,
+	// and wait for one of them rather than for the pool. One that breaks is replaced.
+	// Reserve waits for connections that are in use, until ctx is done. Where some are
+	// reserved already, all callers share those, until the last of them calls release.
 	Reserve(ctx context.Context, n int) (release func(), err error)
 }

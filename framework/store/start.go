@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Start says where in the log a sink begins that has no cursors yet. The zero value is
-// the default rule: StartOldest on a log from which nothing was forwarded yet, StartNow
-// on any other. A sink that has cursors goes on at them, whatever its Start.
+// Start says where in the log a sink without cursors begins. The zero value is the
+// default rule: StartOldest on a log from which nothing was forwarded yet, StartNow on
+// any other. A sink that has cursors goes on at them, whatever its Start.
 //
 // As text it is "oldest", "now", or a time in the form of RFC 3339.
 type Start string

@@ -23,7 +23,7 @@ const (
 	cancelTime = time.Second
 	// deadTime is how long the other side's machine may be silent before the
 	// operating system gives a connection up: what was sent is not acknowledged, or
-	// nobody answers to keepalive probes.
+	// keepalive probes get no answer.
 	deadTime = 30 * time.Second
 )
 
@@ -251,7 +251,7 @@ func (w *wire) giveUp() {
 	}
 }
 
-// explain tells why a read or a write failed, in words that are the same at each
+// explain returns why a read or a write failed, in words that are the same at each
 // try: those of package net name our own port.
 func (w *wire) explain(err error) error {
 	var failed *net.OpError

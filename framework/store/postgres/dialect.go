@@ -183,8 +183,8 @@ func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Che
 	return func() error { return d.raiseWatermark(id, c.Lease.Server, seen) }, err
 }
 
-// whyUnmoved tells a checkpoint that is written already, which is no error, from a
-// lease that is lost, or whose server has gone.
+// whyUnmoved distinguishes a checkpoint that is written already, which is no error,
+// from a lease that is lost, or whose server has gone.
 func (d *dialect) whyUnmoved(ctx context.Context, q tables.Querier, lease store.Lease) error {
 	if err := d.run.Holds(ctx, q, lease); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json
 	return places, nil
 }
 
-// conflict tells why the position is not of the log that was seen at t; "" if it is.
+// conflict says why the position is not of the log that was seen at t; "" if it is.
 func (p *position) conflict(t *probe) string {
 	return (&reader{pos: *p, durable: p.goal().Last}).conflict(t)
 }

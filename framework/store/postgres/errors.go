@@ -27,7 +27,7 @@ func isReadOnly(err error) bool {
 	return errors.Is(err, errReadOnly) || pq.As(err, "25006") != nil
 }
 
-// advise adds the way out to an error whose text does not tell it, by the codes of
+// advise adds the way out to an error whose text does not name it, by the codes of
 // PostgreSQL's manual, appendix A.
 func advise(err error) error {
 	if pq.As(err, hiddenRows) != nil {

@@ -9,16 +9,16 @@ import (
 // A transaction that stays open holds its floor where its id was handed out, and once it
 // ends a reader would look through all that came since, for rows that it may have
 // written. Most such transactions belong to the business and have not touched the log.
-// The server's locks tell: whoever inserts locks the table first, and keeps the lock until
-// its end. So a transaction that has no lock when somebody looks takes its offsets, if ever,
-// after that. An offset taken before, without a lock, is none of a row's: producers cannot
-// choose offsets.
+// The server's locks show which have not: a transaction that inserts locks the table first,
+// and keeps the lock until its end. So a transaction that has no lock at the time of a look
+// takes its offsets, if ever, after that. An offset that was taken before, without a lock,
+// belongs to no row: producers cannot choose offsets.
 
 const (
 	// defaultFloorLag is how many offsets floors may lag behind before the locks are read.
 	defaultFloorLag = 1000
-	// floorRest is how many times longer than reading the locks took they are left alone:
-	// reading them holds up those who lock.
+	// floorRest sets how long the locks are left alone: so many times as long as
+	// reading them took. Reading them holds up transactions that lock.
 	floorRest = 20
 )
 

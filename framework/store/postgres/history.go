@@ -19,15 +19,15 @@ import (
 // Each part may be unknown, which fits everything.
 type history struct {
 	// System is the cluster's system_identifier, which initdb makes. A physical
-	// standby and a restored base backup have it too. "" where the server does
-	// not tell.
+	// standby and a restored base backup have it too. "" where the server does not
+	// show it.
 	System string `json:"system,omitempty"`
 	// Sequence is the file of the offsets' sequence: TRUNCATE … RESTART IDENTITY
 	// and ALTER SEQUENCE … RESTART give it a new one, setval does not. 0 is
 	// unknown.
 	Sequence int64 `json:"sequence,omitempty"`
-	// Log is the oid of the log's table, which tells it from one of the same name that
-	// was made behind it.
+	// Log is the oid of the log's table, which distinguishes it from a later one of
+	// the same name.
 	Log int64 `json:"log,omitempty"`
 }
 
@@ -67,7 +67,7 @@ type system struct {
 
 // systemID is the identity of the cluster that a probe has met. It is read again
 // only where another server answers: a pool may connect to a restored database,
-// or to a standby, without anybody noticing.
+// or to a standby, unnoticed.
 func (s *Store) systemID(ctx context.Context, q querier, server string) (string, error) {
 	if known := s.system.Load(); known != nil && known.server == server {
 		return known.id, nil
@@ -87,15 +87,15 @@ func (s *Store) systemID(ctx context.Context, q querier, server string) (string,
 	return found.id, nil
 }
 
-// hidden says whether the server refuses to tell its identity: no permission, or
-// no such function in what only speaks PostgreSQL's protocol.
+// hidden says whether the server refuses to show its identity: no permission, or no
+// such function in what only speaks PostgreSQL's protocol.
 func hidden(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883")
 }
 
-// extent is what a look through the log tells about rows that the sequence and
-// the transaction ids do not tell of.
+// extent is what a look through the log shows about rows of which the sequence and
+// the transaction ids say nothing.
 type extent struct {
 	// highest is the highest offset of a committed row where the sequence stands
 	// below it, else 0.
@@ -208,11 +208,12 @@ func restoredSQL(n names) string {
 		ORDER BY "offset" DESC LIMIT 1), 0)` + whole(n.Log())
 }
 
-// serverSQL tells one life of a server from every other. A postmaster that goes on
-// after one of its processes crashed keeps its start time, but not its statistics;
-// before PostgreSQL 15 those are too slow to ask, and that crash is not noticed.
-// Times are in their binary form: as texts they would differ by the sessions' time
-// zones, and it is the least work for the planner, who sees this in each statement.
+// serverSQL distinguishes one life of a server from every other. A postmaster that
+// goes on after one of its processes crashed keeps its start time, but not its
+// statistics; before PostgreSQL 15 those are too slow to ask, and that crash is not
+// noticed. Times are in their binary form: as texts they would differ by the
+// sessions' time zones, and it is the least work for the planner, which sees this
+// in each statement.
 func serverSQL(version int) string {
 	life := `timestamptz_send(pg_postmaster_start_time())`
 	if version >= 150000 {
@@ -221,9 +222,8 @@ func serverSQL(version int) string {
 	return `encode(` + life + `, 'hex')`
 }
 
-// probeSQL reads the snapshot, the sequence and what tells that either is
-// another one. A sequence that has handed out nothing stands before its
-// last_value.
+// probeSQL reads the snapshot, the sequence and what shows that either is another
+// one. A sequence that has handed out nothing stands before its last_value.
 //
 // A standby's snapshot lists no transaction as running, so what is open on the
 // primary would seem to have ended, with nothing in the log. There the statement fails

@@ -27,8 +27,7 @@ var (
 	_ store.Announcer = (*Store)(nil)
 )
 
-// lanesNews is what a notification carries that tells of a lane; the others carry
-// nothing.
+// lanesNews is what a notification about a lane carries; the others carry nothing.
 const lanesNews = "lanes"
 
 // listening is what a listening connection is made of.
@@ -39,8 +38,8 @@ type listening struct {
 	silence   time.Duration
 }
 
-// newListening makes the channel be named as the prefix is configured: all who announce
-// and listen name it alike.
+// newListening names the channel by the prefix as it is configured, so all processes
+// that announce or listen use the same name.
 func newListening(c Config) (listening, error) {
 	if c.Listen != "" {
 		if _, err := pq.NewConnector(c.Listen); err != nil {
@@ -75,8 +74,8 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 }
 
 // run listens on one connection until it is lost or ctx is done. pq's listener
-// would connect anew by itself, but says nothing of why it cannot: it is closed
-// at its first trouble.
+// would connect again by itself, but does not say why it cannot, so it is closed at
+// its first trouble.
 func (l listening) run(ctx context.Context, hear func(store.News)) error {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)
@@ -133,8 +132,8 @@ func (l listening) attend(ctx context.Context, connection *pq.Listener, ready ch
 }
 
 // ping waits until the server has answered, or the connection is closed for its
-// silence. pq panics if the server refuses the ping, as it does when somebody
-// cancels it.
+// silence. pq panics if the server refuses the ping, as it does when another
+// session cancels it.
 func ping(connection *pq.Listener) (err error) {
 	defer func() {
 		if refused := recover(); refused != nil {

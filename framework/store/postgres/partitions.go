@@ -21,8 +21,8 @@ const (
 	// partitionsKept is how many partitions' worth of offsets are ready ahead of
 	// the sequence.
 	partitionsKept = 4
-	// maxWaits is how many partitions that somebody is using one look at all of them
-	// waits for.
+	// maxWaits bounds how many partitions in use one look at all partitions waits
+	// for.
 	maxWaits = 10
 )
 
@@ -37,7 +37,7 @@ type partition struct {
 //
 // A range must not begin where rows may be on their way into the default
 // partition: they would be refused. So one that would begin less than a
-// partition's rows ahead of the sequence, because nobody made it in time, begins
+// partition's rows ahead of the sequence, because it was not made in time, begins
 // that much farther on, and the default partition has what lies between.
 func partitionsAhead(n names, highest partition, rows, last int64) []partition {
 	if rows == 0 {
@@ -146,8 +146,8 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 var errTooLate = errors.New("the sequence has come near")
 
 // attach makes a partition. A table that is made first and attached then takes no
-// lock on the log that a publisher or reader would meet. The one that it takes comes
-// first, so that those who make partitions take turns.
+// lock on the log that a publisher or reader would meet. The lock that it does take
+// comes first, so that processes that make partitions take turns.
 func (s *Store) attach(ctx context.Context, p partition) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -231,9 +231,9 @@ func (s *Store) PrunePartitions(ctx context.Context, e store.Pruning) (dropped i
 }
 
 // expirePartition drops a partition if each of its rows may go. The lock on it waits
-// for the transactions that have written to it, so none is overlooked, and
-// keeps nobody from reading. What took an offset of its range and inserts only
-// later finds the default partition. lockLog: see drop.
+// for the transactions that have written to it, so none is overlooked, and does not
+// keep others from reading. A transaction that took an offset of its range and
+// inserts only later finds the default partition. lockLog: see drop.
 func (s *Store) expirePartition(ctx context.Context, p partition, e store.Pruning, lockLog *bool) (gone bool, err error) {
 	empty, worth, err := s.worthALock(ctx, p, e)
 	if err != nil || !worth || empty && !*lockLog {
@@ -289,11 +289,11 @@ func isDoneAlready(err error) bool {
 	return false
 }
 
-// drop takes a partition away. That needs a moment in which nobody has used the log
-// in an open transaction; where it does not come soon the partition is emptied,
+// drop takes a partition away. That needs a moment in which no open transaction has
+// used the log; where that moment does not come soon, the partition is emptied,
 // which needs nothing but the partition, and its table goes at a later time.
-// Publishers wait while it waits for that moment, so lockLog is false from then on:
-// who was in the way, such as a backup, is so for all partitions.
+// Publishers wait while drop waits for that moment, so lockLog is false from then
+// on: what was in the way, such as a backup, is in the way for all partitions.
 func (s *Store) drop(ctx context.Context, tx *sql.Tx, p partition, empty bool, lockLog *bool) (gone bool, err error) {
 	if *lockLog {
 		if _, err := tx.ExecContext(ctx, `SAVEPOINT drop_partition`); err != nil {

@@ -14,7 +14,7 @@ func (s *Store) pending(ctx context.Context, raw json.RawMessage, t *probe, filt
 		return 0, err
 	}
 	if pos.history.differs(t.history) != "" {
-		pos = position{base: &origin} // the forwarder will read it anew
+		pos = position{base: &origin} // the forwarder will read it from the oldest row
 	}
 	r := &reader{store: s, filter: filter, pos: pos}
 	total := 0

@@ -48,8 +48,8 @@ func (b *base) last(t *probe) int64 { return max(t.last, b.Reach) }
 
 // next is the base once everything up to t is settled. The watermark of t tightens
 // the bounds: every transaction with a higher id than the watermark's took its
-// offsets after the watermark's bound was read, and the watermark had ended before t. So do
-// those that t's floors tell of.
+// offsets after the watermark's bound was read, and the watermark had ended before t. The
+// floors of t do the same for the transactions that they name.
 func (b *base) next(t *probe) base {
 	n := base{Snapshot: t.snapshot, Bound: max(b.Bound, t.watermark.bound), Last: t.last}
 	if b.Reach > t.last {

@@ -21,7 +21,7 @@ var _ store.Pruner = (*Store)(nil)
 const (
 	// prunerPatience bounds waiting for a lock: far below deadlock_timeout, so
 	// that it is the pruner that gives way to what else is in the way, and so
-	// short that publishers who queue behind it hardly notice.
+	// short that publishers that queue behind it hardly notice.
 	prunerPatience = 100 * time.Millisecond
 	// idleTime is how long the server waits for the next statement of a transaction
 	// that holds others up. One whose client is stopped, or gone without a word, would
@@ -38,8 +38,8 @@ const (
 //
 // Which rows are settled is judged by their transaction ids and offsets, which
 // mean something in one history only. So the cursors, the log's history and its
-// rows are read in one snapshot, and with a lock that keeps everybody from
-// truncating or recreating the log in between.
+// rows are read in one snapshot, and with a lock that keeps every other session
+// from truncating or recreating the log in between.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
 	pruned := store.Pruned{Through: p.After}
 	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
@@ -194,7 +194,7 @@ func (k *keeper) add(raw []byte, now *probe) {
 }
 
 // settledSQL adds the condition that all sinks have settled a row. Nearly all rows
-// that are old are below the common bound; the snapshots tell of the others,
+// that are old are below the common bound; the snapshots decide about the others,
 // which are the last ones of a log that has gone quiet, and those around a
 // transaction that stays open.
 func (ks keepers) settledSQL(q *statement) {
@@ -221,7 +221,7 @@ func (ks keepers) settledSQL(q *statement) {
 	q.WriteString(`)`)
 }
 
-// name tells positions apart as far as settledSQL does.
+// name distinguishes positions as far as settledSQL does.
 func (p *position) name() string {
 	if p.delta == nil {
 		return p.base.Snapshot.text

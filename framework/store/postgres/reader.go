@@ -42,14 +42,14 @@ const divisionByZero = "22012"
 const maxWindow = 1 << 20
 
 // reader walks through the log from delta to delta. It is the heart of the
-// store: docs/design.md tells how it works and why it loses nothing.
+// store: docs/design.md says how it works and why it loses nothing.
 type reader struct {
 	store  *Store
 	filter store.Filter
 	pos    position
 	// durable is where the sequence stood at the position that the reader was
 	// made with. Later ones do not count: what a crash of the server takes back
-	// can include numbers that nobody's commit has seen.
+	// can include numbers that no commit has seen.
 	durable int64
 	// server is the one that gave the lease, or else whose targets led to the position. In another life of it, or on
 	// another one, transactions that it has ended may never have been, and their
@@ -62,7 +62,7 @@ type reader struct {
 	window int64
 	rows   int    // the LIMIT of the next query; 0: firstRows
 	read   int    // how many rows the last query gave: the next one gives about as many
-	note   string // why the log is read anew, for the next page
+	note   string // why the log is read from the oldest row again, for the next page
 }
 
 // NewReader continues at a cursor's position.
@@ -165,9 +165,9 @@ func (r *reader) begin(t *probe) bool {
 // precedes says whether the reader's position comes before t. If not, either t is
 // older than the position, which another process has written since, and there is
 // nothing to read; or the log that the position speaks of is gone: offsets or
-// transaction ids that it knows were never handed out here. A new look tells the
-// two apart. In a log that is not the position's the reader starts over at the
-// oldest row: going on would pass over rows, or wait for ever.
+// transaction ids that it knows were never handed out here. A new look
+// distinguishes the two. In a log that is not the position's the reader starts over
+// at the oldest row: going on would pass over rows, or wait for ever.
 func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if r.conflict(t) == "" {
 		r.pos.history = r.pos.history.merge(t.history)

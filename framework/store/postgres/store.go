@@ -2,8 +2,8 @@
 // any other database/sql driver for the writing side.
 //
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
-// once and no long transaction delays anybody else's rows. The files, in the
-// order in which to read them: names.go, snapshot.go, probe.go, position.go, reader.go,
+// once and no long transaction delays the rows of others. The files, in the order in
+// which to read them: names.go, snapshot.go, probe.go, position.go, reader.go,
 // history.go, dialect.go, pruning.go, listener.go, connector.go; what all databases
 // share is in ../internal/tables.
 package postgres
@@ -56,8 +56,8 @@ type Config struct {
 	Receipts bool
 	// Listen is the address, as OpenDB takes it, at which a forwarder's store
 	// listens for announcements of new rows; "" leaves it to polling. It costs
-	// one connection, which must be a direct one: a transaction pooler lets
-	// nobody listen. A store that only publishes needs none.
+	// one connection, which must be a direct one: a transaction pooler lets no
+	// client listen. A store that only publishes needs none.
 	Listen string
 }
 
@@ -93,7 +93,7 @@ type Store struct {
 
 	lastSeen       atomic.Pointer[sight]     // by the latest probe
 	watermark      atomic.Pointer[watermark] // the newest of this process
-	system         atomic.Pointer[system]    // who answered the latest probe
+	system         atomic.Pointer[system]    // of the server that answered the latest probe
 	restoreScanned atomic.Pointer[restoreScanned]
 	floors         atomic.Pointer[floors] // the newest of this process
 
@@ -150,8 +150,8 @@ func OpenDB(dsn string) (*sql.DB, error) {
 }
 
 // idleConnections are kept. A forwarder looks, reads and writes checkpoints at the
-// same time: with the two that package sql keeps it would connect anew all the time,
-// which takes longer than a delivery.
+// same time: with the two that package sql keeps it would open new connections all
+// the time, which takes longer than a delivery.
 const idleConnections = 10
 
 func isURL(dsn string) bool {

@@ -29,7 +29,7 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 }
 
 // MigrationSQL returns the SQL that Migrate would run on an empty database, for
-// those who apply it with a tool of their own.
+// people who apply it with a tool of their own.
 func MigrationSQL(c Config) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 	from, until, rebased := r.pos, position(t.Last()), ""
 	if until < from {
 		// Either the target is older than the place, which another process has
-		// reached, or the log began again. Only a new probe can tell.
+		// reached, or the log began again. Only a new probe can show which.
 		fresh, err := r.store.Probe(ctx)
 		if err != nil {
 			return store.Page{}, err

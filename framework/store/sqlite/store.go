@@ -93,7 +93,7 @@ var (
 //   - transactions take the write lock when they begin, and wait up to ten
 //     seconds for it. One that reads first and writes later would fail at once
 //     with SQLITE_BUSY if another wrote in between. Begin those that only read
-//     with sql.TxOptions{ReadOnly: true}: they wait for nobody.
+//     with sql.TxOptions{ReadOnly: true}: they wait for no other.
 //
 // The application uses the same handle for its own tables. A database in memory
 // is refused: each connection would see another one.

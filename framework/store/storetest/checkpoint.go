@@ -94,7 +94,7 @@ func renewal(t *testing.T, o *outbox) {
 func renewedLease(t *testing.T, o *outbox) {
 	lease := o.acquire(t, "mail")
 	o.expireLeases(t)
-	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // nobody took it
+	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // no other owner took it
 	_, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
 	require.ErrorIs(t, err, store.ErrLeaseHeld)
 	require.WithinDuration(t, time.Now().Add(time.Hour), o.status(t).Cursors[0].LeaseUntil, time.Minute)

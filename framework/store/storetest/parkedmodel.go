@@ -55,7 +55,7 @@ type parkedRow struct {
 type modelLane struct {
 	store.Lane
 	lease   store.Lease // the last one given
-	held    bool        // nobody gave it back
+	held    bool        // it was not given back
 	pruned  bool
 	old     []store.Lease
 	number  int64
@@ -65,7 +65,7 @@ type modelLane struct {
 
 // parkable are the envelopes that may be parked: five of each key, and two of
 // each offset, as a log leaves them that was truncated. Those are of different
-// keys, so that offsets tell the order within a key.
+// keys, so that offsets give the order within a key.
 var parkable = func() (all []notification.Envelope) {
 	slots := map[string]int{"": 511, "a": 0, "b": store.Slots - 1, "c": 512}
 	keys := []string{"", "a", "b", "c"}
@@ -155,7 +155,7 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 			FirstParkedAt: after(time.Duration(rapid.IntRange(-2, 2).Draw(rt, "parked")) * time.Hour),
 		}
 		if p.State == store.StateRetrying || p.State == store.StateScheduled || rapid.Bool().Draw(rt, "was due") {
-			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // two of one offset are told apart
+			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // so that two of one offset differ
 		}
 		c.Park = append(c.Park, p)
 	}
@@ -274,7 +274,7 @@ func (m *parkedModel) due(rt *rapid.T) {
 	require.NoError(rt, err)
 	require.Equal(rt, texts(want[:min(len(want), q.Limit)]), texts(got))
 	if len(want) > q.Limit && gotNext.Equal(want[q.Limit].DueAt) {
-		return // some stores tell of the first that was left out
+		return // some stores report the first that was left out
 	}
 	require.True(rt, next.Equal(gotNext), "next is %s, got %s", next, gotNext)
 }

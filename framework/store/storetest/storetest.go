@@ -58,7 +58,8 @@ type Dialect struct {
 	// Append publishes in the transaction, all envelopes with one statement, with
 	// outbox.Publisher.Append.
 	Append func(ctx context.Context, s Store, tx *sql.Tx, envelopes ...notification.Envelope) error
-	// Restart is SQL that empties the log and lets its offsets begin anew.
+	// Restart is SQL that empties the log and lets its offsets begin at the first
+	// one again.
 	Restart []string
 	// Quote is the character around an identifier; default: the double quote.
 	Quote string

@@ -10,11 +10,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Assign tells a forwarder which lanes it takes up and which of its own it lets go of.
-// All who look at the same membership come to the same conclusion: a free lane goes to
-// the forwarder with the fewest, and one that has two more than another lets one go. A
-// lane that stays free for longer than patience is for everybody. Lanes of a sink that is
-// paused, or is to be cut into another number of them, are left out.
+// Assign returns which lanes a forwarder takes up and which of its own it lets go of. All
+// forwarders that look at the same membership come to the same conclusion: a free lane
+// goes to the forwarder with the fewest, and one that has two more than another lets one
+// go. Any forwarder takes up a lane that stays free for longer than patience. Lanes of a
+// sink that is paused, or is to be cut into another number of them, are left out.
 //
 // leaving are lanes that the forwarder has and is about to give back.
 //
@@ -34,7 +34,7 @@ func Assign(membership store.Membership, me store.Member, leaving func(store.Lan
 			mine = append(mine, l.Lane)
 			a.add(s, a.me, 1)
 		default:
-			if owner, ok := a.numbers[l.Owner]; ok { // a lease of one who died has not run out yet
+			if owner, ok := a.numbers[l.Owner]; ok { // a lease of one that died has not run out yet
 				a.add(a.sink(l.Lane.Sink), owner, 1)
 			}
 		}

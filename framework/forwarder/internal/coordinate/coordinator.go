@@ -1,8 +1,8 @@
 // Package coordinate decides which forwarder works on which lane.
 //
 // Every forwarder reads the same membership (which forwarders live, and which lanes they
-// have leased), and Assign tells each the same; so the work spreads evenly, moves when a
-// forwarder dies or leaves, and hardly moves otherwise.
+// have leased), and Assign gives each the same answer; so the work spreads evenly, moves
+// when a forwarder dies or leaves, and hardly moves otherwise.
 //
 // The files in the order in which to read them: coordinator.go, assign.go, lanes.go,
 // recut.go, awaited.go.
@@ -43,7 +43,7 @@ type Sink struct {
 	Hooks policy.Hooks
 	// Shared says that its lanes may be read for together with others.
 	Shared bool
-	// Prompt has positions that moved without any delivery written soon.
+	// Prompt says that positions that moved without any delivery are written soon.
 	Prompt bool
 }
 
@@ -105,8 +105,8 @@ func New(c Config) *Coordinator {
 	return k
 }
 
-// Nudge has the coordinator look at once. It never blocks, and may be called at any
-// time.
+// Nudge makes the coordinator look at once. It never blocks, and may be called at
+// any time.
 func (k *Coordinator) Nudge() {
 	select {
 	case k.nudged <- struct{}{}:
@@ -127,7 +127,7 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		case <-k.stop.Done():
 		case end := <-k.ended:
 			end()
-			timer.Reset(k.pause / 8) // somebody may wait for it
+			timer.Reset(k.pause / 8) // a forwarder may wait for it
 		case <-k.nudged:
 			timer.Reset(0)
 		case <-timer.C:
@@ -160,7 +160,7 @@ func (k *Coordinator) inLease(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeout(ctx, k.Lease)
 }
 
-// leave tells the others that this forwarder takes no more lanes.
+// leave announces to the others that this forwarder takes no more lanes.
 func (k *Coordinator) leave() {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()
@@ -238,7 +238,7 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 	for sink := range k.Sinks {
 		cursors := lanes[sink]
 		if len(cursors) == 0 {
-			k.uncut[sink] = true // somebody has forgotten the sink
+			k.uncut[sink] = true // a person has forgotten the sink
 			continue
 		}
 		k.tellPaused(sink, cursors[0].Paused)
@@ -263,7 +263,7 @@ func (k *Coordinator) tellCreated(sink string, c store.Created) {
 	k.Sinks[sink].Dispatcher.Log().Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }
 
-// tellPaused logs when a sink is paused, and when it is not any more.
+// tellPaused logs when a sink is paused, and when it no longer is.
 func (k *Coordinator) tellPaused(sink string, paused bool) {
 	switch log := k.Sinks[sink].Dispatcher.Log(); {
 	case paused && !k.paused[sink]:
@@ -285,8 +285,9 @@ func (k *Coordinator) states() map[string]store.SinkState {
 	return states
 }
 
-// isNews says whether states are worth telling before the regular time: one that begins
-// or ends. A throttling that goes on is told with the next heartbeat.
+// isNews says whether states are worth reporting before the regular time: that is so
+// where one begins or ends. A throttling that goes on is reported with the next
+// heartbeat.
 func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
 	return !maps.EqualFunc(k.told, states, func(a, b store.SinkState) bool {
 		return a.BreakerOpen == b.BreakerOpen && a.ThrottledUntil.IsZero() == b.ThrottledUntil.IsZero()

@@ -24,12 +24,13 @@ func idOf(l store.Lane) laneID { return laneID{l.Sink, l.Number} }
 type held struct {
 	stop    context.CancelFunc
 	leaving bool
-	// revision is that of what is parked, as far as the session was told by revised.
+	// revision is the latest revision of what is parked that revised has signalled
+	// to the session.
 	revision int64
 	revised  chan struct{}
 }
 
-// revise tells the session that a person has changed what is parked.
+// revise signals to the session that a person has changed what is parked.
 func (h *held) revise(revision int64) {
 	if h.revision == revision {
 		return
@@ -37,7 +38,7 @@ func (h *held) revise(revision int64) {
 	h.revision = revision
 	select {
 	case h.revised <- struct{}{}:
-	default: // it is told already
+	default: // it is signalled already
 	}
 }
 
@@ -46,7 +47,8 @@ func (h *held) leave() {
 	h.stop()
 }
 
-// acquire does not heed stop, which would leave a lease behind that nobody knows of.
+// acquire does not heed stop: otherwise it could leave behind a lease that no
+// forwarder knows of.
 func (k *Coordinator) acquire(lane store.Lane) (store.Lease, error) {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()
@@ -117,7 +119,7 @@ func (k *Coordinator) troubleWith(id laneID, log *slog.Logger, what string) *pac
 	return k.trouble[id]
 }
 
-// workedOn says what is to be said of the end of a session.
+// workedOn reports the end of a session.
 func (k *Coordinator) workedOn(log *slog.Logger, lane store.Lane, err error) {
 	if k.Observer != nil {
 		k.Observer.LeaseLost(lane, err)

@@ -48,8 +48,8 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 	}()
 }
 
-// cut brings all lanes of a sink to one place and cuts them there, if that is wanted
-// until then.
+// cut brings all lanes of a sink to one place and cuts them there, if that is still
+// wanted then.
 func (k *Coordinator) cut(wanted context.Context, sink string, lanes []store.LaneState) (err error) {
 	var leases []store.Lease
 	defer func() {

@@ -15,8 +15,8 @@ func NewBudget(bytes int) *Budget {
 	return &Budget{left: bytes, waiting: make(map[*Lane]bool)}
 }
 
-// take spends bytes, or gives them back if they are negative. Lanes that wait are told
-// when there are some again.
+// take spends bytes, or gives them back if they are negative. Lanes that wait look
+// again once there are some.
 func (b *Budget) take(bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,7 +29,7 @@ func (b *Budget) take(bytes int) {
 	}
 }
 
-// wait returns whether all is spent; the lane is told when that changes.
+// wait returns whether all is spent; if so, the lane looks again once that changes.
 func (b *Budget) wait(l *Lane) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -160,8 +160,8 @@ func (d *Dispatcher) perform(worker *call) {
 	}
 }
 
-// hand hands deliveries to the sink. The results may be in an empty slice that is
-// given.
+// hand hands deliveries to the sink and returns the results, which it may append to
+// results, an empty slice.
 func (d *Dispatcher) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result) []sinks.Result {
 	if d.batcher != nil {
 		return d.batcher.DeliverBatch(ctx, deliveries)
@@ -170,9 +170,9 @@ func (d *Dispatcher) hand(ctx context.Context, deliveries []*notification.Delive
 	return append(results, sinks.Result{Receipt: receipt, Err: err})
 }
 
-// abandonLate settles deliveries whose call has not come back long after its
-// deadline as failed. The call keeps its slot until it does: the sink may be at
-// work on it.
+// abandonLate settles as failed the deliveries whose call has not come back long
+// after its deadline. The call keeps its slot until it comes back: the sink may
+// still be at work on it.
 func (d *Dispatcher) abandonLate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

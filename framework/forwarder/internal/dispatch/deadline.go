@@ -30,9 +30,9 @@ func (d *deadlines) context(now time.Time, timeout time.Duration) context.Contex
 	return d.current
 }
 
-// callContext returns a context for a call with some items, and what is to be
-// called behind it, or nil. It ends with the deadline, or when one of the items'
-// lanes cuts its deliveries off.
+// callContext returns a context for a call with some items, and a function to call
+// after it, or nil. It ends with the deadline, or when one of the items' lanes cuts
+// its deliveries off.
 func callContext(items []*item, now time.Time, timeout time.Duration) (context.Context, func()) {
 	first := items[0].lane
 	shared := first.deadlines.context(now, timeout)

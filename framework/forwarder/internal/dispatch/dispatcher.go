@@ -1,5 +1,5 @@
-// Package dispatch hands deliveries to a sink, up to a threshold at once, and tells the
-// lanes of the sink what came of them.
+// Package dispatch hands deliveries to a sink, up to a threshold at once, and reports
+// to the lanes of the sink what came of them.
 //
 // A Dispatcher is one sink's; a Lane is the dispatch half of one leased lane. They share
 // the only mutex of the hot path: taking an item and settling the one before it are one
@@ -32,7 +32,7 @@ type Config struct {
 	Sink string
 	// Deliver makes one delivery.
 	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
-	// Path tells which notifications go to the sink, and in what shape.
+	// Path says which notifications go to the sink, and in what shape.
 	Path *route.Path
 	// TypeOf is the present name of a type.
 	TypeOf   func(name string) string
@@ -110,7 +110,8 @@ func New(c Config) *Dispatcher {
 	return d
 }
 
-// UseBatches has deliveries made in batches, before the first one.
+// UseBatches makes the dispatcher deliver in batches. It is called before the first
+// delivery.
 func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,7 +198,7 @@ func (d *Dispatcher) behind() {
 	}
 }
 
-// groupOf names with whom an item shares the sink's slots.
+// groupOf names the group in which an item shares the sink's slots.
 func (d *Dispatcher) groupOf(it *item) string {
 	if d.settings.Fairness == "" {
 		return ""
@@ -254,7 +255,7 @@ func (d *Dispatcher) next(worker *call) bool {
 	return false
 }
 
-// lookAt has the workers look again at a time.
+// lookAt makes the workers look again at a time.
 func (d *Dispatcher) lookAt(at time.Time) {
 	if d.againAt.IsZero() || at.Before(d.againAt) {
 		d.againAt = at
@@ -269,7 +270,8 @@ func (d *Dispatcher) lookAgain() {
 	d.work.Broadcast()
 }
 
-// shareRate takes the part of the sink's rate that the lanes are of the sink.
+// shareRate takes the share of the sink's rate that the lanes here are of all lanes
+// of the sink.
 func (d *Dispatcher) shareRate() {
 	slots := 0
 	for l := range d.lanes {

@@ -50,7 +50,7 @@ type Settlement struct {
 	Parked *store.Parked
 	// Delivered says that the sink has taken it.
 	Delivered bool
-	// Ask says that the next one of its key is to be asked of the parked table.
+	// Ask says that the parked table is to be asked for the next one of its key.
 	Ask bool
 }
 

@@ -269,7 +269,7 @@ func (l *Lane) settle(it *item, s Settlement) {
 }
 
 // advance lets the next one of a key go, now that its head holds nothing back. It
-// returns whether the next one is to be asked of the parked table.
+// returns whether the parked table is to be asked for the next one.
 func (l *Lane) advance(it *item) (ask bool) {
 	if it.Key == "" || it.chained { // chained: the next one is under way already
 		return false
@@ -381,7 +381,7 @@ func (l *Lane) hasRoom() (rows int) {
 	return rows
 }
 
-// look has the reader look whether there is room.
+// look makes the reader check whether there is room.
 func (l *Lane) look() {
 	select {
 	case l.room <- struct{}{}:
@@ -410,8 +410,8 @@ func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
 	}
 }
 
-// Shares of a window by which a key is hot: so much of it waits for that key alone, and
-// so much at least is of others.
+// A key is hot if at least 1/hotShare of a window waits for that key alone. Hot keys
+// are spilled only if at least 1/otherShare of the window is of others.
 const (
 	hotShare   = 4
 	otherShare = 16

@@ -15,8 +15,8 @@ import (
 // crashes takes them back): a delivery that was made stays made. If the row is gone,
 // nothing is read; if another row has its offset, the id differs.
 //
-// Of parked deliveries it holds as long as no person has changed what is parked: one that
-// was requeued or replayed meanwhile may look as it did.
+// For parked deliveries that holds as long as no person has changed what is parked: one
+// that was requeued or replayed meanwhile may look as it did before.
 type memory struct {
 	epoch      int64 // of the lease that made it
 	revision   int64 // of what is parked, when that lease was given
@@ -25,7 +25,7 @@ type memory struct {
 }
 
 // recall returns what the lease before has left behind; nil if there is nothing, or if
-// another forwarder has had the lane between.
+// another forwarder has had the lane in between.
 func (d *Dispatcher) recall(lease store.Lease) *memory {
 	i := slices.IndexFunc(d.memories, func(m *memory) bool { return m.lane == lease.Lane })
 	if i < 0 {
@@ -68,8 +68,9 @@ func (l *Lane) Remember(unwritten []Settlement) {
 }
 
 // made returns the settlement of a delivery that was made under the lease before. A
-// parked delivery counts only with the state and the attempts that it had, and as parked
-// since then: a person who requeues or replays one wants it delivered again.
+// parked delivery counts only if its state, its attempts and the time at which it was
+// first parked are as they were: a person who requeues or replays one wants it delivered
+// again.
 func (m *memory) made(it *item) (s Settlement, ok bool) {
 	if m == nil || len(m.deliveries) == 0 {
 		return s, false

@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// observe tells the observer of a call of the sink that has ended.
+// observe reports to the observer a call of the sink that has ended.
 func (d *Dispatcher) observe(worker *call) {
 	if d.observer == nil {
 		return
@@ -18,7 +18,7 @@ func (d *Dispatcher) observe(worker *call) {
 	}
 	for i, delivery := range worker.deliveries {
 		if i == len(worker.results) {
-			break // settle tells of a sink that gave too few
+			break // settle reports a sink that gave too few
 		}
 		result := worker.results[i]
 		class, _ := sinks.Classify(result.Err)

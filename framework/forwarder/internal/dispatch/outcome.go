@@ -59,10 +59,10 @@ func (o *Outcome) add(read store.Page, restart bool) {
 
 func (o *Outcome) last() *window.Page { return o.Read[len(o.Read)-1].Page }
 
-// Dirty tells when there is something to take.
+// Dirty signals that there is something to take.
 func (l *Lane) Dirty() <-chan struct{} { return l.dirty }
 
-// Plenty tells when so much is to be taken that a checkpoint should not wait.
+// Plenty signals that so much is to be taken that a checkpoint should not wait.
 func (l *Lane) Plenty() <-chan struct{} { return l.plenty }
 
 // plenty is how many settlements are worth a checkpoint at once.
@@ -120,7 +120,7 @@ func (l *Lane) Extend(expires time.Time) {
 	l.expires = expires
 }
 
-// Continue has deliveries begin again after Suspend.
+// Continue lets deliveries begin again after Suspend.
 func (l *Lane) Continue() {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -162,9 +162,9 @@ func (l *Lane) ResumeDue(due []store.Parked) (taken int) {
 }
 
 // ResumeFollowers hands over what the parked table has of a key that was to be asked
-// for, in the order of the log. parking is the Outcome's that was written before the
-// table was asked. again says that the key is to be asked for again; free, that nothing
-// holds it back any more.
+// for, in the order of the log. parking is that of the Outcome that was written before
+// the table was asked. again says that the table is to be asked for the key again; free
+// says that nothing holds the key back any more.
 func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64) (again, free bool) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()

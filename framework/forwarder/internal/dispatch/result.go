@@ -49,8 +49,9 @@ func (d *Dispatcher) settle(worker *call) {
 	d.back = d.back[:0]
 }
 
-// unchain has those that are in a batch behind one of their key that failed wait
-// behind it again, with no attempt spent. One that was delivered all the same is.
+// unchain follows a failed delivery in a batch: the later ones of its key in the
+// batch wait behind it again, with no attempt spent. One of them that was delivered
+// all the same stays delivered.
 func (d *Dispatcher) unchain(worker *call, failed int) {
 	it := worker.items[failed]
 	it.chained = false
@@ -80,11 +81,11 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	it.lane.delivered(it, receipt)
 }
 
-// failed settles an item that was not delivered by the class of its error, or puts
+// failed settles an item that was not delivered, by the class of its error, or puts
 // it back.
 func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	if errors.Is(err, route.ErrExpression) {
-		d.dead(it, err) // of its routes, which tells nothing of the destination
+		d.dead(it, err) // of its routes, which says nothing about the destination
 		return
 	}
 	now := time.Now()
@@ -92,7 +93,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	if errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) {
 		class = sinks.ClassCancelled // whatever the sink made of it
 	} else if class == sinks.ClassCancelled {
-		class = sinks.ClassTransient // nobody here cancelled it
+		class = sinks.ClassTransient // this process did not cancel it
 	}
 	switch class {
 	case sinks.ClassPermanent:
@@ -113,7 +114,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 		d.putBack(it, true)
 	default:
 		if d.breaker.Unreachable() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
-			d.unavailable(it, err, now) // nobody answered a probe
+			d.unavailable(it, err, now) // the probe got no answer
 			return
 		}
 		d.transient(it, err, now)
@@ -186,7 +187,7 @@ func (d *Dispatcher) dead(it *item, err error) {
 	it.lane.died(it, err)
 }
 
-// offerAgain has an item go again: in front of those that may go, or behind them.
+// offerAgain lets an item go again: in front of those that may go, or behind them.
 func (d *Dispatcher) offerAgain(it *item, front bool) {
 	if it.lane.suspended {
 		it.lane.aside = append(it.lane.aside, it)
@@ -206,7 +207,8 @@ func (d *Dispatcher) putBack(it *item, front bool) {
 	}
 }
 
-// leastThrottle is how long a sink waits at least when it asks to be waited for.
+// leastThrottle is the shortest time for which a sink that asks to wait is
+// throttled.
 const leastThrottle = 100 * time.Millisecond
 
 // later is the later one of two times.

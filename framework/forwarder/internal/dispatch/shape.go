@@ -12,13 +12,14 @@ import (
 var (
 	// errPassesBy: no condition of the routes to the sink holds.
 	errPassesBy = errors.New("passes the sink by")
-	// errBehind: one before it in its batch, of its key, is not for the sink to see.
+	// errBehind: an earlier one of its key in its batch failed before it was handed
+	// to the sink.
 	errBehind = errors.New("waits behind one of its key")
 )
 
-// passesBy says which rows of a page no condition of the routes brings to the sink;
-// nil if all go there. One of which that cannot be told goes on to the call, where it
-// dies in its turn.
+// passesBy reports which rows of a page no condition of the routes brings to the
+// sink; nil if all go there. A row for which a condition cannot be evaluated goes on
+// to the call, where it dies in its turn.
 func (d *Dispatcher) passesBy(page store.Page) []bool {
 	if d.path.Plain() {
 		return nil

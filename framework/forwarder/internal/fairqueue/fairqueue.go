@@ -2,7 +2,7 @@
 // log and what was parked each have a part of the slots, however much there is of the
 // other; within each, groups share evenly, however much a group has.
 //
-// The package knows no clock and locks nothing: whoever uses a queue guards it.
+// The package knows no clock and locks nothing: the caller guards the queue.
 package fairqueue
 
 import (
@@ -35,8 +35,9 @@ type Ticket struct {
 
 func (t *Ticket) ticket() *Ticket { return t }
 
-// ParkedShare of the slots, at least one, is what parked items have beside those of the
-// log, and what they leave free for those to come.
+// ParkedShare sets how many slots parked items have beside items of the log, and how
+// many they leave free for items of the log to come: one slot in ParkedShare, at least
+// one.
 const ParkedShare = 16
 
 // Queue is a fair queue. It is for one goroutine at a time.
@@ -53,7 +54,8 @@ func New[T Item]() *Queue[T] {
 // Len is how many items wait.
 func (q *Queue[T]) Len() int { return q.fresh.count + q.parked.count }
 
-// Push lets an item of a group go behind those of it that wait, or in front of them.
+// Push adds an item to a group, behind the items of the group that wait, or in front
+// of them.
 func (q *Queue[T]) Push(item T, group string, front bool) { q.of(item).push(item, group, front) }
 
 // Next finds where the next item is to be popped from; false if none may go now. slots is
@@ -110,8 +112,8 @@ func (q *Queue[T]) Regroup(groupOf func(T) string, compare func(a, b T) int) {
 	q.parked.regroup(groupOf, compare)
 }
 
-// Drop takes out the items that wait for which drop is true. They come in the order in
-// which those of a group would have gone, so they can be pushed again as they come.
+// Drop takes out the waiting items for which drop is true. Those of a group are in the
+// order in which they would have gone, so they can be pushed again in that order.
 func (q *Queue[T]) Drop(drop func(T) bool) (dropped []T) {
 	return q.parked.drop(drop, q.fresh.drop(drop, nil))
 }

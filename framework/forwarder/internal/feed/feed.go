@@ -41,9 +41,9 @@ type Feed struct {
 	mu      sync.Mutex
 	round   *sync.Cond // broadcast when a round ends
 	members map[*Member]bool
-	reader  store.Reader   // nil: nobody has joined
+	reader  store.Reader   // nil: no lane has joined
 	end     store.Position // of what it has read
-	alone   *Member        // for whom alone the reader selects; nil: for all
+	alone   *Member        // the only one that the reader selects for; nil: for all
 	at      store.Target   // up to which the reader has read
 	goal    store.Target   // of the round that runs; nil: none
 }
@@ -69,16 +69,16 @@ func (f *Feed) wake(cause policy.WakeCause) {
 	}
 }
 
-// Since are the targets for a lane whose lease was had by then: what was seen before may
-// be of a server that is gone, or older than what the lane has settled. It has the feed
-// look.
+// Since returns the targets for a lane that had its lease by then: what was seen before
+// may be of a server that is gone, or older than what the lane has settled. It makes the
+// feed look.
 func (f *Feed) Since(leased time.Time) Targets {
 	f.Wake()
 	return since{&f.newest, leased}
 }
 
-// Listen has the database wake the feed, and tell of lanes, until ctx is done. Looking
-// goes on beside it and finds what was not heard.
+// Listen lets the database wake the feed, and announce lanes, until ctx is done.
+// Looking goes on meanwhile and finds what was not heard.
 func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 	failing := pace.NewTrouble(f.Logger, "listening", 0)
 	for {
@@ -168,13 +168,14 @@ type Member struct {
 	left chan store.Position
 }
 
-// Left tells, once, that the lane has left the feed, and from which place it has to
-// read by itself. nil is from nowhere: its work has ended.
+// Left delivers one value when the lane has left the feed: the place from which the
+// lane has to read by itself. nil means that it does not read on: its work has
+// ended.
 func (m *Member) Left() <-chan store.Position { return m.left }
 
-// Join has the feed read for a lane that has read all up to a target, and stands at
-// end. nil if the feed stands elsewhere: then the lane reads on by itself, up to the
-// newest target, and asks again.
+// Join makes the feed read for a lane that has read all up to a target, and stands
+// at end. It returns nil if the feed stands elsewhere: then the lane reads on by
+// itself, up to the newest target, and asks again.
 func (f *Feed) Join(lane Taker, filter store.Filter, at store.Target, end store.Position) *Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,9 +208,9 @@ func (f *Feed) Leave(m *Member) {
 // everything is the filter of a reader for several lanes.
 var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
-// reopen makes the reader select what the members want: the database leaves out for one
-// what is not for it. It returns false if there is no reader. The mutex is held, and no
-// round runs.
+// reopen makes the reader select what the members want: for a single member the
+// database leaves out what is not for it. It returns false if there is no reader. The
+// mutex is held, and no round runs.
 func (f *Feed) reopen() bool {
 	filter := everything
 	var alone *Member
@@ -279,7 +280,7 @@ func (f *Feed) begin(target store.Target) bool {
 	return true
 }
 
-// part has a member read by itself. The mutex is held.
+// part makes a member read by itself. The mutex is held.
 func (f *Feed) part(m *Member, from store.Position) {
 	delete(f.members, m)
 	m.left <- from

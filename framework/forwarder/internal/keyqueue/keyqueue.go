@@ -10,8 +10,8 @@ package keyqueue
 //
 // A key is held while the parked table may have deliveries that hold its later ones
 // back. Rows of the log that come meanwhile are parked behind these; when the head is
-// through, what is next of the key is asked of the table. So the table alone knows how
-// many there are, and Keys only whether to ask.
+// through, the table is asked for the next one of the key. So the table alone knows
+// how many there are, and Keys only whether to ask.
 type Keys[T any] struct {
 	keys map[string]*key[T]
 	// parking numbers what is parked and not written yet; see Parking.
@@ -86,8 +86,8 @@ func (ks *Keys[T]) add(name string) *key[T] {
 }
 
 // Next ends the turn of a key's head, which holds nothing back: the next one in memory
-// is the head now, and may go. Without one, ask says that the next one is to be asked of
-// the table.
+// is the head now, and may go. Without one, ask says that the table is to be asked for
+// the next one.
 func (ks *Keys[T]) Next(name string) (next T, ok, ask bool) {
 	k := ks.keys[name]
 	if len(k.waiting) > 0 {
@@ -118,8 +118,8 @@ func (ks *Keys[T]) Spill(name string) (waiting []T) {
 	return waiting
 }
 
-// Parking begins to number anew what is parked: what was parked until now is about to
-// be written. It returns the number of that.
+// Parking begins the next number for what is parked from now on, since what was
+// parked until now is about to be written. It returns the number of the latter.
 func (ks *Keys[T]) Parking() (written uint64) {
 	ks.parking++
 	return ks.parking - 1
@@ -154,9 +154,9 @@ func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 	return !head && !k.active
 }
 
-// Compared says that a whole table was told to Held since the last call. It returns the
-// keys that are held and have no head here, and of which the table had nothing: a
-// person may have taken it away, so they are to be asked for.
+// Compared takes note that Held was called for the whole table since the last call. It
+// returns the keys that are held and have no head here, and of which the table had
+// nothing: a person may have taken it away, so they are to be asked for.
 func (ks *Keys[T]) Compared() (ask []string) {
 	for name, k := range ks.keys {
 		if k.held && !k.active && k.scan < ks.scan {

@@ -42,9 +42,9 @@ type Session struct {
 	Feed     *feed.Feed
 	Hooks    policy.Hooks
 	Observer policy.Observer
-	// Revised tells that a person has changed what is parked.
+	// Revised signals that a person has changed what is parked.
 	Revised <-chan struct{}
-	// Prompt has a position that moved without any delivery written soon.
+	// Prompt says that a position that moved without any delivery is written soon.
 	Prompt bool
 	// ShutdownTimeout is how long deliveries in flight may take to end.
 	ShutdownTimeout time.Duration
@@ -121,8 +121,8 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	return nil
 }
 
-// read reads the log for the lane until ctx is done, or the last target is reached: that
-// gives true.
+// read reads the log for the lane until ctx is done, or until the last target is
+// reached, for which it returns true.
 func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Filter) (reached bool) {
 	failing := pace.NewTrouble(s.log, "reading the log", 0)
 	for {

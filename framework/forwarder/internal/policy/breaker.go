@@ -18,7 +18,7 @@ type Breaker struct {
 	FailureShare float64
 	Among        int           // default 20, 1 to 10,000
 	MaxPause     time.Duration // default 5 s, at least 100 ms
-	// Off has it open only for a destination that cannot be reached.
+	// Off makes it open only for a destination that cannot be reached.
 	Off bool
 }
 

@@ -62,8 +62,8 @@ func (c *Circuit) OpenSince() time.Time { return c.since }
 // Cause is the error that the breaker last opened for; nil while it is closed.
 func (c *Circuit) Cause() error { return c.cause }
 
-// ThrottledUntil is before when nothing starts because the destination asked to wait.
-// It may be past, or zero.
+// ThrottledUntil is the time before which nothing starts because the destination
+// asked to wait. It may be past, or zero.
 func (c *Circuit) ThrottledUntil() time.Time { return c.throttled }
 
 // Limit is how many deliveries may be in flight at now, out of n.
@@ -120,7 +120,8 @@ func (c *Circuit) Delivered() (closed bool) {
 }
 
 // Answered takes note that the destination was reached, whatever it said. It returns
-// true where that closed the breaker, which had opened because it was not.
+// true where that closed the breaker, which had opened because the destination was
+// not reached.
 func (c *Circuit) Answered() (closed bool) {
 	if !c.Unreachable() || c.stray() {
 		return false

@@ -15,13 +15,14 @@ import (
 //
 // A hook is called with at most 1,000 deliveries and must be quick; its context ends
 // after a third of the lease. While it fails, no delivery of its lane begins, and it is
-// called again with half as many, down to one: what goes well is saved. They are not
-// delivered again. After a crash a delivery that is repeated comes to it again as well.
+// called again with half as many deliveries, down to one, so that those for which it
+// succeeds are saved. None of them is delivered again. After a crash, a delivery that
+// is repeated reaches the hook again as well.
 type Hooks struct {
 	// Delivered is called with what the sink has taken.
 	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
-	// Parked is called with what is retrying, scheduled or blocked from now on; what
-	// fails again comes again.
+	// Parked is called with what is retrying, scheduled or blocked from now on; a
+	// delivery that fails again comes again.
 	Parked func(ctx context.Context, tx *sql.Tx, parked []Parked) error
 	// Dead is called with what is not tried any more.
 	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error

@@ -8,10 +8,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Observer is told what a forwarder does: metrics, traces and pages are built on it. It
-// is called from many goroutines, some of which hold locks of the engine, so it must be
-// quick and must not call the forwarder. It needs no transaction and changes nothing of
-// how deliveries are made; without an observer nothing is measured.
+// Observer is called with what a forwarder does: metrics, traces and pages are built on
+// it. It is called from many goroutines, some of which hold locks of the engine, so it
+// must be quick and must not call the forwarder. It needs no transaction and changes
+// nothing of how deliveries are made; without an observer nothing is measured.
 //
 // Embed [Unobserved] and write the methods that you need: then a method that is added
 // here breaks nothing.
@@ -41,7 +41,7 @@ type Observer interface {
 // Attempt is one attempt of one delivery.
 type Attempt struct {
 	Delivery *notification.Delivery
-	// Err is why it failed, and Class of which class that is; nil: delivered.
+	// Err is why it failed, nil if it was delivered; Class is the class of Err.
 	Err     error
 	Class   sinks.Class
 	Receipt notification.Receipt
@@ -87,7 +87,7 @@ type WakeCause string
 const (
 	WakePoll     WakeCause = "poll"     // the pause was over
 	WakeAsked    WakeCause = "asked"    // Forwarder.Wake, or a lane that begins
-	WakeListened WakeCause = "listened" // the database told of new rows
+	WakeListened WakeCause = "listened" // the database announced new rows
 )
 
 // Wake is one look at the log.

@@ -7,5 +7,5 @@
 //   - [Rate], and its machine [Limiter]: how many deliveries begin in a time.
 //
 // Package forwarder makes the settings public under the same names. The machines read
-// no clock and lock nothing: whoever uses one passes the time, and guards it.
+// no clock and lock nothing: the caller passes the time, and guards the machine.
 package policy

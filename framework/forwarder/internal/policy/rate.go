@@ -9,8 +9,8 @@ import (
 )
 
 // Rate bounds how many deliveries to a sink begin in a time, over all forwarders:
-// each has the part of the rate that its lanes are of the sink's. The zero value
-// is no bound. As text it is "50/s" or "50/s, burst 100", with s, m or h.
+// each has the share of the rate that its lanes are of all lanes of the sink. The
+// zero value is no bound. As text it is "50/s" or "50/s, burst 100", with s, m or h.
 type Rate struct {
 	// Events are let through in each Per.
 	Events float64
@@ -23,8 +23,8 @@ type Rate struct {
 // rateUnits are what a rate may be per.
 var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
-// ParseRate reads a rate as it stands in a configuration. The error tells what
-// would be right.
+// ParseRate reads a rate as it stands in a configuration. The error says what would
+// be right.
 func ParseRate(text string) (Rate, error) {
 	wrong := fmt.Errorf("%q is no rate: use 50/s, 100/m or 1000/h, and to let more go at once after a pause 50/s, burst 100", text)
 	amount, burst, hasBurst := strings.Cut(text, ",")

@@ -68,7 +68,7 @@ func (r Retry) validate(p *Problems, at string) {
 	before := len(p.found)
 	r.validateOne(p, at)
 	if len(p.found) > before {
-		r = Retry{Types: r.Types}.WithDefaults() // what is wrong with it is told once
+		r = Retry{Types: r.Types}.WithDefaults() // what is wrong with it is reported once
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(r.Types)) {
 		at := at + ".types." + pattern
@@ -120,8 +120,9 @@ func (r Retry) Pause(attempts int) time.Duration {
 // type: a deploy may know it at any moment.
 const maxUnknownPause = time.Minute
 
-// PauseUnknown is how long to wait until a delivery of an unknown type is tried again
-// that has been parked for some time: as long again, from Initial to a minute.
+// PauseUnknown is how long a delivery of an unknown type waits for its next attempt
+// after it has been parked for some time: as long again, at least Initial and at most
+// a minute.
 func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
 	return min(max(parked, r.Initial), max(maxUnknownPause, r.Initial))
 }

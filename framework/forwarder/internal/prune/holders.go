@@ -37,7 +37,7 @@ func (h *holders) warn(found []store.Holder) {
 		}
 		holding[f.Sink] = why
 		if h.latest[f.Sink] != why || h.warned[f.Sink] == why {
-			continue // a cursor may be about to be made: a second look tells
+			continue // a cursor may be about to be made: a second look shows it
 		}
 		h.warned[f.Sink] = why
 		log := h.log.With("sink", f.Sink, "offset", f.Offset, "occurred_on", f.OccurredOn, "why", why)

@@ -65,7 +65,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Pruner removes what nobody needs any more, for as long as it has the lease.
+// Pruner removes what no sink needs any more, for as long as it has the lease.
 type Pruner struct {
 	config  Config
 	failing *pace.Trouble

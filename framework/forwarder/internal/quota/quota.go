@@ -147,8 +147,8 @@ func (b *Bounded) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return b.write(ctx, c.Lease.Lane.Sink, func() error { return b.Store.Checkpoint(ctx, c) })
 }
 
-// Release implements store.Leases. It may wait for a lock on the cursor, and then is not
-// to hold up what keeps the other leases.
+// Release implements store.Leases. It may wait for a lock on the cursor, and must not
+// hold up meanwhile what keeps the other leases.
 func (b *Bounded) Release(ctx context.Context, lease store.Lease) error {
 	return b.write(ctx, lease.Lane.Sink, func() error { return b.Store.Release(ctx, lease) })
 }

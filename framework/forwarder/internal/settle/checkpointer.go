@@ -37,10 +37,10 @@ type Config struct {
 	Halt     bool
 	Hooks    policy.Hooks
 	Observer policy.Observer
-	// Revised tells that a person has changed what is parked.
+	// Revised signals that a person has changed what is parked.
 	Revised <-chan struct{}
-	// Prompt has a position that moved without any delivery written within a second,
-	// and not with the next renewal of the lease.
+	// Prompt says that a position that moved without any delivery is written within
+	// a second, and not only with the next renewal of the lease.
 	Prompt bool
 	Logger *slog.Logger
 }
@@ -64,7 +64,7 @@ type Checkpointer struct {
 	passed  bool
 	parking uint64
 	room    dispatch.Room
-	ask     askedKeys // keys whose next delivery is to be asked of the parked table
+	ask     askedKeys // keys for whose next delivery the parked table is to be asked
 	many    int       // how many of them are asked for at once
 	nextDue time.Time // when the parked table is asked for what is due; zero: never
 	scan    scan
@@ -76,7 +76,7 @@ type Checkpointer struct {
 // is delivered.
 const maxPause = 500 * time.Millisecond
 
-// promptAfter is when a position is written that moved without any delivery.
+// promptAfter is how soon a position that moved without any delivery is written.
 const promptAfter = time.Second
 
 // New returns a checkpointer for a leased lane.
@@ -96,9 +96,10 @@ func New(c Config) *Checkpointer {
 	}
 }
 
-// rest follows a checkpoint, unless so much has happened that the next one should not
-// wait: a database that is slow has the same share of its time asked for as a fast one.
-// It adds to what a crash repeats, and to nothing that is waited for.
+// rest is the pause after a checkpoint, unless so much has happened that the next one
+// should not wait. With it, checkpoints take the same share of a slow database's time
+// as of a fast one's. It adds to what a crash repeats, and delays nothing that is
+// waited for.
 var rest = pace.Rest{Times: 4, Most: time.Second}
 
 // Run settles until stop is done, then writes the last checkpoint and returns nil; or
@@ -177,9 +178,9 @@ func (c *Checkpointer) untilNext() time.Duration {
 	return max(0, time.Until(next))
 }
 
-// checkpoint takes what happened and writes it, if there is something or the lease
-// wants renewing, and returns how long that took. It comes back only when it is written,
-// the lease is lost or ctx is done.
+// checkpoint takes what happened and writes it, if there is something or the lease is to
+// be renewed, and returns how long that took. It returns only when it is written, the
+// lease is lost or ctx is done.
 func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err error) {
 	if err := c.take(); err != nil {
 		return 0, err

@@ -74,7 +74,7 @@ func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, call hookCall
 	return call.run(ctx, tx)
 }
 
-// sorted tells settlements apart by what became of them.
+// sorted groups settlements by what became of them.
 func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked, dead []policy.Parked) {
 	for i := range settled {
 		s := &settled[i]

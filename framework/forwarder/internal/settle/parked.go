@@ -66,7 +66,7 @@ func (s *scan) next() time.Time {
 	return s.ended.Add(compareEvery)
 }
 
-// dueAt has the parked table asked at a time, unless it is earlier.
+// dueAt has the parked table asked at a time, unless it is asked earlier anyway.
 func (c *Checkpointer) dueAt(due time.Time) {
 	if c.nextDue.IsZero() || due.Before(c.nextDue) {
 		c.nextDue = due
@@ -101,7 +101,7 @@ func (c *Checkpointer) bringBack(ctx context.Context) {
 	if time.Now().Before(c.askAt) {
 		return
 	}
-	// An answer that does not come is not to cost the lease.
+	// An answer that does not come must not cost the lease.
 	ctx, cancel := context.WithTimeout(ctx, c.TTL/2)
 	defer cancel()
 	err := c.due(ctx)

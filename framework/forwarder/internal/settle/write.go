@@ -23,8 +23,8 @@ const (
 )
 
 // write writes one checkpoint: all that is in the queue, or as much as hooks bear. It
-// repeats it until it is through. One whose outcome is unknown is repeated like one that
-// failed: it changes nothing more.
+// repeats the checkpoint until it succeeds. A checkpoint whose outcome is unknown is
+// repeated like one that failed: if it was written, the repeat changes nothing more.
 func (c *Checkpointer) write(ctx context.Context) error {
 	n := len(c.queue)
 	if c.Hooks.Any() {
@@ -44,7 +44,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		}
 		c.Lane.Suspend()
 		if !Lost(err) && ctx.Err() == nil {
-			// The lease is not to be lost to what this checkpoint carries.
+			// What this checkpoint carries must not cost the lease.
 			if renewErr := c.Renew(ctx); Lost(renewErr) {
 				return renewErr
 			}
@@ -115,7 +115,7 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	return k
 }
 
-// maxReceipt bounds what of a receipt is archived, in bytes.
+// maxReceipt bounds how much of a receipt is archived, in bytes.
 const maxReceipt = 2000
 
 // wrote takes note that the first n settlements of the queue are written.
@@ -144,7 +144,7 @@ func (c *Checkpointer) wrote(n int) {
 	}
 }
 
-// suspendLate has no delivery begin once a checkpoint takes long, until written is
+// suspendLate lets no delivery begin once a checkpoint takes long, until written is
 // called. The time that hooks take does not count.
 func (c *Checkpointer) suspendLate(k *store.Checkpoint) (written func()) {
 	var mu sync.Mutex // or the timer might suspend the lane after it goes on
@@ -187,7 +187,7 @@ func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error 
 	return nil
 }
 
-// observe tells the observer what was written.
+// observe reports to the observer what was written.
 func (c *Checkpointer) observe(settled []dispatch.Settlement) {
 	if c.Observer == nil {
 		return

@@ -1,6 +1,6 @@
 // Package window knows how far a lane is settled: from what was read and what of it
-// is settled it tells the position behind which nothing is owed, and what is settled
-// ahead of that.
+// is settled it computes the position up to which nothing is owed, and what is
+// settled ahead of that.
 //
 // It is pure: no lock, no clock, no database. The checkpointer of a lane owns it.
 package window
@@ -106,7 +106,7 @@ func (w *Window) Position() store.Position {
 	return w.position
 }
 
-// Ahead lists what is settled behind the position, ascending.
+// Ahead lists what is settled ahead of the position, ascending.
 func (w *Window) Ahead() []store.OffsetRange {
 	pages, from := w.prefix()
 	ahead := slices.Clone(w.before)

@@ -9,7 +9,7 @@
 //	CREATE TABLE {{.Prefix}} (…);
 //
 // A function body stands between "-- +goose StatementBegin" and "-- +goose
-// StatementEnd". Nobody migrates an outbox down, so nothing follows "Down".
+// StatementEnd". An outbox is never migrated down, so nothing follows "Down".
 package migration
 
 import (

@@ -59,7 +59,7 @@ func (t *Tables) placed(ctx context.Context, q Querier, sink string) ([]cursor, 
 	return cursors, nil
 }
 
-// placesOf are the cursors of a sink, if they tell anything of the log.
+// placesOf are the cursors of a sink, if they are of this log.
 func (t *Tables) placesOf(ctx context.Context, q Querier, sink string) ([]cursor, error) {
 	cursors, err := t.placed(ctx, q, sink)
 	if err == nil && len(cursors) == 0 {
@@ -138,7 +138,7 @@ type Keeper struct {
 	Sink string
 	// Positions are those of its cursors.
 	Positions []json.RawMessage
-	// Reason tells why it keeps everything; "" if it does not.
+	// Reason says why it keeps everything; "" if it does not.
 	Reason string
 }
 

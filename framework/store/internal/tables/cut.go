@@ -51,8 +51,9 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.St
 	return written > 0, err
 }
 
-// create makes the cursors of a sink that has none. Of several who do that at once
-// only one makes the first lane's, which every sink has, and then it makes the others.
+// create makes the cursors of a sink that has none. Of several processes that do so at
+// once, only one makes the cursor of the first lane, which every sink has, and that
+// process then makes the others.
 func (t *Tables) create(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
 	start, at, err := t.beginning(ctx, sink, start)
 	if err != nil {

@@ -72,8 +72,8 @@ type Dialect interface {
 	TakeCursors(sink string) Expr
 	// Together is the same as the two writes, in one statement where that can be.
 	Together(first, second Expr) []Expr
-	// Announce is the same as a write, and tells listeners of other processes to look
-	// at the lanes if it changes a row.
+	// Announce is the same as a write, and makes listeners in other processes look at
+	// the lanes if it changes a row.
 	Announce(write Expr) Expr
 
 	// WriteLease runs the update that leases a lane, and reads the row of it as it is
@@ -112,7 +112,7 @@ type Dialect interface {
 
 // Place is a position that was held against the log.
 type Place struct {
-	// Conflict tells why the position is of another log; "" if it is of this one.
+	// Conflict says why the position is of another log; "" if it is of this one.
 	Conflict string
 	// Through is an offset up to which every row is settled.
 	Through int64

@@ -67,7 +67,7 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(`?`, anyOf(`p.state`, f.States))
 	}
 	if f.Heads {
-		// Not one look for each row: nothing tells how many a key has.
+		// Not one look for each row: how many a key has is not known.
 		where.and(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
 			WHERE "key" <> '' AND ` + keyed + ` GROUP BY sink, "key")`)
 	}

@@ -75,7 +75,7 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db *sql.DB, u Update, row *
 	})
 }
 
-// whyNoLease tells a lane that is held from one that does not exist.
+// whyNoLease distinguishes a lane that is held from one that does not exist.
 func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 	var exists bool
 	err := t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?) {whole cursors}`,

@@ -44,8 +44,9 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	return nil
 }
 
-// Leave ends what Heartbeat began; see store.Leases. It tells those who listen: while
-// they knew of the forwarder, lanes that it gave back were left for it.
+// Leave ends what Heartbeat began; see store.Leases. It announces this to listeners:
+// while they knew of the forwarder, they left for it the lanes that it had given
+// back.
 func (t *Tables) Leave(ctx context.Context, owner string) error {
 	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	if err != nil {

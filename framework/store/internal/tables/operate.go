@@ -29,7 +29,7 @@ func (t *Tables) operate(ctx context.Context, action string, sinks []string, do 
 	return err
 }
 
-// raiseRevisions has forwarders notice that a person has changed what is parked.
+// raiseRevisions makes forwarders notice that a person has changed what is parked.
 func (t *Tables) raiseRevisions(ctx context.Context, tx *sql.Tx, sinks []string) error {
 	for _, sink := range sinks {
 		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET revision = revision + 1 WHERE sink = ?`, sink)))
@@ -50,7 +50,8 @@ type revisions struct {
 	actions map[string]map[string]raising // by action and sink
 }
 
-// raising is what an action has told the forwarders of a sink, and has still to tell.
+// raising is when an action last raised the revision of a sink's lanes, and whether
+// it still has to.
 type raising struct {
 	at   time.Time // when the revision was raised last
 	owed bool      // something was changed since
@@ -192,8 +193,8 @@ func requeueable(states []store.State) []store.State {
 // the order of the log.
 const onceNow = `(SELECT {now})`
 
-// inOrder tells those of a batch that are due from those that wait: a dead one with
-// an earlier one of its key before it, in the batch or not, comes behind that.
+// inOrder separates those of a batch that are due from those that wait: a dead one
+// with an earlier one of its key before it, in the batch or not, comes behind that.
 func inOrder(batch []chosen) (due, wait []store.Ref) {
 	first := make(map[string]int64) // of a key in the batch
 	for _, c := range batch {

@@ -12,9 +12,10 @@ import (
 //     its place as text, with its own arguments;
 //   - double quotes quote identifiers;
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts} and {actions} are the
-//     tables, {whole log parked} ends a SELECT that is to fail where rows of these
-//     tables are hidden, and each that would take them for missing has it; {now} is the database's clock, {envelope} are the columns of an
-//     envelope, and {selected} the same as the dialect reads them.
+//     tables; {whole log parked} ends a SELECT that is to fail where rows of these
+//     tables are hidden, and stands in each that would take such rows for missing;
+//     {now} is the database's clock, {envelope} are the columns of an envelope, and
+//     {selected} the same as the dialect reads them.
 type Expr struct {
 	Text string
 	Args []any
@@ -49,8 +50,8 @@ type Runner struct {
 	dialect Dialect
 }
 
-// NewRunner returns a Runner for tables of which table tells how they are named in
-// statements; "" is the log.
+// NewRunner returns a Runner for the tables of an outbox. table returns the name of
+// one as it stands in statements; "" is the log.
 func NewRunner(table func(name string) string, d Dialect) *Runner {
 	return &Runner{table: table, dialect: d}
 }

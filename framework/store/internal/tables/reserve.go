@@ -75,9 +75,9 @@ type borrower struct{ from *sql.DB }
 // Driver is the other pool's.
 func (b borrower) Driver() driver.Driver { return b.from.Driver() }
 
-// Connect takes a connection out of the other pool. The driver's own leaves the call of
-// Raw, which is not to be done with one that others may use: here nobody else can, until
-// Close gives it back.
+// Connect takes a connection out of the other pool. The driver's own connection leaves
+// the call of Raw, which is forbidden for a connection that others may use: here no
+// other caller can use it until Close gives it back.
 func (b borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := b.from.Conn(ctx)
 	if err != nil {

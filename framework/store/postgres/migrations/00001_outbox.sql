@@ -26,12 +26,13 @@ CREATE TABLE {{.Log}} (
     deliver_at     timestamptz,
     metadata       jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
     payload        {{.Payload}} NOT NULL,
-    -- What a reader could not deliver, or a parked delivery not index.
+    -- Refuse what a reader could not deliver, or what the indexes of parked
+    -- deliveries cannot hold.
     CHECK (type <> '' AND id <> '' AND octet_length(type) <= 255 AND octet_length(id) <= 255 AND octet_length(key) <= 1024),
     CHECK (isfinite(occurred_on) AND (deliver_at IS NULL OR isfinite(deliver_at)))
 ){{if .Partitions}} PARTITION BY RANGE ("offset");
 
--- What no range takes, since nobody made one in time: no insert fails.
+-- Takes the rows for which no range was made in time, so that no insert fails.
 CREATE TABLE {{.Table "default"}} PARTITION OF {{.Log}} DEFAULT;
 {{range .Partitions}}CREATE TABLE {{.Name}} PARTITION OF {{$.Log}} FOR VALUES FROM ({{.From}}) TO ({{.To}});
 {{end}}
@@ -42,8 +43,9 @@ ALTER SEQUENCE {{.Table "offset_seq"}} OWNED BY {{.Log}}."offset";
 -- +goose StatementEnd
 {{else}};
 {{end}}
--- How far each sink has settled each lane, and who works on it. Rows are
--- updated with every checkpoint: the free space keeps those updates in the page.
+-- How far each sink has settled each lane, and which forwarder works on it. Rows
+-- are updated with every checkpoint: the free space keeps those updates in the
+-- page.
 CREATE TABLE {{.Table "cursors"}} (
     sink        text        NOT NULL,
     lane        smallint    NOT NULL,

@@ -69,7 +69,7 @@ func (a account) makeFolder(parent string) (string, error) {
 	return folder, nil
 }
 
-// canEnter tells whether the folder and all above it let everybody through.
+// canEnter reports whether the folder and all above it let every user through.
 func (a account) canEnter(folder string) bool {
 	if a.credential == nil {
 		return true

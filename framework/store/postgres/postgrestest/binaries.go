@@ -78,7 +78,7 @@ func (f finder) find(ctx context.Context) (string, error) {
 }
 
 // completeFolder follows links, since the programs look for their libraries
-// beside themselves, and tells whether all that is needed is there.
+// beside themselves, and reports whether all that is needed is there.
 func completeFolder(folder string) (string, bool) {
 	initdb, err := filepath.EvalSymlinks(filepath.Join(folder, program("initdb")))
 	if err != nil {

@@ -136,8 +136,8 @@ func (c *cluster) configure(options Options) error {
 	return errors.Join(err, file.Close())
 }
 
-// start tries again on another port as long as somebody else has the one that
-// was free a moment ago.
+// start tries again on another port as long as another process has the one that was
+// free a moment ago.
 func (c *cluster) start(ctx context.Context) (err error) {
 	for range startTries {
 		if c.port, err = freePort(); err != nil {

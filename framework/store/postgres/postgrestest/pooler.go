@@ -81,8 +81,8 @@ ignore_startup_parameters = extra_float_digits
 	return through.String(), awaitPort(through.Host, ended)
 }
 
-// awaitPort waits until somebody listens at an address, or the process that is to do
-// so has ended.
+// awaitPort waits until a process listens at an address, or the one that is to do so
+// has ended.
 func awaitPort(address string, ended <-chan struct{}) error {
 	late := time.After(10 * time.Second)
 	for {

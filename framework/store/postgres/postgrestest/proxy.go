@@ -10,7 +10,7 @@ import (
 )
 
 // Proxy stands between a client and a server, and is the network that fails. It
-// forwards, until it is told to swallow: then it takes all that is said on its
+// forwards until it is made to swallow: then it takes all that is said on its
 // connections and says nothing, as a network does that lost one side. Neither side
 // then hears that the other has closed.
 type Proxy struct {

@@ -72,10 +72,10 @@ const (
 	Immediate Mode = "immediate"
 )
 
-// Server is a running PostgreSQL. It is safe for concurrent use, save that
+// Server is a running PostgreSQL. It is safe for concurrent use, except that
 // nothing may run beside Restart, Down, Up and Stop.
 //
-// A failover is told in three lines:
+// A failover takes three lines:
 //
 //	standby, err := primary.Standby(ctx)
 //	err = primary.Down(postgrestest.Fast) // Immediate loses what the standby does not have yet
@@ -209,8 +209,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(), e
 	return withDatabase(s.address, name), func() { _ = s.dropDatabase(name) }, nil
 }
 
-// createDatabase copies template0, since nobody can be connected to that one:
-// a session in template1 would make the copy fail.
+// createDatabase copies template0, since no session can be connected to that one: a
+// session in template1 would make the copy fail.
 func (s *Server) createDatabase(ctx context.Context) (name string, err error) {
 	name = "waybill_" + strings.ToLower(rand.Text()) // psql folds what is not quoted
 	if err := s.execute(ctx, "CREATE DATABASE "+pq.QuoteIdentifier(name)+" TEMPLATE template0"); err != nil {

@@ -62,8 +62,8 @@ func DSN(t testing.TB) string {
 //
 //	func TestMain(m *testing.M) { postgrestest.Main(m) }
 //
-// It is for those who want the server gone before the process is. Without it,
-// the server goes a moment after.
+// It is for tests that want the server gone before the process is. Without it, the
+// server goes a moment after.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := Stop(); err != nil {

@@ -21,7 +21,7 @@ CREATE TABLE {{.Log}} (
     metadata    TEXT    NOT NULL DEFAULT '{}',
     payload     BLOB    NOT NULL,
 
-    -- SQLite's types bind nobody. A producer is told here what would otherwise
+    -- SQLite does not enforce its types. These checks refuse what would otherwise
     -- stop every reader at the row.
     CONSTRAINT slot_is_0                CHECK (slot = 0),
     CONSTRAINT id_is_not_empty          CHECK (id <> ''),
@@ -34,7 +34,7 @@ CREATE TABLE {{.Log}} (
     CONSTRAINT metadata_is_a_json_object CHECK (json_valid(metadata) AND json_type(metadata) = 'object')
 );
 
--- How far each sink has settled each lane, and who works on it.
+-- How far each sink has settled each lane, and which forwarder works on it.
 CREATE TABLE {{.Table "cursors"}} (
     sink        TEXT    NOT NULL,
     lane        INTEGER NOT NULL,
