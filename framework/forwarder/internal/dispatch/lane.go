@@ -56,11 +56,13 @@ type Lane struct {
 	inFlight  int
 	abandoned bool // deliveries in flight are waited for no longer
 
-	keys   *keyqueue.Keys[*item]
-	busy   map[store.Ref]store.State // parked deliveries in the engine's hands
-	due    int                       // of these, retrying and scheduled ones
-	memory *memory                   // what the lease before has delivered and not written
-	made   []Settlement              // delivered after the lane was over
+	keys *keyqueue.Keys[*item]
+	busy map[store.Ref]parkedRow // parked deliveries in the engine's hands
+	due  int                     // of these, retrying and scheduled ones
+	// busyBytes is about what they take.
+	busyBytes int
+	memory    *memory      // what the lease before has delivered and not written
+	made      []Settlement // delivered after the lane was over
 
 	// before are offsets that were settled before the lease began; unmet is how many of
 	// them have not been read yet.
@@ -89,7 +91,7 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 		deadlines: deadlines{parent: ctx},
 		expires:   leased.Add(ttl),
 		keys:      keyqueue.New[*item](),
-		busy:      make(map[store.Ref]store.State),
+		busy:      make(map[store.Ref]parkedRow),
 		before:    lease.Settled,
 		unmet:     store.CountOffsets(lease.Settled),
 		room:      make(chan struct{}, 1),
@@ -119,7 +121,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	restart := read.Rebased != ""
-	if n := len(read.Envelopes); optional && n > 0 && !restart && (l.rows+n > WindowRows || l.bytes >= windowBytes || l.ahead >= windowRanges || d.budget.spent()) {
+	if n := len(read.Envelopes); optional && n > 0 && !restart && (l.rows+n > WindowRows || l.bytes >= windowBytes || l.ahead >= windowRanges || l.rows > 0 && d.budget.spent()) {
 		return false
 	}
 	if restart {
@@ -302,9 +304,10 @@ func (l *Lane) parkWaiting(waiting []*item) {
 
 // letGo notes that a parked delivery is in the table only.
 func (l *Lane) letGo(ref store.Ref) {
-	if state, ok := l.busy[ref]; ok {
+	if row, ok := l.busy[ref]; ok {
 		delete(l.busy, ref)
-		if state != store.StateBlocked {
+		l.busyBytes -= row.bytes
+		if row.state != store.StateBlocked {
 			l.due--
 		}
 	}

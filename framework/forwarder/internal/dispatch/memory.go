@@ -3,7 +3,9 @@ package dispatch
 import (
 	"maps"
 	"slices"
+	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -21,7 +23,16 @@ type memory struct {
 	epoch      int64 // of the lease that made it
 	revision   int64 // of what is parked, when that lease was given
 	lane       store.Lane
-	deliveries map[store.Ref]Settlement
+	deliveries map[store.Ref]madeDelivery
+}
+
+// madeDelivery is what is remembered of a delivery: not its page.
+type madeDelivery struct {
+	receipt     notification.Receipt
+	attempt     int
+	fromLog     bool
+	state       store.State // of the row in the parked table
+	firstParked time.Time
 }
 
 // recall returns what the lease before has left behind; nil if there is nothing, or if
@@ -48,7 +59,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	d := l.dispatcher
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := &memory{epoch: l.lease.Epoch, revision: l.lease.Revision, lane: l.lease.Lane, deliveries: make(map[store.Ref]Settlement)}
+	m := &memory{epoch: l.lease.Epoch, revision: l.lease.Revision, lane: l.lease.Lane, deliveries: make(map[store.Ref]madeDelivery)}
 	if l.memory != nil { // what was not met in this lease either
 		for ref, s := range l.memory.deliveries {
 			m.deliveries[ref] = s
@@ -57,10 +68,11 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
 		for _, s := range all {
 			if s.Delivered {
-				m.deliveries[store.RefOf(s.item.Envelope)] = s
+				m.deliveries[store.RefOf(s.item.Envelope)] = madeDelivery{s.Receipt, s.item.Attempt, s.FromLog(), s.item.state, s.item.firstParked}
 			}
 		}
 	}
+	d.memories = slices.DeleteFunc(d.memories, func(old *memory) bool { return old.lane == m.lane })
 	if len(m.deliveries) > 0 {
 		d.memories = append(d.memories, m)
 		l.log.Info("deliveries that are made and not written are remembered", "count", len(m.deliveries))
@@ -76,19 +88,19 @@ func (m *memory) made(it *item) (s Settlement, ok bool) {
 		return s, false
 	}
 	ref := store.RefOf(it.Envelope)
-	s, ok = m.deliveries[ref]
+	made, ok := m.deliveries[ref]
 	if !ok {
 		return s, false
 	}
-	if it.fromLog() != s.FromLog() {
+	if it.fromLog() != made.fromLog {
 		return Settlement{}, false // a replay, say, of what is still to be read
 	}
 	delete(m.deliveries, ref)
-	if !it.fromLog() && (it.state != s.item.state || it.Attempt != s.item.Attempt-1 || !it.firstParked.Equal(s.item.firstParked)) {
+	if !it.fromLog() && (it.state != made.state || it.Attempt != made.attempt-1 || !it.firstParked.Equal(made.firstParked)) {
 		return Settlement{}, false
 	}
-	it.Attempt = s.item.Attempt
-	return Settlement{Receipt: s.Receipt, Delivered: true}, true
+	it.Attempt = made.attempt
+	return Settlement{Receipt: made.receipt, Delivered: true}, true
 }
 
 // forgetLog drops what was of the log: it has been read, and what was not met is gone.
@@ -100,5 +112,5 @@ func (m *memory) forgetLog() {
 
 // forget drops what was of the log, or what was parked.
 func (m *memory) forget(fromLog bool) {
-	maps.DeleteFunc(m.deliveries, func(_ store.Ref, s Settlement) bool { return s.FromLog() == fromLog })
+	maps.DeleteFunc(m.deliveries, func(_ store.Ref, made madeDelivery) bool { return made.fromLog == fromLog })
 }

@@ -43,7 +43,15 @@ type Read struct {
 const (
 	maxDue       = 256  // retrying and scheduled ones
 	maxFollowers = 2000 // blocked ones, beyond which no key is asked for
+	// maxBusyBytes is where no more are taken. What one question gives may exceed it.
+	maxBusyBytes = 16 << 20
 )
+
+// parkedRow is a parked delivery in a lane's hands.
+type parkedRow struct {
+	state store.State
+	bytes int
+}
 
 func (o *Outcome) add(read store.Page, restart bool) {
 	r := Read{Page: window.NewPage(read)}
@@ -84,6 +92,9 @@ func (l *Lane) Take(reuse []Settlement) Outcome {
 }
 
 func (l *Lane) parkedRoom() Room {
+	if l.busyBytes >= maxBusyBytes {
+		return Room{DueBusy: l.due}
+	}
 	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due)), DueBusy: l.due}
 }
 
@@ -218,7 +229,9 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	if turn == keyqueue.Refuse {
 		return false
 	}
-	l.busy[ref] = p.State
+	row := parkedRow{p.State, len(p.Envelope.Payload) + envelopeBytes}
+	l.busy[ref] = row
+	l.busyBytes += row.bytes
 	if p.State != store.StateBlocked {
 		l.due++
 	}

@@ -176,14 +176,23 @@ func (m *Member) Left() <-chan store.Position { return m.left }
 // Join makes the feed read for a lane that has read all up to a target, and stands
 // at end. It returns nil if the feed stands elsewhere: then the lane reads on by
 // itself, up to the newest target, and asks again.
-func (f *Feed) Join(lane Taker, filter store.Filter, at store.Target, end store.Position) *Member {
+func (f *Feed) Join(ctx context.Context, lane Taker, filter store.Filter, at store.Target, end store.Position) *Member {
+	stop := context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.round.Broadcast()
+	})
+	defer stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.goal != nil && f.goal == at {
+	for f.goal != nil && f.goal == at && ctx.Err() == nil {
 		f.round.Wait() // it will stand there
 	}
-	if f.goal != nil || f.reader != nil && f.at != at {
+	if ctx.Err() != nil || f.goal != nil || len(f.members) > 0 && (f.reader == nil || f.at != at) {
 		return nil
+	}
+	if len(f.members) == 0 {
+		f.reader = nil
 	}
 	m := &Member{lane: lane, filter: filter, wants: make(map[string]bool), left: make(chan store.Position, 1)}
 	f.members[m] = true
@@ -245,11 +254,13 @@ func (f *Feed) read(ctx context.Context, target store.Target) {
 	if !f.begin(target) {
 		return
 	}
-	err := f.pages(ctx, target)
+	exact, err := f.pages(ctx, target)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.goal = nil
-	f.at = target
+	f.goal, f.at = nil, nil
+	if exact {
+		f.at = target
+	}
 	f.round.Broadcast()
 	if err == nil {
 		return
@@ -286,21 +297,36 @@ func (f *Feed) part(m *Member, from store.Position) {
 	m.left <- from
 }
 
-func (f *Feed) pages(ctx context.Context, target store.Target) error {
-	for {
+// maxPages bounds a round: all sinks of the process wait for its end to learn how far the
+// log reaches. Lanes for which more has come read it by themselves.
+const maxPages = 16
+
+// errLong ends a round that has taken too long, or that is for no lane any more.
+var errLong = errors.New("much has come at once")
+
+// pages reads a round. exact says that it ends at the target, where lanes may join: a
+// reader that had to begin again, in another log, stands behind it.
+func (f *Feed) pages(ctx context.Context, target store.Target) (exact bool, err error) {
+	exact = true
+	for range maxPages {
 		page, err := f.reader.Next(ctx, target, f.PageRows)
 		if err != nil {
-			return err
+			return false, err
 		}
-		f.hand(page)
-		if page.CaughtUp {
-			return nil
+		exact = exact && page.Rebased == ""
+		left := f.hand(page)
+		switch {
+		case page.CaughtUp:
+			return exact, nil
+		case !left:
+			return false, errLong
 		}
 	}
+	return false, errLong
 }
 
-// hand gives each member its rows of a page.
-func (f *Feed) hand(page store.Page) {
+// hand gives each member its rows of a page. It returns whether there is one left.
+func (f *Feed) hand(page store.Page) (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for m := range f.members {
@@ -309,6 +335,7 @@ func (f *Feed) hand(page store.Page) {
 		}
 	}
 	f.end = page.End
+	return len(f.members) > 0
 }
 
 // selection is the part of a page that is for a lane.

@@ -238,7 +238,7 @@ func TestEachLaneGetsItsRowsInOrder(t *testing.T) {
 		lanes := make(map[string]*taker)
 		for name, filter := range filters {
 			lanes[name] = &taker{}
-			require.NotNil(t, f.Join(lanes[name], filter, target{}, position(0)))
+			require.NotNil(t, f.Join(t.Context(), lanes[name], filter, target{}, position(0)))
 		}
 		want := make(map[string][]string)
 		for i := range 137 {
@@ -270,13 +270,13 @@ func TestALaneThatIsAloneHasTheDatabaseSelect(t *testing.T) {
 		f := newFeed(l)
 		run(t, f)
 		var k, other taker
-		require.NotNil(t, f.Join(&k, filter("a"), target{}, position(0)))
+		require.NotNil(t, f.Join(t.Context(), &k, filter("a"), target{}, position(0)))
 		l.append(rows("a", 0, numbered("a", 12)...)...)
 		l.append(rows("b", 0, numbered("b", 12)...)...)
 		look(f)
 		require.Equal(t, numbered("a", 12), k.given())
 		require.Equal(t, []store.Filter{filter("a")}, l.opened)
-		m := f.Join(&other, filter("b"), target{last: 24}, position(24))
+		m := f.Join(t.Context(), &other, filter("b"), target{last: 24}, position(24))
 		require.NotNil(t, m)
 		l.append(rows("b", 0, "b-last")...)
 		look(f)
@@ -299,8 +299,8 @@ func TestALaneThatHasNoRoomLeavesAtThePageThatItCouldNotTake(t *testing.T) {
 		f := newFeed(l)
 		run(t, f)
 		var quick, slow taker
-		require.NotNil(t, f.Join(&quick, filter(), target{}, position(0)))
-		m := f.Join(&slow, filter(), target{}, position(0))
+		require.NotNil(t, f.Join(t.Context(), &quick, filter(), target{}, position(0)))
+		m := f.Join(t.Context(), &slow, filter(), target{}, position(0))
 		require.NotNil(t, m)
 		l.append(rows("a", 0, numbered("n", 15)...)...)
 		look(f)
@@ -315,14 +315,14 @@ func TestALaneThatHasNoRoomLeavesAtThePageThatItCouldNotTake(t *testing.T) {
 
 		// It reads by itself, and joins again where the feed stands.
 		slow.setFull(false)
-		require.Nil(t, f.Join(&slow, filter(), target{last: 15}, position(15)), "the feed has got farther")
+		require.Nil(t, f.Join(t.Context(), &slow, filter(), target{last: 15}, position(15)), "the feed has got farther")
 		raw, _ := from.MarshalJSON()
 		r, err := l.NewReader(raw, filter())
 		require.NoError(t, err)
 		page, err := r.Next(t.Context(), target{last: 40}, 100)
 		require.NoError(t, err)
 		require.True(t, slow.Offer(page))
-		require.NotNil(t, f.Join(&slow, filter(), target{last: 40}, page.End))
+		require.NotNil(t, f.Join(t.Context(), &slow, filter(), target{last: 40}, page.End))
 		l.append(rows("a", 0, "last")...)
 		look(f)
 		require.Equal(t, quick.given(), slow.given())
@@ -337,8 +337,8 @@ func TestALogThatBeginsAnewIsToldToAllLanes(t *testing.T) {
 		f := newFeed(l)
 		run(t, f)
 		var some, all taker
-		require.NotNil(t, f.Join(&some, filter("a"), target{}, position(0)))
-		require.NotNil(t, f.Join(&all, filter(), target{}, position(0)))
+		require.NotNil(t, f.Join(t.Context(), &some, filter("a"), target{}, position(0)))
+		require.NotNil(t, f.Join(t.Context(), &all, filter(), target{}, position(0)))
 		l.append(rows("a", 0, "old1", "old2")...)
 		look(f)
 		l.set(func() { l.rows, l.rebased = nil, l.rebased+1 })
@@ -358,7 +358,7 @@ func TestAServerThatChangedEndsTheWorkOfAllLanes(t *testing.T) {
 		f := newFeed(l)
 		run(t, f)
 		var a, b taker
-		ms := []*feed.Member{f.Join(&a, filter("a"), target{}, position(0)), f.Join(&b, filter(), target{}, position(0))}
+		ms := []*feed.Member{f.Join(t.Context(), &a, filter("a"), target{}, position(0)), f.Join(t.Context(), &b, filter(), target{}, position(0))}
 		l.append(rows("a", 0, "a1")...)
 		look(f)
 		l.set(func() { l.life++ })
@@ -370,7 +370,7 @@ func TestAServerThatChangedEndsTheWorkOfAllLanes(t *testing.T) {
 			require.Equal(t, []string{"a1"}, k.given())
 		}
 		var next taker
-		require.NotNil(t, f.Join(&next, filter(), target{last: 1, life: 1}, position(1)))
+		require.NotNil(t, f.Join(t.Context(), &next, filter(), target{last: 1, life: 1}, position(1)))
 		l.append(rows("a", 0, "a2")...)
 		look(f)
 		require.Equal(t, []string{"a2"}, next.given())
@@ -384,7 +384,7 @@ func TestAnErrorInTheMiddleHasEachLaneReadByItselfFromThere(t *testing.T) {
 		f := newFeed(l)
 		run(t, f)
 		var a, b taker
-		ms := []*feed.Member{f.Join(&a, filter("a"), target{}, position(0)), f.Join(&b, filter(), target{}, position(0))}
+		ms := []*feed.Member{f.Join(t.Context(), &a, filter("a"), target{}, position(0)), f.Join(t.Context(), &b, filter(), target{}, position(0))}
 		look(f)
 		l.set(func() { l.fails, l.skip = errors.New("connection reset"), 2 })
 		l.append(rows("a", 0, numbered("n", 35)...)...)
@@ -396,7 +396,7 @@ func TestAnErrorInTheMiddleHasEachLaneReadByItselfFromThere(t *testing.T) {
 			require.True(t, gone)
 			require.Equal(t, position(20), from)
 		}
-		require.NotNil(t, f.Join(&a, filter("a"), target{last: 35}, position(35)), "it can join again")
+		require.NotNil(t, f.Join(t.Context(), &a, filter("a"), target{last: 35}, position(35)), "it can join again")
 	})
 }
 
@@ -407,7 +407,7 @@ func TestWhoeverLeavesGetsNothingMore(t *testing.T) {
 		f := newFeed(l)
 		run(t, f)
 		var k taker
-		m := f.Join(&k, filter(), target{}, position(0))
+		m := f.Join(t.Context(), &k, filter(), target{}, position(0))
 		f.Leave(m)
 		f.Leave(m)
 		l.append(rows("a", 0, "n")...)
@@ -447,7 +447,7 @@ func reads(ctx context.Context, f *feed.Feed, l *log, k *taker, of store.Filter,
 		k.mu.Lock()
 		end := k.end
 		k.mu.Unlock()
-		m := f.Join(k, of, at, end)
+		m := f.Join(context.Background(), k, of, at, end)
 		if m == nil {
 			select {
 			case <-newer:

@@ -101,6 +101,7 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 
 	select {
 	case err = <-settled: // the lease is lost
+		s.lane.GiveUp(err)
 		stopReading()
 		readers.Wait()
 		s.lane.Drop(stopping, cutOff)
@@ -128,14 +129,18 @@ func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Fi
 	for {
 		target, newer := s.Targets.Latest()
 		if target != nil {
-			end, ok := s.catchUp(ctx, reader, target, failing)
+			end, restarted, ok := s.catchUp(ctx, reader, target, failing)
 			if !ok {
 				return false
 			}
 			if newer == nil {
 				return true
 			}
-			member := s.join(filter, target, end)
+			if restarted && s.Feed != nil { // the reader stands behind the target: only a later one says where
+				s.Targets = s.Feed.Since(time.Now())
+				continue
+			}
+			member := s.join(ctx, filter, target, end)
 			if member != nil {
 				from, ok := s.fed(ctx, member)
 				if !ok {
@@ -156,38 +161,40 @@ func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Fi
 }
 
 // catchUp reads page by page up to a target, and returns the place behind it.
-func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store.Target, failing *pace.Trouble) (end store.Position, ok bool) {
+// restarted says that it had to begin again, in another log.
+func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store.Target, failing *pace.Trouble) (end store.Position, restarted, ok bool) {
 	for {
 		limit, ok := s.lane.WaitForRoom(ctx)
 		if !ok {
-			return nil, false
+			return nil, false, false
 		}
 		page, err := reader.Next(ctx, target, limit)
 		switch {
 		case ctx.Err() != nil:
-			return nil, false
+			return nil, false, false
 		case errors.Is(err, store.ErrServerChanged):
 			s.lane.GiveUp(err)
-			return nil, false
+			return nil, false, false
 		case err != nil:
 			if !pace.Sleep(ctx, failing.Met(err)) {
-				return nil, false
+				return nil, false, false
 			}
 			continue
 		}
 		failing.Over()
 		s.lane.Add(page)
+		restarted = restarted || page.Rebased != ""
 		if page.CaughtUp {
-			return page.End, true
+			return page.End, restarted, true
 		}
 	}
 }
 
-func (s *Session) join(filter store.Filter, at store.Target, end store.Position) *feed.Member {
+func (s *Session) join(ctx context.Context, filter store.Filter, at store.Target, end store.Position) *feed.Member {
 	if s.Feed == nil {
 		return nil
 	}
-	return s.Feed.Join(s.lane, filter, at, end)
+	return s.Feed.Join(ctx, s.lane, filter, at, end)
 }
 
 // fed lets the feed read for the lane until it leaves it, and returns from where the

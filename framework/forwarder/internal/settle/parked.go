@@ -52,11 +52,16 @@ func (a *askedKeys) pop(n int) {
 // scan is a comparison of all keys with the parked table, in parts.
 type scan struct {
 	running bool
+	again   bool      // another one follows
 	after   string    // the key behind which the next part begins
 	ended   time.Time // the last one
 }
 
-func (s *scan) begin() { s.running, s.after = true, "" }
+// begin has a comparison begin: at once, or behind the one that runs.
+func (s *scan) begin() {
+	s.again = s.running
+	s.running = true
+}
 
 // next is when the next part is read; zero for at once.
 func (s *scan) next() time.Time {
@@ -82,7 +87,10 @@ func (c *Checkpointer) asks() bool {
 // the lease meanwhile.
 func (c *Checkpointer) Restore(ctx context.Context) error {
 	for c.scan.begin(); c.scan.running; {
-		if err := c.compare(ctx); err != nil {
+		within, cancel := context.WithTimeout(ctx, c.TTL/2) // an answer that does not come ends the session
+		err := c.compare(within)
+		cancel()
+		if err != nil {
 			return err
 		}
 		if time.Since(c.renewed) > c.TTL/3 {
@@ -141,6 +149,8 @@ func (c *Checkpointer) due(ctx context.Context) error {
 	switch {
 	case taken > 0:
 		c.dueAt(now) // there may be more
+	case !next.IsZero() && !next.After(now): // behind those that the lane has already
+		c.dueAt(now.Add(time.Second))
 	case !next.IsZero():
 		c.dueAt(next)
 	}
@@ -199,7 +209,7 @@ func (c *Checkpointer) compare(ctx context.Context) error {
 	last := len(held) < heldRows
 	c.ask.add(c.Lane.ResumeHeld(held, last)...)
 	if last {
-		c.scan = scan{ended: time.Now()}
+		c.scan = scan{ended: time.Now(), running: c.scan.again}
 		c.dueAt(time.Now()) // a person may have put something back
 		return nil
 	}

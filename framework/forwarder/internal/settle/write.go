@@ -128,6 +128,9 @@ func (c *Checkpointer) wrote(n int) {
 		if s.Parked != nil && !s.Parked.DueAt.IsZero() {
 			c.dueAt(s.Parked.DueAt)
 		}
+		if !s.FromLog() {
+			c.dueAt(time.Now()) // the lane has room for another one
+		}
 		if s.Ask {
 			c.ask.add(s.Delivery().Key)
 		}
@@ -136,6 +139,9 @@ func (c *Checkpointer) wrote(n int) {
 	c.Lane.Continue()
 	c.observe(settled)
 	c.queue = c.queue[n:]
+	if c.passed && len(c.queue) == 0 {
+		c.window.Passed() // all of it is settled in the window
+	}
 	if len(c.queue) == 0 {
 		c.reuse = c.taken
 	}
