@@ -28,16 +28,16 @@ demo: ## Watch notifications travel, with nothing to install
 	go run ./cmd/waybill demo
 
 test: ## Run all tests; PostgreSQL is found, or fetched once
-	go test -timeout 10m ./...
+	go test -timeout 20m ./...
 
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
-	CGO_ENABLED=1 go test -race -short -timeout 15m ./...
+	CGO_ENABLED=1 go test -race -short -timeout 30m ./...
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
 
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
-	cd benchmarks && go vet ./... && go test -timeout 10m ./...
+	cd benchmarks && go vet ./... && go test -timeout 20m ./...
 
 crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest

@@ -92,7 +92,11 @@ func unsettle(settled []dispatch.Settlement) {
 // window.
 func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	k := store.Checkpoint{Lease: c.Lease, TTL: c.TTL, Number: c.number, Position: c.window.Position()}
-	if k.Position != nil {
+	switch {
+	case k.Position == nil:
+	case c.passed && len(settled) == len(c.queue): // all that was settled before is settled in the window
+		k.Settled = c.window.AheadRead()
+	default:
 		k.Settled = c.window.Ahead()
 	}
 	receipts, now := c.Store.KeepsReceipts(), time.Now()
@@ -140,7 +144,7 @@ func (c *Checkpointer) wrote(n int) {
 	c.observe(settled)
 	c.queue = c.queue[n:]
 	if c.passed && len(c.queue) == 0 {
-		c.window.Passed() // all of it is settled in the window
+		c.window.Passed()
 	}
 	if len(c.queue) == 0 {
 		c.reuse = c.taken

@@ -107,9 +107,15 @@ func (w *Window) Position() store.Position {
 }
 
 // Ahead lists what is settled ahead of the position, ascending.
-func (w *Window) Ahead() []store.OffsetRange {
+func (w *Window) Ahead() []store.OffsetRange { return w.ahead(w.before) }
+
+// AheadRead is Ahead without what was settled before the lease began and has not been
+// read.
+func (w *Window) AheadRead() []store.OffsetRange { return w.ahead(nil) }
+
+func (w *Window) ahead(before []store.OffsetRange) []store.OffsetRange {
 	pages, from := w.prefix()
-	ahead := slices.Clone(w.before)
+	ahead := slices.Clone(before)
 	for _, p := range w.pages[pages:] {
 		ahead = p.appendSettled(ahead, from)
 		from = 0
