@@ -190,6 +190,9 @@ func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64
 		if parked[i].State != store.StateBlocked {
 			break // another head, which a person has put in front
 		}
+		if _, has := l.busy[store.RefOf(&parked[i].Envelope)]; has {
+			break // what became of it is not written: it may be a head by now, and asks by itself if not
+		}
 		l.resume(&parked[i])
 	}
 	return false, false

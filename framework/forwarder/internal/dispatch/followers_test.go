@@ -1,0 +1,40 @@
+package dispatch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// A delivery that has failed is a head only once that is written: the table still calls it
+// blocked, and what is behind it must not overtake it.
+func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
+	t.Parallel()
+	d := idle()
+	d.settings.Parallelism.Threshold = 0 // no workers: the test is the only one that takes items
+	l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", 0, 1), Owner: "o", Epoch: 1}, time.Now(), time.Minute)
+	blocked := func(offset int64, id string) store.Parked {
+		return store.Parked{Envelope: notification.Envelope{Offset: offset, ID: id, Key: "k"}, State: store.StateBlocked}
+	}
+	parked := []store.Parked{blocked(1, "first"), blocked(2, "second")}
+	require.Equal(t, []string{"k"}, l.ResumeHeld([]store.HeldKey{{Key: "k"}}, true))
+	l.ResumeFollowers("k", parked, 1)
+	require.Equal(t, 1, d.queue.Len())
+
+	d.mu.Lock()
+	from, ok := d.queue.Next(16)
+	require.True(t, ok)
+	it := d.queue.Pop(from)
+	require.Equal(t, "first", it.ID)
+	d.queue.Done(it)
+	l.failed(it, context.DeadlineExceeded, time.Minute)
+	d.mu.Unlock()
+
+	l.ResumeFollowers("k", parked, 1) // as the table was before the failure is written
+	require.Zero(t, d.queue.Len(), "the second one waits for the first")
+}
