@@ -605,3 +605,58 @@ func TestRandomLanesGetExactlyTheirRows(t *testing.T) {
 		}
 	})
 }
+
+func TestNoLaneJoinsBehindARoundThatBeganAgainInAnotherLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		synctest.Wait() // the first look
+		var a, b taker
+		require.NotNil(t, f.Join(t.Context(), &a, filter("a"), target{}, position(0)))
+		l.append(rows("a", 0, "a1")...)
+		l.set(func() { l.rebased++ })
+		f.Wake()
+		synctest.Wait() // one round, no time passes
+		require.Equal(t, 1, a.rebased)
+		require.Nil(t, f.Join(t.Context(), &b, filter("b"), target{last: 1}, position(1)),
+			"the reader may stand behind that target, and what lies between would be passed over")
+		look(f)
+		require.NotNil(t, f.Join(t.Context(), &b, filter("b"), target{last: 1}, position(1)), "a round to a later target says where it stands")
+	})
+}
+
+func TestARoundEndsWhenNoLaneIsLeftAndWhenItIsLong(t *testing.T) {
+	t.Parallel()
+	for name, full := range map[string]bool{"no lane is left": true, "it is long": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const many = 100_000
+				l := &log{}
+				f := newFeed(l)
+				run(t, f)
+				a := taker{full: full}
+				m := f.Join(t.Context(), &a, filter("a"), target{}, position(0))
+				l.append(rows("a", 0, numbered("a", many)...)...)
+				look(f)
+				from, gone := left(m)
+				require.True(t, gone, "it reads by itself, and the looks go on")
+				require.EqualValues(t, len(a.given()), from, "from where the feed has ended")
+				require.Less(t, len(a.given()), many)
+			})
+		})
+	}
+}
+
+func TestALaneThatIsToEndDoesNotWaitForARound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(&log{})
+		ended, end := context.WithCancel(t.Context())
+		end()
+		var a taker
+		require.Nil(t, f.Join(ended, &a, filter("a"), target{}, position(0)))
+	})
+}
