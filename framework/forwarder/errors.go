@@ -3,6 +3,7 @@ package forwarder
 import (
 	"errors"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
@@ -15,11 +16,11 @@ var (
 	// ErrNoRoute is why a notification is dead under the sink _unrouted.
 	ErrNoRoute = errors.New("no route matches its type; add one, and run: waybill parked reroute")
 	// ErrPanic: the sink panicked.
-	ErrPanic = dispatch.ErrPanic
+	ErrPanic = caller.ErrPanic
 	// ErrAbandoned: a call of the sink did not come back after its deadline.
 	ErrAbandoned = dispatch.ErrAbandoned
 	// ErrResults: a sink of batches did not report a result for every delivery.
-	ErrResults = dispatch.ErrResults
+	ErrResults = caller.ErrResults
 	// ErrTooOld: a delivery failed at an age at which it is not tried again.
 	ErrTooOld = dispatch.ErrTooOld
 	// ErrUnknownTooLong: its type or version stayed unknown for as long as such a delivery

@@ -24,6 +24,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
@@ -73,12 +75,12 @@ func New(c Config) (*Forwarder, error) {
 		f.config.Sinks[store.SinkUnrouted] = Sink{Sink: noRoute{}}.WithDefaults()
 	}
 	f.names = slices.Sorted(maps.Keys(f.config.Sinks))
-	budget := dispatch.NewBudget(c.Memory)
+	memory := budget.New(c.Memory)
 	for _, name := range f.names {
 		sink := f.config.Sinks[name]
 		f.dispatchers[name] = dispatch.New(dispatch.Config{
-			Sink: name, Deliver: deliverOf(sink), Path: routes.To(name), TypeOf: routes.TypeOf, Settings: sink.settings(),
-			Budget: budget, Observer: c.Observer, Logger: c.Logger,
+			Sink: name, Caller: &caller.Caller{Path: routes.To(name), Deliver: deliverOf(sink)}, TypeOf: routes.TypeOf, Settings: sink.settings(),
+			Budget: memory, Observer: c.Observer, Logger: c.Logger,
 		})
 	}
 	return f, nil

@@ -96,6 +96,9 @@ func cause(err error) string {
 
 // Sleep waits and returns true, or false once ctx is done.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

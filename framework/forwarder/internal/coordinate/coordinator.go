@@ -241,6 +241,11 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 			k.uncut[sink] = true // a person has forgotten the sink
 			continue
 		}
+		k.Sinks[sink].Dispatcher.Retain(func(lane store.Lane) bool { // what others work on is not remembered
+			return slices.ContainsFunc(cursors, func(c store.LaneState) bool {
+				return c.Lane == lane && (c.Owner == "" || c.Owner == k.Owner)
+			})
+		})
 		k.tellPaused(sink, cursors[0].Paused)
 		switch {
 		case cursors[0].Wanted != 0 && !cursors[0].Paused:

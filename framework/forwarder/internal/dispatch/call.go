@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -124,6 +122,9 @@ func (d *Dispatcher) chain(worker *call, size int, now time.Time) {
 	}
 }
 
+// follows says whether an item waits for the one before it.
+func (w *call) follows(i int) bool { return w.items[i-1].chained }
+
 func (w *call) add(it *item) {
 	w.items = append(w.items, it)
 	w.deliveries = append(w.deliveries, &it.Delivery)
@@ -144,30 +145,6 @@ func (d *Dispatcher) begin(worker *call, now time.Time) {
 		d.watching = true
 		d.watch.Reset(d.settings.Timeout / 4)
 	}
-}
-
-// perform has the sink deliver. A panic of the sink is an error of these deliveries.
-func (d *Dispatcher) perform(worker *call) {
-	defer func() {
-		if p := recover(); p != nil {
-			worker.results = sinks.Failed(worker.deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
-		}
-	}()
-	if d.path.Plain() {
-		worker.results = d.hand(worker.ctx, worker.deliveries, worker.results)
-	} else {
-		d.performShaped(worker)
-	}
-}
-
-// hand hands deliveries to the sink and returns the results, which it may append to
-// results, an empty slice.
-func (d *Dispatcher) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result) []sinks.Result {
-	if d.batcher != nil {
-		return d.batcher.DeliverBatch(ctx, deliveries)
-	}
-	receipt, err := d.deliver(ctx, deliveries[0])
-	return append(results, sinks.Result{Receipt: receipt, Err: err})
 }
 
 // abandonLate settles as failed the deliveries whose call has not come back long

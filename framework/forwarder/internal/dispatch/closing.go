@@ -74,5 +74,6 @@ func (l *Lane) Leave() {
 	d.shareRate()
 	d.pending -= len(d.queue.Drop(func(it *item) bool { return it.lane == l })) + len(l.aside) + l.keys.Drop()
 	l.aside = nil
-	l.taken(-l.rows, -l.bytes)
+	l.rows = 0
+	l.space.Leave()
 }

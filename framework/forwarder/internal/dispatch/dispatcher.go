@@ -8,36 +8,33 @@
 // Resume methods what was parked.
 //
 // The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
-// result.go, outcome.go, memory.go, shape.go, deadline.go, budget.go.
+// result.go, outcome.go, closing.go, deadline.go.
 package dispatch
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
 
 // Config is what a dispatcher works with. All of it is required but Observer.
 type Config struct {
-	Sink string
-	// Deliver makes one delivery.
-	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
-	// Path says which notifications go to the sink, and in what shape.
-	Path *route.Path
+	Sink   string
+	Caller *caller.Caller
 	// TypeOf is the present name of a type.
 	TypeOf   func(name string) string
 	Settings policy.Settings
-	Budget   *Budget
+	Budget   *budget.Budget
 	Observer policy.Observer // nil: none
 	Logger   *slog.Logger
 }
@@ -46,18 +43,16 @@ type Config struct {
 type Dispatcher struct {
 	name     string
 	log      *slog.Logger
-	path     *route.Path
+	caller   *caller.Caller
 	typeOf   func(name string) string
-	deliver  func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
-	batcher  sinks.Batcher // nil: one at a time
-	budget   *Budget
+	budget   *budget.Budget
 	observer policy.Observer
 
 	mu       sync.Mutex
 	settings policy.Settings
 	batch    sinks.BatchLimits
 	lanes    map[*Lane]bool          // those that are worked on
-	memories []*memory               // of lanes that were lost
+	memories memory.Lanes            // of what lanes that were lost have left
 	queue    *fairqueue.Queue[*item] // items that may go now: at most one of each key
 	pending  int                     // items handed over and not settled
 	inFlight int                     // of these, in the sink's hands
@@ -97,7 +92,7 @@ type Stats struct {
 // New returns a dispatcher. It starts nothing: workers start as there is work for them.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		name: c.Sink, log: c.Logger.With("sink", c.Sink), path: c.Path, typeOf: c.TypeOf, deliver: c.Deliver, budget: c.Budget, observer: c.Observer,
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
 		lanes: make(map[*Lane]bool), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
@@ -115,7 +110,7 @@ func New(c Config) *Dispatcher {
 func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.batcher, d.batch = batcher, limits
+	d.caller.Batcher, d.batch = batcher, limits
 }
 
 // Name is the sink's.
@@ -177,6 +172,13 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	d.rouse()
 }
 
+// Retain keeps what is remembered of some lanes, and of no others.
+func (d *Dispatcher) Retain(lane func(store.Lane) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.memories.Retain(lane)
+}
+
 // offer hands an item over that may go now.
 func (d *Dispatcher) offer(it *item) {
 	if it.lane.suspended {
@@ -224,7 +226,7 @@ func (d *Dispatcher) run(worker *call) {
 	defer d.mu.Unlock()
 	for d.next(worker) {
 		d.mu.Unlock()
-		d.perform(worker)
+		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results)
 		d.observe(worker)
 		d.mu.Lock()
 		d.calls--

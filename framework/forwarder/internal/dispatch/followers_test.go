@@ -16,8 +16,7 @@ import (
 func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
 	t.Parallel()
 	d := idle()
-	d.settings.Parallelism.Threshold = 0 // no workers: the test is the only one that takes items
-	l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", 0, 1), Owner: "o", Epoch: 1}, time.Now(), time.Minute)
+	l := join(d, 0, 1)
 	blocked := func(offset int64, id string) store.Parked {
 		return store.Parked{Envelope: notification.Envelope{Offset: offset, ID: id, Key: "k"}, State: store.StateBlocked}
 	}
@@ -26,14 +25,9 @@ func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
 	l.ResumeFollowers("k", parked, 1)
 	require.Equal(t, 1, d.queue.Len())
 
-	d.mu.Lock()
-	from, ok := d.queue.Next(16)
-	require.True(t, ok)
-	it := d.queue.Pop(from)
+	it := next(t, d)
 	require.Equal(t, "first", it.ID)
-	d.queue.Done(it)
 	l.failed(it, context.DeadlineExceeded, time.Minute)
-	d.mu.Unlock()
 
 	l.ResumeFollowers("k", parked, 1) // as the table was before the failure is written
 	require.Zero(t, d.queue.Len(), "the second one waits for the first")

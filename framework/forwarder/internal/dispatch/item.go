@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -30,6 +31,13 @@ type item struct {
 }
 
 func (it *item) fromLog() bool { return it.rows != nil }
+
+func (it *item) ref() store.Ref { return store.RefOf(it.Envelope) }
+
+// row is what a memory knows the item by.
+func (it *item) row() memory.Row {
+	return memory.Row{Attempt: it.Attempt, FromLog: it.fromLog(), State: it.state, FirstParked: it.firstParked}
+}
 
 // rows are those of one page, as far as they take room.
 type rows struct {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -25,7 +27,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 	for _, keys := range []int{0, 1, 100, rows} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			d := New(Config{
-				Sink: "nowhere", Path: routes.To("nowhere"), Budget: NewBudget(1 << 30), Logger: slog.New(slog.DiscardHandler),
+				Sink: "nowhere", Caller: &caller.Caller{Path: routes.To("nowhere")}, Budget: budget.New(1 << 30), Logger: slog.New(slog.DiscardHandler),
 				Settings: policy.Settings{
 					Parallelism: policy.Parallelism{Threshold: slots}.WithDefaults(),
 					Breaker:     policy.Breaker{}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(), Timeout: time.Minute,

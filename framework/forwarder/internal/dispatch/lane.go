@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -61,7 +63,7 @@ type Lane struct {
 	due  int                     // of these, retrying and scheduled ones
 	// busyBytes is about what they take.
 	busyBytes int
-	memory    *memory      // what the lease before has delivered and not written
+	memory    *memory.Lane // what the lease before has delivered and not written
 	made      []Settlement // delivered after the lane was over
 
 	// before are offsets that were settled before the lease began; unmet is how many of
@@ -69,11 +71,11 @@ type Lane struct {
 	before []store.OffsetRange
 	unmet  int64
 
-	out    Outcome // since the last Take
-	number int     // of the log: it changes when the log is read again from its oldest row
-	rows   int     // in memory, not settled or not written
-	bytes  int
-	ahead  int // ranges that are settled ahead of the position
+	out    Outcome       // since the last Take
+	number int           // of the log: it changes when the log is read again from its oldest row
+	rows   int           // in memory, not settled or not written
+	space  *budget.Share // what they take
+	ahead  int           // ranges that are settled ahead of the position
 	// settledAhead is how many rows that is.
 	settledAhead int
 	room         chan struct{} // capacity 1: there may be room
@@ -99,10 +101,11 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 		plenty:    make(chan struct{}, 1),
 	}
 	l.out.Passed = l.unmet == 0
+	l.space = d.budget.Join(l.look)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.halt = d.settings.OnDead == policy.OnDeadHalt
-	l.memory = d.recall(lease)
+	l.memory = d.memories.Recall(lease)
 	d.lanes[l] = true
 	d.shareRate()
 	return l
@@ -117,17 +120,17 @@ func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
 
 func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	d := l.dispatcher
-	passesBy := d.passesBy(read)
+	passesBy := d.caller.PassesBy(read)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	restart := read.Rebased != ""
-	if n := len(read.Envelopes); optional && n > 0 && !restart && (l.rows+n > WindowRows || l.bytes >= windowBytes || l.ahead >= windowRanges || l.rows > 0 && d.budget.spent()) {
+	if n := len(read.Envelopes); optional && n > 0 && !restart && (l.rows+n > WindowRows || l.crowded() || l.space.Full()) {
 		return false
 	}
 	if restart {
 		l.log.Warn("the log is read again from its oldest row", "reason", read.Rebased)
 		l.number++
-		l.taken(-l.rows, -l.bytes)
+		l.taken(-l.rows, -l.space.Used())
 		l.before, l.unmet = nil, 0
 	}
 	l.out.add(read, restart)
@@ -135,7 +138,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 		l.addRows(read, l.out.last(), passesBy)
 	}
 	if read.CaughtUp {
-		l.memory.forgetLog()
+		l.memory.ForgetLog()
 	}
 	if read.CaughtUp || l.unmet == 0 {
 		l.pass()
@@ -155,7 +158,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
 		it.Envelope = &read.Envelopes[i]
 		it.Sink = l.dispatcher.name
 		it.lane, it.rows, it.index = l, r, i
-		made, remembered := l.memory.made(it)
+		made, remembered := l.remembered(it)
 		switch {
 		case l.unmet > 0 && store.ContainsOffset(l.before, it.Offset):
 			l.unmet--
@@ -173,6 +176,39 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
 	}
 }
 
+// remembered returns the settlement of an item that the lease before has delivered.
+func (l *Lane) remembered(it *item) (s Settlement, ok bool) {
+	if l.memory.Len() == 0 {
+		return s, false
+	}
+	made, ok := l.memory.Met(it.ref(), it.row())
+	if ok {
+		it.Attempt = made.Attempt
+	}
+	return Settlement{Receipt: made.Receipt, Delivered: ok}, ok
+}
+
+// Remember keeps what was delivered and is not written, for the next lease of the lane.
+// unwritten is what Take gave and no checkpoint wrote.
+func (l *Lane) Remember(unwritten []Settlement) {
+	d := l.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := memory.New(l.lease)
+	m.AddAll(l.memory) // what was not met in this lease either
+	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
+		for _, s := range all {
+			if s.Delivered {
+				m.Add(s.item.ref(), memory.Made{Receipt: s.Receipt, Row: s.item.row()})
+			}
+		}
+	}
+	d.memories.Keep(m)
+	if m.Len() > 0 {
+		l.log.Info("deliveries that are made and not written are remembered", "count", m.Len())
+	}
+}
+
 // pass notes that all that was settled before the lease began has been read: what is
 // parked of a key from there on is free to go.
 func (l *Lane) pass() {
@@ -186,8 +222,9 @@ func (l *Lane) pass() {
 // taken counts rows and bytes that take room.
 func (l *Lane) taken(rows, bytes int) {
 	l.rows += rows
-	l.bytes += bytes
-	l.dispatcher.budget.take(bytes)
+	if bytes != 0 {
+		l.space.Take(bytes)
+	}
 }
 
 // enqueue gives an item of the log its turn: now, behind what its key has waiting, or
@@ -372,16 +409,20 @@ func (l *Lane) hasRoom() (rows int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rows = WindowRows - l.rows
-	// Whatever others have in memory, a lane that has nothing may read.
-	crowded := l.rows > 0 && d.budget.wait(l)
-	if rows < leastRows || l.bytes >= windowBytes || l.ahead >= windowRanges || crowded {
+	waits := l.space.Wait()
+	if rows < leastRows || l.crowded() || waits {
 		rows = 0
 	}
 	l.full = rows <= 0
-	if l.full && !crowded {
+	if l.full && !waits {
 		l.spill()
 	}
 	return rows
+}
+
+// crowded says that the lane is not to read, however few rows it has.
+func (l *Lane) crowded() bool {
+	return l.space.Used() >= windowBytes || l.ahead >= windowRanges
 }
 
 // look makes the reader check whether there is room.

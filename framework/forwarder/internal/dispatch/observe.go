@@ -13,13 +13,10 @@ func (d *Dispatcher) observe(worker *call) {
 		return
 	}
 	took := time.Since(worker.began)
-	if d.batcher != nil {
+	if d.caller.Batcher != nil {
 		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(worker.deliveries), Began: worker.began, Duration: took})
 	}
 	for i, delivery := range worker.deliveries {
-		if i == len(worker.results) {
-			break // settle reports a sink that gave too few
-		}
 		result := worker.results[i]
 		class, _ := sinks.Classify(result.Err)
 		d.observer.Attempt(policy.Attempt{Delivery: delivery, Class: class, Err: result.Err, Receipt: result.Receipt, Began: worker.began, Duration: took})

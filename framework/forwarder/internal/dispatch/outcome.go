@@ -107,7 +107,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 		it := settled[i].item
 		switch {
 		case !it.fromLog():
-			l.letGo(store.RefOf(it.Envelope))
+			l.letGo(it.ref())
 		case it.rows.log == l.number:
 			rows++
 			it.rows.left--
@@ -242,7 +242,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 		d.behind()
 		return true
 	}
-	if made, remembered := l.memory.made(it); remembered {
+	if made, remembered := l.remembered(it); remembered {
 		made.Ask = l.advance(it)
 		l.settle(it, made)
 		return true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
@@ -14,10 +15,6 @@ import (
 
 // settle ends the turn of all items of a call, or puts them back.
 func (d *Dispatcher) settle(worker *call) {
-	for given := len(worker.results); len(worker.results) < len(worker.items); {
-		err := fmt.Errorf("%w: %d for a batch of %d", ErrResults, given, len(worker.items))
-		worker.results = append(worker.results, sinks.Result{Err: err})
-	}
 	d.inFlight -= len(worker.items)
 	for i, it := range worker.items {
 		if it == nil {
@@ -33,7 +30,7 @@ func (d *Dispatcher) settle(worker *call) {
 			}
 		case result.Err == nil:
 			d.delivered(it, result.Receipt)
-		case errors.Is(result.Err, errPassesBy):
+		case errors.Is(result.Err, caller.ErrPassesBy):
 			d.passed(it)
 		default:
 			if it.chained {
@@ -79,6 +76,13 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	d.pending--
 	d.stats.Delivered++
 	it.lane.delivered(it, receipt)
+}
+
+// passed settles an item that is not for the sink.
+func (d *Dispatcher) passed(it *item) {
+	d.pending--
+	d.stats.PassedBy++
+	it.lane.passed(it)
 }
 
 // failed settles an item that was not delivered, by the class of its error, or puts

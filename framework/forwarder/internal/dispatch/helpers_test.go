@@ -1,0 +1,37 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// idle returns a dispatcher without workers: the test is the only one that takes items.
+func idle() *Dispatcher {
+	return New(Config{Sink: "mail", Budget: budget.New(1 << 20), Logger: slog.New(slog.DiscardHandler),
+		Settings: policy.Settings{Parallelism: policy.Parallelism{}, Breaker: policy.Breaker{}.WithDefaults()}})
+}
+
+// join begins the work on one of the sink's two lanes.
+func join(d *Dispatcher, lane int, epoch int64) *Lane {
+	return d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", lane, 2), Owner: "o", Epoch: epoch}, time.Now(), time.Minute)
+}
+
+// next takes the item whose turn it is, as a worker would.
+func next(t *testing.T, d *Dispatcher) *item {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	from, ok := d.queue.Next(16)
+	require.True(t, ok)
+	it := d.queue.Pop(from)
+	d.queue.Done(it)
+	return it
+}
