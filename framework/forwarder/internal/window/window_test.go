@@ -87,6 +87,7 @@ func TestWhatWasSettledBeforeIsToldUntilItIsPassed(t *testing.T) {
 	p.Settle(1)
 	w.Advance()
 	require.Equal(t, store.OffsetRanges(2, 3), w.Ahead())
+	require.Equal(t, store.OffsetRanges(2), w.AheadRead(), "what has been read")
 	w.Passed()
 	require.Equal(t, store.OffsetRanges(2), w.Ahead())
 }
