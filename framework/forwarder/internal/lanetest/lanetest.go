@@ -1,0 +1,175 @@
+// Package lanetest has what tests of a lane's parts share: an outbox with one leased
+// lane, whose answers a test can hold up or change, and a sink that notes what it gets.
+package lanetest
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+// TTL is how long the lease of a bench lasts.
+const TTL = 15 * time.Second
+
+// Memory is the dispatcher's budget in bytes.
+const Memory = 1 << 20
+
+// Bench is a SQLite outbox in a bubble of fake time, a lease of the only lane of its only
+// sink, and the dispatcher of that sink, which makes one delivery at a time. The functions
+// stand between the engine and the database, and Answer between the sink and what it gets;
+// nil is nothing. They are set before the engine runs.
+type Bench struct {
+	*sqlite.Store
+	DB         *sql.DB
+	Lease      store.Lease
+	Dispatcher *dispatch.Dispatcher
+
+	OnCheckpoint func(ctx context.Context, c store.Checkpoint, next func() error) error
+	OnDue        func(ctx context.Context)
+	OnHeldKeys   func(ctx context.Context, after string) ([]store.HeldKey, error)
+	OnPage       func()
+	Answer       func(ctx context.Context, d *notification.Delivery) error
+
+	t  *testing.T
+	mu sync.Mutex
+	// given are the ids of what the sink was given, in order.
+	given []string
+}
+
+// Run runs a test on a bench.
+func Run(t *testing.T, test func(t *testing.T, b *Bench)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sqlite.OpenDB(path)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+		require.NoError(t, err)
+		s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+		require.NoError(t, err)
+		_, err = s.Cut(t.Context(), "sink", 1, "")
+		require.NoError(t, err)
+		b := &Bench{Store: s, DB: db, t: t}
+		b.Lease, err = s.Acquire(t.Context(), store.NewLane("sink", 0, 1), "test", TTL)
+		require.NoError(t, err)
+		routes, err := route.New(route.Routes{"*": route.To("sink")}, []string{"sink"}, nil)
+		require.NoError(t, err)
+		b.Dispatcher = dispatch.New(dispatch.Config{
+			Sink: "sink", Deliver: b.deliver, Path: routes.To("sink"), TypeOf: func(name string) string { return name },
+			Budget: dispatch.NewBudget(Memory), Logger: slog.New(slog.DiscardHandler),
+			Settings: policy.Settings{Parallelism: policy.Parallelism{Threshold: 1}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(),
+				Breaker: policy.Breaker{}.WithDefaults(), Timeout: time.Minute},
+		})
+		t.Cleanup(b.Dispatcher.Stop)
+		test(t, b)
+	})
+}
+
+// Append commits notifications.
+func (b *Bench) Append(payload []byte, ids ...string) {
+	b.t.Helper()
+	for _, id := range ids {
+		_, err := b.DB.ExecContext(b.t.Context(), `INSERT INTO outbox (id, type, payload) VALUES (?, 't', ?)`, id, payload)
+		require.NoError(b.t, err)
+	}
+}
+
+// Read reads a page of the log from its beginning.
+func (b *Bench) Read(limit int) store.Page {
+	b.t.Helper()
+	target, err := b.Store.Probe(b.t.Context())
+	require.NoError(b.t, err)
+	reader, err := b.Store.NewReader(nil, store.Filter{Slots: b.Lease.Lane.Slots, Types: notification.AllTypes})
+	require.NoError(b.t, err)
+	page, err := reader.Next(b.t.Context(), target, limit)
+	require.NoError(b.t, err)
+	return page
+}
+
+// Given lists the ids of what the sink was given, in order.
+func (b *Bench) Given() []string {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.given)
+}
+
+func (b *Bench) deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	b.mu.Lock()
+	b.given = append(b.given, d.ID)
+	b.mu.Unlock()
+	if b.Answer == nil {
+		return "", nil
+	}
+	return "", b.Answer(ctx, d)
+}
+
+// Checkpoint is the store's, behind OnCheckpoint.
+func (b *Bench) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	next := func() error { return b.Store.Checkpoint(ctx, c) }
+	if b.OnCheckpoint == nil {
+		return next()
+	}
+	return b.OnCheckpoint(ctx, c, next)
+}
+
+// Due is the store's, behind OnDue.
+func (b *Bench) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
+	if b.OnDue != nil {
+		b.OnDue(ctx)
+	}
+	return b.Store.Due(ctx, q)
+}
+
+// HeldKeys is OnHeldKeys, or the store's.
+func (b *Bench) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) ([]store.HeldKey, error) {
+	if b.OnHeldKeys != nil {
+		return b.OnHeldKeys(ctx, after)
+	}
+	return b.Store.HeldKeys(ctx, lane, halt, after, limit)
+}
+
+// NewReader is the store's, each of whose pages comes behind OnPage.
+func (b *Bench) NewReader(position json.RawMessage, f store.Filter) (store.Reader, error) {
+	r, err := b.Store.NewReader(position, f)
+	return reader{r, b}, err
+}
+
+type reader struct {
+	store.Reader
+	bench *Bench
+}
+
+func (r reader) Next(ctx context.Context, t store.Target, limit int) (store.Page, error) {
+	if r.bench.OnPage != nil {
+		r.bench.OnPage()
+	}
+	return r.Reader.Next(ctx, t, limit)
+}
+
+// Sleep takes a while, unless ctx is done before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

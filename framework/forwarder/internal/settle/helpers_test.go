@@ -1,0 +1,33 @@
+package settle_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
+)
+
+// begin begins the work on the lane of a bench.
+func begin(t *testing.T, b *lanetest.Bench, adjust ...func(*settle.Config)) (*settle.Checkpointer, *dispatch.Lane) {
+	leased := time.Now()
+	l := b.Dispatcher.Join(context.WithoutCancel(t.Context()), b.Lease, leased, lanetest.TTL)
+	t.Cleanup(l.Leave)
+	config := settle.Config{Store: b, Lane: l, Lease: b.Lease, Leased: leased, TTL: lanetest.TTL, Logger: slog.New(slog.DiscardHandler)}
+	for _, a := range adjust {
+		a(&config)
+	}
+	return settle.New(config), l
+}
+
+// run has a checkpointer settle until the end of a test.
+func run(t *testing.T, c *settle.Checkpointer) {
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context(), context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() { require.NoError(t, <-ended) })
+}
