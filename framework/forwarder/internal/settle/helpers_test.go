@@ -16,8 +16,12 @@ import (
 // begin begins the work on the lane of a bench.
 func begin(t *testing.T, b *lanetest.Bench, adjust ...func(*settle.Config)) (*settle.Checkpointer, *dispatch.Lane) {
 	leased := time.Now()
-	l := b.Dispatcher.Join(context.WithoutCancel(t.Context()), b.Lease, leased, lanetest.TTL)
-	t.Cleanup(l.Leave)
+	deliveries, cutOff := context.WithCancel(context.WithoutCancel(t.Context()))
+	l := b.Dispatcher.Join(deliveries, b.Lease, leased, lanetest.TTL)
+	t.Cleanup(func() {
+		l.Close(0, cutOff)
+		l.Leave()
+	})
 	config := settle.Config{Store: b, Lane: l, Lease: b.Lease, Leased: leased, TTL: lanetest.TTL, Logger: slog.New(slog.DiscardHandler)}
 	for _, a := range adjust {
 		a(&config)
@@ -27,7 +31,11 @@ func begin(t *testing.T, b *lanetest.Bench, adjust ...func(*settle.Config)) (*se
 
 // run has a checkpointer settle until the end of a test.
 func run(t *testing.T, c *settle.Checkpointer) {
+	db, cut := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- c.Run(t.Context(), context.WithoutCancel(t.Context())) }()
-	t.Cleanup(func() { require.NoError(t, <-ended) })
+	go func() { ended <- c.Run(t.Context(), db) }()
+	t.Cleanup(func() {
+		time.AfterFunc(4*lanetest.TTL, cut)
+		require.NoError(t, <-ended)
+	})
 }

@@ -1,0 +1,202 @@
+package settle_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// numbered are the ids n1, n2 and so on; their offsets are those numbers.
+func numbered(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprint("n", i+1))
+	}
+	return ids
+}
+
+// writes notes the numbered checkpoints that are written, each of which takes 100 ms.
+func writes(b *lanetest.Bench) *[]store.Checkpoint {
+	written := new([]store.Checkpoint)
+	b.OnCheckpoint = func(ctx context.Context, c store.Checkpoint, next func() error) error {
+		err := next()
+		if err == nil && c.Number > 0 {
+			*written = append(*written, c)
+		}
+		return errors.Join(err, lanetest.Sleep(ctx, 100*time.Millisecond))
+	}
+	return written
+}
+
+func TestWhatWasSettledBeforeIsLeftOutOnceItHasBeenRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, told []int64 // by the checkpoint that settles the first three rows
+	}{
+		"all has been read":   {[]int64{2, 3}, nil},
+		"some is still ahead": {[]int64{2, 5}, []int64{2, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+				b.Append(numbered(6)...)
+				b.Lease.Settled = store.OffsetRanges(c.before...)
+				written := writes(b)
+				checkpointer, l := begin(t, b)
+				l.Add(b.Read(3))
+				synctest.Wait()
+				run(t, checkpointer)
+				synctest.Wait()
+				require.Len(t, *written, 1)
+				require.Equal(t, store.OffsetRanges(c.told...), (*written)[0].Settled)
+			})
+		})
+	}
+}
+
+// While hooks fail, a checkpoint carries a part of what was settled. What was settled
+// before is in the window only with the last part.
+func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		const n = 10
+		b.Append(numbered(n)...)
+		b.Lease.Settled = []store.OffsetRange{{First: 2, Last: n - 1}}
+		settings := b.Dispatcher.Settings()
+		settings.Parallelism.Threshold = 2
+		b.Dispatcher.Adjust(settings)
+		first := make(chan struct{})
+		b.Answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "n1" {
+				select {
+				case <-first:
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		}
+		var fails atomic.Int64 // so often
+		hooks := policy.Hooks{Delivered: func(context.Context, *sql.Tx, []policy.Delivered) error {
+			if fails.Add(-1) >= 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		}}
+		written := writes(b)
+		c, l := begin(t, b, func(c *settle.Config) { c.Hooks = hooks })
+		fails.Store(2)
+		l.Add(b.Read(n))
+		synctest.Wait()
+		run(t, c)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Greater(t, len(*written), 2)
+		for _, w := range *written {
+			require.EqualValues(t, 2, w.Settled[0].First)
+			require.GreaterOrEqual(t, w.Settled[0].Last, int64(n-1))
+		}
+
+		close(first)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		*written = nil
+		b.Append("one", "two", "three")
+		l.Add(b.Read(1))
+		time.Sleep(50 * time.Millisecond)
+		fails.Store(1)
+		l.Add(b.Read(2)) // two wait for the end of the first one's checkpoint
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, *written, 3)
+		for _, w := range *written {
+			require.Empty(t, w.Settled, "it is behind the position")
+		}
+	})
+}
+
+func TestARenewalThatTakesLongHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		b.Append("a")
+		b.OnCheckpoint = func(ctx context.Context, _ store.Checkpoint, next func() error) error {
+			return errors.Join(lanetest.Sleep(ctx, 5*time.Second), next())
+		}
+		c, l := begin(t, b)
+		require.NoError(t, c.Restore(t.Context()))
+		l.Add(b.Read(1))
+		require.Equal(t, []string{"a"}, b.Given())
+	})
+}
+
+func TestNoDeliveryBeginsWhileACheckpointTakesLongerThanItShould(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		var takes atomic.Int64
+		b.OnCheckpoint = func(ctx context.Context, _ store.Checkpoint, next func() error) error {
+			return errors.Join(lanetest.Sleep(ctx, time.Duration(takes.Load())), next())
+		}
+		c, l := begin(t, b)
+		run(t, c)
+		add := func(id string) {
+			b.Append(id)
+			l.Add(b.Read(1))
+		}
+		takes.Store(int64(5 * time.Second))
+		add("first")
+		time.Sleep(200 * time.Millisecond)
+		add("soon")
+		require.Contains(t, b.Given(), "soon", "250 ms are no time")
+		time.Sleep(100 * time.Millisecond)
+		add("late")
+		require.NotContains(t, b.Given(), "late")
+		time.Sleep(5 * time.Second)
+		require.Contains(t, b.Given(), "late", "it is written")
+
+		takes.Store(int64(10 * time.Second)) // from a second on, the rest after the first one
+		time.Sleep(8 * time.Second)
+		add("later")
+		require.Contains(t, b.Given(), "later", "this database takes its time")
+	})
+}
+
+func TestNoDeliveryBeginsFromACheckpointThatFailsToOneThatIsWritten(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		var fails atomic.Bool
+		var renewals atomic.Int64
+		b.OnCheckpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			switch {
+			case c.Number == 0:
+				renewals.Add(1)
+			case fails.Load():
+				return errors.New("the disk is full")
+			}
+			return next()
+		}
+		c, l := begin(t, b)
+		run(t, c)
+		fails.Store(true)
+		b.Append("first", "second")
+		l.Add(b.Read(1))
+		require.Equal(t, []string{"first"}, b.Given())
+		l.Add(b.Read(1))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"first"}, b.Given())
+		require.Positive(t, renewals.Load(), "the lease lasts, and that alone is not enough")
+		fails.Store(false)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"first", "second"}, b.Given())
+	})
+}
