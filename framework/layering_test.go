@@ -73,6 +73,7 @@ var layers = []layer{
 	{engine + "settle", engineImports("policy", "window", "dispatch")},
 	{engine + "feed", engineImports("policy")},
 	{engine + "lane", engineImports("policy", "dispatch", "settle", "feed")},
+	{engine + "lanetest", append(engineImports("policy", "budget", "caller", "dispatch"), "framework/store/*")},
 	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "lane")},
 	{engine + "quota", []string{"framework/store"}},
 	{engine + "prune", []string{"framework/internal/pace", "framework/store"}},

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -74,8 +76,8 @@ func Run(t *testing.T, test func(t *testing.T, b *Bench)) {
 		routes, err := route.New(route.Routes{"*": route.To("sink")}, []string{"sink"}, nil)
 		require.NoError(t, err)
 		b.Dispatcher = dispatch.New(dispatch.Config{
-			Sink: "sink", Deliver: b.deliver, Path: routes.To("sink"), TypeOf: func(name string) string { return name },
-			Budget: dispatch.NewBudget(Memory), Logger: slog.New(slog.DiscardHandler),
+			Sink: "sink", Caller: &caller.Caller{Deliver: b.deliver, Path: routes.To("sink")}, TypeOf: func(name string) string { return name },
+			Budget: budget.New(Memory), Logger: slog.New(slog.DiscardHandler),
 			Settings: policy.Settings{Parallelism: policy.Parallelism{Threshold: 1}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(),
 				Breaker: policy.Breaker{}.WithDefaults(), Timeout: time.Minute},
 		})
@@ -88,15 +90,21 @@ func Run(t *testing.T, test func(t *testing.T, b *Bench)) {
 func (b *Bench) Append(ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
-		_, err := b.DB.ExecContext(b.t.Context(), `INSERT INTO outbox (id, type, payload) VALUES (?, 't', '{}')`, id)
-		require.NoError(b.t, err)
+		b.AppendSized(id, 2)
 	}
+}
+
+// AppendSized commits a notification whose payload has so many bytes.
+func (b *Bench) AppendSized(id string, size int) {
+	b.t.Helper()
+	_, err := b.DB.ExecContext(b.t.Context(), `INSERT INTO outbox (id, type, payload) VALUES (?, 't', zeroblob(?))`, id, size)
+	require.NoError(b.t, err)
 }
 
 // Read reads the next page of the log, for the test itself.
 func (b *Bench) Read(limit int) store.Page {
 	b.t.Helper()
-	target, err := b.Store.Probe(b.t.Context())
+	target, err := b.Probe(b.t.Context())
 	require.NoError(b.t, err)
 	page, err := b.log.Next(b.t.Context(), target, limit)
 	require.NoError(b.t, err)

@@ -1,0 +1,147 @@
+package lane_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// looking runs a feed on a bench, which looks at the log when it is woken, until the end of
+// the test.
+func looking(t *testing.T, b *lanetest.Bench) *feed.Feed {
+	f := feed.New(feed.Config{Log: b, PollMin: time.Hour, PollMax: time.Hour, PageRows: 100, Logger: slog.New(slog.DiscardHandler)})
+	ended := make(chan struct{})
+	go func() { f.Run(t.Context()); close(ended) }()
+	t.Cleanup(func() { <-ended })
+	return f
+}
+
+// look has a feed look at the log, and waits until all has come of it that can now.
+func look(f *feed.Feed) {
+	f.Wake()
+	time.Sleep(10 * time.Millisecond)
+	synctest.Wait()
+}
+
+// work has a session work on the lane of a bench until it ends by itself, or the test does.
+func work(t *testing.T, b *lanetest.Bench, targets feed.Targets, f *feed.Feed) (ended chan error) {
+	s := lane.Session{
+		Store: b, Dispatcher: b.Dispatcher, Lease: b.Lease, Leased: time.Now(), TTL: lanetest.TTL,
+		Types: notification.AllTypes, Targets: targets, Feed: f,
+	}
+	ended, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- s.Work(t.Context(), t.Context(), context.WithoutCancel(t.Context()))
+		close(done)
+	}()
+	t.Cleanup(func() { <-done })
+	return ended
+}
+
+func TestASessionEndsWithItsLeaseWhateverItsReaderWaitsFor(t *testing.T) {
+	t.Parallel()
+	const hangs = 5 * time.Second
+	for name, c := range map[string]struct {
+		payload int // of the last row that is read
+		page    time.Duration
+	}{
+		"room":                      {lanetest.Memory, 0},
+		"a page that does not come": {1, hangs},
+		"a newer target":            {1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+				var takes atomic.Int64
+				b.OnPage = func() { time.Sleep(time.Duration(takes.Load())) } // whatever its context says
+				b.OnCheckpoint = func(_ context.Context, k store.Checkpoint, next func() error) error {
+					if k.Number > 0 {
+						return store.ErrLeaseLost
+					}
+					return next()
+				}
+				b.Answer = func(ctx context.Context, d *notification.Delivery) error {
+					if d.ID == "first" {
+						return lanetest.Sleep(ctx, time.Second)
+					}
+					return errors.Join(lanetest.Sleep(ctx, 500*time.Millisecond), errors.New("503"))
+				}
+				b.Append("first", "second")
+				b.AppendSized("third", c.payload)
+				f := looking(t, b)
+				ended := work(t, b, f.Since(time.Now()), nil)
+				look(f)
+				require.Equal(t, []string{"first"}, b.Given())
+				takes.Store(int64(c.page))
+				b.Append("fourth")
+				look(f)
+				time.Sleep(2 * time.Second) // the first one is delivered, and the lease is lost
+				synctest.Wait()
+				require.Equal(t, []string{"first", "second"}, b.Given())
+				require.Zero(t, b.Dispatcher.Stats().Failed, "what comes back now counts nothing")
+				time.Sleep(c.page)
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					require.ErrorIs(t, err, store.ErrLeaseLost)
+				default:
+					t.Fatal("it has not ended")
+				}
+				require.Len(t, b.Given(), 2)
+			})
+		})
+	}
+}
+
+// member is a lane that the feed reads for.
+type member struct{ ids []string }
+
+func (m *member) Offer(page store.Page) bool {
+	for _, e := range page.Envelopes {
+		m.ids = append(m.ids, e.ID)
+	}
+	return true
+}
+
+func (m *member) GiveUp(error) {}
+
+// What a reader gives that begins again in another log may reach behind the target. If the
+// lane joined the feed there, where another lane stands, it would get that once more.
+func TestALaneThatBeganAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		b.Append("one", "two")
+		f := looking(t, b)
+		targets := f.Since(time.Now())
+		look(f)
+		at, _ := targets.Latest()
+		var other member
+		require.NotNil(t, f.Join(t.Context(), &other, store.Filter{Slots: b.Lease.Lane.Slots, Types: notification.AllTypes}, at, b.Read(10).End))
+
+		b.AppendSized("three", 9<<20)                      // a page of its own
+		b.Append("four")                                   // the feed has not seen it
+		b.Lease.Position = json.RawMessage(`{"offset":9}`) // of a log that is gone
+		work(t, b, targets, f)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"one", "two", "three", "four"}, b.Given())
+		require.Equal(t, []string{"three", "four"}, other.ids)
+
+		b.Append("five")
+		look(f)
+		require.Equal(t, []string{"one", "two", "three", "four", "five"}, b.Given())
+		require.Equal(t, []string{"three", "four", "five"}, other.ids)
+	})
+}
