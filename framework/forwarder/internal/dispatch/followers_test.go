@@ -15,7 +15,7 @@ import (
 // blocked, and what is behind it must not overtake it.
 func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
 	t.Parallel()
-	d := idle()
+	d := idle(t)
 	l := join(d, 0, 1)
 	blocked := func(offset int64, id string) store.Parked {
 		return store.Parked{Envelope: notification.Envelope{Offset: offset, ID: id, Key: "k"}, State: store.StateBlocked}

@@ -9,14 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+const memoryBytes = 1 << 20 // of an idle dispatcher
+
 // idle returns a dispatcher without workers: the test is the only one that takes items.
-func idle() *Dispatcher {
-	return New(Config{Sink: "mail", Budget: budget.New(1 << 20), Logger: slog.New(slog.DiscardHandler),
-		Settings: policy.Settings{Parallelism: policy.Parallelism{}, Breaker: policy.Breaker{}.WithDefaults()}})
+func idle(t *testing.T) *Dispatcher {
+	t.Helper()
+	routes, err := route.New(route.Routes{"*": route.To("mail")}, []string{"mail"}, nil)
+	require.NoError(t, err)
+	return New(Config{Sink: "mail", Caller: &caller.Caller{Path: routes.To("mail")}, Budget: budget.New(memoryBytes),
+		Logger: slog.New(slog.DiscardHandler), Settings: policy.Settings{Breaker: policy.Breaker{}.WithDefaults()}})
 }
 
 // join begins the work on one of the sink's two lanes.

@@ -6,6 +6,9 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // clock moves the two clocks that a time carries, apart from each other.
@@ -43,4 +46,17 @@ func TestALeaseLastsOnlyWhileBothClocksSaySo(t *testing.T) {
 			require.Equal(t, c.expired, expired(clock(leased, c.wall, c.monotonic), leased.Add(ttl)))
 		})
 	}
+}
+
+func TestALaneThatHasNothingTakesAPageWhateverOthersHaveInMemory(t *testing.T) {
+	t.Parallel()
+	d := idle(t)
+	page := func(offset int64) store.Page {
+		return store.Page{Envelopes: []notification.Envelope{{Offset: offset, ID: "large", Payload: make([]byte, memoryBytes)}}}
+	}
+	full, empty := join(d, 0, 1), join(d, 1, 1)
+	full.Add(page(1))
+	require.False(t, full.Offer(page(2)))
+	require.True(t, empty.Offer(page(3)))
+	require.False(t, empty.Offer(page(4)))
 }

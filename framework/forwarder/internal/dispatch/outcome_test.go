@@ -23,7 +23,7 @@ func TestParkedDeliveriesInALanesHandsAreBoundedByTheirBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := idle()
+			d := idle(t)
 			l := join(d, 0, 1)
 			require.Equal(t, Room{Due: maxDue, Followers: maxFollowers}, l.Take(nil).Room)
 			parked, payload := make([]store.Parked, n), make([]byte, each)
