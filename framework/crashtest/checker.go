@@ -165,7 +165,8 @@ func (f *Fault) reaches(at time.Time, c Config) bool {
 
 // reach is when deliveries are made that a fault may repeat; zero for none. It
 // begins one checkpoint before the fault, since that much may be unwritten, or one
-// delivery, since its answer may be lost.
+// delivery, since its answer may be lost. When an outage of the database begins, the
+// forwarder has one more checkpoint's time to notice.
 func (f *Fault) reach(c Config) (from, to time.Time) {
 	unwritten := f.began.Add(-c.Checkpoint)
 	switch f.Kind {
@@ -175,9 +176,11 @@ func (f *Fault) reach(c Config) (from, to time.Time) {
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
 		return unwritten.Add(-slowest), f.ended.Add(c.Checkpoint)
-	case CutDatabase, SlowDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
-		// It delivers until its lease is over, and cannot write that down.
-		return unwritten, f.ended.Add(c.Lease + c.Checkpoint)
+	case SlowDatabase: // a lease may run out at any time
+		return unwritten, f.ended.Add(c.Checkpoint)
+	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
+		// It begins no delivery once a checkpoint has failed, or has taken long.
+		return unwritten, f.began.Add(c.Checkpoint + slowest)
 	}
 	return time.Time{}, time.Time{} // a graceful stop and a publisher's end repeat nothing
 }
