@@ -62,9 +62,10 @@ func RefOf(e *notification.Envelope) Ref { return Ref{Offset: e.Offset, ID: e.ID
 type DueQuery struct {
 	Lane Lane
 	Now  time.Time
-	// Limit is how many are returned at most, including those that are worked on
-	// already.
+	// Limit is how many are returned at most.
 	Limit int
+	// Except are left out: those that are worked on already.
+	Except []Ref
 	// Halt reports that dead ones hold back their key as well.
 	Halt bool
 }

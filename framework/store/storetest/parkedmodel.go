@@ -261,6 +261,8 @@ func (m *parkedModel) due(rt *rapid.T) {
 	for _, p := range timed {
 		switch {
 		case p.DueAt.After(q.Now): // not yet
+		case rapid.IntRange(0, 3).Draw(rt, "in hand") == 0:
+			q.Except = append(q.Except, store.RefOf(&p.Envelope))
 		case p.State == store.StateRetrying || !held[p.Envelope.Key]:
 			want = append(want, p)
 		}

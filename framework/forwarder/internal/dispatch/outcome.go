@@ -28,8 +28,6 @@ type Outcome struct {
 // Room is how many parked deliveries a lane can take.
 type Room struct {
 	Due, Followers int
-	// DueBusy are those that may be due and that the lane has already.
-	DueBusy int
 }
 
 // Read is a page of the log.
@@ -93,9 +91,22 @@ func (l *Lane) Take(reuse []Settlement) Outcome {
 
 func (l *Lane) parkedRoom() Room {
 	if l.busyBytes >= maxBusyBytes {
-		return Room{DueBusy: l.due}
+		return Room{}
 	}
-	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due)), DueBusy: l.due}
+	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due))}
+}
+
+// DueBusy are the parked deliveries in the lane's hands that may be due.
+func (l *Lane) DueBusy() []store.Ref {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	refs := make([]store.Ref, 0, l.due)
+	for ref, row := range l.busy {
+		if row.state != store.StateBlocked {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 // Written says that settlements are written, and what is settled ahead of the position.

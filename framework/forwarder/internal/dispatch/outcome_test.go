@@ -31,11 +31,12 @@ func TestParkedDeliveriesInALanesHandsAreBoundedByTheirBytes(t *testing.T) {
 				parked[i] = store.Parked{Envelope: notification.Envelope{Offset: int64(i + 1), ID: "large", Key: c.key, Payload: payload}, State: c.state}
 			}
 			c.resume(l, parked)
-			require.Equal(t, Room{DueBusy: c.busy}, l.Take(nil).Room, "no more are taken")
+			require.Zero(t, l.Take(nil).Room, "no more are taken")
+			require.Len(t, l.DueBusy(), c.busy)
 
 			l.delivered(next(t, d), "")
 			out := l.Take(nil)
-			require.Equal(t, Room{DueBusy: c.busy}, out.Room, "they take room until they are written")
+			require.Zero(t, out.Room, "they take room until they are written")
 			room := l.Written(out.Settled, nil)
 			require.Positive(t, room.Due)
 			require.Positive(t, room.Followers)

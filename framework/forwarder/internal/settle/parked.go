@@ -137,7 +137,7 @@ func (c *Checkpointer) due(ctx context.Context) error {
 	}
 	c.nextDue = time.Time{} // what is written from here on sets it again
 	due, next, err := c.Store.Due(ctx, store.DueQuery{
-		Lane: c.Lease.Lane, Now: now, Limit: c.room.Due + c.room.DueBusy, Halt: c.Halt,
+		Lane: c.Lease.Lane, Now: now, Limit: c.room.Due, Except: c.Lane.DueBusy(), Halt: c.Halt,
 	})
 	if err != nil {
 		c.dueAt(now)
@@ -145,11 +145,10 @@ func (c *Checkpointer) due(ctx context.Context) error {
 	}
 	taken := c.Lane.ResumeDue(due)
 	c.room.Due -= taken
-	c.room.DueBusy += taken
 	switch {
 	case taken > 0:
 		c.dueAt(now) // there may be more
-	case !next.IsZero() && !next.After(now): // behind those that the lane has already
+	case !next.IsZero() && !next.After(now): // one whose key is held by now
 		c.dueAt(now.Add(time.Second))
 	case !next.IsZero():
 		c.dueAt(next)

@@ -81,6 +81,9 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.dialect.Time(q.Now))
 	where.and(`(state = 'retrying' OR "key" = '' OR NOT EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + holds("b.", q.Halt) + `))`)
+	if len(q.Except) > 0 {
+		where.and(`("offset", id) NOT IN (?)`, r.dialect.Refs(q.Except))
+	}
 	where.Text += ` ORDER BY due_at, "offset" LIMIT ?`
 	where.Args = append(where.Args, q.Limit+1)
 	return parkedQuery(where)
