@@ -98,7 +98,7 @@ func (c *check) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return errors.Join(c.printMistakes(err), err)
 	}
-	found := c.look(cmd.Context(), loaded)
+	found := c.askAll(cmd.Context(), loaded)
 	if err := cmd.Context().Err(); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (c *check) printMistakes(err error) error {
 	return printJSON(c.stdout, view)
 }
 
-// look asks all sinks at once.
-func (c *check) look(ctx context.Context, loaded *config.Config) []sinkHealth {
+// askAll asks all sinks at once.
+func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth {
 	names := slices.Sorted(maps.Keys(loaded.Sinks))
 	found := make([]sinkHealth, len(names))
 	var asking sync.WaitGroup

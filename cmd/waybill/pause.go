@@ -100,11 +100,11 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 	if c.json {
 		return printJSON(c.stdout, map[string][]string{c.done: changed})
 	}
-	c.tell(sinks, changed)
+	c.print(sinks, changed)
 	return nil
 }
 
-func (c *pausing) tell(sinks, changed []string) {
+func (c *pausing) print(sinks, changed []string) {
 	if len(sinks) == 0 {
 		fmt.Fprintln(c.stdout, "no sink is to be "+c.done)
 	}

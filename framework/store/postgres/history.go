@@ -110,7 +110,7 @@ type extent struct {
 func (s *Store) restoreScan(ctx context.Context) (*probe, extent, error) {
 	var e extent
 	var lowest int64
-	p, err := s.look(ctx, s.db, s.sql.restoreScan, &lowest, &e.highest)
+	p, err := s.runProbe(ctx, s.db, s.sql.restoreScan, &lowest, &e.highest)
 	if err == nil {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
@@ -233,8 +233,8 @@ func probeSQL(n names, server string) string {
 		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + ` FROM ` + n.Table("offset_seq")
 }
 
-// look runs a probe's statement, whose further columns go to rest.
-func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
+// runProbe runs a probe's statement, whose further columns go to rest.
+func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}

@@ -25,7 +25,7 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	if err := d.raiseWatermarkHere(ctx); err != nil {
 		return at, err
 	}
-	t, err := d.look(ctx, d.db, d.sql.probe)
+	t, err := d.runProbe(ctx, d.db, d.sql.probe)
 	if err != nil {
 		return at, err
 	}
