@@ -83,7 +83,7 @@ func (b *bulk) add(cmd *cobra.Command) {
 // check refuses what would ask where nobody can answer.
 func (b *bulk) check(cmd *cobra.Command) error {
 	if !b.yes && !b.dryRun && (b.json || !isTerminal(cmd.InOrStdin())) {
-		return wrongUsage(cmd, errors.New("nobody can be asked here: look with --dry-run and say --yes"))
+		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with --dry-run, then use --yes"))
 	}
 	return nil
 }

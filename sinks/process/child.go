@@ -359,7 +359,7 @@ func (c *child) closePipes(pipes *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-timer.C:
-		c.logger.Warn("a process that the program left behind in another group holds its stdout or stderr open; nobody reads them any more")
+		c.logger.Warn("a process that the program left behind in another group holds its stdout or stderr open; they are no longer read")
 	}
 	_ = c.stdout.Close()
 	_ = c.stderr.Close()

@@ -82,7 +82,7 @@ func (o options) check(rest []string, who string) error {
 		}
 	}
 	s := o.sizes
-	require(len(rest) == 0, fmt.Sprintf("arguments that are no flags: %q", rest))
+	require(len(rest) == 0, fmt.Sprintf("arguments that are not flags: %q", rest))
 	require(o.runs >= 1, "--runs: use 1 or more")
 	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Rate, s.Clients, s.History) >= 1 && s.Through >= 5, "sizes: use 1 or more, and 5 or more for --through")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")

@@ -50,7 +50,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT, INSERT, UPDATE`, table("actions")},
 		}, nil
 	}
-	return nil, fmt.Errorf("there is no %q among those who use an outbox: %s", d, strings.Join(dutyNames(), ", "))
+	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))
 }
 
 func dutyNames() (names []string) {

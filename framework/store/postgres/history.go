@@ -38,9 +38,9 @@ func (h history) differs(now history) string {
 		return fmt.Sprintf("the cursor is of the cluster %s and this one is %s: the database was restored into another cluster, or upgraded in place",
 			h.System, now.System)
 	case h.Sequence != 0 && now.Sequence != 0 && h.Sequence != now.Sequence:
-		return "the sequence of the offsets is another one: the log was truncated, or made anew"
+		return "the sequence of the offsets is another one: the log was truncated or recreated"
 	case h.Log != 0 && now.Log != 0 && h.Log != now.Log:
-		return "the log is another table: it was dropped and made anew, or renamed"
+		return "the log is another table: it was dropped and recreated, or renamed"
 	}
 	return ""
 }

@@ -72,7 +72,7 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 		return err
 	case !partitioned && c.PartitionRows > 0:
 		return fmt.Errorf("%w: %s was made without partitions and is not converted: use another outbox.prefix, "+
-			"or, once all sinks have settled everything and nobody publishes, drop its tables and migrate again", store.ErrPartitions, n)
+			"or, once all sinks have settled everything and no application publishes, drop its tables and migrate again", store.ErrPartitions, n)
 	case !partitioned:
 		return nil
 	}
@@ -110,7 +110,7 @@ func (s *Store) checkOwner(ctx context.Context) error {
 		return err
 	}
 	return &store.AdvisedError{Err: store.ErrNotOwner, Hint: "the owner of " + s.names.String() + " is to be granted to this role, which also needs CREATE on the schema; " +
-		"until then what is published behind the last partition goes into the default one"}
+		"until then what is published after the last partition goes into the default one"}
 }
 
 func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {

@@ -263,7 +263,7 @@ func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Ho
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for who keeps the log: %w", advise(err))
+		return nil, fmt.Errorf("find the sinks that keep the log: %w", advise(err))
 	}
 	return holders, nil
 }

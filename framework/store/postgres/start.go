@@ -115,7 +115,7 @@ func (s *Store) answers(ctx context.Context, q tables.Querier, server string) er
 		err = store.ErrServerChanged
 	}
 	if err != nil {
-		return fmt.Errorf("see who answers: %w", err)
+		return fmt.Errorf("identify the server: %w", err)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (p *sinkProgress) add(raw json.RawMessage, last int64) {
 	case err != nil:
 		p.reason = err.Error()
 	case int64(pos) > last:
-		p.reason = fmt.Sprintf("its cursor is behind offset %d and the log ends at %d: the log began anew", pos, last)
+		p.reason = fmt.Sprintf("its cursor is past offset %d and the log ends at %d: the log was started again", pos, last)
 	}
 	p.through = min(p.through, int64(pos))
 }
@@ -123,7 +123,7 @@ func (p *sinkProgress) add(raw json.RawMessage, last int64) {
 func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
 	progress, err := s.progress(ctx, s.db, sinks)
 	if err != nil {
-		return nil, fmt.Errorf("look for who keeps the log: %w", err)
+		return nil, fmt.Errorf("find the sinks that keep the log: %w", err)
 	}
 	var holders []store.Holder
 	for _, p := range progress {
@@ -132,7 +132,7 @@ func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, er
 		}
 		row, err := s.run.Oldest(ctx, s.db, p.through)
 		if err != nil {
-			return nil, fmt.Errorf("look for who keeps the log: %w", err)
+			return nil, fmt.Errorf("find the sinks that keep the log: %w", err)
 		}
 		if row != nil {
 			holders = append(holders, store.Holder{Sink: p.sink, Row: *row, Reason: p.reason})

@@ -15,10 +15,10 @@ import (
 var membershipFacts = []fact{
 	{"a sink's cursors are made together, once", cutOnce},
 	{"cursors that are cut into another number stay, and the number is wanted", cutWanted},
-	{"the membership tells who has which lane and for how long, and since when nobody has", membershipLanes},
+	{"the membership lists who has which lane and for how long, and since when a lane is free", membershipLanes},
 	{"the membership lists the forwarders that live", membershipMembers},
-	{"lanes are cut anew at the place where all of them stand", recut},
-	{"lanes are not cut anew unless all are held and stand at one place", recutRefused},
+	{"lanes are cut again at the place where all of them stand", recut},
+	{"lanes are not cut again unless all are held and stand at one place", recutRefused},
 }
 
 // lanesOf prints a sink's lanes.

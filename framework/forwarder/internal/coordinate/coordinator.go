@@ -272,7 +272,7 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 func (k *Coordinator) logPaused(sink string, paused bool) {
 	switch log := k.Sinks[sink].Dispatcher.Log(); {
 	case paused && !k.paused[sink]:
-		log.Info("sink is paused: its lanes are given back until somebody resumes it")
+		log.Info("sink is paused: its lanes are given back until it is resumed")
 	case !paused && k.paused[sink]:
 		log.Info("sink is resumed")
 	}
