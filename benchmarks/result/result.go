@@ -74,7 +74,7 @@ func (c Contender) Total() (total scenario.Sample) {
 	return total
 }
 
-// Keep takes over from an earlier result what was not measured anew. An earlier one
+// Keep takes over from an earlier result what was not measured again. An earlier one
 // of another machine or of other versions is an error.
 func (r *Result) Keep(earlier *Result) error {
 	if !reflect.DeepEqual(r.Machine, earlier.Machine) {

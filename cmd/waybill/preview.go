@@ -275,7 +275,7 @@ func (v *preview) openBrowser(mail *email.Preview, format string) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintln(v.stdout, file.Name()) // which stays, as nobody knows when the browser has read it
+	fmt.Fprintln(v.stdout, file.Name()) // which stays: it is unknown when the browser has read it
 	browser.Stdout, browser.Stderr = v.stderr, v.stderr
 	if err := browser.OpenFile(file.Name()); err != nil {
 		return fmt.Errorf("no browser could be opened: %w", err)

@@ -1,6 +1,6 @@
-// Audit keeps a line of JSON of each notification in a file, without what nobody is
+// Audit keeps a line of JSON of each notification in a file, without what no one is
 // to read there: the route picks what the file gets of a payment, and the large ones
-// also go to somebody who looks at them. The log keeps the whole.
+// also go to an inspector. The log keeps the whole.
 //
 //	go run ./examples/audit
 //

@@ -83,7 +83,7 @@ func (fileToken) refused(string) {}
 type fetchedToken struct {
 	OAuth2
 	client *http.Client
-	turn   chan struct{} // holds one while somebody uses what is below
+	turn   chan struct{} // holds one while what is below is in use
 	token  *oauth2.Token
 }
 

@@ -40,7 +40,7 @@ func (s *stream) write(lines []byte) (int, error) {
 }
 
 // file is a file that rotates. Whenever something fails it is closed, so that
-// the next open looks at everything anew.
+// the next open looks at everything again.
 type file struct {
 	config  Config
 	rotated *timberjack.Logger // nil while closed

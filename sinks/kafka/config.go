@@ -218,7 +218,7 @@ func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(
 // after 5 steps: its own answer, three on a new connection (the versions, again
 // in an older form, the metadata), and one at another broker. Those that wait
 // behind it, for whatever partition, end after 18 at most, when three times
-// nobody named a leader and sarama's breaker opens. So a step is a tenth of the
+// no broker named a leader and sarama's breaker opens. So a step is a tenth of the
 // timeout.
 //
 // It fails if a file of tls can no longer be read.

@@ -211,7 +211,7 @@ func printSample(s scenario.Scenario, c scenario.Contender, turn int, sample sce
 	fmt.Println(line)
 }
 
-// losses is an error if anybody lost anything: then the figures mean nothing.
+// losses is an error if a contender lost anything: then the figures mean nothing.
 func losses(r *result.Result) error {
 	var problems []error
 	for _, s := range r.Scenarios {

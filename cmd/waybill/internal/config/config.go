@@ -25,8 +25,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is the whole file. What the user left out is zero here; whoever the
-// value is for has the default.
+// Config is the whole file. What the user left out is zero here; the
+// package that uses the value has the default.
 type Config struct {
 	Database  Database          `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
 	Outbox    Outbox            `yaml:"outbox" doc:"the tables"`
