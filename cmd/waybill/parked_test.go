@@ -76,7 +76,7 @@ $`, r.stdout)
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &whole))
 		require.Equal(t, map[string]any{"n": 1.0}, whole[0].Payload)
 		r = waybill(t, "parked", "show", "z", "--database", o.address)
-		require.Equal(t, result{code: exitFailed, stderr: "waybill: nothing of z is parked: waybill why z tells where it is\n"}, r)
+		require.Equal(t, result{code: exitFailed, stderr: "waybill: nothing of z is parked: waybill why z shows where it is\n"}, r)
 	})
 }
 

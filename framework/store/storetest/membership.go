@@ -49,7 +49,7 @@ func cutOnce(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.NotEmpty(t, membership.Lanes)
 	for i, l := range membership.Lanes {
-		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whoever came first")
+		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whichever came first")
 		require.Equal(t, membership.Lanes[0].Wanted, l.Wanted)
 	}
 }
@@ -166,7 +166,7 @@ func recutRefused(t *testing.T, o *outbox) {
 		require.NoError(t, err)
 		leases = append(leases, lease)
 	}
-	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "nobody wants it")
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "no other number is wanted")
 	require.NoError(t, o.Cut(t.Context(), "mail", 1))
 
 	before := o.dumpAll(t)
