@@ -174,9 +174,9 @@ func TestImportRules(t *testing.T) {
 		{"framework/admin", "framework/dashboard", "may import only"},
 		{"framework/store/postgres", "framework/store/postgres/postgrestest", "for tests"},
 		{"framework/forwarder", "sinks/sinktest", "for tests"},
-		{"framework/admin", "cmd/waybill", "nobody imports a program"},
-		{"examples/orders", "cmd/waybill", "nobody imports a program"},
-		{"examples/orders", "examples/emails", "nobody imports a program"},
+		{"framework/admin", "cmd/waybill", "no package imports a program"},
+		{"examples/orders", "cmd/waybill", "no package imports a program"},
+		{"examples/orders", "examples/emails", "no package imports a program"},
 		{"examples/orders", engine + "keyqueue", "public packages"},
 		{"framework/teleport", "framework/store", "no row of the layering table"},
 		{"framework/forwarder", watermillSQL + "/v3/pkg/sql", "may import watermill-sql"},
@@ -238,7 +238,7 @@ func brokenRule(from, to string, ours bool) string {
 	case family(row, from) == family(target, to) && !isForTests(to):
 		return ""
 	case isTop(to):
-		return "nobody imports a program"
+		return "no package imports a program"
 	case isTop(from) && !strings.HasPrefix(from, "cmd/") && slices.Contains(strings.Split(to, "/"), "internal"):
 		return "examples and benchmarks show what users can do, with public packages only"
 	case isTop(from):

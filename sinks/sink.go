@@ -18,7 +18,7 @@ import (
 // Sink hands deliveries to one destination.
 //
 // Deliver returns a receipt and nil once the destination has taken the
-// delivery; from then on it is never handed to the sink again, save after a
+// delivery; from then on it is never handed to the sink again, except after a
 // crash before the next checkpoint. So a delivery can come twice: the sink
 // passes the envelope's ID on, so that the destination can tell.
 //

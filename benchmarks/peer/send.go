@@ -52,7 +52,7 @@ func relayRows(dsn string, to receiver.Destination, relay func(db *sql.DB, out s
 	})
 }
 
-// SaramaConfig is that of everybody who uses sarama directly: acknowledged by all
+// SaramaConfig is shared by all contenders that use sarama directly: acknowledged by all
 // replicas, partitions by key, five requests in flight.
 func SaramaConfig() *sarama.Config {
 	c := sarama.NewConfig()

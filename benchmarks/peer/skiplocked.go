@@ -17,7 +17,7 @@ const (
 )
 
 // SkipLocked is the relay that teams make themselves: lock a batch of rows that
-// nobody else has locked, deliver it, delete it, commit.
+// no other worker has locked, deliver it, delete it, commit.
 func SkipLocked() Relay {
 	return Relay{
 		Name: "Home-made SKIP LOCKED",

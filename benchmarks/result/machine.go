@@ -31,8 +31,8 @@ var compared = []string{
 	"github.com/IBM/sarama", "github.com/twmb/franz-go/pkg/kfake",
 }
 
-// LookAtMachine finds out. What the system does not tell stays empty.
-func LookAtMachine(ctx context.Context, server *database.Server) (m Machine, err error) {
+// InspectMachine reads what the machine is. What the system does not report stays empty.
+func InspectMachine(ctx context.Context, server *database.Server) (m Machine, err error) {
 	m = Machine{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string)}
 	if m.Postgres, m.Settings, err = server.Facts(ctx); err != nil {
 		return m, err

@@ -74,11 +74,11 @@ func (c Contender) Total() (total scenario.Sample) {
 	return total
 }
 
-// Keep takes over from an earlier result what was not measured anew. An earlier one
+// Keep takes over from an earlier result what was not measured again. An earlier one
 // of another machine or of other versions is an error.
 func (r *Result) Keep(earlier *Result) error {
 	if !reflect.DeepEqual(r.Machine, earlier.Machine) {
-		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios anew")
+		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios again")
 	}
 	kept := slices.Clone(earlier.Scenarios)
 	for _, s := range r.Scenarios {

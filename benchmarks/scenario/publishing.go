@@ -148,9 +148,9 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 
 func together(s Sizes) Scenario {
 	contenders := []Contender{
-		{Name: "Limit: Waybill, no relay", Configuration: "as Waybill below, and nobody delivers", Run: writers{peer.Waybill{}, s}.run},
-		{Name: "Limit: River, no relay", Configuration: "as River below, and nobody delivers", Run: writers{peer.River{}, s}.run},
-		{Name: "Limit: plain table, no relay", Configuration: "as the home-made one below, and nobody delivers", Run: writers{peer.Table{}, s}.run},
+		{Name: "Limit: Waybill, no relay", Configuration: "as Waybill below, and nothing is delivered", Run: writers{peer.Waybill{}, s}.run},
+		{Name: "Limit: River, no relay", Configuration: "as River below, and nothing is delivered", Run: writers{peer.River{}, s}.run},
+		{Name: "Limit: plain table, no relay", Configuration: "as the home-made one below, and nothing is delivered", Run: writers{peer.Table{}, s}.run},
 	}
 	for _, r := range []peer.Relay{waybillSingle(s.InFlight), waybillPolling(), watermillTuned(), riverTuned(), peer.SkipLocked()} {
 		contenders = append(contenders, Contender{Name: r.Name, Configuration: r.Configuration, Run: both{r, s}.run})

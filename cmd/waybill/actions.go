@@ -48,7 +48,7 @@ func (a *actions) run(cmd *cobra.Command, _ []string) error {
 		return printJSON(a.stdout, append([]store.Action{}, list...))
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.stdout, "nobody has done anything yet")
+		fmt.Fprintln(a.stdout, "no actions yet")
 		return nil
 	}
 	t := newTable(a.stdout, "at", "who", "action", "count", "ended", "filter", "id")

@@ -27,14 +27,14 @@ the process or with a database, sinks and settings of your own.
   fault     with a dead sink, a transaction held open, and a large backlog
 
 Without a name the first three are measured, which takes a minute or two; "all" is
-everything. docs/benchmarking.md tells how to read what comes out.
+everything. docs/benchmarking.md explains how to read the result.
 
 Each case is measured --runs times after a warm-up, the cases of a scenario in
-turns. The receivers tell what arrived: if a notification was lost, or came that
-nobody published, the exit code is 1.
+turns. The receivers report what arrived: if a notification was lost, or one arrived
+that was never published, the exit code is 1.
 
-All happens in tables with a random name of the bench's own, waybill_bench_…, which
-are dropped at the end, also after an error or SIGINT. No others are read or
+Everything happens in the bench's own tables with random names, waybill_bench_…,
+which are dropped at the end, also after an error or SIGINT. No others are read or
 written. What can be your own:
 
   --database   where these tables are made. For a SQLite file the bench makes one
@@ -185,7 +185,7 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 		return true, nil
 	}
 	if b.json || !isTerminal(cmd.InOrStdin()) {
-		return false, wrongUsage(cmd, errors.New("nobody can be asked here: read the lines above and say --yes"))
+		return false, wrongUsage(cmd, errors.New("there is no terminal to ask on: read the lines above, then use --yes"))
 	}
 	fmt.Fprint(b.stderr, "Go on? [y/N] ")
 	yes, err := saysYes(cmd.Context(), cmd.InOrStdin())

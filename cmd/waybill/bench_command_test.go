@@ -87,7 +87,7 @@ func TestRealSinksAreAskedFor(t *testing.T) {
 	refused := waybill(t, args...)
 	require.Equal(t, exitUsage, refused.code)
 	require.Contains(t, refused.stderr, "It delivers made-up notifications of the type waybill.bench to the real sink partner.\n")
-	require.Contains(t, refused.stderr, "nobody can be asked here: read the lines above and say --yes")
+	require.Contains(t, refused.stderr, "there is no terminal to ask on: read the lines above, then use --yes")
 	count, _ := r.bodies()
 	require.Zero(t, count)
 
@@ -112,7 +112,7 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
 		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
-		"large backlog":  {[]string{"bench", "fault", "--json"}, `nobody can be asked here`},
+		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,8 +18,8 @@ interval in which it lies with a confidence of 95 %: of the geometric means of t
 runs, by Welch's method on their logarithms. Where the interval holds 1, no
 difference is seen; more runs make it narrower.
 
-Differences of machine, database and settings are told. Figures compare well only
-where nothing but the thing in question has changed.`,
+Differences of machine, database and settings are reported. Figures compare well
+only if nothing but the thing in question has changed.`,
 		Example: `  waybill bench drain --runs 10 --json > before.json
   waybill bench drain --runs 10 --json > after.json
   waybill bench compare before.json after.json`,

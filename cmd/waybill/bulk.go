@@ -80,10 +80,10 @@ func (b *bulk) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, "only count")
 }
 
-// check refuses what would ask where nobody can answer.
+// check refuses to ask where there is no terminal.
 func (b *bulk) check(cmd *cobra.Command) error {
 	if !b.yes && !b.dryRun && (b.json || !isTerminal(cmd.InOrStdin())) {
-		return wrongUsage(cmd, errors.New("nobody can be asked here: look with --dry-run and say --yes"))
+		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with --dry-run, then use --yes"))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 // again is how to go on where what is done does not match any more.
 func again(store.Action) string { return "the rest is as it was: run the command again" }
 
-// progress shows how far it is, where somebody is there to see it.
+// progress shows how far it is, if there is a terminal.
 func (b *bulk) progress(total int64) (show func(done int64), end func()) {
 	file, isFile := b.stderr.(*os.File)
 	if b.json || !isFile || !cwriter.IsTerminal(int(file.Fd())) {

@@ -24,22 +24,22 @@ func newCheck(p *program) *cobra.Command {
 		Use:   "check",
 		Short: "Find what is wrong with a configuration and whether its sinks can be reached",
 		Long: `Find all that waybill forward would refuse about a configuration, with lines: the
-exit code is 2 then. After that, ask each sink that can tell whether its destination
-would take a delivery now; the exit code is 1 if one would not. The table also has
+exit code is 2 then. After that, ask each sink that can check it whether its
+destination would take a delivery now; the exit code is 1 if one would not. The table also has
 the routes to each sink.
 
-Nothing is delivered and the database is not opened. Asking is connecting to an
-http sink's host, a NOOP to a mail server, and a question for the topic to a Kafka
-cluster, which creates it where brokers create topics that are asked for; a process
-sink's program is started, and ended; of a file it is found out whether it can be
-written. Sinks that cannot tell are not opened. With --offline nobody is asked.`,
+Nothing is delivered and the database is not opened. The check connects to an http
+sink's host, sends a NOOP to a mail server, and asks a Kafka cluster for the topic,
+which creates it if the brokers create topics on request. It starts a process sink's
+program and ends it, and finds out whether a file can be written. Sinks that have no
+such check are not opened. With --offline no sink is asked.`,
 		Example: `  waybill config check -c waybill.yaml
   waybill config check --offline --json`,
 		Args: noArguments,
 		RunE: c.run,
 	}
 	c.flags.add(cmd)
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Second, "how long a sink may take to tell")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Second, "how long a sink may take to answer")
 	cmd.Flags().BoolVar(&c.offline, "offline", false, "ask no sink")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the result as JSON, mistakes as well")
 	return cmd
@@ -59,7 +59,7 @@ type health string
 const (
 	healthy    health = "healthy"
 	notHealthy health = "not healthy"
-	notChecked health = "not checked" // it cannot tell, or was not asked
+	notChecked health = "not checked" // it has no check, or was not asked
 )
 
 // checkView is the result of a check.
@@ -98,7 +98,7 @@ func (c *check) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return errors.Join(c.printMistakes(err), err)
 	}
-	found := c.look(cmd.Context(), loaded)
+	found := c.askAll(cmd.Context(), loaded)
 	if err := cmd.Context().Err(); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (c *check) printMistakes(err error) error {
 	return printJSON(c.stdout, view)
 }
 
-// look asks all sinks at once.
-func (c *check) look(ctx context.Context, loaded *config.Config) []sinkHealth {
+// askAll asks all sinks at once.
+func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth {
 	names := slices.Sorted(maps.Keys(loaded.Sinks))
 	found := make([]sinkHealth, len(names))
 	var asking sync.WaitGroup

@@ -17,7 +17,7 @@ The shop places orders in real transactions; one in ten rolls back. A forwarder 
 the same process delivers the notifications to Kafka, to an HTTP endpoint, which
 refuses a few attempts, and by email. In the end the receivers are asked what they
 got. It is compared with what the shop committed: nothing may be missing, nothing
-may have come of a rollback, and each customer's notifications must have kept their
+may have come from a rollback, and each customer's notifications must have kept their
 order. If they did not, the exit code is 1.
 
 The database, a broker, an endpoint and a mail server are inside the process and

@@ -77,8 +77,8 @@ const configurationHead = `# Configuration
 One YAML file; everything that is wrong with it is reported at once, with lines,
 before anything starts. Durations are written with their units, such as 1m30s.
 
-Each key is an environment variable too, which wins over the file: upper case,
-everything but letters and digits an underscore, behind WAYBILL_. So
+Each key is an environment variable too, which wins over the file: WAYBILL_, and the
+key in upper case with an underscore for everything but letters and digits. So
 WAYBILL_SINKS_EVENTS_WITH_TOPIC is sinks.events.with.topic, if the file has the
 sink events. A list is written with commas; an empty variable counts as not set.
 
@@ -88,10 +88,10 @@ NAME may be unset or empty. A $$ is one dollar sign.
 A value that begins with file: stands for what a file holds, such as
 file:/run/secrets/partner, whether it is in the file or comes from a variable;
 ${file:/run/secrets/db} is such a piece of a value, taken as it is, so in an address a
-password has to be percent-encoded in its file. Line ends behind the text are cut. A
+password has to be percent-encoded in its file. Line ends after the text are removed. A
 path that does not begin with a slash starts at the configuration's folder. The file
-is text of up to 64 KiB, and is read again at SIGHUP. A text that shall begin with
-file: is written with two colons: file::/is/no/file.
+is text of up to 64 KiB, and is read again at SIGHUP. A text that begins with file:
+itself is written with two colons: file::/is/no/file.
 
 What stands below sinks.NAME.with depends on the kind: see [sinks.md](sinks.md). Editors
 complete all keys with the schema that waybill config schema prints, which is also
@@ -113,9 +113,9 @@ const sinksHead = `# Sinks
 
 A sink is a destination: a kind, and the kind's own keys below sinks.NAME.with. How
 deliveries to it are made (parallelism, retry, rate and more) is the same for all kinds
-and stands in [configuration.md](configuration.md), which also tells how values come from
-variables and files. What is wrong with a sink, and whether it can be reached, tells
-waybill config check.
+and stands in [configuration.md](configuration.md), which also explains how values come from
+variables and files. waybill config check reports what is wrong with a sink, and whether
+it can be reached.
 
 `
 
@@ -125,7 +125,7 @@ Programs that embed the forwarder have these sinks too, and any of their own:
 
 - sinks/function hands notifications to typed functions: [sinks-function.md](sinks-function.md)
 - sinks/publisher takes any publisher of Watermill: [sinks-publisher.md](sinks-publisher.md)
-- [writing-a-sink.md](writing-a-sink.md) tells how to make a kind of one's own
+- [writing-a-sink.md](writing-a-sink.md) explains how to write a kind of your own
 `
 
 // sinkPages tell more about a kind than its keys.

@@ -24,18 +24,18 @@ func newExplain(p *program) *cobra.Command {
 	e := &explain{program: p}
 	cmd := &cobra.Command{
 		Use:   "explain TYPE...",
-		Short: "Tell where notifications of a type go, and how they are delivered",
-		Long: `Tell, for each type, to which sinks its notifications go and by which routes, under
+		Short: "Show where notifications of a type go, and how they are delivered",
+		Long: `Show, for each type, to which sinks its notifications go and by which routes, under
 which conditions and with which payload, or what becomes of them where no route
 matches; and what holds for its deliveries to each sink, with defaults filled in: the
 threshold, attempts and pauses between them, and which of retry.types they come from,
 timeout, rate and on_dead.
 
-With --data it also asks the conditions of a notification with that payload, and
-shows what each sink would get. Nothing is sent.
+With --data it also evaluates the conditions for a notification with that payload,
+and shows what each sink would get. Nothing is sent.
 
 It reads routes and settings of deliveries only: neither the database's address nor
-the sinks' secrets need to be at hand.`,
+the sinks' secrets are needed.`,
 		Example: `  waybill config explain order.placed customer.moved
   waybill config explain order.placed --data order.json --metadata tenant=acme`,
 		Args: someTypes,

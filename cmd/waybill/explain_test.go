@@ -124,7 +124,7 @@ func TestConfigExplainRefusesASampleThatIsNone(t *testing.T) {
 	t.Parallel()
 	file, broken := writeFile(t, conditional), writeFile(t, `{"id": `)
 	r := waybill(t, "config", "explain", "-c", file, "order.placed", "--data", broken)
-	require.Equal(t, result{code: exitFailed, stderr: "waybill: --data: " + broken + " is no JSON\n"}, r)
+	require.Equal(t, result{code: exitFailed, stderr: "waybill: --data: " + broken + " is not JSON\n"}, r)
 	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--data", broken+"2")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "no such file")

@@ -13,14 +13,14 @@ func newForget(p *program) *cobra.Command {
 	f := &forget{program: p}
 	cmd := &cobra.Command{
 		Use:   "forget SINK",
-		Short: "Delete what the outbox has of a sink that is gone",
+		Short: "Delete what the outbox keeps for a removed sink",
 		Long: `Delete the cursors, the parked deliveries and the receipts of a sink that was
-taken out of the configuration. Until then the log keeps for it all that it has
-not settled. What is parked for it will never be delivered.
+taken out of the configuration. Until then the log keeps everything that the sink
+has not settled. What is parked for it will never be delivered.
 
 It shows how much there is and asks first; --yes answers for scripts. A sink that
 a forwarder is working on is not forgotten. If a sink of that name comes
-back, it begins where sinks.NAME.start says, which is by default behind all that is
+back, it begins where sinks.NAME.start says, which is by default after all that is
 in the log then.
 
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
@@ -55,7 +55,7 @@ type forget struct {
 
 func (f *forget) run(cmd *cobra.Command, args []string) error {
 	if !f.yes && (f.json || !isTerminal(cmd.InOrStdin())) {
-		return wrongUsage(cmd, errors.New("nobody can be asked here: look with waybill status and say --yes"))
+		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with waybill status, then use --yes"))
 	}
 	outbox, cleanup, err := newStore(cmd.Context(), f.source(f.flags))
 	if err != nil {

@@ -76,7 +76,7 @@ func TestForgetNeedsYesWhereNobodyCanBeAsked(t *testing.T) {
 		o.leaveTraces(t)
 		r := waybill(t, "forget", "old", "--database", o.address)
 		require.Equal(t, exitUsage, r.code)
-		require.Contains(t, r.stderr, "say --yes")
+		require.Contains(t, r.stderr, "use --yes")
 		require.Len(t, o.status(t).Cursors, 2)
 
 		r = waybill(t, "forget", "old", "--yes", "--json", "--database", o.address)

@@ -21,13 +21,13 @@ func newForward(p *program) *cobra.Command {
 		Long: `Forward notifications from the outbox to the sinks that their routes name, until
 SIGINT or SIGTERM: then deliveries in flight may end within
 forwarder.shutdown_timeout, and the leases are given back. A second signal ends
-the program at once; what was delivered but not written down is repeated.
+the program at once; what was delivered but not yet written to a checkpoint is repeated.
 
-SIGHUP has it read the configuration again, and the files that hold its values. Of
-a sink, parallelism, retry, timeout, rate, breaker and fairness change while it
-runs; for anything else the forwarder stops gracefully and another one takes its
-place in the same process. A configuration with mistakes is reported and not taken
-over.
+On SIGHUP it reads the configuration again, and the files that hold its values. A
+sink's parallelism, retry, timeout, rate, breaker and fairness change while it runs;
+for anything else the forwarder stops gracefully and another one takes its
+place in the same process. A configuration with mistakes is reported and not
+applied.
 
 It may start before the database: while that cannot be reached it waits. A wrong
 password, an unknown database or an outbox that is not migrated is an error at

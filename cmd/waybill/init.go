@@ -26,8 +26,8 @@ func newInit(p *program) *cobra.Command {
 		Use:   "init [FILE]",
 		Short: "Write a commented configuration to begin with",
 		Long: `Write a commented configuration to begin with, to waybill.yaml or another file; - is
-stdout. It makes sense as it is once the environment variables are set that it
-names. A file that is there already is left as it is, with exit code 2.`,
+stdout. It works as it is once the environment variables that it names are set. A
+file that exists already is left unchanged, and the exit code is 2.`,
 		Example: `  waybill config init
   waybill config init - | less`,
 		Args: atMostOneFile,

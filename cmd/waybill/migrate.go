@@ -18,18 +18,17 @@ func newMigrate(p *program) *cobra.Command {
 	m := &migrate{program: p}
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Make or upgrade the outbox's tables",
-		Long: `Make the outbox's tables in the database, or bring them up to what this version
-needs, and say which migrations were applied. A second run changes nothing.
+		Short: "Create or upgrade the outbox's tables",
+		Long: `Create the outbox's tables in the database, or bring them up to date for this
+version, and say which migrations were applied. A second run changes nothing.
 
 On PostgreSQL --partition-rows cuts a new log into partitions of that many
 offsets. Old rows then go by dropping a partition, which leaves nothing to be
-vacuumed; forwarders make the next ones. A log that is there already stays as it
-is.
+vacuumed; forwarders create the next ones. An existing log stays as it is.
 
 --print-grants prints the least privileges for a role of the database that
-publishes, forwards or operates, to be run by the owner of the tables. Who
-migrates owns them, and needs CREATE on the schema.
+publishes, forwards or operates, to be run by the owner of the tables. The
+role that migrates owns them, and needs CREATE on the schema.
 
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,

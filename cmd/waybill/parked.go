@@ -85,9 +85,8 @@ func newParkedList(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List parked deliveries",
-		Long: `List parked deliveries by sink and in log order, with their last errors. Flags
-that are set leave out what they do not match. waybill parked show has the whole
-of one of them.`,
+		Long: `List parked deliveries by sink and in log order, with their last errors. All
+given flags must match. waybill parked show shows one of them in full.`,
 		Example: `  waybill parked list --sink partner --state dead
   waybill parked list --error 'connection refused' --newer-than 2h --json`,
 		Args: noArguments,
@@ -257,7 +256,7 @@ func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s tells where it is", args[0])
+		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
 	}
 	if s.json {
 		views := make([]wholeView, len(found))
@@ -319,6 +318,6 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 	if utf8.Valid(e.Payload) {
 		line("payload", "%s", e.Payload)
 	} else {
-		line("payload", "%d bytes that are no text: see --json", len(e.Payload))
+		line("payload", "%d bytes that are not text: see --json", len(e.Payload))
 	}
 }

@@ -76,7 +76,7 @@ $`, r.stdout)
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &whole))
 		require.Equal(t, map[string]any{"n": 1.0}, whole[0].Payload)
 		r = waybill(t, "parked", "show", "z", "--database", o.address)
-		require.Equal(t, result{code: exitFailed, stderr: "waybill: nothing of z is parked: waybill why z tells where it is\n"}, r)
+		require.Equal(t, result{code: exitFailed, stderr: "waybill: nothing of z is parked: waybill why z shows where it is\n"}, r)
 	})
 }
 
@@ -130,8 +130,8 @@ func TestBulkActionsRefuseWhatTheyCannotDo(t *testing.T) {
 			code   int
 			stderr string
 		}{
-			"parked requeue --sink partner":               {exitUsage, "nobody can be asked here: look with --dry-run and say --yes"},
-			"parked discard --sink partner --json":        {exitUsage, "nobody can be asked here"},
+			"parked requeue --sink partner":               {exitUsage, "there is no terminal to ask on: check with --dry-run, then use --yes"},
+			"parked discard --sink partner --json":        {exitUsage, "there is no terminal to ask on"},
 			"parked requeue --yes":                        {exitUsage, "say which ones, such as --sink partner, or --all"},
 			"parked requeue --yes --all --key k":          {exitUsage, "leave one of them out"},
 			"parked requeue --yes --sink mial":            {exitFailed, `unknown sink "mial": the outbox knows _unrouted, partner`},
@@ -157,7 +157,7 @@ func TestBulkActionsRefuseWhatTheyCannotDo(t *testing.T) {
 		}
 		require.Len(t, o.states(t), 5)
 		r := waybill(t, "actions", "--database", o.address)
-		require.Equal(t, result{stdout: "nobody has done anything yet\n"}, r)
+		require.Equal(t, result{stdout: "no actions yet\n"}, r)
 	})
 }
 
@@ -199,7 +199,7 @@ func TestReplayAsksForNothingButWhatGoesToTheSink(t *testing.T) {
 		require.NoError(t, err)
 		r = waybill(t, "replay", "--sink", "partner", "--since", "7d", "--rate", "0", "--yes", "-c", config)
 		require.Zero(t, r.code, r.stderr)
-		require.Regexp(t, `^retention has taken what stood before offset 4, of \S+ \S+\nreplayed 17 deliveries \(action \S+\)\n$`, r.stdout)
+		require.Regexp(t, `^retention has removed what stood before offset 4, of \S+ \S+\nreplayed 17 deliveries \(action \S+\)\n$`, r.stdout)
 		f = startForward(t, "-c", config)
 		require.Eventually(t, func() bool {
 			destination.mu.Lock()
@@ -310,7 +310,7 @@ func TestWhyTellsWhereANotificationIs(t *testing.T) {
 		require.Eventually(t, func() bool { return len(o.status(t).Parked) == 1 }, patience, 10*time.Millisecond)
 		require.Zero(t, f.end(t).code)
 		r = waybill(t, "why", "mine", "-c", config)
-		require.Regexp(t, `^id: +mine\ntype: +order.placed\nkey: +k\noffset: +1\noccurred on: .*\n\n SINK +WHERE +WHY\n partner +settled +settled: delivered, unless somebody discarded it \(receipts are not kept\)\n$`, r.stdout)
+		require.Regexp(t, `^id: +mine\ntype: +order.placed\nkey: +k\noffset: +1\noccurred on: .*\n\n SINK +WHERE +WHY\n partner +settled +settled: delivered, unless an operator discarded it \(receipts are not kept\)\n$`, r.stdout)
 		r = waybill(t, "why", "mine", "--database", o.address)
 		require.Regexp(t, `(?m)^ partner +settled +settled: delivered, or not for this sink$`, r.stdout)
 		r = waybill(t, "why", "lost", "-c", config)

@@ -18,7 +18,7 @@ func newPause(p *program) *cobra.Command {
 		wanted: func(s admin.SinkStatus) bool { return !s.Paused },
 	}, &cobra.Command{
 		Use:   "pause SINK…",
-		Short: "Have nothing delivered to sinks until they are resumed",
+		Short: "Stop deliveries to sinks until they are resumed",
 		Long: `Pause sinks: forwarders let deliveries in flight end and begin no more, within a
 twentieth of their lease; those that listen do so at once. Nothing is lost: the log
 keeps what the sinks have not settled. Other sinks go on.`,
@@ -34,7 +34,7 @@ func newResume(p *program) *cobra.Command {
 		wanted: func(s admin.SinkStatus) bool { return s.Paused },
 	}, &cobra.Command{
 		Use:   "resume SINK…",
-		Short: "Have paused sinks delivered to again",
+		Short: "Start deliveries to paused sinks again",
 		Long: `Resume sinks that were paused: forwarders go on where their cursors stand, within
 a fifth of their lease.`,
 		Example: `  waybill resume partner
@@ -100,11 +100,11 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 	if c.json {
 		return printJSON(c.stdout, map[string][]string{c.done: changed})
 	}
-	c.tell(sinks, changed)
+	c.print(sinks, changed)
 	return nil
 }
 
-func (c *pausing) tell(sinks, changed []string) {
+func (c *pausing) print(sinks, changed []string) {
 	if len(sinks) == 0 {
 		fmt.Fprintln(c.stdout, "no sink is to be "+c.done)
 	}

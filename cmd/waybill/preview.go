@@ -32,9 +32,9 @@ waybill forward would, routes and their payloads included, and show it: its head
 writes to a file, in the format of its ending unless one of these flags is given;
 --open shows the html, or else the text, in the browser.
 
-What a recipient would miss is told as a warning: no recipient, no text, an image
+What a recipient would miss is reported as a warning: no recipient, no text, an image
 that is not there. Neither the database's address nor the mail server's password
-needs to be at hand.`,
+is needed.`,
 		Example: `  waybill mail preview order.placed --data order.json
   waybill mail preview order.placed --data order.json --locale de --open
   echo '{"order": 17}' | waybill mail preview order.placed --data - --out order.eml`,
@@ -275,7 +275,7 @@ func (v *preview) openBrowser(mail *email.Preview, format string) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintln(v.stdout, file.Name()) // which stays, as nobody knows when the browser has read it
+	fmt.Fprintln(v.stdout, file.Name()) // which stays: it is unknown when the browser has read it
 	browser.Stdout, browser.Stderr = v.stderr, v.stderr
 	if err := browser.OpenFile(file.Name()); err != nil {
 		return fmt.Errorf("no browser could be opened: %w", err)

@@ -22,10 +22,10 @@ their keys, as parked deliveries that are due, with the sink's retries. The rece
 that it has seen before; one that deduplicates by them ignores them.
 
 What is parked for the sink stays as it is: see waybill parked requeue. What it has not
-settled yet comes by itself. What outbox.retention has taken cannot come any more.
+settled yet comes by itself. What outbox.retention has removed cannot be replayed.
 
 It needs the configuration's routes. It counts and asks first; --yes answers for
-scripts. An interruption loses nothing: --continue goes on from where it has got.`,
+scripts. An interruption loses nothing: --continue goes on from where it stopped.`,
 		Example: `  waybill replay --sink search --since 2026-03-01 --until 2026-03-02 --dry-run
   waybill replay --sink search --type 'order.*' --since 6h --rate 100
   waybill replay --continue 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
@@ -111,9 +111,9 @@ func (r *replay) show(p *admin.ReplayPlan) {
 	c := p.Count
 	switch {
 	case p.Gone() && c.Oldest == nil:
-		fmt.Fprintln(r.stdout, "the log is empty: retention has taken all that was in it")
+		fmt.Fprintln(r.stdout, "the log is empty: retention has removed all that was in it")
 	case p.Gone():
-		fmt.Fprintf(r.stdout, "retention has taken what stood before offset %d, of %s\n", c.Oldest.Offset, timeText(c.Oldest.OccurredOn))
+		fmt.Fprintf(r.stdout, "retention has removed what stood before offset %d, of %s\n", c.Oldest.Offset, timeText(c.Oldest.OccurredOn))
 	}
 	if c.Parked > 0 {
 		fmt.Fprintf(r.stdout, "%s parked for %s and left as they are\n", isAre(c.Parked), p.Sink)

@@ -16,9 +16,9 @@ func newRequeue(p *program) *cobra.Command {
 		words: words{verb: "requeue", done: "requeued", wayOn: again},
 		short: "Try dead deliveries again",
 		long: `Make dead deliveries due at once, by the database's clock, with no attempt spent;
-with --state retrying those that wait for their next attempt too. Of several dead ones
-of a key the first goes first. Forwarders notice it with their next look, within a twentieth of their
-lease, and those that listen at once.`,
+with --state retrying also those that wait for their next attempt. Several dead ones
+of a key go in their order. Forwarders notice it within a twentieth of their lease,
+and those that listen at once.`,
 		example: `  waybill parked requeue --sink partner --error timeout
   waybill parked requeue --all --yes`,
 		states: true,
@@ -33,7 +33,8 @@ func newDiscard(p *program) *cobra.Command {
 		words: words{verb: "discard", done: "discarded", wayOn: again},
 		short: "Delete dead deliveries",
 		long: `Delete dead deliveries, or those in the states that --state names. They will
-never be made, and where the log has let go of their rows, nothing is left of them.`,
+never be made, and if retention has removed their rows from the log, nothing is left
+of them.`,
 		example: `  waybill parked discard --sink partner --older-than 30d
   waybill parked discard --id 0198c2f1-… --sink partner`,
 		states: true,
@@ -75,8 +76,7 @@ func newParkedAction(p *program, a parkedAction) *cobra.Command {
 		Short: a.short,
 		Long: a.long + `
 
-Flags that are set leave out what they do not match; without any, --all is
-needed. It shows how many there are and asks first; --yes answers for scripts. It
+All given flags must match; without any, --all is needed. It shows how many there are and asks first; --yes answers for scripts. It
 works in batches, and each is whole: an interruption leaves the rest as it was.
 waybill actions lists who has done what.`,
 		Example: a.example,

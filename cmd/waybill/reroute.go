@@ -19,14 +19,15 @@ func newReroute(p *program) *cobra.Command {
 		Short: "Take up what had no route, by routes that were added later",
 		Long: `Deliver what had no route when it was read (parked under the sink _unrouted) and has one
 now. It goes to the sinks of its routes, in the order of the log and of its keys, with
-all the sinks' retries: late, and where later ones of its key went on meanwhile, behind
-them. What is scheduled keeps its time. Rows that still have no route stay.
+all the sinks' retries: late, and where later ones of its key went on in the meantime,
+after them. What is scheduled keeps its time. Rows that still have no route stay.
 
 Add the route and restart the forwarders first: a sink must have begun to forward. What
-a sink of its routes has not read yet stays, and is told: it comes from the log by
-itself. Once the sink has got that far, reroute again, or discard it where it has come.
+a sink of its routes has not read yet stays parked, and is reported: it comes from the
+log by itself. Once the sink has read that far, reroute again, or discard what has
+arrived.
 
-It needs the configuration's routes. Flags that are set leave out what they do not match.
+It needs the configuration's routes. All given flags must match.
 It shows how many there are and asks first; --yes answers for scripts. It moves no more
 than was shown, in batches, and each is whole: an interruption leaves the rest as it was.`,
 		Example: `  waybill parked reroute --dry-run

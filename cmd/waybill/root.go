@@ -27,7 +27,7 @@ holds: file:/run/secrets/partner.
 
 Exit codes:
 
-    0    done, or stopped by SIGINT or SIGTERM in good order
+    0    done, or stopped gracefully by SIGINT or SIGTERM
     1    something failed while running
     2    wrong usage or configuration; nothing was started
     130  ended by a signal before it was done`

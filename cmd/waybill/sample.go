@@ -47,7 +47,7 @@ func (s *sample) read(cmd *cobra.Command) error {
 		return fmt.Errorf("--data: %w", err)
 	}
 	if !json.Valid(s.payload) {
-		return fmt.Errorf("--data: %s is no JSON", s.file)
+		return fmt.Errorf("--data: %s is not JSON", s.file)
 	}
 	return nil
 }

@@ -13,12 +13,12 @@ func newSchema(p *program) *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of configurations, for editors",
 		Long: `Print the JSON Schema of configurations (draft 2020-12), with which editors complete
-keys, tell what they mean and mark mistakes. An editor that speaks YAML takes it
+keys, explain them and mark mistakes. An editor with YAML support reads it
 from a file beside the configuration whose first line is
 
     # yaml-language-server: $schema=waybill.schema.json
 
-as in what waybill config init writes. The schema knows keys and the form of their
+as waybill config init writes it. The schema knows keys and the form of their
 values; for all that waybill forward would refuse there is waybill config check.`,
 		Example: `  waybill config schema > waybill.schema.json`,
 		Args:    noArguments,

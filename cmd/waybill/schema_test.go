@@ -203,7 +203,7 @@ func TestForwardTakesTheSchemasChoicesAndNoOthers(t *testing.T) {
 	require.Greater(t, keys, 8)
 }
 
-// eachChoice visits the keys of a schema that have choices, save for kind.
+// eachChoice visits the keys of a schema that have choices, except for kind.
 func eachChoice(schema map[string]any, path string, visit func(path string, choices []any)) {
 	if some, ok := schema["anyOf"].([]any); ok {
 		if choices, ok := some[0].(map[string]any)["enum"].([]any); ok && !strings.HasSuffix(path, ".kind") {

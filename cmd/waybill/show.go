@@ -13,14 +13,14 @@ func newShow(p *program) *cobra.Command {
 	s := &show{program: p}
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show the configuration that holds, with defaults and without secrets",
-		Long: `Show the configuration that holds, as YAML: the file, the environment variables and
+		Short: "Show the configuration in effect, with defaults and without secrets",
+		Long: `Show the configuration in effect, as YAML: the file, the environment variables and
 flags over it, and defaults filled in. A setting that has neither a value nor a
 default is left out.
 
 Passwords in addresses are shown as ***, and so is what stands under a kind's keys
-with names like password, secret, token or api_key. Where a ${NAME} or a file: brought a
-value in, the reference is shown and not the value. A secret that stands in the file under
+with names like password, secret, token or api_key. Where a value comes from a
+${NAME} or a file:, the reference is shown and not the value. A secret that stands in the file under
 another name is shown: read the output before it is passed on.`,
 		Example: `  waybill config show -c waybill.yaml`,
 		Args:    noArguments,

@@ -25,11 +25,11 @@ many deliveries are parked. PENDING counts the rows of a sink's types that its c
 has before it. Where the configuration has no routes to the sink, or none is given, it
 counts rows of all types, and a line below says so.
 
-KEEPS FROM tells which sinks have not settled all of the log, and so keep their
-rows in it whatever outbox.retention says. One that was taken out of the
+KEEPS FROM shows which sinks have not settled all of the log, and so keep their
+rows in it whatever outbox.retention says. A sink that was taken out of the
 configuration would do so for ever: see waybill forget.
 
-CONDITION tells what holds up a sink: a person has paused it, or a forwarder finds
+CONDITION shows what holds up a sink: a person has paused it, or a forwarder finds
 it out of reach (breaker open) or was asked to wait (throttled).
 
 With --database, or WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
@@ -82,7 +82,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		cursors.AppendRow(table.Row{c.Sink, c.Lane, pendingText(c.Pending), orDash(c.Owner), leaseText(c, now)})
 	}
 	if len(look.Cursors) == 0 {
-		fmt.Fprintln(w, "no cursors: nobody has forwarded yet")
+		fmt.Fprintln(w, "no cursors: no forwarder has run yet")
 	} else {
 		cursors.Render()
 	}

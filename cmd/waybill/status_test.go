@@ -35,7 +35,7 @@ func TestStatusOfAFreshOutbox(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
 		r := waybill(t, "status", "--database", o.address)
-		require.Equal(t, result{stdout: "last offset: 0\n\nno cursors: nobody has forwarded yet\n\nnothing is parked\n"}, r)
+		require.Equal(t, result{stdout: "last offset: 0\n\nno cursors: no forwarder has run yet\n\nnothing is parked\n"}, r)
 
 		r = waybill(t, "status", "--json", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)

@@ -25,7 +25,7 @@ func newTypes(p *program) *cobra.Command {
 		Short: "List the types of notifications, and where they go",
 		Long: `List the types that there are in the last rows of the log, and those that routes name,
 with the sinks to which each goes, under which conditions, or what becomes of it where
-no route matches. waybill config explain tells more of one type.
+no route matches. waybill config explain shows more about one type.
 
 With --offline it lists those of routes only, and needs no database.`,
 		Args: noArguments,

@@ -14,16 +14,16 @@ func newWhy(p *program) *cobra.Command {
 	w := &why{looking: looking{program: p}}
 	cmd := &cobra.Command{
 		Use:   "why ID",
-		Short: "Tell where a notification is, and why",
-		Long: `Tell, for each sink of one notification, where it is and why: delivered, with its
+		Short: "Show where a notification is, and why",
+		Long: `Show, for each sink of one notification, where it is and why: delivered, with its
 receipt where receipts are kept; waiting at a forwarder, or not read yet; retrying
 after an error; blocked by another one of its key; scheduled; dead; without a route;
 and whether its sink is paused, throttled or out of reach.
 
-With a configuration it knows the routes, and tells of the sinks that the
-notification is for. Without, with --database only, it tells of all sinks.
+With a configuration it knows the routes, and shows the sinks that the
+notification is for. Without one, with --database only, it shows all sinks.
 
-It exits with code 1 where nothing is known of the id.`,
+The exit code is 1 if nothing is known about the id.`,
 		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
 		Args:    oneID,
 		RunE:    w.run,

@@ -1,6 +1,6 @@
-// Audit keeps a line of JSON of each notification in a file, without what nobody is
+// Audit keeps a line of JSON of each notification in a file, without what no one is
 // to read there: the route picks what the file gets of a payment, and the large ones
-// also go to somebody who looks at them. The log keeps the whole.
+// also go to an inspector. The log keeps the whole.
 //
 //	go run ./examples/audit
 //
@@ -99,7 +99,7 @@ func run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "inspector: %s\n", d.Payload)
 		return "seen", nil
 	})
-	told := forwarder.Hooks{Delivered: func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
+	report := forwarder.Hooks{Delivered: func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
 		for range all {
 			delivered <- struct{}{}
 		}
@@ -107,7 +107,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types, Routes: routes,
-		Sinks: map[string]forwarder.Sink{"audit": {Sink: audit, Hooks: told}, "inspector": {Sink: inspector, Hooks: told}},
+		Sinks: map[string]forwarder.Sink{"audit": {Sink: audit, Hooks: report}, "inspector": {Sink: inspector, Hooks: report}},
 	})
 	if err != nil {
 		return err

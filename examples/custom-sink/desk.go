@@ -43,7 +43,7 @@ func (d *desk) taken() []page {
 	return append([]page(nil), d.pages...)
 }
 
-// close hangs up on everybody.
+// close ends all connections.
 func (d *desk) close() {
 	_ = d.listener.Close()
 	d.mu.Lock()

@@ -44,7 +44,7 @@ type AlarmRaised struct {
 }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output says everything
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout); err != nil {
@@ -131,7 +131,7 @@ func forward(ctx context.Context, pager sinks.Sink, out io.Writer) error {
 		Sinks: map[string]forwarder.Sink{"on-call": {
 			Sink:  pager,
 			Retry: forwarder.Retry{Initial: 50 * time.Millisecond},
-			Hooks: tell(ended),
+			Hooks: reportTo(ended),
 		}},
 	})
 	if err != nil {
@@ -166,9 +166,9 @@ func forward(ctx context.Context, pager sinks.Sink, out io.Writer) error {
 	return compare(ends)
 }
 
-// tell sends how deliveries ended. A hook runs in the transaction that settles
+// reportTo sends how deliveries ended. A hook runs in the transaction that settles
 // them, so it must not wait: the channel has room for all.
-func tell(ended chan<- string) forwarder.Hooks {
+func reportTo(ended chan<- string) forwarder.Hooks {
 	return forwarder.Hooks{
 		Delivered: func(_ context.Context, _ *sql.Tx, delivered []forwarder.Delivered) error {
 			for _, d := range delivered {

@@ -40,7 +40,7 @@ func Register(set *sinks.Set) error {
 		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return &Pager{c}, nil })
 }
 
-// Pager asks a desk to page somebody, over a connection for each page. It holds
+// Pager asks a desk to page a person, over a connection for each page. It holds
 // nothing between them, so it needs neither Open nor Close.
 type Pager struct{ config Config }
 
@@ -95,7 +95,7 @@ func (p *Pager) ask(ctx context.Context, line string) (string, error) {
 	return "", sinks.Transient(fmt.Errorf("the desk hung up: %w", err)) // with or without the page
 }
 
-// dial fails with what is nobody's fault but the destination's: the whole sink
+// dial's errors are the destination's, whatever the notification is: the whole sink
 // waits until it is there again.
 func (p *Pager) dial(ctx context.Context) (net.Conn, error) {
 	var dialer net.Dialer

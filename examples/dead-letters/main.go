@@ -3,7 +3,7 @@
 // A warehouse takes orders by their quantity, and a bug in it refuses those of more
 // than nine. They die: retrying what is refused makes no sense. The operator counts
 // them, asks why one is dead, has the warehouse repaired, and requeues them. Then
-// everything is delivered, and the table of actions tells who has done what.
+// everything is delivered, and the table of actions shows who has done what.
 //
 //	go run ./examples/dead-letters
 //
@@ -197,7 +197,7 @@ type warehouse struct {
 
 var _ sinks.Sink = (*warehouse)(nil)
 
-// Deliver refuses large orders until somebody repairs it.
+// Deliver refuses large orders until it is repaired.
 func (h *warehouse) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	decoded, err := registry.Decode[OrderPlaced](h.types, d.Envelope)
 	if err != nil {

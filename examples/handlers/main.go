@@ -120,7 +120,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return check(context.WithoutCancel(ctx), db)
 }
 
-// event is what a handler tells. The last one of a delivery is final.
+// event is what a handler reports. The last one of a delivery is final.
 type event struct {
 	sink, text string
 	final      bool

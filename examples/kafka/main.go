@@ -1,5 +1,5 @@
 // Kafka: what happens to three orders travels to a topic, each order's records in
-// their order, and the program tells where each one is stored.
+// their order, and the program prints where each one is stored.
 //
 //	go run ./examples/kafka
 //	KAFKA_BROKERS=localhost:9092 KAFKA_TOPIC=orders go run ./examples/kafka
@@ -46,7 +46,7 @@ var history = []OrderChanged{
 }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // the output tells the rest
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the output says the rest
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	config, done, err := settings(os.Getenv)
@@ -112,7 +112,7 @@ func run(ctx context.Context, config kafka.Config, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stored := make(map[string]bool) // by id
-	tell := func(_ context.Context, _ *sql.Tx, delivered []forwarder.Delivered) error {
+	report := func(_ context.Context, _ *sql.Tx, delivered []forwarder.Delivered) error {
 		for _, d := range delivered {
 			change, err := registry.Decode[OrderChanged](types, d.Envelope)
 			if err != nil {
@@ -128,7 +128,7 @@ func run(ctx context.Context, config kafka.Config, out io.Writer) error {
 	}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: store, Types: types,
-		Sinks:  map[string]forwarder.Sink{"events": {Sink: events, Hooks: forwarder.Hooks{Delivered: tell}}},
+		Sinks:  map[string]forwarder.Sink{"events": {Sink: events, Hooks: forwarder.Hooks{Delivered: report}}},
 		Routes: route.Routes{"order.*": route.To("events")},
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	address := listener.Addr().String()
-	_ = listener.Close() // nobody is there at first
+	_ = listener.Close() // at first the partner is down
 	sink, errSink := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{URL: "http://" + address})
 	err = errors.Join(errSink,
 		registry.Register[PaymentReceived](types, "payment.received"),

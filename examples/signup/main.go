@@ -9,13 +9,13 @@
 // to Sent, in the transaction that settles the delivery.
 //
 // The templates have a layout with an image, and a second language: whose browser
-// prefers German is welcomed in German. Who invited somebody gets a copy.
+// prefers German is welcomed in German. The person who invited a user gets a copy.
 //
 //	go run ./examples/signup
 //	go run ./examples/signup -smtp smtp://localhost:1025 -database signup.db
 //
 // It signs people up over HTTP, waits for their mails, and ends with code 1 if a
-// user stays Pending or a mail goes to somebody whose signup was refused.
+// user stays Pending or a mail goes to a person whose signup was refused.
 package main
 
 import (
@@ -62,7 +62,7 @@ func main() {
 }
 
 // run plays the whole story. Its error is what went wrong in it: a user who
-// stayed Pending, or a mail to somebody who is no user.
+// stayed Pending, or a mail to a person who is not a user.
 func run(ctx context.Context, database, smtp string, out io.Writer) error {
 	folder, err := os.MkdirTemp("", "signup")
 	if err != nil {
@@ -175,7 +175,7 @@ func waitForMails(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// report tells how it ended.
+// report prints how it ended.
 func report(ctx context.Context, db *sql.DB, mails []smtptest.Message, out io.Writer) error {
 	rows, err := db.QueryContext(ctx, `SELECT name, email, status FROM users ORDER BY email`)
 	if err != nil {

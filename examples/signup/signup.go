@@ -33,7 +33,7 @@ type CustomerSignedUp struct {
 	Email  string `json:"email"`
 	// Locale is what the user prefers to read, as the browser says it.
 	Locale string `json:"locale"`
-	// InvitedBy gets a copy of the mail; "" where nobody did.
+	// InvitedBy gets a copy of the mail; "" if there is no inviter.
 	InvitedBy string `json:"invited_by"`
 }
 
@@ -54,7 +54,7 @@ func (s *signups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		InvitedBy   string `json:"invited_by"`
 	}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&form)
-	// What no mail server would take is refused while there is somebody to tell.
+	// What no mail server would take is refused while the user can still be told.
 	if err != nil || !isAddress(form.Email) || form.Name == "" || (form.InvitedBy != "" && !isAddress(form.InvitedBy)) {
 		http.Error(w, "send JSON with a name and an email address", http.StatusBadRequest)
 		return

@@ -73,7 +73,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return p.check()
 }
 
-// newSecret makes what the shop and the partner share; nobody else may know it.
+// newSecret makes what the shop and the partner share; no one else may know it.
 func newSecret() string {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails

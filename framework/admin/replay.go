@@ -98,7 +98,7 @@ func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, err
 	case err != nil:
 		return nil, err
 	case action.Name != replayAction:
-		return nil, fmt.Errorf("%w: action %s is no replay: %s", ErrFilter, id, action.Name)
+		return nil, fmt.Errorf("%w: action %s is not a replay: %s", ErrFilter, id, action.Name)
 	case !action.EndedAt.IsZero():
 		return nil, fmt.Errorf("%w: action %s", ErrEnded, id)
 	}

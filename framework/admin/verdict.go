@@ -185,7 +185,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	v.Forwarder, v.Before = l.Owner, l.Before
 	switch {
 	case l.OtherLog:
-		v.Where, v.Text = Unread, "not read yet: the cursor is of another log, and this one will be read anew"
+		v.Where, v.Text = Unread, "not read yet: the cursor is of another log, and this one will be read from the start"
 	case l.Settled && v.Sink == store.SinkUnrouted:
 		v.Where, v.Text = Settled, "a route matched it when it was read, or it was discarded"
 	case l.Settled && w.routing.Routes == nil:
@@ -193,7 +193,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	case l.Settled && w.admin.store.KeepsReceipts():
 		v.Where, v.Text = Settled, "settled, without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled:
-		v.Where, v.Text = Settled, "settled: delivered, unless somebody discarded it (receipts are not kept)"
+		v.Where, v.Text = Settled, "settled: delivered, unless an operator discarded it (receipts are not kept)"
 	case l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d, and %s before it", l.Lane.Number, rowsText(l.Before))
 	case l.Before < inMemory:

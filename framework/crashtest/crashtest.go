@@ -51,8 +51,8 @@ const lookEvery = 50 * time.Millisecond
 // Config.Duration, waits until nothing is pending, and checks what the sink got.
 // The report is filled as far as the run came, also with an error. The error
 // wraps ErrBroken where a guarantee was broken: the report then names the first
-// offending notifications with their histories; ErrEnded where a process ended
-// that nobody ended; ErrNoPublisher where RunPublisher was not called. It returns
+// offending notifications with their histories; ErrEnded if a process ended
+// by itself; ErrNoPublisher where RunPublisher was not called. It returns
 // when all that it started has ended. May be called in parallel, on a machine
 // that is large enough.
 func Run(ctx context.Context, c Config) (report Report, err error) {
@@ -134,7 +134,7 @@ func (h *harness) run(ctx context.Context) error {
 	return nil
 }
 
-// spare leaves out what nobody can notice on this server.
+// spare leaves out what cannot be noticed on this server.
 func (h *harness) spare(ctx context.Context) error {
 	var version int
 	err := h.db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)

@@ -62,7 +62,7 @@ func (l *ledger) note(t transaction) {
 	}
 }
 
-// publications returns everything, once nobody notes any more.
+// publications returns everything, once nothing is noted any more.
 func (l *ledger) publications() map[string]publication {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,7 +84,7 @@ func (l *link) poison(toxics ...string) error {
 }
 
 // heal cuts the connections first: toxiproxy does not get a toxic out of a
-// connection that nobody reads.
+// connection that is not read.
 func (l *link) heal() error {
 	if err := l.cut(); err != nil {
 		return err

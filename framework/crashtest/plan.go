@@ -29,8 +29,8 @@ const (
 	// RestartDatabase ends all of PostgreSQL's processes at once and starts it again.
 	RestartDatabase Kind = "restart database"
 	// CrashDatabase kills one of PostgreSQL's processes with SIGKILL; it then ends
-	// the others and recovers, without a restart. Before PostgreSQL 15 nobody
-	// can notice that, so it is left out there.
+	// the others and recovers, without a restart. Before PostgreSQL 15 that
+	// cannot be noticed, so it is left out there.
 	CrashDatabase Kind = "crash database"
 	// KillPublisher kills a publisher with SIGKILL in a transaction and starts
 	// another one.

@@ -55,7 +55,7 @@ type process struct {
 	err    error         // of Wait, to be read after that
 }
 
-// watch waits for the end of a started command, and tells of one that nobody wanted.
+// watch waits for the end of a started command, and reports one that was not asked for.
 func watch(command *exec.Cmd, name string, before func(), fail context.CancelCauseFunc) *process {
 	p := &process{Cmd: command, ended: make(chan struct{})}
 	go func() {

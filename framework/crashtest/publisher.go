@@ -153,7 +153,7 @@ func (w *writer) run(ctx context.Context) {
 // keys chooses the keys of a transaction, in the order in which to lock them.
 func (w *writer) keys(long bool) []string {
 	if long {
-		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // nobody waits for it
+		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // no transaction waits for it
 	}
 	chance := w.random.Float64()
 	if chance < keylessShare {

@@ -27,7 +27,7 @@ const (
 // Envelope is the stored form of one notification.
 //
 // A stored envelope is immutable: the engine shares it, its metadata and its
-// payload between sinks. Whoever wants to change one makes a copy first.
+// payload between sinks. To change one, make a copy first.
 type Envelope struct {
 	// Offset is the position in the log. The database assigns it; 0 before that.
 	Offset int64

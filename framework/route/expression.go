@@ -92,7 +92,7 @@ func (e *expression) of(f *facts) (any, error) {
 		f.decoded = true
 	}
 	if e.needsPayload && f.err != nil {
-		return nil, fmt.Errorf("the payload is no JSON, which expressions read: %w", f.err)
+		return nil, fmt.Errorf("the payload is not JSON, which expressions need: %w", f.err)
 	}
 	value, err := expr.Run(e.program, &f.names)
 	if err != nil {

@@ -84,7 +84,7 @@ func TestWhatCannotBeAskedIsAnErrorAndNeitherYesNorNo(t *testing.T) {
 	table, err := route.New(route.Routes{"*": {{Sink: "a", When: `payload.x == 1`}, {Sink: "b", When: `key == "order-1"`}}}, []string{"a", "b"}, nil)
 	require.NoError(t, err)
 	_, err = table.To("a").Admits(placed("\x08\x01"))
-	require.ErrorContains(t, err, "expression: routes.*: when: the payload is no JSON, which expressions read: invalid character")
+	require.ErrorContains(t, err, "expression: routes.*: when: the payload is not JSON, which expressions need: invalid character")
 	admitted, err := table.To("b").Admits(placed("\x08\x01"))
 	require.NoError(t, err, "what does not ask for the payload does not read it")
 	require.True(t, admitted)

@@ -29,7 +29,7 @@ var (
 	// ErrLanes: the sink is cut into another number of lanes.
 	ErrLanes = errors.New("no such lane")
 	// ErrNotLevel: the lanes of a sink do not stand at one place.
-	ErrNotLevel = errors.New("the lanes do not stand at one place")
+	ErrNotLevel = errors.New("the lanes are not at the same position")
 	// ErrServerChanged: the database was restarted, or another server took over.
 	ErrServerChanged = errors.New("another database server answers, or the same after a restart")
 	// ErrHidden: row-level security hides rows of the outbox from this role. Nothing was
@@ -48,7 +48,7 @@ var (
 	// ErrUnknownAction: no action of that id was begun.
 	ErrUnknownAction = errors.New("unknown action")
 	// ErrActionMoved: another process goes on with the action, or the batch was written.
-	ErrActionMoved = errors.New("the action has got farther already")
+	ErrActionMoved = errors.New("the action has already progressed further")
 	// ErrOtherLog: the sink's cursors are not of this log, which was restored or
 	// truncated since.
 	ErrOtherLog = errors.New("the cursors are of another log")

@@ -40,7 +40,7 @@ func SplitPrefix(prefix string) (schema, name string, err error) {
 		return "", prefix, ValidatePrefix(prefix)
 	}
 	if !schemaPattern.MatchString(schema) || !prefixPattern.MatchString(name) || len(prefix) > maxName {
-		return "", "", fmt.Errorf("%w %q: use schema.prefix, up to %d lower-case letters, digits and underscores together, each beginning with a letter, and up to 40 behind the dot",
+		return "", "", fmt.Errorf("%w %q: use schema.prefix, up to %d lower-case letters, digits and underscores together, each beginning with a letter, and up to 40 after the dot",
 			ErrPrefix, prefix, maxName)
 	}
 	return schema, name, nil

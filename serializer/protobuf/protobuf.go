@@ -129,7 +129,7 @@ func (JSON) Unmarshal(data []byte, v any) error {
 }
 
 // message returns the message that v is. A nil pointer is none: proto.Marshal
-// would write it as an empty message, and nobody would notice.
+// would write it as an empty message, and the mistake would go unnoticed.
 func message(v any) (proto.Message, error) {
 	m, ok := v.(proto.Message)
 	if !ok {

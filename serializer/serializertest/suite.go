@@ -143,7 +143,7 @@ func checkJSON(s serializer.Serializer, f Fixture) error {
 		}
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, data); err != nil {
-			return fmt.Errorf("%T gave %q, which is no JSON: %w", sample, data, err)
+			return fmt.Errorf("%T gave %q, which is not JSON: %w", sample, data, err)
 		}
 		if !bytes.Equal(compact.Bytes(), data) {
 			return fmt.Errorf("%T gave %q with needless space", sample, data)

@@ -98,7 +98,7 @@ func checkOf(t *testing.T, promise string) func(serializer.Serializer, Fixture) 
 	return nil
 }
 
-// faulty is serializer.JSON save for what is set.
+// faulty is serializer.JSON except for what is set.
 type faulty struct {
 	contentType  string
 	contentTypes func() string

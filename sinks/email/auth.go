@@ -24,7 +24,7 @@ const (
 
 // passwordMechanisms are the ways of proving that one has a password; with auto
 // the first one that the server offers is used. PLAIN and LOGIN refuse to run
-// without TLS, save on the machine itself; CRAM-MD5 comes last as it is the
+// without TLS, except on the machine itself; CRAM-MD5 comes last as it is the
 // weakest.
 var passwordMechanisms = []struct {
 	name string

@@ -189,7 +189,7 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: oauth}, "token_file: contradicts oauth2"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.token_url: is missing"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is no URL"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is not a URL"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_id: is missing"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_secret: is missing"},
 	} {

@@ -111,7 +111,7 @@ func (c *Config) Validate() error {
 		mistakes.add("connections", "%d is outside 1..%d", c.Connections, MaxConnections)
 	}
 	if strings.ContainsFunc(c.Hello, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		mistakes.add("hello", "%q is no host name", c.Hello)
+		mistakes.add("hello", "%q is not a host name", c.Hello)
 	}
 	return errors.Join(errors.Join(*mistakes...), c.validateMail())
 }
@@ -122,7 +122,7 @@ func (c *Config) validateMail() error {
 	if c.From == "" {
 		mistakes.add("from", "is missing; write the sender like Shop <shop@example.com>")
 	} else if _, err := mail.ParseAddress(c.From); err != nil {
-		mistakes.add("from", "%q is no address like Shop <shop@example.com>: %w", c.From, err)
+		mistakes.add("from", "%q is not an address like Shop <shop@example.com>: %w", c.From, err)
 	}
 	if _, err := parseAddresses(c.ReplyTo); err != nil {
 		mistakes.add("reply_to", "%w", err)
@@ -155,7 +155,7 @@ func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (
 	}
 	u, err := url.Parse(c.SMTP)
 	if err != nil {
-		mistake("smtp", "is no URL like smtp://user:password@host:587; escape special characters of the password, such as %%40 for @")
+		mistake("smtp", "is not a URL like smtp://user:password@host:587; escape special characters of the password, such as %%40 for @")
 		return ""
 	}
 	if u.Scheme != "smtp" && u.Scheme != "smtps" {
@@ -170,7 +170,7 @@ func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (
 		}
 	}
 	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
-		mistake("smtp", "has something behind the port; the other settings are fields of their own, such as tls")
+		mistake("smtp", "has something after the port; the other settings are fields of their own, such as tls")
 	}
 	return u.Scheme
 }
@@ -179,7 +179,7 @@ func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (
 func (c *Config) address() (u *url.URL, host, port string, err error) {
 	u, err = url.Parse(c.SMTP)
 	if err != nil {
-		return nil, "", "", errors.New("smtp: is no URL")
+		return nil, "", "", errors.New("smtp: is not a URL")
 	}
 	host, port = u.Hostname(), u.Port()
 	if port == "" {

@@ -44,8 +44,8 @@ connections: 0
 hello: "two words"
 `)
 	for _, want := range []string{
-		`smtp: starts with "ftp"`, "smtp: names no host", "smtp: port 99999", "smtp: has something behind the port",
-		`tls: "maybe" is unknown`, `from: "nobody" is no address`, "reply_to: ", "templates: is missing",
+		`smtp: starts with "ftp"`, "smtp: names no host", "smtp: port 99999", "smtp: has something after the port",
+		`tls: "maybe" is unknown`, `from: "nobody" is not an address`, "reply_to: ", "templates: is missing",
 		"timeout: -1s", "connections: 0 is outside", `hello: "two words"`,
 	} {
 		assert.ErrorContains(t, err, want)
@@ -56,8 +56,8 @@ hello: "two words"
 func TestMistakesInTheServersURLAreNamedWithoutThePassword(t *testing.T) {
 	for smtp, want := range map[string]string{
 		"":                                  "smtp: is missing",
-		"smtp://shop:secret%zz@localhost":   "smtp: is no URL",
-		"smtp://shop:sec#ret@localhost:123": "smtp: is no URL",
+		"smtp://shop:secret%zz@localhost":   "smtp: is not a URL",
+		"smtp://shop:sec#ret@localhost:123": "smtp: is not a URL",
 		"smtp://shop@localhost":             "smtp: needs both user and password",
 		"smtp://:secret@localhost":          "smtp: needs both user and password",
 		"localhost:25":                      `smtp: starts with "localhost"`,

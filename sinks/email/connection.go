@@ -131,8 +131,8 @@ type connection struct {
 	spoilt bool
 }
 
-// send hands a mail over. Errors are *ServerError; with one, nobody was sent
-// anything, save where it is unknown whether the server took the mail (StepEnd).
+// send hands a mail over. Errors are *ServerError; with one, nothing was sent to
+// any recipient, unless it is unknown whether the server took the mail (StepEnd).
 //
 // After a success the server has cleared its buffers (RFC 5321, section
 // 4.1.1.4) and needs no RSET; a mail that was refused is reset.

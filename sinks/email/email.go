@@ -31,7 +31,7 @@
 //
 // A mail has one transaction for all its recipients. Those whom the server
 // refuses for good are left out, and the receipt names them. When one is refused
-// for the moment, nothing is sent to anyone, and a retry cannot reach somebody
+// for the moment, nothing is sent to anyone, and a retry cannot reach a recipient
 // twice.
 package email
 

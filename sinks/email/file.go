@@ -96,7 +96,7 @@ func (a attached) file() (*file, error) {
 	name := collapse(a.Name)
 	switch {
 	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, `/\`):
-		return nil, fmt.Errorf("%w: %q is no name of a file", ErrAttachment, a.Name)
+		return nil, fmt.Errorf("%w: %q is not a file name", ErrAttachment, a.Name)
 	case len(name) > maxFileName:
 		return nil, fmt.Errorf("%w: a file's name of %d bytes is too long, the limit is %d", ErrAttachment, len(name), maxFileName)
 	}
@@ -107,7 +107,7 @@ func (a attached) file() (*file, error) {
 	main, _, found := strings.Cut(mediaType, "/")
 	switch {
 	case err != nil || !found:
-		return nil, fmt.Errorf("%w: %s: %q is no media type like application/pdf", ErrAttachment, name, a.Type)
+		return nil, fmt.Errorf("%w: %s: %q is not a media type like application/pdf", ErrAttachment, name, a.Type)
 	case main == "multipart" || main == "message":
 		return nil, fmt.Errorf("%w: %s: %s cannot be attached as base64; use application/octet-stream", ErrAttachment, name, mediaType)
 	}

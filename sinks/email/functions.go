@@ -36,7 +36,7 @@ func toInt(v any) (int64, error) {
 	case int64:
 		return v, nil
 	}
-	return 0, fmt.Errorf("a %T is no whole number", v)
+	return 0, fmt.Errorf("a %T is not a whole number", v)
 }
 
 // toFloat is the template function float, for comparing and formatting.
@@ -51,5 +51,5 @@ func toFloat(v any) (float64, error) {
 	case float64:
 		return v, nil
 	}
-	return 0, fmt.Errorf("a %T is no number", v)
+	return 0, fmt.Errorf("a %T is not a number", v)
 }

@@ -190,11 +190,11 @@ func TestAnAttachmentThatCannotBeSentIsPermanentAndNamed(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"line": "../../etc/passwd"}`: "no file ../../etc/passwd beside the templates",
 		`{"line": "{}x"}`:              "a line is not what the function attachment makes",
-		`{"line": "", "f": {"name": "a/b", "type": "text/csv", "data": ""}}`:                              `"a/b" is no name of a file`,
-		`{"line": "", "f": {"name": "..", "type": "text/csv", "data": ""}}`:                               `".." is no name`,
-		`{"line": "", "f": {"name": "\n", "type": "text/csv", "data": ""}}`:                               `is no name`,
-		`{"line": "", "f": {"name": "a", "type": "csv", "data": ""}}`:                                     `a: "csv" is no media type`,
-		`{"line": "", "f": {"name": "a", "type": "text/csv\r\nBcc: x", "data": ""}}`:                      "is no media type",
+		`{"line": "", "f": {"name": "a/b", "type": "text/csv", "data": ""}}`:                              `"a/b" is not a file name`,
+		`{"line": "", "f": {"name": "..", "type": "text/csv", "data": ""}}`:                               `".." is not a file name`,
+		`{"line": "", "f": {"name": "\n", "type": "text/csv", "data": ""}}`:                               `is not a file name`,
+		`{"line": "", "f": {"name": "a", "type": "csv", "data": ""}}`:                                     `a: "csv" is not a media type`,
+		`{"line": "", "f": {"name": "a", "type": "text/csv\r\nBcc: x", "data": ""}}`:                      "is not a media type",
 		`{"line": "", "f": {"name": "a", "type": "multipart/mixed", "data": ""}}`:                         "cannot be attached as base64",
 		`{"line": "", "f": {"name": "a", "type": "text/csv", "data": "no base64"}}`:                       "a: its data is not base64",
 		`{"line": "", "f": {"name": "` + strings.Repeat("a", 201) + `", "type": "text/csv", "data": ""}}`: "201 bytes is too long",
@@ -258,7 +258,7 @@ func TestMistakesInLocalesImagesAndAttachmentsAreFoundAtTheStart(t *testing.T) {
 	lines := strings.Split(err.Error(), "\n")
 	slices.Sort(lines)
 	assert.Equal(t, []string{
-		`locale: "no locale" is no language tag like en or pt-BR`,
+		`locale: "no locale" is not a language tag like en or pt-BR`,
 		"templates: mail: a/attachments.tmpl attaches gone.pdf, but there is no file a/gone.pdf or default/gone.pdf",
 		"templates: mail: a/html.tmpl shows cid:gone.png, but there is no file a/gone.png or default/gone.png",
 		"templates: mail: a/subject.de_at.tmpl: write the locale as de-AT",
@@ -268,6 +268,6 @@ func TestMistakesInLocalesImagesAndAttachmentsAreFoundAtTheStart(t *testing.T) {
 		"templates: mail: c/text.tmpl is missing, for mails in other locales than de",
 		"templates: mail: layout.html.tmpl shows cid:nowhere.png, but there is no file a/nowhere.png or default/nowhere.png",
 		"templates: mail: layout.html.tmpl shows cid:nowhere.png, but there is no file c/nowhere.png or default/nowhere.png",
-		`templates: mail: layout.text.xy1.tmpl: "xy1" is no language tag like en or pt-BR`,
+		`templates: mail: layout.text.xy1.tmpl: "xy1" is not a language tag like en or pt-BR`,
 	}, lines)
 }

@@ -16,7 +16,7 @@ func parseLocale(text string) (string, error) {
 	}
 	tag, err := language.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is no language tag like en or pt-BR", text)
+		return "", fmt.Errorf("%q is not a language tag like en or pt-BR", text)
 	}
 	return tag.String(), nil
 }
@@ -32,7 +32,7 @@ func locales(wanted, own string) ([]string, error) {
 	}
 	tags, _, err := language.ParseAcceptLanguage(wanted)
 	if err != nil || len(tags) == 0 {
-		return nil, fmt.Errorf("%w: %q is no language tag like de or pt-BR", ErrLocale, clean(wanted))
+		return nil, fmt.Errorf("%w: %q is not a language tag like de or pt-BR", ErrLocale, clean(wanted))
 	}
 	var list []string
 	for _, tag := range tags {

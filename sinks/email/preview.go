@@ -51,9 +51,9 @@ type PreviewFile struct {
 	Inline bool `json:"inline"`
 }
 
-// Preview makes the mail for an envelope as Deliver does, and sends it to
-// nobody. locale stands in for what the type's locale template gives; "" leaves
-// it. The errors are those of Deliver, save that a mail may lack a recipient.
+// Preview makes the mail for an envelope as Deliver does, without
+// sending it. locale stands in for what the type's locale template gives; "" leaves
+// it. The errors are those of Deliver, except that a mail may lack a recipient.
 func (c *Composer) Preview(e *notification.Envelope, locale string) (*Preview, error) {
 	l, err := c.write(e, locale)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestAllMistakesInTemplatesAreReportedTogether(t *testing.T) {
 	})
 	require.ErrorIs(t, err, email.ErrTemplates)
 	for _, want := range []string{
-		`from: "no address" is no address`,
+		`from: "no address" is not an address`,
 		"mail: stray.tmpl is in no type's folder",
 		`layout.html.tmpl has no {{template "content" .}}`,
 		"a.unparsed/to.tmpl:1: ",

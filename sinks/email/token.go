@@ -35,7 +35,7 @@ func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
 	case o.TokenURL == "":
 		mistake("oauth2.token_url", "is missing; it is the https:// URL of the authorization server's token endpoint")
 	case err != nil || u.Hostname() == "" || (u.Scheme != "https" && u.Scheme != "http"):
-		mistake("oauth2.token_url", "is no URL like https://oauth2.googleapis.com/token")
+		mistake("oauth2.token_url", "is not a URL like https://oauth2.googleapis.com/token")
 	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
 		mistake("oauth2.token_url", "is not https://, so the secret would travel in clear")
 	}
@@ -83,7 +83,7 @@ func (fileToken) refused(string) {}
 type fetchedToken struct {
 	OAuth2
 	client *http.Client
-	turn   chan struct{} // holds one while somebody uses what is below
+	turn   chan struct{} // holds one while what is below is in use
 	token  *oauth2.Token
 }
 

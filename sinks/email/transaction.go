@@ -32,7 +32,7 @@ func (h handedOver) receipt() notification.Receipt {
 //
 // All recipients are in one transaction, and none is sent anything before the
 // server has spoken about each: that alone keeps a retry, which knows nothing of
-// the attempt before it, from reaching somebody twice.
+// the attempt before it, from reaching a recipient twice.
 func (c *connection) transact(m *message) (handedOver, *ServerError) {
 	if failed := c.fits(m); failed != nil {
 		return handedOver{}, failed

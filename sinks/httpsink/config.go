@@ -61,10 +61,10 @@ type Config struct {
 	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
 	Bearer           string            `yaml:"bearer" doc:"token for the Authorization header"`
 	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
-	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key behind the prefix whsk_"`
+	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_"`
 	Secrets          []string          `yaml:"secrets" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
 	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery or batch may take; connecting may take half of it. Default 10s"`
-	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value stands in the receipt behind its status. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
+	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value follows the status in the receipt. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
 	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"how much of a response's body an error keeps, up to 65536. Default 4096"`
 	Proxy            string            `yaml:"proxy" doc:"proxy that requests go through, with http, https, socks5 or socks5h, user and password if it wants them; none for none. Default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say"`
 	TLS              TLS               `yaml:"tls" doc:"settings for https"`
@@ -91,7 +91,7 @@ type Basic struct {
 // TLS is how a server of an https URL is verified, and what it may verify.
 type TLS struct {
 	CAFile   string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's"`
-	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that shows servers who calls"`
+	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to servers"`
 	KeyFile  string `yaml:"key_file" doc:"PEM file of that certificate's key"`
 }
 
@@ -211,7 +211,7 @@ func (r *resolver) checkFormat() {
 	case r.CloudEvents.Source == "":
 		r.mistake("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
 	case err != nil || !isPlain(r.CloudEvents.Source) || strings.ContainsAny(r.CloudEvents.Source, ` "<>\^`+"`{|}"):
-		r.mistake("cloudevents.source: %q is no URI; write one such as https://shop.example/orders or /shop", r.CloudEvents.Source)
+		r.mistake("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", r.CloudEvents.Source)
 	case source.User != nil:
 		r.mistake("cloudevents.source: has a user in it, which every receiver would see")
 	}
@@ -347,9 +347,9 @@ func (r *resolver) readGuard() {
 		prefix, err := netip.ParsePrefix(text)
 		switch {
 		case err != nil:
-			r.mistake("guard.allow[%d]: %q is no network; write it like 10.1.0.0/16 or fd00:1::/32", i, text)
+			r.mistake("guard.allow[%d]: %q is not a network; write it like 10.1.0.0/16 or fd00:1::/32", i, text)
 		case prefix != prefix.Masked():
-			r.mistake("guard.allow[%d]: %s has bits behind its length; do you mean %s?", i, text, prefix.Masked())
+			r.mistake("guard.allow[%d]: %s has bits set after its length; do you mean %s?", i, text, prefix.Masked())
 		case prefix.Addr().Is4In6():
 			r.mistake("guard.allow[%d]: %s is IPv4 in the form of IPv6; write the IPv4 network", i, text)
 		}

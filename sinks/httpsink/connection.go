@@ -41,7 +41,7 @@ func newTransport(d *dialer, proxy func(*http.Request) (*url.URL, error)) *http.
 		MaxIdleConnsPerHost:    maxIdleConnections,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
-		DisableCompression:     true, // nobody reads more than a line of the body
+		DisableCompression:     true, // no more than a line of the body is read
 	}
 }
 

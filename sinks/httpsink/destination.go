@@ -153,7 +153,7 @@ func (d *destination) of(delivery *notification.Delivery) (place, error) {
 	return place{u, d.fixed.target}, nil
 }
 
-// parseMadeURL also refuses what nobody would write, but data can bring about.
+// parseMadeURL also refuses what no person would write, but data can bring about.
 func parseMadeURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("is %d bytes long, the limit is %d", len(raw), maxURL)

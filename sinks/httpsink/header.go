@@ -90,7 +90,7 @@ func (s *Sink) newHeader(size int) headerWriter {
 	}
 	h := make(http.Header, size+len(s.headers)) // a map grown too large costs more than all values
 	for name, values := range s.headers {
-		h[name] = values // shared: nobody writes to them
+		h[name] = values // shared: they are never written to
 	}
 	w := headerWriter{h, make([]string, 0, size)}
 	if _, configured := h["User-Agent"]; !configured {

@@ -117,7 +117,7 @@ func parsePrivateKey(text string) (key, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("is not base64 behind %s", privateKeyPrefix)
+		return nil, fmt.Errorf("is not base64 after %s", privateKeyPrefix)
 	case len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize:
 		return nil, fmt.Errorf("is %d bytes long once decoded; an ed25519 key has %d, or %d with its public key",
 			len(raw), ed25519.SeedSize, ed25519.PrivateKeySize)

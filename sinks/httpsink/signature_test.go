@@ -180,7 +180,7 @@ func TestPrivateKeysThatAreNoneAreRefused(t *testing.T) {
 	seed := bytes.Repeat([]byte{7}, 32)
 	encode := base64.StdEncoding.EncodeToString
 	for secret, want := range map[string]string{
-		"whsk_p@ss":                             "is not base64 behind whsk_",
+		"whsk_p@ss":                             "is not base64 after whsk_",
 		"whsk_" + encode(seed[:31]):             "is 31 bytes long once decoded; an ed25519 key has 32, or 64",
 		"whsk_" + encode(append(seed, seed...)): "holds a public key that is not the secret key's",
 		"whpk_" + encode(seed):                  "is a public key, which is the receiver's",

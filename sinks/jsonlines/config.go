@@ -20,7 +20,7 @@ const (
 // every field means its default.
 type Config struct {
 	Path       string `yaml:"path" doc:"the file, in a folder that is there, or - for the program's output. One program a file. Default -"`
-	Fsync      bool   `yaml:"fsync" doc:"have the disk keep each batch before it counts as delivered; slower. Default false"`
+	Fsync      bool   `yaml:"fsync" doc:"wait until the disk has stored each batch before it counts as delivered; slower. Default false"`
 	MaxSizeMB  int    `yaml:"max_size_mb" doc:"MiB after which the file is renamed, with the time in its name, and a new one begun; also the longest line. Default 100"`
 	MaxFiles   int    `yaml:"max_files" doc:"how many renamed files stay, the newest of them. Default: all"`
 	MaxAgeDays int    `yaml:"max_age_days" doc:"after how many days renamed files are deleted. Default: never"`

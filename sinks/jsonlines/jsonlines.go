@@ -17,7 +17,7 @@
 // a reader meets one line that is no JSON, and nothing else is lost.
 //
 // One file is written by one sink of one program: programs that run beside each
-// other need a path each, such as orders-${HOSTNAME}.jsonl, and nobody else may
+// other need a path each, such as orders-${HOSTNAME}.jsonl, and no other program may
 // rename it; truncating or copying does no harm.
 //
 // # Durability
@@ -68,8 +68,8 @@ type Sink struct {
 	receipt notification.Receipt
 	// maxLine is how long a line may be, 0 for any.
 	maxLine int
-	// turn is held by whoever uses output; unlike a mutex, who waits for it can
-	// leave.
+	// turn is held by the call that uses output; unlike with a mutex, a call that
+	// waits for it can give up.
 	turn   chan struct{}
 	closed bool
 }

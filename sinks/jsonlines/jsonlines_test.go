@@ -265,8 +265,8 @@ func TestPathsThatCannotBeUsedAreRefusedAtOpen(t *testing.T) {
 	for path, says := range map[string]string{
 		filepath.Join(folder, "no", "orders.jsonl"): "the folder " + filepath.Join(folder, "no") + " is not there; make it",
 		folder:                               "is a folder; name a file in it",
-		filepath.Join(plain, "orders.jsonl"): plain + " is no folder",
-		"/dev/null":                          `is no ordinary file, which rotation needs; use "-"`,
+		filepath.Join(plain, "orders.jsonl"): plain + " is not a folder",
+		"/dev/null":                          `is not an ordinary file, which rotation needs; use "-"`,
 		filepath.Join(folder, strings.Repeat("x", 300)): "file name too long",
 	} {
 		err := newSink(t, jsonlines.Config{Path: path}).Open(t.Context())

@@ -40,7 +40,7 @@ func (s *stream) write(lines []byte) (int, error) {
 }
 
 // file is a file that rotates. Whenever something fails it is closed, so that
-// the next open looks at everything anew.
+// the next open looks at everything again.
 type file struct {
 	config  Config
 	rotated *timberjack.Logger // nil while closed
@@ -117,7 +117,7 @@ func (f *file) look() (exists bool, err error) {
 	case err != nil:
 		return false, err
 	case !info.IsDir():
-		return false, fmt.Errorf("%s is no folder", folder)
+		return false, fmt.Errorf("%s is not a folder", folder)
 	}
 	switch info, err := os.Stat(f.config.Path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -127,7 +127,7 @@ func (f *file) look() (exists bool, err error) {
 	case info.IsDir():
 		return true, errors.New("is a folder; name a file in it")
 	case !info.Mode().IsRegular():
-		return true, fmt.Errorf("is no ordinary file, which rotation needs; use %q for the program's output", Output)
+		return true, fmt.Errorf("is not an ordinary file, which rotation needs; use %q for the program's output", Output)
 	}
 	return true, nil
 }
@@ -189,7 +189,7 @@ func (f *file) sync() error {
 	}
 	info, err := os.Stat(f.config.Path)
 	if err != nil {
-		return fmt.Errorf("somebody else has taken it away: %w", err)
+		return fmt.Errorf("another program has removed it: %w", err)
 	}
 	if os.SameFile(info, f.synced) {
 		return nil

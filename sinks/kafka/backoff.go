@@ -14,8 +14,8 @@ const retries = 4
 // When a partition has no leader sarama takes this pause for each record that it
 // gives up, one after the other: with its 100 ms, and thousands of deliveries in
 // flight, it took minutes to learn that a broker is gone. So a pause is shared:
-// whoever asks while it lasts waits for its end, and whoever asks as soon
-// after it has had it.
+// a caller that asks while it lasts waits for its end, and one that asks as soon
+// after it does not wait.
 type backoff struct {
 	mu   sync.Mutex
 	ends [retries + 1]time.Time // of the last pause before that retry

@@ -55,7 +55,7 @@ type Config struct {
 	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
 	Topic           string        `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
 	ClientID        string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
-	Acks            string        `yaml:"acks" enum:"all,leader" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. There is no none: nothing would prove the delivery."`
+	Acks            string        `yaml:"acks" enum:"all,leader" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. none is not offered: nothing would prove the delivery."`
 	Compression     string        `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
 	Idempotent      bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
 	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
@@ -64,7 +64,7 @@ type Config struct {
 	Batch           Batch         `yaml:"batch" doc:"How many notifications are written at once."`
 	Format          string        `yaml:"format" enum:"json,cloudevents-binary" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
 	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
-	SASL            SASL          `yaml:"sasl" doc:"How the client proves to the brokers who it is."`
+	SASL            SASL          `yaml:"sasl" doc:"How the client authenticates to the brokers."`
 	TLS             TLS           `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
 }
 
@@ -201,7 +201,7 @@ func (c *Config) validateFormat() error {
 	case text == "":
 		return errors.New("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
 	case err != nil || strings.ContainsFunc(text, notInURI):
-		return fmt.Errorf("cloudevents.source: %q is no URI; write one such as https://shop.example/orders or /shop", text)
+		return fmt.Errorf("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
 	case source.User != nil:
 		return errors.New("cloudevents.source: has a user in it, which every consumer would see")
 	}
@@ -218,7 +218,7 @@ func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(
 // after 5 steps: its own answer, three on a new connection (the versions, again
 // in an older form, the metadata), and one at another broker. Those that wait
 // behind it, for whatever partition, end after 18 at most, when three times
-// nobody named a leader and sarama's breaker opens. So a step is a tenth of the
+// no broker named a leader and sarama's breaker opens. So a step is a tenth of the
 // timeout.
 //
 // It fails if a file of tls can no longer be read.

@@ -55,7 +55,7 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: t, format: avro}`:                                              `format: "avro" is not offered; use json or cloudevents-binary`,
 		`{brokers: [a:1], topic: t, format: cloudevents-binary}`:                                "cloudevents.source: is missing",
 		`{brokers: [a:1], topic: t, cloudevents: {source: /shop}}`:                              "cloudevents.source: is for format cloudevents-binary",
-		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "/a b"}}`: `cloudevents.source: "/a b" is no URI`,
+		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "/a b"}}`: `cloudevents.source: "/a b" is not a URI`,
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: has a user",
 		`{brokers: [a:1], topic: t, linger: -1ms}`:                                                         "linger: -1ms is outside 0s..1s",
 		`{brokers: [a:1], topic: t, timeout: 1s, linger: 200ms}`:                                           "linger: 200ms is outside 0s..100ms",

@@ -51,7 +51,7 @@ type attempt struct {
 //
 // Of all deliveries that wait for an attempt, only the one that caused it
 // gets what it met with its own class; the others are told ErrNotConnected,
-// which is unavailable. So a topic that nobody created costs one dead letter
+// which is unavailable. So a topic that does not exist costs one dead letter
 // for each attempt and not the whole outbox.
 func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
 	if p := c.producer.Load(); p != nil {
@@ -74,7 +74,7 @@ func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
 
 // awaitTopic returns when a topic from data is found. It is looked for ahead of
 // the first record, because sarama's breaker would make of the third record to
-// a topic that nobody created a reason for all others to wait.
+// a topic that does not exist a reason for all others to wait.
 func (c *connector) awaitTopic(ctx context.Context, topic string) error {
 	a := c.search(topic)
 	if a == nil {

@@ -31,7 +31,7 @@ type publication struct {
 type publicationKey struct{}
 
 // message wraps the publication for Watermill. It is made without
-// message.NewMessage, whose channels for acknowledgements nobody would use.
+// message.NewMessage, whose channels for acknowledgements would not be used.
 func (p *publication) message() *message.Message {
 	m := &message.Message{UUID: p.envelope.ID, Payload: p.envelope.Payload}
 	m.SetContext(context.WithValue(context.Background(), publicationKey{}, p))

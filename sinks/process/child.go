@@ -22,9 +22,9 @@ const lingerTime = time.Second
 // child is one process of the program, from its start to its end. Four
 // goroutines serve it: run, and those of stdin, stdout and stderr.
 //
-// A delivery is pending from its registration until somebody takes it out: its
-// answer, the end of the child, or its own context. Whoever takes it out settles
-// it, so it is settled once.
+// A delivery is pending from its registration until it is taken out by its
+// answer, the end of the child, or its own context. What takes it out settles it,
+// so it is settled once.
 type child struct {
 	sink   *Sink
 	cmd    *exec.Cmd
@@ -153,7 +153,7 @@ func (c *child) register(d *notification.Delivery) (*pending, error) {
 	return p, nil
 }
 
-// takeOut ends the wait for a delivery; false where somebody else settles it.
+// takeOut ends the wait for a delivery; false if it is settled elsewhere.
 func (c *child) takeOut(p *pending) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *child) takeOut(p *pending) bool {
 	return in
 }
 
-// cancel has the program told that nobody waits for a delivery any more.
+// cancel tells the program that the sink no longer waits for a delivery.
 func (c *child) cancel(p *pending) {
 	c.mu.Lock()
 	c.cancelled = append(c.cancelled, p.number)
@@ -193,8 +193,8 @@ func (c *child) gaveUp(ctx context.Context, p *pending, began time.Time) error {
 	return sinks.Unavailable(fmt.Errorf("the program did not read the delivery in time: %w", err))
 }
 
-// answer settles the delivery that an answer is about. Answers that nobody waits
-// for any more are no news.
+// answer settles the delivery that an answer is about. An answer to a
+// delivery that is no longer pending is ignored.
 func (c *child) answer(r *reply) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +231,7 @@ func (c *child) refuse(cause error) {
 	}
 }
 
-// fail settles all that is in flight: unavailable, save for a delivery that is
+// fail settles all that is in flight: unavailable, except for a delivery that is
 // blamed for the end.
 func (c *child) fail(cause error) {
 	c.refuse(cause)
@@ -270,7 +270,7 @@ func (c *child) run(stopping, hurry <-chan struct{}) error {
 	if cause != nil {
 		c.end(cause, hurry)
 	}
-	// Without the group nobody holds the pipes, and what is still in them is read
+	// Without the group no process holds the pipes, and what is still in them is read
 	// before deliveries fail: the last answers, the last words.
 	killGroup(c.cmd.Process)
 	c.closePipes(&pipes)
@@ -359,7 +359,7 @@ func (c *child) closePipes(pipes *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-timer.C:
-		c.logger.Warn("a process that the program left behind in another group holds its stdout or stderr open; nobody reads them any more")
+		c.logger.Warn("a process that the program left behind in another group holds its stdout or stderr open; they are no longer read")
 	}
 	_ = c.stdout.Close()
 	_ = c.stderr.Close()

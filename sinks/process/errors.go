@@ -7,7 +7,7 @@ import (
 
 // What a delivery that is unavailable wraps.
 var (
-	// ErrEnded: the program ended by itself, or was killed by somebody else.
+	// ErrEnded: the program ended by itself, or another process killed it.
 	ErrEnded = errors.New("the program ended")
 	// ErrProtocol: the program wrote to stdout what is not an answer, or said no
 	// hello. It is ended and started again.
@@ -43,7 +43,7 @@ const lonelyDeaths = 3
 // other reasons. While a destination is unavailable the engine tries one
 // delivery at a time, so the same one comes alone again and again; without an
 // attempt spent it would hold up all others for ever. The zero value suspects
-// nobody.
+// no delivery.
 type suspects struct {
 	mu     sync.Mutex
 	id     string

@@ -15,7 +15,7 @@ func leadGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: 
 // terminateGroup and killGroup signal the group of that leader. Called just after
 // the leader was reaped they reach what it left behind: its number is not given
 // out again while a group has it, and hardly at once where none has. An error
-// means that nobody is there.
+// means that no process is there.
 
 func terminateGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 

@@ -117,8 +117,8 @@ func (s *Sink) Open(context.Context) error {
 
 // Deliver writes one line and waits for its answer. See the package comment for
 // what the errors mean. A program that reads nothing, or never answers, holds it
-// no longer than ctx. The program is told of a delivery that nobody waits for
-// any more.
+// no longer than ctx. The program is told of a delivery that the sink no longer
+// waits for.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -162,7 +162,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	case <-done:
 	case <-ctx.Done():
 		s.hurrying.Do(func() { close(s.hurry) })
-		<-done // a killed process does not keep anybody waiting
+		<-done // a killed process ends at once
 	}
 	return nil
 }

@@ -290,7 +290,7 @@ func TestABrokenProtocolEndsTheProgram(t *testing.T) {
 	}{
 		"garbage":        {act{Print: "Debug: got one"}, `"Debug: got one" on stdout is not a line of it`},
 		"another line":   {act{Print: `{"line":"log","text":"x"}`}, `the line "log", which is neither hello nor answer`},
-		"no delivery":    {act{Print: `{"line":"answer","outcome":"ok"}`}, "tells no delivery"},
+		"no delivery":    {act{Print: `{"line":"answer","outcome":"ok"}`}, "names no delivery"},
 		"odd delivery":   {act{Print: `{"line":"answer","delivery":"1","outcome":"ok"}`}, "is not a line of it"},
 		"unknown number": {act{Print: `{"line":"answer","delivery":99,"outcome":"ok"}`}, "it answers delivery 99, which it was never given"},
 		"number zero":    {act{Print: `{"line":"answer","delivery":0,"outcome":"ok"}`}, "it answers delivery 0"},

@@ -158,7 +158,7 @@ func decodeReply(line []byte) (*reply, error) {
 	case r.Line != lineAnswer:
 		return nil, fmt.Errorf("%w: %q on stdout has the line %q, which is neither hello nor answer", ErrProtocol, excerpt(line), r.Line)
 	case r.Delivery == nil:
-		return nil, fmt.Errorf("%w: the answer %q tells no delivery", ErrProtocol, excerpt(line))
+		return nil, fmt.Errorf("%w: the answer %q names no delivery", ErrProtocol, excerpt(line))
 	}
 	return r, nil
 }

@@ -20,8 +20,8 @@ var ErrClosed = errors.New("publisher is closed")
 // An error of connect is unavailable, unless it has a class: no attempt is spent,
 // and connect is called again at the next message, one call at a time. Messages that
 // come meanwhile wait for it; it must bound its own time, and leave nothing open
-// when it fails. What it made once is kept: connecting anew after a connection is
-// lost is the library's own.
+// when it fails. What it made once is kept: reconnecting after a connection is
+// lost is up to the library.
 //
 // Close closes what connect made. Its Publish may be called in parallel as far as
 // that of connect's publisher may.

@@ -16,7 +16,7 @@ const maxBatch = 100
 func (s Subject) testBatches(t *testing.T) {
 	b, ok := s.New(t).(sinks.Batcher)
 	if !ok {
-		t.Skip("it is no sinks.Batcher")
+		t.Skip("it is not a sinks.Batcher")
 	}
 	open(t, b)
 	limits := b.BatchLimits()
@@ -40,7 +40,7 @@ func (s Subject) testBatches(t *testing.T) {
 		run("only the refused one fails", s.testRefusedInBatch)
 	}
 	if s.Refused != nil && size > 3 && limits.Ordered {
-		run("behind a refused one its key waits", s.testKeyBehindRefused)
+		run("after a refused one its key waits", s.testKeyBehindRefused)
 	}
 }
 

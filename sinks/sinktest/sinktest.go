@@ -203,7 +203,7 @@ func (s Subject) testDeadline(t *testing.T, sink sinks.Sink) {
 func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 	closer, ok := sink.(sinks.Closer)
 	if !ok {
-		t.Skip("it is no sinks.Closer")
+		t.Skip("it is not a sinks.Closer")
 	}
 	openOnly(t, sink)
 	ctx, cancel := context.WithCancel(t.Context())

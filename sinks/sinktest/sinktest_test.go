@@ -312,7 +312,7 @@ var wrong = map[string]struct {
 			return deliverEach(b, ctx, batch)
 		})
 	}},
-	"goes on behind a failure": {"batches/behind a refused one its key waits", func() sinktest.Subject {
+	"goes on behind a failure": {"batches/after a refused one its key waits", func() sinktest.Subject {
 		return batchSubject(deliverEach)
 	}},
 	"calls a stuck delivery delivered": {"stuck it can be cancelled", func() sinktest.Subject {

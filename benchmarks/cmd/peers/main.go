@@ -82,7 +82,7 @@ func (o options) check(rest []string, who string) error {
 		}
 	}
 	s := o.sizes
-	require(len(rest) == 0, fmt.Sprintf("arguments that are no flags: %q", rest))
+	require(len(rest) == 0, fmt.Sprintf("arguments that are not flags: %q", rest))
 	require(o.runs >= 1, "--runs: use 1 or more")
 	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Rate, s.Clients, s.History) >= 1 && s.Through >= 5, "sizes: use 1 or more, and 5 or more for --through")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
@@ -151,7 +151,7 @@ func measure(ctx context.Context, o options) (_ *result.Result, err error) {
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	r := new(result.Result)
-	if r.Machine, err = result.LookAtMachine(ctx, server); err != nil {
+	if r.Machine, err = result.InspectMachine(ctx, server); err != nil {
 		return nil, err
 	}
 	for _, s := range scenario.All(o.sizes) {
@@ -185,7 +185,7 @@ func take(ctx context.Context, server *database.Server, s scenario.Scenario, o o
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)
 			}
-			tell(s, c, turn, sample)
+			printSample(s, c, turn, sample)
 			if turn >= 0 {
 				r.Contenders[i].Runs = append(r.Contenders[i].Runs, sample)
 			}
@@ -195,8 +195,8 @@ func take(ctx context.Context, server *database.Server, s scenario.Scenario, o o
 	return r, nil
 }
 
-// tell shows that something happens.
-func tell(s scenario.Scenario, c scenario.Contender, turn int, sample scenario.Sample) {
+// printSample prints the result of one run.
+func printSample(s scenario.Scenario, c scenario.Contender, turn int, sample scenario.Sample) {
 	which := fmt.Sprintf("run %d", turn+1)
 	if turn < 0 {
 		which = "warm-up"
@@ -211,7 +211,7 @@ func tell(s scenario.Scenario, c scenario.Contender, turn int, sample scenario.S
 	fmt.Println(line)
 }
 
-// losses is an error if anybody lost anything: then the figures mean nothing.
+// losses is an error if a contender lost anything: then the figures mean nothing.
 func losses(r *result.Result) error {
 	var problems []error
 	for _, s := range r.Scenarios {

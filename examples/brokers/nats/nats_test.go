@@ -19,9 +19,9 @@ func TestJetStream(t *testing.T) {
 	t.Run("a subject without a stream is unavailable", func(t *testing.T) { testNoStream(t, server.URL) })
 	t.Run("a full stream keeps what it has", func(t *testing.T) { testFull(t, server.URL) })
 	brokertest.Run(t, brokertest.Subject{
-		Broker: jetStream,
-		Nobody: "nats://127.0.0.1:1",
-		Watch:  watch,
+		Broker:      jetStream,
+		Unreachable: "nats://127.0.0.1:1",
+		Watch:       watch,
 	}, server)
 }
 

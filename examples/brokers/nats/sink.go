@@ -20,7 +20,7 @@ const (
 )
 
 // duplicates is how long the stream remembers ids. It should be longer than a
-// forwarder is ever away between a delivery and the checkpoint that tells of it; the
+// forwarder is ever away between a delivery and the checkpoint that records it; the
 // ids are in the server's memory.
 const duplicates = 10 * time.Minute
 
@@ -99,7 +99,7 @@ func (p classed) Publish(topic string, messages ...*message.Message) error {
 		return sinks.Permanent(err)
 	case is(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting,
 		nats.ErrDisconnected, nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoStreamResponse):
-		return sinks.Unavailable(err) // nobody answers: no server, or no stream
+		return sinks.Unavailable(err) // no answer: no server, or no stream
 	case errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable:
 		return sinks.Unavailable(err) // the stream cannot store anything now
 	}

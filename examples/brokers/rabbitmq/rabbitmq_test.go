@@ -19,9 +19,9 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("what no queue is bound for is kept", func(t *testing.T) { testUnrouted(t, server.URL) })
 	t.Run("messages survive and say who they are", func(t *testing.T) { testProperties(t, server.URL) })
 	brokertest.Run(t, brokertest.Subject{
-		Broker: rabbitmq,
-		Nobody: "amqp://guest:guest@127.0.0.1:1/",
-		Watch:  watch,
+		Broker:      rabbitmq,
+		Unreachable: "amqp://guest:guest@127.0.0.1:1/",
+		Watch:       watch,
 	}, server)
 }
 

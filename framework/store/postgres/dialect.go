@@ -230,7 +230,7 @@ func level(positions []json.RawMessage) (position, error) {
 // Places probes the log after the positions were read: an older probe would not
 // include them, and look like another log.
 func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
-	now, err := d.look(ctx, q, d.sql.probe)
+	now, err := d.runProbe(ctx, q, d.sql.probe)
 	if err != nil {
 		return nil, err
 	}

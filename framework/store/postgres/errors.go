@@ -32,7 +32,7 @@ func isReadOnly(err error) bool {
 func advise(err error) error {
 	if pq.As(err, hiddenRows) != nil {
 		return &store.AdvisedError{Err: store.ErrHidden, Hint: "ALTER ROLE … BYPASSRLS, or let the role own the outbox's tables, or ALTER TABLE … DISABLE ROW LEVEL SECURITY; " +
-			"a policy is no way out, whatever it lets through; nothing is lost meanwhile"}
+			"a policy does not help, whatever it lets through; nothing is lost meanwhile"}
 	}
 	hint := hintFor(err)
 	if hint == "" {
@@ -46,12 +46,12 @@ func hintFor(err error) string {
 	case err == nil:
 		return ""
 	case isReadOnly(err):
-		return "this is a standby, or default_transaction_read_only is on; behind a failover name all hosts and " +
-			"target_session_attrs=read-write in the database's address: connections are made anew until one takes writes"
+		return "this is a standby, or default_transaction_read_only is on; for a failover name all hosts and " +
+			"target_session_attrs=read-write in the database's address: new connections are made until one takes writes"
 	case errors.Is(err, errSilent):
 		return "the server is stopped or overloaded, or the network on the way swallows what is sent"
 	case errors.Is(err, driver.ErrBadConn):
-		return "the server ended the connection; its log tells why"
+		return "the server ended the connection; its log says why"
 	}
 	e := pq.As(err)
 	if e == nil {
@@ -69,13 +69,13 @@ func hintFor(err error) string {
 	case "53300":
 		return "the server, the database or the role has no connection left: raise its limit, or put a pooler in front"
 	case "55P03":
-		return "somebody holds a lock for longer than lock_timeout, as ALTER TABLE and VACUUM FULL do"
+		return "another session holds a lock for longer than lock_timeout, as ALTER TABLE and VACUUM FULL do"
 	case "57014":
-		return "statement_timeout of the role or the database is too short, or somebody cancelled the statement"
+		return "statement_timeout of the role or the database is too short, or another session cancelled the statement"
 	case "57P01", "57P02", "57P03":
 		return "the server is being stopped or started"
 	case "58030":
-		return "the database server cannot read or write its files; its log tells why"
+		return "the database server cannot read or write its files; its log says why"
 	}
 	return ""
 }

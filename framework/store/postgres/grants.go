@@ -29,7 +29,7 @@ func Duties() []Duty { return []Duty{Publisher, Forwarder, Operator} }
 type grant struct{ privileges, on string }
 
 // grants are the least ones. A lock on rows needs UPDATE, an INSERT that may meet a row
-// SELECT, and what the log computes by itself nothing, save for the sequence behind the
+// SELECT, and what the log computes by itself nothing, except for the sequence behind the
 // default of a partitioned log.
 func (d Duty) grants(n names) ([]grant, error) {
 	table := func(name string) string { return `TABLE ` + n.Table(name) }
@@ -50,7 +50,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT, INSERT, UPDATE`, table("actions")},
 		}, nil
 	}
-	return nil, fmt.Errorf("there is no %q among those who use an outbox: %s", d, strings.Join(dutyNames(), ", "))
+	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))
 }
 
 func dutyNames() (names []string) {

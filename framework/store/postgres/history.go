@@ -38,9 +38,9 @@ func (h history) differs(now history) string {
 		return fmt.Sprintf("the cursor is of the cluster %s and this one is %s: the database was restored into another cluster, or upgraded in place",
 			h.System, now.System)
 	case h.Sequence != 0 && now.Sequence != 0 && h.Sequence != now.Sequence:
-		return "the sequence of the offsets is another one: the log was truncated, or made anew"
+		return "the sequence of the offsets is another one: the log was truncated or recreated"
 	case h.Log != 0 && now.Log != 0 && h.Log != now.Log:
-		return "the log is another table: it was dropped and made anew, or renamed"
+		return "the log is another table: it was dropped and recreated, or renamed"
 	}
 	return ""
 }
@@ -110,7 +110,7 @@ type extent struct {
 func (s *Store) restoreScan(ctx context.Context) (*probe, extent, error) {
 	var e extent
 	var lowest int64
-	p, err := s.look(ctx, s.db, s.sql.restoreScan, &lowest, &e.highest)
+	p, err := s.runProbe(ctx, s.db, s.sql.restoreScan, &lowest, &e.highest)
 	if err == nil {
 		e.restored, err = s.lastRestored(ctx, lowest-1, e.highest)
 	}
@@ -233,8 +233,8 @@ func probeSQL(n names, server string) string {
 		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + ` FROM ` + n.Table("offset_seq")
 }
 
-// look runs a probe's statement, whose further columns go to rest.
-func (s *Store) look(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
+// runProbe runs a probe's statement, whose further columns go to rest.
+func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}

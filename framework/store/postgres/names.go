@@ -71,7 +71,7 @@ func (n names) resolve(ctx context.Context, db *sql.DB) (names, error) {
 	case err != nil:
 		return n, fmt.Errorf("look for the schema of %s: %w", n, err)
 	case n.schema == "":
-		return n, fmt.Errorf("%w: the search path of this role names no schema that there is; name one, as in schema.%s", store.ErrNotMigrated, n.prefix)
+		return n, fmt.Errorf("%w: the search path of this role names no existing schema; name one, as in schema.%s", store.ErrNotMigrated, n.prefix)
 	}
 	return n, nil
 }

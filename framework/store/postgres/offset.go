@@ -83,7 +83,7 @@ var defaultTakesIDFirst = regexp.MustCompile(`(?s)^\s*CASE\s+WHEN \(pg_current_x
 // faults says what is wrong, each with what mends it.
 func (o *offsetOrigin) faults() (faults []string) {
 	fault := func(what, mend string) {
-		faults = append(faults, fmt.Sprintf("%s: %s; to mend it: %s", o.names, what, mend))
+		faults = append(faults, fmt.Sprintf("%s: %s; to fix it: %s", o.names, what, mend))
 	}
 	if !o.idFirst {
 		fault(`the column "offset" stands before transaction_id`,

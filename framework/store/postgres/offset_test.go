@@ -145,7 +145,7 @@ func TestALogThatWouldLoseRowsIsNotOpened(t *testing.T) {
 			require.ErrorContains(t, err, "outbox: ")
 			require.ErrorContains(t, err, c.fault)
 			for fault := range strings.SplitSeq(err.Error(), "; public.outbox: ") {
-				_, mend, found := strings.Cut(fault, "; to mend it: ")
+				_, mend, found := strings.Cut(fault, "; to fix it: ")
 				require.True(t, found, fault)
 				_, err = db.ExecContext(t.Context(), mend)
 				require.NoError(t, err, mend)

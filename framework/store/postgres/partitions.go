@@ -72,7 +72,7 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 		return err
 	case !partitioned && c.PartitionRows > 0:
 		return fmt.Errorf("%w: %s was made without partitions and is not converted: use another outbox.prefix, "+
-			"or, once all sinks have settled everything and nobody publishes, drop its tables and migrate again", store.ErrPartitions, n)
+			"or, once all sinks have settled everything and no application publishes, drop its tables and migrate again", store.ErrPartitions, n)
 	case !partitioned:
 		return nil
 	}
@@ -110,7 +110,7 @@ func (s *Store) checkOwner(ctx context.Context) error {
 		return err
 	}
 	return &store.AdvisedError{Err: store.ErrNotOwner, Hint: "the owner of " + s.names.String() + " is to be granted to this role, which also needs CREATE on the schema; " +
-		"until then what is published behind the last partition goes into the default one"}
+		"until then what is published after the last partition goes into the default one"}
 }
 
 func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
@@ -125,7 +125,7 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	if rows == 0 {
 		rows = highest.To - highest.From
 	}
-	now, err := s.look(ctx, s.db, s.sql.probe)
+	now, err := s.runProbe(ctx, s.db, s.sql.probe)
 	if err != nil {
 		return 0, fmt.Errorf("make partitions: %w", err)
 	}
@@ -240,13 +240,13 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 		return false, err
 	}
 	err = s.pruneTx(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
-		kept, err := s.kept(ctx, tx, e.Sinks)
-		if err != nil || kept.everything() {
+		progress, err := s.progress(ctx, tx, e.Sinks)
+		if err != nil || progress.keepsAll() {
 			return err
 		}
 		q := statement{}
 		q.WriteString(`SELECT NOT EXISTS (SELECT FROM ` + p.Name + ` WHERE NOT (` + old(&q, e.Age))
-		kept.settledSQL(&q)
+		progress.settledSQL(&q)
 		q.WriteString(`))` + whole(p.Name))
 		may := false
 		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&may); err != nil || !may {
@@ -261,7 +261,7 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 // worthALock reports whether the sequence has passed the partition by another one's
 // length, and its last row is old, or it is empty.
 func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (empty, worth bool, err error) {
-	now, err := s.look(ctx, s.db, s.sql.probe)
+	now, err := s.runProbe(ctx, s.db, s.sql.probe)
 	if err != nil || now.last < p.To+(p.To-p.From) {
 		return false, false, err
 	}

@@ -51,7 +51,7 @@ type sight struct {
 // Probe takes a snapshot and reads the sequence, in one statement: the snapshot
 // comes first, so no row that is visible in it has a higher offset than last.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
-	p, err := s.look(ctx, s.db, s.sql.probe)
+	p, err := s.runProbe(ctx, s.db, s.sql.probe)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}

@@ -30,8 +30,8 @@ const (
 	// holderRows is how many rows behind a sink's bound are looked at for the
 	// first one that it has not settled.
 	holderRows = 5000
-	// maxPlaces bounds the conditions that are tried on each row.
-	maxPlaces = 64
+	// maxPositions bounds the conditions that are tried on each row.
+	maxPositions = 64
 )
 
 // Prune removes old rows; see store.Pruner.
@@ -43,8 +43,8 @@ const (
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
 	pruned := store.Pruned{Through: p.After}
 	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
-		kept, err := s.kept(ctx, tx, p.Sinks)
-		if err != nil || kept.everything() {
+		progress, err := s.progress(ctx, tx, p.Sinks)
+		if err != nil || progress.keepsAll() {
 			return err
 		}
 		table, err := s.prunable(ctx, tx)
@@ -53,7 +53,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		}
 		look := statement{args: []any{p.After}}
 		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, p.Age))
-		kept.settledSQL(&look)
+		progress.settledSQL(&look)
 		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + table +
 			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked` + whole(table))
 		removable := 0
@@ -65,7 +65,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		}
 		remove := statement{args: []any{p.After, pruned.Through}}
 		remove.WriteString(`DELETE FROM ` + table + s.sql.between + ` AND ` + old(&remove, p.Age))
-		kept.settledSQL(&remove)
+		progress.settledSQL(&remove)
 		result, err := tx.ExecContext(ctx, remove.String(), remove.args...)
 		if err != nil {
 			return err
@@ -140,46 +140,46 @@ func old(q *statement, age time.Duration) string {
 	return `occurred_on < now() - ` + q.arg(age.Microseconds()) + ` * interval '1 microsecond'`
 }
 
-// keeper is what one sink has settled.
-type keeper struct {
-	sink   string
-	places []position // where its cursors stand
-	reason string     // why it keeps everything; "" if it does not
+// sinkProgress is how far one sink has settled the log.
+type sinkProgress struct {
+	sink      string
+	positions []position // of its cursors
+	reason    string     // why it keeps everything; "" if it does not
 }
 
-// keepers are all sinks.
-type keepers []keeper
+// logProgress is how far all sinks have settled the log.
+type logProgress []sinkProgress
 
-// everything reports whether some sink keeps everything. Without any sink it is not
+// keepsAll reports whether some sink keeps everything. Without any sink it is not
 // known what is settled.
-func (ks keepers) everything() bool {
-	return len(ks) == 0 || slices.ContainsFunc(ks, func(k keeper) bool { return k.reason != "" })
+func (l logProgress) keepsAll() bool {
+	return len(l) == 0 || slices.ContainsFunc(l, func(p sinkProgress) bool { return p.reason != "" })
 }
 
-// kept reads the cursors and holds them against the log as the transaction sees
-// it. Sinks that have none are among them if they are named.
-func (s *Store) kept(ctx context.Context, tx *sql.Tx, sinks []string) (keepers, error) {
-	now, err := s.look(ctx, tx, s.sql.probe)
+// progress reads the cursors and compares them with the log as the transaction sees
+// it. Sinks without cursors are included if they are named.
+func (s *Store) progress(ctx context.Context, tx *sql.Tx, sinks []string) (logProgress, error) {
+	now, err := s.runProbe(ctx, tx, s.sql.probe)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.run.Keepers(ctx, tx, sinks)
+	all, err := s.run.SinkCursors(ctx, tx, sinks)
 	if err != nil {
 		return nil, err
 	}
-	kept := make(keepers, len(all))
-	for i, k := range all {
-		kept[i] = keeper{sink: k.Sink, reason: k.Reason}
-		for _, raw := range k.Positions {
-			kept[i].add(raw, now)
+	progress := make(logProgress, len(all))
+	for i, c := range all {
+		progress[i] = sinkProgress{sink: c.Sink, reason: c.Reason}
+		for _, raw := range c.Positions {
+			progress[i].add(raw, now)
 		}
 	}
-	return kept, nil
+	return progress, nil
 }
 
-// add takes a cursor's position, unless it is of another log than the one that now
-// was looked at: there it says nothing.
-func (k *keeper) add(raw []byte, now *probe) {
+// add takes a cursor's position. One that conflicts with the probe, as that of another
+// log does, is a reason to keep everything.
+func (p *sinkProgress) add(raw []byte, now *probe) {
 	pos, err := parsePosition(raw)
 	reason := ""
 	if err != nil {
@@ -187,35 +187,35 @@ func (k *keeper) add(raw []byte, now *probe) {
 	} else {
 		reason = pos.conflict(now)
 	}
-	if k.reason == "" {
-		k.reason = reason
+	if p.reason == "" {
+		p.reason = reason
 	}
-	k.places = append(k.places, pos)
+	p.positions = append(p.positions, pos)
 }
 
 // settledSQL adds the condition that all sinks have settled a row. Nearly all rows
 // that are old are below the common bound; the snapshots decide about the others,
 // which are the last ones of a log that has gone quiet, and those around a
 // transaction that stays open.
-func (ks keepers) settledSQL(q *statement) {
+func (l logProgress) settledSQL(q *statement) {
 	through := int64(math.MaxInt64)
 	var distinct []string
-	places := make(map[string]*position)
-	for _, k := range ks {
-		for i := range k.places {
-			p := &k.places[i]
+	positions := make(map[string]*position)
+	for _, sink := range l {
+		for i := range sink.positions {
+			p := &sink.positions[i]
 			through = min(through, p.settled())
-			if name := p.name(); places[name] == nil {
-				places[name] = p
+			if name := p.name(); positions[name] == nil {
+				positions[name] = p
 				distinct = append(distinct, name)
 			}
 		}
 	}
 	q.WriteString(` AND ("offset" <= ` + q.arg(through))
-	if len(distinct) <= maxPlaces {
+	if len(distinct) <= maxPositions {
 		q.WriteString(` OR true`)
 		for _, name := range distinct {
-			q.WriteString(` AND ` + places[name].settledSQL(q))
+			q.WriteString(` AND ` + positions[name].settledSQL(q))
 		}
 	}
 	q.WriteString(`)`)
@@ -247,40 +247,40 @@ func visibleSQL(q *statement, s *snapshot) string {
 // Holders lists the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
 	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
-		kept, err := s.kept(ctx, tx, sinks)
+		progress, err := s.progress(ctx, tx, sinks)
 		if err != nil {
 			return err
 		}
-		for _, k := range kept {
-			row, err := s.oldestKept(ctx, tx, k)
+		for _, p := range progress {
+			row, err := s.oldestKept(ctx, tx, p)
 			if err != nil {
 				return err
 			}
 			if row != nil {
-				holders = append(holders, store.Holder{Sink: k.sink, Row: *row, Reason: k.reason})
+				holders = append(holders, store.Holder{Sink: p.sink, Row: *row, Reason: p.reason})
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for who keeps the log: %w", advise(err))
+		return nil, fmt.Errorf("find the sinks that keep the log: %w", advise(err))
 	}
 	return holders, nil
 }
 
 // oldestKept is the first row that a sink keeps; nil if there is none.
-func (s *Store) oldestKept(ctx context.Context, q tables.Querier, k keeper) (*store.Row, error) {
-	if k.reason != "" {
+func (s *Store) oldestKept(ctx context.Context, q tables.Querier, p sinkProgress) (*store.Row, error) {
+	if p.reason != "" {
 		return s.run.Oldest(ctx, q, 0)
 	}
-	through := k.places[0].settled()
-	for i := range k.places {
-		through = min(through, k.places[i].settled())
+	through := p.positions[0].settled()
+	for i := range p.positions {
+		through = min(through, p.positions[i].settled())
 	}
 	look := statement{args: []any{through}}
 	look.WriteString(`SELECT "offset", occurred_on FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.names.Log() +
 		` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(holderRows) + `) looked WHERE NOT (true`)
-	keepers{k}.settledSQL(&look)
+	logProgress{p}.settledSQL(&look)
 	look.WriteString(`) ORDER BY "offset" LIMIT 1` + s.sql.whole)
 	return s.run.ScanRow(q.QueryRowContext(ctx, look.String(), look.args...))
 }

@@ -210,7 +210,7 @@ func (r *reader) conflict(t *probe) string {
 		return fmt.Sprintf("the cursor knows transactions up to %d and this cluster is at %d: the database was restored into another cluster",
 			b.Snapshot.xmax, t.snapshot.xmax)
 	case t.last < last:
-		return fmt.Sprintf("the cursor is behind offset %d and the sequence stands at %d: the log was truncated", last, t.last)
+		return fmt.Sprintf("the cursor is past offset %d and the sequence stands at %d: the log was truncated", last, t.last)
 	}
 	return ""
 }

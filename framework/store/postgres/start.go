@@ -25,7 +25,7 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	if err := d.raiseWatermarkHere(ctx); err != nil {
 		return at, err
 	}
-	t, err := d.look(ctx, d.db, d.sql.probe)
+	t, err := d.runProbe(ctx, d.db, d.sql.probe)
 	if err != nil {
 		return at, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) answers(ctx context.Context, q tables.Querier, server string) er
 		err = store.ErrServerChanged
 	}
 	if err != nil {
-		return fmt.Errorf("see who answers: %w", err)
+		return fmt.Errorf("identify the server: %w", err)
 	}
 	return nil
 }

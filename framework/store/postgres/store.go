@@ -123,7 +123,7 @@ var (
 //   - connect_timeout=10 unless dsn has another that is more than 0: for one host,
 //     sign-on included;
 //   - a statement ends about a second after its context at the latest, also where
-//     the server does not answer. Without a deadline it may wait for ever, save that
+//     the server does not answer. Without a deadline it may wait for ever, except that
 //     the system gives up a machine that is silent for 30 s;
 //   - a connection to a server that takes no writes is not used again, nor are those
 //     made before it;

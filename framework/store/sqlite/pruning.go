@@ -62,8 +62,8 @@ func (s *Store) remove(ctx context.Context, p store.Pruning, through int64) (int
 	return int(removed), tx.Commit()
 }
 
-// keeper is what one sink has settled.
-type keeper struct {
+// sinkProgress is how far one sink has settled the log.
+type sinkProgress struct {
 	sink    string
 	through int64  // it has settled all rows up to here
 	reason  string // why it keeps everything; "" if it does not
@@ -72,69 +72,70 @@ type keeper struct {
 // settledByAll is an offset up to which all sinks have settled every row; 0 without any
 // sink, since it is not known then.
 func (s *Store) settledByAll(ctx context.Context, q tables.Querier, sinks []string) (int64, error) {
-	keepers, err := s.keepers(ctx, q, sinks)
-	if err != nil || len(keepers) == 0 {
+	progress, err := s.progress(ctx, q, sinks)
+	if err != nil || len(progress) == 0 {
 		return 0, err
 	}
-	through := keepers[0].through
-	for _, k := range keepers {
-		if k.reason != "" {
+	through := progress[0].through
+	for _, p := range progress {
+		if p.reason != "" {
 			return 0, nil
 		}
-		through = min(through, k.through)
+		through = min(through, p.through)
 	}
 	return through, nil
 }
 
-// keepers are the sinks that have cursors, and those that are named.
-func (s *Store) keepers(ctx context.Context, q tables.Querier, sinks []string) ([]keeper, error) {
+// progress reads how far the sinks that have cursors, and those that are named, have
+// settled the log.
+func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) ([]sinkProgress, error) {
 	last, err := s.last(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.run.Keepers(ctx, q, sinks)
+	all, err := s.run.SinkCursors(ctx, q, sinks)
 	if err != nil {
 		return nil, err
 	}
-	keepers := make([]keeper, len(all))
-	for i, k := range all {
-		keepers[i] = keeper{sink: k.Sink, through: math.MaxInt64, reason: k.Reason}
-		for _, raw := range k.Positions {
-			keepers[i].add(raw, last)
+	progress := make([]sinkProgress, len(all))
+	for i, c := range all {
+		progress[i] = sinkProgress{sink: c.Sink, through: math.MaxInt64, reason: c.Reason}
+		for _, raw := range c.Positions {
+			progress[i].add(raw, last)
 		}
 	}
-	return keepers, nil
+	return progress, nil
 }
 
-// add takes a cursor's position, unless it is behind the end of the log.
-func (k *keeper) add(raw json.RawMessage, last int64) {
+// add takes a cursor's position. One past the end of the log is a reason to keep everything.
+func (p *sinkProgress) add(raw json.RawMessage, last int64) {
 	pos, err := parsePosition(raw)
 	switch {
 	case err != nil:
-		k.reason = err.Error()
+		p.reason = err.Error()
 	case int64(pos) > last:
-		k.reason = fmt.Sprintf("its cursor is behind offset %d and the log ends at %d: the log began anew", pos, last)
+		p.reason = fmt.Sprintf("its cursor is past offset %d and the log ends at %d: the log was started again", pos, last)
 	}
-	k.through = min(k.through, int64(pos))
+	p.through = min(p.through, int64(pos))
 }
 
 // Holders lists the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
-	keepers, err := s.keepers(ctx, s.db, sinks)
+	progress, err := s.progress(ctx, s.db, sinks)
 	if err != nil {
-		return nil, fmt.Errorf("look for who keeps the log: %w", err)
+		return nil, fmt.Errorf("find the sinks that keep the log: %w", err)
 	}
 	var holders []store.Holder
-	for _, k := range keepers {
-		if k.reason != "" {
-			k.through = 0
+	for _, p := range progress {
+		if p.reason != "" {
+			p.through = 0
 		}
-		row, err := s.run.Oldest(ctx, s.db, k.through)
+		row, err := s.run.Oldest(ctx, s.db, p.through)
 		if err != nil {
-			return nil, fmt.Errorf("look for who keeps the log: %w", err)
+			return nil, fmt.Errorf("find the sinks that keep the log: %w", err)
 		}
 		if row != nil {
-			holders = append(holders, store.Holder{Sink: k.sink, Row: *row, Reason: k.reason})
+			holders = append(holders, store.Holder{Sink: p.sink, Row: *row, Reason: p.reason})
 		}
 	}
 	return holders, nil

@@ -74,7 +74,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 		if until >= from {
 			return r.page(from, nil, from, true, ""), nil
 		}
-		rebased = fmt.Sprintf("the cursor is behind offset %d and the log ends at %d: its rows were deleted and its numbers began anew", from, until)
+		rebased = fmt.Sprintf("the cursor is past offset %d and the log ends at %d: its rows were deleted and its numbering started again", from, until)
 		from = 0
 	}
 	if from == until || r.nothing {

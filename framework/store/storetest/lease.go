@@ -19,11 +19,11 @@ var leaseFacts = []fact{
 	{"a lease expires by the clock", expiringLease},
 	{"who takes over an pruned lease continues at its cursor", takeover},
 	{"a released lease is free at once", release},
-	{"releasing a lost lease disturbs nobody", releaseLost},
+	{"releasing a lost lease affects no other forwarder", releaseLost},
 	{"of many who ask at once one gets the lease", leaseRace},
 	{"a forwarder whose answer was lost leases its lane again", leaseAgain},
 	{"a lane of another number of lanes is refused", otherLanes},
-	{"a lease tells the revision of what is parked", leaseRevision},
+	{"a lease has the revision of what is parked", leaseRevision},
 }
 
 func newLane(t *testing.T, o *outbox) {

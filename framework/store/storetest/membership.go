@@ -15,10 +15,10 @@ import (
 var membershipFacts = []fact{
 	{"a sink's cursors are made together, once", cutOnce},
 	{"cursors that are cut into another number stay, and the number is wanted", cutWanted},
-	{"the membership tells who has which lane and for how long, and since when nobody has", membershipLanes},
+	{"the membership lists who has which lane and for how long, and since when a lane is free", membershipLanes},
 	{"the membership lists the forwarders that live", membershipMembers},
-	{"lanes are cut anew at the place where all of them stand", recut},
-	{"lanes are not cut anew unless all are held and stand at one place", recutRefused},
+	{"lanes are cut again at the place where all of them stand", recut},
+	{"lanes are not cut again unless all are held and stand at one place", recutRefused},
 }
 
 // lanesOf prints a sink's lanes.
@@ -49,7 +49,7 @@ func cutOnce(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.NotEmpty(t, membership.Lanes)
 	for i, l := range membership.Lanes {
-		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whoever came first")
+		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whichever came first")
 		require.Equal(t, membership.Lanes[0].Wanted, l.Wanted)
 	}
 }
@@ -166,7 +166,7 @@ func recutRefused(t *testing.T, o *outbox) {
 		require.NoError(t, err)
 		leases = append(leases, lease)
 	}
-	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "nobody wants it")
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "no other number is wanted")
 	require.NoError(t, o.Cut(t.Context(), "mail", 1))
 
 	before := o.dumpAll(t)

@@ -29,7 +29,7 @@ var parkedFacts = []fact{
 	{"large followers are answered for fewer keys, at least one", largeFollowers},
 	{"held keys come in pages, each once", heldKeys},
 	{"unparked is gone, of this sink only", unpark},
-	{"a log that began anew disturbs nothing that is parked of the old one", parkedOfTwoLogs},
+	{"a log that was started again leaves what is parked of the old one as it is", parkedOfTwoLogs},
 	{"a blocked delivery replaces none that is parked already", parkedAndReadAnew},
 	{"lanes and sinks see only their own", parkedLanes},
 	{"random histories are those of a model", modelOfParked},

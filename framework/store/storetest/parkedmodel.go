@@ -86,7 +86,7 @@ func (m *parkedModel) lane(rt *rapid.T) *modelLane {
 func (m *parkedModel) heldLane(rt *rapid.T) *modelLane {
 	l := m.lane(rt)
 	if !l.held {
-		rt.Skip("nobody holds it")
+		rt.Skip("no forwarder holds it")
 	}
 	return l
 }

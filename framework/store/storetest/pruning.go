@@ -29,11 +29,11 @@ var (
 		{"a sink with fewer cursors than lanes keeps everything", missingLaneKeeps},
 		{"without any sink everything is kept", nobodyKeeps},
 		{"the pruner's cursor is no sink's", prunerIsNoSink},
-		{"in a log that began anew everything is kept", begunAnewKeeps},
+		{"in a log that was started again everything is kept", begunAnewKeeps},
 		{"readers go on behind what was removed, also new ones", readOn},
 		{"two who remove at once remove each row once", twoAtOnce},
 		{"old receipts go, at most as many as were asked for", oldReceiptsGo},
-		{"status tells who keeps which row", statusHolders},
+		{"status shows which sink keeps which row", statusHolders},
 	}
 	forgetFacts = []fact{
 		{"a forgotten sink leaves nothing and keeps nothing", forgotten},

@@ -32,7 +32,7 @@ var readingFacts = []fact{
 	{"any reader anywhere sees the log as it was published", modelOfReading},
 	{"after an error the reader repeats and skips nothing", readErrors},
 	{"rows that retention took are passed over", retention},
-	{"a log that began anew is read from its beginning", restartedLog},
+	{"a log that was started again is read from its beginning", restartedLog},
 	{"concurrent publishers' rows come once and in key order", concurrentPublishers},
 }
 

@@ -20,9 +20,9 @@ var replayFacts = []fact{
 	{"a replay goes on where the action stands, and a batch is written once", replayMoved},
 	{"what was settled ahead of the cursor is replayed, what was not is not", replayAhead},
 	{"a replay passes over a gap that is longer than a batch looks", replayGap},
-	{"a replay of a log that began anew is refused", replayOtherLog},
+	{"a replay of a log that was started again is refused", replayOtherLog},
 	{"pausing is for all lanes of a sink, outlives a cut, and says what it changed", pausing},
-	{"what a forwarder tells of its sinks is in the membership until it says otherwise", sinkStates},
+	{"what a forwarder reports of its sinks is in the membership until it reports something else", sinkStates},
 }
 
 // settled publishes envelopes and moves the cursor of the sink "mail" behind them.

@@ -135,7 +135,7 @@ func rerouted(t *testing.T, o *outbox) {
 	require.Empty(t, due[0].LastError)
 	require.Equal(t, rows[0].ID, due[0].Envelope.ID)
 	require.Equal(t, rows[0].Type, due[0].Envelope.Type)
-	require.WithinDuration(t, time.Now(), due[0].FirstParkedAt, time.Minute, "it begins anew with this sink")
+	require.WithinDuration(t, time.Now(), due[0].FirstParkedAt, time.Minute, "it starts again with this sink")
 	require.Equal(t, []int64{3}, offsets(o.blockedOf(t, "k")))
 	require.Equal(t, []int64{5}, o.find(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateScheduled}}))
 }
@@ -237,6 +237,6 @@ func rerouteRefused(t *testing.T, o *outbox) {
 
 	b.Action = "reroute"
 	result, err := o.Reroute(t.Context(), b)
-	require.NoError(t, err, "nothing is for the sink that nobody knows")
+	require.NoError(t, err, "nothing is for an unknown sink")
 	require.Equal(t, 1, result.Changed)
 }

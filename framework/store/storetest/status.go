@@ -11,8 +11,8 @@ import (
 )
 
 var statusFacts = []fact{
-	{"an unused outbox has nothing to tell", emptyStatus},
-	{"cursors tell what they have before them", cursorStatus},
+	{"an unused outbox has an empty status", emptyStatus},
+	{"the status counts what each cursor has before it", cursorStatus},
 	{"only rows of the types that are named for a sink are pending for it", pendingTypes},
 	{"what is parked is counted by sink and state", parkedStatus},
 	{"counting stops at the limit", pendingLimit},

@@ -10,9 +10,9 @@ import (
 
 // traceFacts are about finding one notification.
 var traceFacts = []fact{
-	{"a trace tells how each sink stands with a row", traceRow},
+	{"a trace shows how each sink stands with a row", traceRow},
 	{"a trace finds what is parked and archived, also without its row", traceLeft},
-	{"a trace of what nobody has published is empty", traceNothing},
+	{"a trace of what was never published is empty", traceNothing},
 	{"a cursor of another log says nothing of a row", traceOtherLog},
 }
 

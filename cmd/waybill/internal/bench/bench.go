@@ -65,7 +65,7 @@ func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 	defer func() { err = errors.Join(err, b.database.Close()) }()
 
 	result = &Result{Format: format, Waybill: b.config.Version, Started: began.UTC().Truncate(time.Second), Settings: b.config.settings()}
-	if err := b.lookAround(ctx, result); err != nil {
+	if err := b.inspectEnvironment(ctx, result); err != nil {
 		return nil, err
 	}
 	for _, s := range b.config.scenarios() {

@@ -23,7 +23,7 @@ type Config struct {
 	// Configured is a configuration whose settings of the tables, the forwarder and
 	// the sinks hold; nil for none. Its sinks need not be built.
 	Configured *config.Config
-	// Build builds the configuration's sinks, anew each time; needed for Sinks only.
+	// Build builds the configuration's sinks, new ones each time; needed for Sinks only.
 	Build func() (*config.Config, error)
 
 	// Sinks are configured sinks that are really delivered to.

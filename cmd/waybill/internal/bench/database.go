@@ -87,7 +87,7 @@ func openSQLite(ctx context.Context, c Config, folder string, tables scratch.Con
 }
 
 // refuseTaken makes sure that no name that will be made, and removed in the end, is
-// anybody else's.
+// in use already.
 func refuseTaken(ctx context.Context, db *sql.DB, prefix string) error {
 	var taken int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_class WHERE starts_with(relname, $1)`, prefix).Scan(&taken); err != nil {

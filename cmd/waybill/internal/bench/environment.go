@@ -45,12 +45,12 @@ const (
 	maxStolen = 0.02
 )
 
-// lookAround notes what the bench runs on and warns of what spoils the figures.
-func (b *bench) lookAround(ctx context.Context, r *Result) error {
+// inspectEnvironment notes what the bench runs on and warns of what spoils the figures.
+func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
 	b.progress.Begin("look", 1)
 	defer b.progress.End()
 	b.progress.Step("at the machine and the database")
-	r.Machine = b.lookAtMachine(ctx, r)
+	r.Machine = b.inspectMachine(ctx, r)
 	warnOfBuild(r)
 	leftovers, err := b.database.leftovers(ctx)
 	if err != nil {
@@ -60,9 +60,9 @@ func (b *bench) lookAround(ctx context.Context, r *Result) error {
 		r.warn("there are tables %s…: another bench is running, or one was killed; then drop them", left)
 	}
 	if b.database.postgres {
-		r.Server, err = b.lookAtPostgres(ctx, r)
+		r.Server, err = b.inspectPostgres(ctx, r)
 	} else {
-		r.Server, err = b.lookAtSQLite(ctx, r)
+		r.Server, err = b.inspectSQLite(ctx, r)
 	}
 	if err != nil {
 		return fmt.Errorf("look at the database: %w", err)
@@ -71,8 +71,8 @@ func (b *bench) lookAround(ctx context.Context, r *Result) error {
 	return err
 }
 
-// lookAtMachine leaves out what the system does not tell.
-func (b *bench) lookAtMachine(ctx context.Context, r *Result) Machine {
+// inspectMachine leaves out what the system does not report.
+func (b *bench) inspectMachine(ctx context.Context, r *Result) Machine {
 	m := Machine{Processors: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
 	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
 		m.Processor = infos[0].ModelName
@@ -168,7 +168,7 @@ var postgresNotes = []string{"shared_buffers", "max_wal_size", "wal_level", "max
 // synchronous values of synchronous_commit that wait for this server's own disk.
 var synchronous = []string{"on", "remote_apply", "remote_write", "local"}
 
-func (b *bench) lookAtPostgres(ctx context.Context, r *Result) (Server, error) {
+func (b *bench) inspectPostgres(ctx context.Context, r *Result) (Server, error) {
 	s := Server{Kind: "PostgreSQL", Settings: make(map[string]string)}
 	if err := b.database.scan(ctx, &s.Version, `SELECT current_setting('server_version')`); err != nil {
 		return s, err
@@ -203,7 +203,7 @@ func (r *Result) warnOfSettings(settings map[string]string, expected []expectati
 	}
 }
 
-func (b *bench) lookAtSQLite(ctx context.Context, r *Result) (Server, error) {
+func (b *bench) inspectSQLite(ctx context.Context, r *Result) (Server, error) {
 	s := Server{Kind: "SQLite", Settings: make(map[string]string)}
 	if err := b.database.scan(ctx, &s.Version, `SELECT sqlite_version()`); err != nil {
 		return s, err

@@ -71,7 +71,7 @@ func TestWorkOfOthersIsSeen(t *testing.T) {
 		for n := 0; !done.Load(); n++ { // works
 		}
 	}()
-	m := (&bench{watchFor: 300 * time.Millisecond}).lookAtMachine(t.Context(), new(Result))
+	m := (&bench{watchFor: 300 * time.Millisecond}).inspectMachine(t.Context(), new(Result))
 	require.Positive(t, m.Busy)
 	require.LessOrEqual(t, m.Busy, 1.0)
 	require.Positive(t, m.MemoryBytes)

@@ -255,11 +255,11 @@ func Read(file string) (*Result, error) {
 	}
 	r := new(Result)
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s is no result of waybill bench --json: %w", file, err)
+		return nil, fmt.Errorf("%s is not a result of waybill bench --json: %w", file, err)
 	}
 	switch {
 	case r.Format == 0:
-		return nil, fmt.Errorf("%s is no result of waybill bench --json", file)
+		return nil, fmt.Errorf("%s is not a result of waybill bench --json", file)
 	case r.Format != format:
 		return nil, fmt.Errorf("%s has the format %d, this program reads %d: measure again", file, r.Format, format)
 	case len(r.Scenarios) == 0:

@@ -31,17 +31,17 @@ func residentMB() float64 {
 	return float64(m.RSS) / megabyte
 }
 
-// lookAtTables tells the size of the bench's tables with their indexes and, on
+// tableSizes returns the size of the bench's tables with their indexes and, on
 // PostgreSQL, how many dead rows are in them: as the server last noted, or exactly.
-func (b *bench) lookAtTables(ctx context.Context, exactly bool) ([]figure, error) {
+func (b *bench) tableSizes(ctx context.Context, exactly bool) ([]figure, error) {
 	var bytes float64
 	if !b.database.postgres {
 		err := b.database.scan(ctx, &bytes, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
-		return []figure{{tableSize, bytes / megabyte}}, looked(err)
+		return []figure{{tableSize, bytes / megabyte}}, tablesError(err)
 	}
 	if exactly {
 		if err := b.database.exec(ctx, `ANALYZE outbox, outbox_cursors, outbox_parked, outbox_forwarders`); err != nil {
-			return nil, looked(err)
+			return nil, tablesError(err)
 		}
 	}
 	var inLog, elsewhere float64
@@ -50,12 +50,12 @@ func (b *bench) lookAtTables(ctx context.Context, exactly bool) ([]figure, error
 		coalesce(sum(n_dead_tup) FILTER (WHERE relname = $1), 0),
 		coalesce(sum(n_dead_tup) FILTER (WHERE relname <> $1), 0)
 		FROM pg_stat_user_tables WHERE starts_with(relname, $1)`, b.database.Prefix).Scan(&bytes, &inLog, &elsewhere)
-	return []figure{{tableSize, bytes / megabyte}, {deadInLog, inLog}, {deadOutside, elsewhere}}, looked(err)
+	return []figure{{tableSize, bytes / megabyte}, {deadInLog, inLog}, {deadOutside, elsewhere}}, tablesError(err)
 }
 
-func looked(err error) error {
+func tablesError(err error) error {
 	if err != nil {
-		return fmt.Errorf("look at the tables: %w", err)
+		return fmt.Errorf("read the sizes of the tables: %w", err)
 	}
 	return nil
 }

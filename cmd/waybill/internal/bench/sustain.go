@@ -59,10 +59,10 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 	}
 	a.rate, a.committed = b.config.Rate, waits.committed
 	duration := r.length(b.config.duration(20 * time.Second))
-	look := b.newLook(d, a, duration)
+	samples := b.newSampler(d, a, duration)
 	took, err := a.run(ctx, duration)
 	published, delivered := a.published(), d.slowest()
-	if err := errors.Join(err, look.stop()); err != nil {
+	if err := errors.Join(err, samples.stop()); err != nil {
 		return measurement{}, a, err
 	}
 	closed := time.Now()
@@ -73,18 +73,18 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 		figures: []figure{
 			{publishedRate, float64(published) / took.Seconds()},
 			{deliveredRate, float64(delivered) / took.Seconds()},
-			{highestLag, look.most(lag)},
+			{highestLag, samples.most(lag)},
 			{catchUpTime, time.Since(closed).Seconds()},
 			{p99, waits.result.Percentile(99)},
 		},
-		series: look.series,
+		series: samples.series,
 	}
-	last, err := b.lookAtTables(ctx, true)
+	last, err := b.tableSizes(ctx, true)
 	if err != nil {
 		return measurement{}, a, err
 	}
 	m.figures = append(m.figures, last...)
-	m.figures = append(m.figures, figure{memory, look.most(memory)})
+	m.figures = append(m.figures, figure{memory, samples.most(memory)})
 	return m, a, nil
 }
 
@@ -99,78 +99,78 @@ func (d *delivering) slowest() int {
 	return max(least, 0)
 }
 
-// look looks at a run in the background, at equal distances.
-type look struct {
+// sampler measures a run in the background, at regular intervals.
+type sampler struct {
 	bench  *bench
 	series []Series
 	done   chan struct{}
 	ended  chan error
 }
 
-func (b *bench) newLook(d *delivering, a *application, duration time.Duration) *look {
-	l := &look{bench: b, done: make(chan struct{}), ended: make(chan error, 1)}
+func (b *bench) newSampler(d *delivering, a *application, duration time.Duration) *sampler {
+	s := &sampler{bench: b, done: make(chan struct{}), ended: make(chan error, 1)}
 	pause := min(max(duration/50, 50*time.Millisecond), time.Minute)
 	b.progress.Watch(func() string {
 		return fmt.Sprintf("%s published, %s delivered", count(int64(a.published())), count(int64(d.slowest())))
 	})
-	go func() { l.ended <- l.run(d, a, pause) }()
-	return l
+	go func() { s.ended <- s.run(d, a, pause) }()
+	return s
 }
 
-func (l *look) run(d *delivering, a *application, pause time.Duration) error {
+func (s *sampler) run(d *delivering, a *application, pause time.Duration) error {
 	began, before := time.Now(), time.Now()
 	var published, delivered int
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-l.done:
+		case <-s.done:
 			return nil
 		case <-d.ctx.Done():
-			return nil // whoever stopped it knows why
+			return nil // the caller that stopped it knows why
 		case <-ticker.C:
 		}
 		p, got, now := a.published(), d.slowest(), time.Now()
 		at, passed := now.Sub(began).Seconds(), now.Sub(before).Seconds()
-		l.add(at, publishedRate, float64(p-published)/passed)
-		l.add(at, deliveredRate, float64(got-delivered)/passed)
-		l.add(at, lag, float64(max(p-got, 0)))
-		l.add(at, memory, residentMB())
+		s.add(at, publishedRate, float64(p-published)/passed)
+		s.add(at, deliveredRate, float64(got-delivered)/passed)
+		s.add(at, lag, float64(max(p-got, 0)))
+		s.add(at, memory, residentMB())
 		published, delivered, before = p, got, now
-		tables, err := l.bench.lookAtTables(d.ctx, false)
+		tables, err := s.bench.tableSizes(d.ctx, false)
 		if err != nil && d.ctx.Err() == nil {
 			return err
 		}
 		for _, f := range tables {
-			l.add(at, f.Quantity, f.value)
+			s.add(at, f.Quantity, f.value)
 		}
 	}
 }
 
 // stop ends it. After that the series are complete.
-func (l *look) stop() error {
-	close(l.done)
-	return <-l.ended
+func (s *sampler) stop() error {
+	close(s.done)
+	return <-s.ended
 }
 
-func (l *look) add(at float64, q Quantity, value float64) {
-	for i := range l.series {
-		if l.series[i].Quantity == q {
-			l.series[i].Points = append(l.series[i].Points, Point{at, value})
+func (s *sampler) add(at float64, q Quantity, value float64) {
+	for i := range s.series {
+		if s.series[i].Quantity == q {
+			s.series[i].Points = append(s.series[i].Points, Point{at, value})
 			return
 		}
 	}
-	l.series = append(l.series, Series{Quantity: q, Points: []Point{{at, value}}})
+	s.series = append(s.series, Series{Quantity: q, Points: []Point{{at, value}}})
 }
 
 // most is the highest value of a quantity; 0 if the run was too short for any.
-func (l *look) most(q Quantity) float64 {
+func (s *sampler) most(q Quantity) float64 {
 	var most float64
-	for _, s := range l.series {
-		if s.Quantity != q {
+	for _, one := range s.series {
+		if one.Quantity != q {
 			continue
 		}
-		for _, p := range s.Points {
+		for _, p := range one.Points {
 			most = max(most, p.Value)
 		}
 	}

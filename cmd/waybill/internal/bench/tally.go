@@ -116,6 +116,6 @@ func (t *tally) check(sink, counted string, expected int) Check {
 		}
 	}
 	c.Lost = c.Expected - c.Arrived
-	c.Unknown += t.distinct.Load() - c.Arrived // numbers that nobody published
+	c.Unknown += t.distinct.Load() - c.Arrived // numbers that were never published
 	return c
 }

@@ -14,8 +14,8 @@ import (
 // receipt for it.
 type watch struct {
 	receipts *tally
-	calls    *durations.Histogram // how long calls took; nil where nobody wants to know
-	waits    *waits               // from commit to receipt; nil where nobody wants to know
+	calls    *durations.Histogram // how long calls took; nil if not measured
+	waits    *waits               // from commit to receipt; nil if not measured
 }
 
 // watched is a sink that is watched. It opens and closes the sink inside.

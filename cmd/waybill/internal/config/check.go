@@ -131,7 +131,7 @@ func (l *loader) checkForwarder(c *Config) {
 		if !l.reported("sinks") {
 			l.mistake("sinks", "sinks: there is none")
 		}
-		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}} // what else is wrong shall be told too
+		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}} // so that other mistakes are reported too
 	}
 	engine.Routes = route.Routes{"*": route.To(slices.Collect(maps.Keys(engine.Sinks))...)} // the same goes for routes
 	if _, err := forwarder.New(engine); err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is the whole file. What the user left out is zero here; whoever the
-// value is for has the default.
+// Config is the whole file. What the user left out is zero here; the
+// package that uses the value has the default.
 type Config struct {
 	Database  Database          `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
 	Outbox    Outbox            `yaml:"outbox" doc:"the tables"`
@@ -38,7 +38,7 @@ type Config struct {
 // Outbox names the tables and says how they are made.
 type Outbox struct {
 	Prefix   string  `yaml:"prefix" doc:"beginning of all table names; on PostgreSQL it may name their schema, as in billing.outbox. Default outbox"`
-	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them anew, and the forwarder that starts last decides. Default 1"`
+	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them again, and the forwarder that starts last decides. Default 1"`
 	Payload  Payload `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
 	// Retention is a pointer since 0 is a wish of its own.
@@ -56,10 +56,10 @@ const (
 
 // Forwarder is the engine's settings; see [forwarder.Config] for what they mean.
 type Forwarder struct {
-	Name            string             `yaml:"name" doc:"how this forwarder is called in leases and logs. Default: the host's name"`
+	Name            string             `yaml:"name" doc:"name of this forwarder in leases and logs. Default: the host's name"`
 	Poll            Poll               `yaml:"poll" doc:"the pause between two looks at the log"`
-	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one connection more, to the same address; false behind a transaction pooler, where polling has to do. Default true; SQLite has nothing of the kind"`
-	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that is not heard of, at least 1s. Default 15s"`
+	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one more connection, to the same address; set it to false behind a transaction pooler, where only polling works. Default true; not available on SQLite"`
+	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that no longer renews its lease, at least 1s. Default 15s"`
 	Connections     int                `yaml:"connections" zero:"refused" doc:"how many statements of this forwarder run at once, and so how many of the database's connections it uses, whatever the number of sinks and lanes, at least 4; the one that listens comes on top. Default 8"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
 	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
@@ -81,7 +81,7 @@ type Sink struct {
 	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
 	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"what becomes of a delivery whose type or version the sink does not know, as in the old processes of a rolling deploy: it is tried again, with no attempt spent, and is dead then"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery, or one batch, may take. Default 30s"`
-	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries in a time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
+	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries per unit of time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination fails, with no attempt spent and nothing parked, until one gets through"`
 	Fairness    string           `yaml:"fairness" doc:"name of the metadata, such as tenant, whose values share the sink: while several have something to deliver each gets the same number of slots. Default: none"`
 
@@ -109,7 +109,7 @@ type OnUnknown struct {
 type Breaker struct {
 	FailureShare float64       `yaml:"failure_share" zero:"refused" doc:"share of the last attempts over different keys that failed for the moment, 0 to 1. Default 0.9"`
 	Among        int           `yaml:"among" zero:"refused" doc:"how many attempts those are, 1 to 10000. Default 20"`
-	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"the longest pause between two deliveries that find out; pauses begin at 100ms and double. Default 5s"`
+	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"the longest pause between two probes; pauses begin at 100ms and double. Default 5s"`
 	Off          bool          `yaml:"off" doc:"wait only for a destination that cannot be reached at all. Default false"`
 }
 

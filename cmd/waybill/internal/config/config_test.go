@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // password stands where a real one would, in files and variables of testdata.
 const password = "hunter2"
@@ -268,7 +268,7 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = config.LoadTables(config.Source{Database: "oracle://scott:" + password + "@db"})
-	require.EqualError(t, err, "--database: database: is no address of a database; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
+	require.EqualError(t, err, "--database: database: is not a database address; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
 
 	_, err = config.LoadTables(config.Source{})
 	require.EqualError(t, err, "database is missing: write it in the file, set WAYBILL_DATABASE, or use --database")
@@ -286,7 +286,7 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 
 	huge := write(t, strings.Repeat("# filler\n", 1<<17))
 	_, err = load(t, config.Source{File: huge})
-	require.EqualError(t, err, huge+": is larger than 1 MiB, which is no configuration")
+	require.EqualError(t, err, huge+": is larger than 1 MiB, the limit of a configuration")
 }
 
 // settings are a kind's with fields of all shapes.

@@ -56,12 +56,12 @@ func ParseDatabase(address string) (Database, error) {
 	if keyValueList.MatchString(address) {
 		return parsePostgresList(address)
 	}
-	return Database{}, errors.New("is no address of a database; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
+	return Database{}, errors.New("is not a database address; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
 }
 
 func parsePostgresURL(address string) (Database, error) {
 	if _, err := url.Parse(address); err != nil {
-		return Database{}, errors.New("is no valid URL; percent-encode special characters in user and password")
+		return Database{}, errors.New("is not a valid URL; percent-encode special characters in user and password")
 	}
 	return parsePostgres(address)
 }
@@ -72,7 +72,7 @@ func parsePostgresList(address string) (Database, error) {
 	}
 	// The original names the word before which it expected a key: it may be the
 	// second half of a password.
-	return Database{}, errors.New("is no valid list of key=value; put values with spaces in single quotes")
+	return Database{}, errors.New("is not a valid list of key=value; put values with spaces in single quotes")
 }
 
 func parsePostgres(address string) (Database, error) {

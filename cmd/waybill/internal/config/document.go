@@ -55,7 +55,7 @@ func reportSyntax(err error, text []byte, r *report) {
 	if countsFromZero.MatchString(m[2]) {
 		line++
 	}
-	r.add(r.file, line, "is no YAML: %s", m[2])
+	r.add(r.file, line, "is not YAML: %s", m[2])
 }
 
 // lineOf is the line on which something stands first; 0 if nowhere.

@@ -16,7 +16,7 @@ type environment struct {
 	report *report
 	set    map[string]string
 	keys   map[string]string // variable to the key that asked for it
-	unread []string          // beginnings of variables that nobody asked for
+	unread []string          // beginnings of variables that were not asked for
 }
 
 func newEnvironment(variables map[string]string, r *report) *environment {
@@ -65,7 +65,7 @@ func (e *environment) anyBelow(key string) bool {
 	return false
 }
 
-// skip says that nobody reads what is below a key, so nobody can tell whether
+// skip says that what is below a key is not read, so it is unknown whether
 // its variables mean something.
 func (e *environment) skip(key string) { e.unread = append(e.unread, variable(key)) }
 

@@ -52,7 +52,7 @@ func (o outside) file(path, shown string) (text, problem string) {
 func readValue(path string) (text, problem string) {
 	// Others may never end, and give a second reader something else.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return "", "is no regular file"
+		return "", "is not a regular file"
 	}
 	content, err := readFile(path, maxValueSize)
 	content = bytes.TrimRight(content, "\r\n")
@@ -62,11 +62,11 @@ func readValue(path string) (text, problem string) {
 	case err != nil:
 		return "", fmt.Sprintf("cannot be read: %v", withoutPath(err))
 	case len(content) > maxValueSize:
-		return "", "is larger than 64 KiB, which is no value"
+		return "", "is larger than 64 KiB, the limit of a value"
 	case len(content) == 0:
 		return "", "is empty"
 	case !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0:
-		return "", "is no text"
+		return "", "is not text"
 	}
 	return string(content), ""
 }

@@ -49,7 +49,7 @@ routes: {"*": [partner]}
 	require.Equal(t, []config.Rule{{Sink: "partner"}}, c.Routes["*"])
 
 	tables, err := config.LoadTables(config.Source{Database: "file:" + filepath.Join(filepath.Dir(path), "password")})
-	require.ErrorContains(t, err, "--database: database: is no address of a database")
+	require.ErrorContains(t, err, "--database: database: is not a database address")
 	require.Zero(t, tables.Database)
 }
 
@@ -79,10 +79,10 @@ routes: {"*": [partner]}
 		path + ":2: outbox.prefix: the file " + in + "/absent does not exist\n" +
 		path + ":4: forwarder.name: the file " + in + "/empty is empty\n" +
 		path + ":5: forwarder.lease is \"file:lease\": write a duration with its unit, like 1m30s\n" +
-		path + ":6: forwarder.unrouted: the file " + in + "/binary is no text\n" +
-		path + ":12: sinks.partner.with.secrets[0]: the file " + in + "/large is larger than 64 KiB, which is no value\n" +
-		path + ":12: sinks.partner.with.secrets[1]: the file " + in + "/folder is no regular file\n" +
-		path + ":12: sinks.partner.with.secrets[2]: the file " + os.DevNull + " is no regular file"
+		path + ":6: forwarder.unrouted: the file " + in + "/binary is not text\n" +
+		path + ":12: sinks.partner.with.secrets[0]: the file " + in + "/large is larger than 64 KiB, the limit of a value\n" +
+		path + ":12: sinks.partner.with.secrets[1]: the file " + in + "/folder is not a regular file\n" +
+		path + ":12: sinks.partner.with.secrets[2]: the file " + os.DevNull + " is not a regular file"
 	if os.Geteuid() != 0 { // who may read everything
 		wanted += "\n" + path + ":13: sinks.partner.with.bearer: the file " + in + "/closed cannot be read: permission denied"
 	}

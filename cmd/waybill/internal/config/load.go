@@ -43,7 +43,7 @@ func load(source Source, kinds *sinks.Set, logger *slog.Logger) (*loader, *Confi
 type Tables struct {
 	Database Database
 	Outbox   Outbox
-	// Listen says that whoever opens the outbox is to be woken by the database.
+	// Listen says that the program that opens the outbox is to be woken by the database.
 	// Only those who forward need it.
 	Listen bool
 }

@@ -66,7 +66,7 @@ func (r *report) add(where string, line int, format string, args ...any) {
 // in every text.
 const minSecret = 4
 
-// conceal keeps what an environment variable holds out of the report, whoever
+// conceal keeps what an environment variable holds out of the report, whatever
 // repeats it: it may be a password.
 func (r *report) conceal(value, shown string) {
 	if len(value) < minSecret {

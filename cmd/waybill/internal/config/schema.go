@@ -34,7 +34,7 @@ type schema = map[string]any
 
 // WriteSchema writes what can stand in a file as JSON Schema, for editors. It comes
 // from the structs that are decoded into. It refuses nothing that the program takes,
-// so what is required is not said, save for kind: a variable can have it. Limits
+// so what is required is not said, except for kind: a variable can have it. Limits
 // and what depends on other keys are left to [Load].
 func WriteSchema(w io.Writer, kinds *sinks.Set) error {
 	whole := structSchema(reflect.ValueOf(allDefaults()).Elem())

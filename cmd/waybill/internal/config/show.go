@@ -220,7 +220,7 @@ func (d Database) address() string {
 // mask stands for a secret.
 const mask = "***"
 
-// secretWords are parts of names of what nobody should see.
+// secretWords are parts of names of what must not be shown.
 const secretWords = `passw(?:or)?d|passphrase|secret|token|bearer|credential|authorization|cookie|signature|api[-_]?key|access[-_]?key|private[-_]?key`
 
 var (

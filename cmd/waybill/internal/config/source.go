@@ -34,7 +34,7 @@ func (s Source) read(r *report) (text []byte, ok bool) {
 	case err != nil:
 		r.add(s.File, 0, "%v", withoutPath(err))
 	case len(text) > maxFileSize:
-		r.add(s.File, 0, "is larger than 1 MiB, which is no configuration")
+		r.add(s.File, 0, "is larger than 1 MiB, the limit of a configuration")
 	default:
 		return text, true
 	}

@@ -14,7 +14,7 @@ import (
 const lookTimeout = 15 * time.Second
 
 // Await is Store for a database that may come up later than the program does:
-// while nobody listens there, or the server is not ready, it tries again until
+// while no server listens there, or the server is not ready, it tries again until
 // ctx is done. Everything else, such as a wrong password, an unknown database or
 // missing tables, is an error at once.
 func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error) {

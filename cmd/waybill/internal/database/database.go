@@ -29,7 +29,7 @@ type dialect interface {
 	// grants gives a role what it needs for a duty of postgres.Duties.
 	grants(role, duty string) (string, error)
 	open(context.Context, *sql.DB) (Store, error)
-	// passes says whether an error of open may be over in a while, because nobody
+	// passes says whether an error of open may be over in a while, because no server
 	// listens or the server is not ready.
 	passes(error) bool
 }
@@ -52,7 +52,7 @@ func dialectOf(c config.Tables) dialect {
 // connected to yet; a file has to be there. cleanup ends all connections.
 func Open(c config.Tables) (d *Database, cleanup func(), err error) { return open(c, false) }
 
-// Create is Open, save that a file is made where there is none.
+// Create is Open, except that a file is made where there is none.
 func Create(c config.Tables) (d *Database, cleanup func(), err error) { return open(c, true) }
 
 func open(c config.Tables, create bool) (*Database, func(), error) {

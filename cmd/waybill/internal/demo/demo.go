@@ -34,7 +34,7 @@ import (
 // report names what went wrong.
 var ErrFailed = errors.New("the demo failed")
 
-// retry is short, since whoever watches does not want to wait.
+// retry is short, since a person who watches does not want to wait.
 var retry = forwarder.Retry{Initial: 50 * time.Millisecond}
 
 const (

@@ -16,7 +16,7 @@ const topicPrefix = "waybill-demo"
 // topic is the kafka sink's destination: it counts what the brokers stored.
 type topic struct {
 	*receiver.Topic
-	broker *receiver.Broker // nil where the brokers are somebody's own
+	broker *receiver.Broker // nil if the brokers are the user's own
 	got    *arrivals
 }
 

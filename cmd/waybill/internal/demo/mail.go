@@ -65,7 +65,7 @@ func (m *mailbox) close() error { return m.Close() }
 // countedReceipts says that no receiver can be asked.
 const countedReceipts = "receipts"
 
-// relay is a mail server of somebody's own. What became of a mail in it cannot be
+// relay is the user's own mail server. What became of a mail in it cannot be
 // seen from here, so the sink's receipts are counted: a mail that the server took.
 type relay struct {
 	url string

@@ -43,7 +43,7 @@ type OrderPlaced struct {
 	Quantity int      `json:"quantity"`
 }
 
-// StockReserved has no key: nobody cares which reservation is heard of first.
+// StockReserved has no key: it does not matter which reservation is heard of first.
 type StockReserved struct {
 	Order    string `json:"order"`
 	Item     string `json:"item"`

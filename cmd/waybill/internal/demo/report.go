@@ -142,7 +142,7 @@ func compare(sink string, l *ledger, got *arrivals) SinkReport {
 			continue
 		}
 		if before, some := latest[e.Key]; some && before.Number > e.Number {
-			r.Misordered.add(a.id, "%s %d of %s came behind %s %d", e.Type, e.Number, e.Key, before.Type, before.Number)
+			r.Misordered.add(a.id, "%s %d of %s came after %s %d", e.Type, e.Number, e.Key, before.Type, before.Number)
 			continue
 		}
 		latest[e.Key] = e

@@ -10,7 +10,7 @@ import (
 )
 
 // openLedger is a ledger of four committed notifications and one that was rolled
-// back; all were to go to the http sink, save the one of the stock.
+// back; all were to go to the http sink, except the one of the stock.
 func openLedger() *ledger {
 	l := newLedger()
 	at := time.Now()

@@ -17,7 +17,7 @@ import (
 const refuseEvery = 200
 
 // webhook is the http sink's destination: an endpoint that takes what is posted to
-// it, save for a few first attempts.
+// it, except for a few first attempts.
 type webhook struct {
 	*receiver.Webhook
 	attempts atomic.Int64 // first ones

@@ -1,4 +1,4 @@
-// Package scratch makes an outbox of the program's own, in a database of somebody's
+// Package scratch makes an outbox of the program's own, in a database of someone's
 // or in a file, and removes it in the end.
 package scratch
 
@@ -59,7 +59,7 @@ type Config struct {
 
 // OpenSQLite makes a database file, which its folder's owner removes.
 //
-// All share one connection, for which they queue. With several, whoever finds the
+// All share one connection, for which they queue. With several, a connection that finds the
 // database locked sleeps and tries again, so that a busy application starves the
 // forwarder's checkpoints: at 300 orders a second they cost the slowest hundredth
 // of the deliveries 20 to 150 ms instead of 8. The price is the highest rate, which

@@ -31,8 +31,8 @@ const silence = 15 * time.Second
 // Subject is the broker under test.
 type Subject struct {
 	shop.Broker
-	// Nobody is a URL at which no broker is.
-	Nobody string
+	// Unreachable is a URL at which no broker is.
+	Unreachable string
 	// Watch begins to note what is published to the broker at url, and returns what
 	// tells it: oldest first, as clients of the broker get it.
 	Watch func(t *testing.T, url string) func() []*message.Message
@@ -72,7 +72,7 @@ func (s Subject) testContract(t *testing.T, url string) {
 		},
 		Received: func(t *testing.T) []notification.Envelope { return envelopes(published()) },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, s.Nobody) },
+			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, s.Unreachable) },
 		},
 		Receipts: true,
 	})

@@ -35,7 +35,7 @@ type Broker struct {
 // exitMissing is the program's code where there is no broker to start.
 const exitMissing = 77
 
-// Main tells the story and ends the program: with 0 if it ended as it should, with 77
+// Main plays the story and ends the program: with 0 if it ended as it should, with 77
 // if there is no broker.
 func Main(b Broker) {
 	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all

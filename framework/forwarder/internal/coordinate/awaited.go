@@ -40,10 +40,10 @@ func (k *Coordinator) awaitedOf(membership store.Membership) map[string]awaited 
 	return owners
 }
 
-// tellAwaited logs once each owner whose leases are awaited, so that a silence after a
+// logAwaited logs once each owner whose leases are awaited, so that a silence after a
 // crash is explained. It logs the owner again only after there was nothing to await of it
 // in between.
-func (k *Coordinator) tellAwaited(membership store.Membership) {
+func (k *Coordinator) logAwaited(membership store.Membership) {
 	owners := k.awaitedOf(membership)
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		if a := owners[owner]; !k.awaited[owner] {

@@ -74,7 +74,7 @@ type Coordinator struct {
 
 	uncut     map[string]bool // sinks whose lanes are not known to be cut
 	heartbeat time.Time
-	told      map[string]store.SinkState // with the last heartbeat
+	reported  map[string]store.SinkState // with the last heartbeat
 	held      map[laneID]*held
 	paused    map[string]bool               // sinks that a person has paused, as of the last look
 	cutting   map[string]context.CancelFunc // sinks whose lanes this forwarder is cutting
@@ -179,14 +179,14 @@ func (k *Coordinator) look() error {
 			return err
 		}
 		delete(k.uncut, sink)
-		k.tellCreated(sink, created)
+		k.logCreated(sink, created)
 	}
 	me := store.Member{Owner: k.Owner, Sinks: slices.Sorted(maps.Keys(k.Sinks)), States: k.states()}
 	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
 		if err := k.Store.Heartbeat(ctx, me, k.Lease); err != nil {
 			return err
 		}
-		k.heartbeat, k.told = began, me.States
+		k.heartbeat, k.reported = began, me.States
 	}
 	membership, err := k.Store.Membership(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (k *Coordinator) look() error {
 			return err
 		}
 	}
-	k.tellAwaited(membership)
+	k.logAwaited(membership)
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 				return c.Lane == lane && (c.Owner == "" || c.Owner == k.Owner)
 			})
 		})
-		k.tellPaused(sink, cursors[0].Paused)
+		k.logPaused(sink, cursors[0].Paused)
 		switch {
 		case cursors[0].Wanted != 0 && !cursors[0].Paused:
 			k.recut(sink, cursors)
@@ -256,8 +256,8 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 	}
 }
 
-// tellCreated logs where a new sink begins.
-func (k *Coordinator) tellCreated(sink string, c store.Created) {
+// logCreated logs where a new sink begins.
+func (k *Coordinator) logCreated(sink string, c store.Created) {
 	if c.Lanes == 0 {
 		return
 	}
@@ -268,11 +268,11 @@ func (k *Coordinator) tellCreated(sink string, c store.Created) {
 	k.Sinks[sink].Dispatcher.Log().Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }
 
-// tellPaused logs when a sink is paused, and when it no longer is.
-func (k *Coordinator) tellPaused(sink string, paused bool) {
+// logPaused logs when a sink is paused, and when it no longer is.
+func (k *Coordinator) logPaused(sink string, paused bool) {
 	switch log := k.Sinks[sink].Dispatcher.Log(); {
 	case paused && !k.paused[sink]:
-		log.Info("sink is paused: its lanes are given back until somebody resumes it")
+		log.Info("sink is paused: its lanes are given back until it is resumed")
 	case !paused && k.paused[sink]:
 		log.Info("sink is resumed")
 	}
@@ -294,7 +294,7 @@ func (k *Coordinator) states() map[string]store.SinkState {
 // where one begins or ends. A throttling that goes on is reported with the next
 // heartbeat.
 func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
-	return !maps.EqualFunc(k.told, states, func(a, b store.SinkState) bool {
+	return !maps.EqualFunc(k.reported, states, func(a, b store.SinkState) bool {
 		return a.BreakerOpen == b.BreakerOpen && a.ThrottledUntil.IsZero() == b.ThrottledUntil.IsZero()
 	})
 }

@@ -26,7 +26,7 @@ var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h"
 // ParseRate reads a rate as it stands in a configuration. The error says what would
 // be right.
 func ParseRate(text string) (Rate, error) {
-	wrong := fmt.Errorf("%q is no rate: use 50/s, 100/m or 1000/h, and to let more go at once after a pause 50/s, burst 100", text)
+	wrong := fmt.Errorf("%q is not a rate: use 50/s, 100/m or 1000/h, and to let more go at once after a pause 50/s, burst 100", text)
 	amount, burst, hasBurst := strings.Cut(text, ",")
 	number, unit, _ := strings.Cut(strings.TrimSpace(amount), "/")
 	events, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

@@ -30,7 +30,7 @@ func TestARateIsReadAsItIsWritten(t *testing.T) {
 		"50/s, burst 1.5", "50/s, bursts 5", "50/s, burst 5, burst 6", "50/s/s",
 	} {
 		_, err := policy.ParseRate(text)
-		require.ErrorContains(t, err, "is no rate: use 50/s", text)
+		require.ErrorContains(t, err, "is not a rate: use 50/s", text)
 	}
 	for _, text := range []string{"0/s", "-1/s"} {
 		_, err := policy.ParseRate(text)

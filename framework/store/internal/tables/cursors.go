@@ -133,8 +133,8 @@ func (t *Tables) cursorStatus(ctx context.Context, q store.StatusQuery, target s
 	return status, err
 }
 
-// Keeper is a sink that may keep rows in the log.
-type Keeper struct {
+// SinkCursors are the cursors of one sink, and so say which rows it keeps in the log.
+type SinkCursors struct {
 	Sink string
 	// Positions are those of its cursors.
 	Positions []json.RawMessage
@@ -142,8 +142,8 @@ type Keeper struct {
 	Reason string
 }
 
-// Keepers are the sinks that have cursors, and the given ones.
-func (r *Runner) Keepers(ctx context.Context, q Querier, sinks []string) (keepers []Keeper, err error) {
+// SinkCursors returns the cursors of each sink that has some, and of the given ones.
+func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (all []SinkCursors, err error) {
 	err = r.Each(ctx, q, func(rows *sql.Rows) error {
 		var sink string
 		var of, alike int
@@ -151,21 +151,21 @@ func (r *Runner) Keepers(ctx context.Context, q Querier, sinks []string) (keeper
 		if err := rows.Scan(&sink, &of, (*[]byte)(&position), &alike); err != nil {
 			return err
 		}
-		if n := len(keepers); n == 0 || keepers[n-1].Sink != sink {
-			keepers = append(keepers, Keeper{Sink: sink})
+		if n := len(all); n == 0 || all[n-1].Sink != sink {
+			all = append(all, SinkCursors{Sink: sink})
 		}
-		k := &keepers[len(keepers)-1]
-		k.Positions = append(k.Positions, position)
+		c := &all[len(all)-1]
+		c.Positions = append(c.Positions, position)
 		if alike != of {
-			k.Reason = fmt.Sprintf("%d of its %d lanes have a cursor", alike, of)
+			c.Reason = fmt.Sprintf("%d of its %d lanes have a cursor", alike, of)
 		}
 		return nil
 	}, `SELECT sink, lanes, position, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
 		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
 	for _, sink := range sinks {
-		if !slices.ContainsFunc(keepers, func(k Keeper) bool { return k.Sink == sink }) {
-			keepers = append(keepers, Keeper{Sink: sink, Reason: "it has no cursor yet"})
+		if !slices.ContainsFunc(all, func(c SinkCursors) bool { return c.Sink == sink }) {
+			all = append(all, SinkCursors{Sink: sink, Reason: "it has no cursor yet"})
 		}
 	}
-	return keepers, err
+	return all, err
 }

@@ -145,7 +145,7 @@ func nullText(raw json.RawMessage) sql.NullString {
 func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) error {
 	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
 	if err != nil {
-		return t.failed(err, "cut the lanes of sink %s anew", sink)
+		return t.failed(err, "cut the lanes of sink %s again", sink)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cur
 // is wanted. Their positions are the dialect's to compare.
 func checkRecut(cursors []cursorToCut, leases []store.Lease) error {
 	if len(cursors) == 0 || cursors[0].wanted == 0 {
-		return fmt.Errorf("%w wanted anew", store.ErrLanes)
+		return fmt.Errorf("%w: no other number of lanes is wanted", store.ErrLanes)
 	}
 	if len(cursors) != len(leases) {
 		return store.ErrLeaseLost
