@@ -87,8 +87,13 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 		"a repeat of what a forwarder delivered that was cut off from the database": {
 			change: func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
-				h.faults = []Fault{{Kind: CutDatabase, began: at(10), ended: at(11.5)}}
+				h.faults = []Fault{{Kind: CutDatabase, began: at(13), ended: at(18)}}
 			}},
+		"a repeat of what a forwarder delivered long after the database was cut off from it": {
+			func(h *history) {
+				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
+				h.faults = []Fault{{Kind: CutDatabase, began: at(12), ended: at(18)}}
+			}, Repeated, "free"},
 		"a repeat after a graceful stop": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})

@@ -41,7 +41,7 @@ func TestTheReportFindsWhatIsLostGhostlyOrReordered(t *testing.T) {
 		"a ghost makes up for no loss": {came: []string{"first", "undone", "other"},
 			missing: []Finding{{"second", "order.placed"}}, ghosts: []Finding{{"undone", "order.placed, which was rolled back"}}},
 		"reordered": {came: []string{"second", "other", "first"},
-			misordered: []Finding{{"first", "order.placed 1 of c-1 came behind order.placed 2"}}},
+			misordered: []Finding{{"first", "order.placed 1 of c-1 came after order.placed 2"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
