@@ -18,11 +18,14 @@ const (
 	// ClassThrottled: the destination asks to wait until a time. The whole sink
 	// waits; nothing is parked, no attempt is spent.
 	ClassThrottled
-	// ClassUnavailable: the destination cannot be reached, whatever is sent. The
-	// whole sink waits with growing intervals; nothing is parked, no attempt is
-	// spent.
+	// ClassUnavailable: the destination cannot be reached, or refuses whatever is
+	// sent: the credentials, the address, the configuration. The whole sink waits
+	// with growing intervals; nothing is parked, no attempt is spent. A delivery
+	// that meets this again after others got through spends an attempt.
 	ClassUnavailable
-	// ClassPermanent: this delivery can never succeed. It is dead at once.
+	// ClassPermanent: this delivery is refused for what it is and can never
+	// succeed. It is dead at once. Where deliveries of ten keys in a row are, and
+	// none gets through between, the whole sink waits.
 	ClassPermanent
 	// ClassUnknown: this process does not know the delivery's type or version, and
 	// another deploy may. It is parked and retried for as long as a rolling deploy
@@ -79,7 +82,8 @@ func Throttled(until time.Time, err error) error {
 	return &Error{Class: ClassThrottled, Until: until, Err: err}
 }
 
-// Unavailable marks err as trouble in reaching the destination at all.
+// Unavailable marks err as trouble in reaching the destination at all, or as a refusal
+// of whatever is sent to it. See [ClassUnavailable].
 func Unavailable(err error) error { return &Error{Class: ClassUnavailable, Err: err} }
 
 // Permanent marks err as final for this delivery.

@@ -209,14 +209,103 @@ func TestABreakerHasItsOwnShare(t *testing.T) {
 	})
 }
 
-func TestPermanentFailuresStopNobody(t *testing.T) {
+// toRefuse is how many keys whose deliveries are refused for good open a breaker.
+const toRefuse = 10
+
+func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
+		var s script
+		var mended atomic.Bool
+		s.answer = func(context.Context, *notification.Delivery) error {
+			if mended.Load() {
+				return nil
+			}
+			return sinks.Permanent(errors.New("400"))
+		}
 		o.append("t", "", numbered("", 200)...)
 		f := o.one(forwarder.Sink{Sink: &s})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before it was noticed")
+		require.Equal(t, 1, s.mostAtOnce(), "it is probed")
+		mended.Store(true)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, o.parked(), toRefuse)
+		require.Equal(t, int64(200-toRefuse), f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
+func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
+	for name, good := range map[string]func(id string) bool{
+		"each tenth gets through": func(id string) bool { return id[3] == '5' },
+		"all are of one key":      func(string) bool { return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+					if good(d.ID) {
+						return nil
+					}
+					return sinks.Permanent(errors.New("400"))
+				}}
+				key := ""
+				if name == "all are of one key" {
+					key = "k"
+				}
+				o.append("t", key, numbered("", 200)...)
+				f := o.one(forwarder.Sink{Sink: &s, Parallelism: alone})
+				f.flush()
+				require.Len(t, s.given(), 200)
+				require.Equal(t, int64(200), f.Stats()[0].Dead+f.Stats()[0].Delivered)
+				f.end()
+			})
+		})
+	}
+}
+
+// Where nothing else comes, probes spend the attempts of what is left.
+func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
+		o.append("t", "", numbered("", toRefuse+3)...)
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{MaxAttempts: 4}, Parallelism: alone})
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, int64(toRefuse+3), f.Stats()[0].Dead)
+		require.Equal(t, 3, value[int](o, `SELECT count(*) FROM outbox_parked WHERE attempt = 4`))
+		f.end()
+	})
+}
+
+// A request that the destination always answers as if it were not there, such as a 404 for
+// what the notification asks for, must not keep its sink waiting again and again.
+func TestADeliveryThatAloneFindsTheSinkUnavailableSpendsItsAttempts(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "0003" {
+				return sinks.Unavailable(errors.New("404"))
+			}
+			return nil
+		}}
+		o.append("t", "", numbered("", 100)...)
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}, Parallelism: alone})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		o.append("t", "", numbered("more", 10)...)
 		f.flush()
-		require.Len(t, o.parked(), 200)
-		require.Equal(t, int64(200), f.Stats()[0].Dead)
+		time.Sleep(time.Minute)
+		o.append("t", "", numbered("again", 10)...)
+		f.flush()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, int64(119), f.Stats()[0].Delivered)
+		require.Equal(t, []string{"sink dead 0003"}, o.parked())
+		require.Equal(t, 2, value[int](o, `SELECT attempt FROM outbox_parked`))
 		f.end()
 	})
 }

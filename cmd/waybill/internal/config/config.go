@@ -82,7 +82,7 @@ type Sink struct {
 	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"what becomes of a delivery whose type or version the sink does not know, as in the old processes of a rolling deploy: it is tried again, with no attempt spent, and is dead then"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery, or one batch, may take. Default 30s"`
 	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries per unit of time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
-	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination fails, with no attempt spent and nothing parked, until one gets through"`
+	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination cannot be reached, fails, or refuses ten keys in a row for good, until one gets through; nothing is parked meanwhile"`
 	Fairness    string           `yaml:"fairness" doc:"name of the metadata, such as tenant, whose values share the sink: while several have something to deliver each gets the same number of slots. Default: none"`
 
 	// Sink is the sink that Load built of kind and with.
@@ -110,7 +110,7 @@ type Breaker struct {
 	FailureShare float64       `yaml:"failure_share" zero:"refused" doc:"share of the last attempts over different keys that failed for the moment, 0 to 1. Default 0.9"`
 	Among        int           `yaml:"among" zero:"refused" doc:"how many attempts those are, 1 to 10000. Default 20"`
 	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"the longest pause between two probes; pauses begin at 100ms and double. Default 5s"`
-	Off          bool          `yaml:"off" doc:"wait only for a destination that cannot be reached at all. Default false"`
+	Off          bool          `yaml:"off" doc:"wait only for a destination that cannot be reached, or refuses the sink itself. Default false"`
 }
 
 // Retry is exponential backoff with jitter.

@@ -26,6 +26,10 @@ type item struct {
 	// firstParked is when the delivery was parked for the first time; zero if it is not.
 	firstParked time.Time
 
+	// unavailable is one more than how often the breaker had recovered when the
+	// destination could not be reached with this item; 0: it never met that.
+	unavailable int
+
 	// chained says that the next one of its key is in the same batch.
 	chained bool
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
@@ -101,10 +103,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	}
 	switch class {
 	case sinks.ClassPermanent:
-		if d.breaker.Delivered() {
-			d.available()
-		}
-		d.dead(it, err)
+		d.refused(it, err, now)
 	case sinks.ClassUnknown:
 		d.unknown(it, err, now)
 	case sinks.ClassThrottled:
@@ -125,8 +124,38 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	}
 }
 
-// unavailable puts an item back whose destination could not be reached.
+// refused gives an item up that was refused for good, unless so are all.
+func (d *Dispatcher) refused(it *item, err error, now time.Time) {
+	wasOpen := d.breaker.IsOpen()
+	refusal := d.breaker.Refused(now, keyOrID(it), err)
+	switch isOpen := d.breaker.IsOpen(); {
+	case wasOpen && !isOpen:
+		d.available()
+	case !wasOpen && isOpen:
+		d.opened("the sink refuses one delivery after the other for good, they wait", err)
+	}
+	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
+	switch {
+	case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= retry.MaxAttempts:
+		d.dead(it, err)
+	case refusal == policy.RefusalProbe:
+		d.offerAgain(it, false)
+	default:
+		d.putBack(it, false)
+	}
+}
+
+// unavailable puts an item back whose destination could not be reached, or refuses
+// whatever is sent. Where others got through since the item met that before, it is the
+// item's own failure.
 func (d *Dispatcher) unavailable(it *item, err error, now time.Time) {
+	switch recovered := d.breaker.Recovered(); {
+	case it.unavailable == 0:
+		it.unavailable = recovered + 1
+	case it.unavailable <= recovered && !d.breaker.IsOpen():
+		d.transient(it, err, now)
+		return
+	}
 	d.putBack(it, false) // the next probe is another one: this one's destination may be its own
 	if d.breaker.Unavailable(now, err) {
 		d.opened("sink is unavailable, its deliveries wait", err)
@@ -138,11 +167,7 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 	if d.breaker.Answered() {
 		d.available()
 	}
-	key := it.Key
-	if key == "" {
-		key = it.ID
-	}
-	spent, began := d.breaker.Failed(now, key, err)
+	spent, began := d.breaker.Failed(now, keyOrID(it), err)
 	if began {
 		d.opened("nearly all deliveries to the sink fail, they wait", err)
 	}
@@ -163,6 +188,9 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 		it.lane.failed(it, err, pause)
 	}
 }
+
+// keyOrID tells apart what fails for the same reason from what does not.
+func keyOrID(it *item) string { return cmp.Or(it.Key, it.ID) }
 
 // unknown settles an item of a type or version that this process does not know, as it
 // happens while another version of the program is rolled out. The attempt does not

@@ -7,11 +7,12 @@ import (
 
 // Breaker says when a sink waits as a whole because its destination fails.
 //
-// It opens when the destination cannot be reached (sinks.Unavailable), and when
-// nearly all recent attempts over different keys failed for the moment, as at an
-// endpoint that answers 500 to everything. While it is open nothing is parked and
-// no attempt is spent: single deliveries probe the destination, after pauses that
-// grow from 100 ms to MaxPause, until one gets through.
+// It opens when the destination cannot be reached (sinks.Unavailable), when nearly all
+// recent attempts over different keys failed for the moment, as at an endpoint that
+// answers 500 to everything, and when deliveries of ten keys in a row were refused for
+// good. While it is open nothing is parked and no attempt is spent: single deliveries
+// probe the destination, after pauses that grow from 100 ms to MaxPause, until one gets
+// through. Only a probe that is refused for good spends its attempt.
 type Breaker struct {
 	// FailureShare of the last Among attempts opens it; default 0.9, more than 0,
 	// at most 1. Of several failures of one key only the first counts.

@@ -27,7 +27,13 @@ type Circuit struct {
 	cause     error     // why
 	failing   bool      // it opened since deliveries failed, be the destination reachable or not
 	failed    []string  // keys of the last failures that counted, the oldest first
+	refused   []string  // keys of the deliveries that were refused for good since one got through, no more than count
+	recovered int       // how often a delivery that got through has closed the breaker
 }
+
+// refusals is how many keys in a row whose deliveries are refused for good open the
+// breaker: so many mistakes of notifications are rather one of the sink.
+const refusals = 10
 
 // NewCircuit returns a circuit whose breaker is closed. The settings have their
 // defaults.
@@ -50,6 +56,7 @@ func (c *Circuit) Adjust(config Breaker) {
 			WithDelay(0). // its own is fixed where no execution is at hand: probeAt is ours
 			Build(),
 		throttled: c.throttled,
+		recovered: c.recovered,
 	}
 }
 
@@ -105,19 +112,64 @@ func (c *Circuit) Throttle(until, now time.Time) (began bool) {
 	return began
 }
 
-// Delivered takes note that the destination took a delivery, or refused it for what it
-// is. It returns true where that closed the breaker.
+// Delivered takes note that the destination took a delivery. It returns true where that
+// closed the breaker.
 func (c *Circuit) Delivered() (closed bool) {
-	switch {
-	case c.stray():
+	if c.stray() {
 		return false
-	case !c.IsOpen():
+	}
+	c.refused = c.refused[:0]
+	if !c.IsOpen() {
 		c.breaker.RecordSuccess()
 		return false
 	}
+	c.recovered++
 	c.close()
 	return true
 }
+
+// Refusal says what a refusal for good means for its delivery.
+type Refusal int
+
+const (
+	// RefusalFinal: the delivery is refused for what it is.
+	RefusalFinal Refusal = iota
+	// RefusalProbe: so are all others, and an attempt is spent.
+	RefusalProbe
+	// RefusalStray: the delivery was in flight when the breaker opened. No attempt is
+	// spent.
+	RefusalStray
+)
+
+// Refused takes note that the destination refused a delivery of a key for good. It may
+// open the breaker, or close it where the destination did not answer before.
+func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
+	if c.stray() {
+		return RefusalStray
+	}
+	if len(c.refused) < refusals && !slices.Contains(c.refused, key) {
+		c.refused = append(c.refused, key)
+	}
+	if len(c.refused) < refusals || c.config.Off {
+		if c.IsOpen() {
+			c.close()
+		} else {
+			c.breaker.RecordSuccess()
+		}
+		return RefusalFinal
+	}
+	refusal := RefusalFinal // of the one that opens it
+	if c.IsOpen() {
+		refusal = RefusalProbe
+	}
+	c.breaker.Open()
+	c.failing = true
+	c.postpone(now, err)
+	return refusal
+}
+
+// Recovered is how often a delivery that got through has closed the breaker.
+func (c *Circuit) Recovered() int { return c.recovered }
 
 // Answered takes note that the destination was reached, whatever it said. It returns
 // true where that closed the breaker, which had opened because the destination was

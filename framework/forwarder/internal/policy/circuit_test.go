@@ -15,6 +15,7 @@ import (
 var (
 	err500     = errors.New("500")
 	errRefused = errors.New("connection refused")
+	errBad     = errors.New("400")
 )
 
 func circuit(b policy.Breaker) *policy.Circuit { return policy.NewCircuit(b.WithDefaults()) }
@@ -157,6 +158,67 @@ func TestWhatWasInFlightWhenTheBreakerOpenedProvesNothing(t *testing.T) {
 	require.False(t, opened)
 }
 
+// refuse has deliveries of so many keys refused for good, and returns what the last one was.
+func refuse(c *policy.Circuit, keys int) (last policy.Refusal) {
+	for i := range keys {
+		last = c.Refused(begun, fmt.Sprint("key", i), errBad)
+	}
+	return last
+}
+
+func TestRefusalsOfDifferentKeysInARowOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	refuse(c, 9)
+	require.False(t, c.Delivered())
+	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "one got through between")
+	require.False(t, c.IsOpen())
+	require.Equal(t, policy.RefusalFinal, c.Refused(begun, "the tenth", errBad))
+	require.True(t, c.IsOpen())
+	require.False(t, c.Unreachable())
+	require.Equal(t, errBad, c.Cause())
+
+	require.Equal(t, policy.RefusalStray, c.Refused(begun, "in flight", errBad))
+	c.Begin()
+	require.Equal(t, policy.RefusalProbe, c.Refused(begun, "probe", errBad))
+	require.True(t, c.IsOpen())
+	c.Begin()
+	require.True(t, c.Delivered())
+	require.Equal(t, 1, c.Recovered())
+	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "the count begins again")
+	require.False(t, c.IsOpen())
+}
+
+func TestRefusalsThatAreOfOneKeyOrOffLeaveTheBreakerClosed(t *testing.T) {
+	t.Parallel()
+	c := circuit(policy.Breaker{})
+	for range 1000 {
+		require.Equal(t, policy.RefusalFinal, c.Refused(begun, "bad", errBad))
+	}
+	require.False(t, c.IsOpen())
+	c = circuit(policy.Breaker{Off: true})
+	require.Equal(t, policy.RefusalFinal, refuse(c, 1000))
+	require.False(t, c.IsOpen())
+}
+
+func TestARefusalEndsAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(c *policy.Circuit){
+		"that was not reached": func(c *policy.Circuit) { c.Unavailable(begun, errRefused) },
+		"of failures":          func(c *policy.Circuit) { fail(t, c, 18) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := circuit(policy.Breaker{})
+			begin(c)
+			c.Begin()
+			require.Equal(t, policy.RefusalFinal, c.Refused(begun, "a", errBad))
+			require.False(t, c.IsOpen())
+			require.Zero(t, c.Recovered(), "none got through")
+		})
+	}
+}
+
 func TestAThrottleLetsNothingStartUntilItsTime(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
@@ -201,6 +263,7 @@ func TestACircuitNeverBlocksForGood(t *testing.T) {
 			"delivered":   func(*rapid.T) { c.Delivered() },
 			"answered":    func(*rapid.T) { c.Answered() },
 			"unavailable": func(*rapid.T) { c.Unavailable(now, errRefused) },
+			"refused":     func(t *rapid.T) { c.Refused(now, fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "refused")), errBad) },
 			"throttled":   func(*rapid.T) { c.Throttle(now.Add(time.Second), now) },
 			"failed": func(t *rapid.T) {
 				spent, opened := c.Failed(now, key.Draw(t, "key"), err500)
