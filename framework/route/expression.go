@@ -25,6 +25,10 @@ type environment struct {
 	OccurredOn time.Time         `expr:"occurred_on"`
 	Metadata   map[string]string `expr:"metadata"`
 	Payload    any               `expr:"payload"`
+
+	// Step and Sized are called by the program itself; see meter.
+	Step  func() bool   `expr:"__step"`
+	Sized func(any) any `expr:"__sized"`
 }
 
 // expression is a compiled one. It is immutable and safe for concurrent use.
@@ -38,29 +42,28 @@ func compileCondition(text string) (*expression, error) { return compile(text, e
 func compileValue(text string) (*expression, error) { return compile(text) }
 
 func compile(text string, options ...expr.Option) (*expression, error) {
-	// The time of asking is no property of a notification.
-	options = append(options, expr.Env(environment{}), expr.DisableBuiltin("now"))
+	options = append(options, expr.Env(environment{}), expr.Patch(meter{}),
+		expr.DisableBuiltin("now"),  // the time of asking is no property of a notification
+		expr.DisableBuiltin("uniq")) // its time grows with the square of the list
 	program, err := expr.Compile(text, options...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %s", ErrExpression, text, oneLine(err))
 	}
 	e := &expression{program: program}
 	root := program.Node()
-	ast.Walk(&root, visitor(func(name string) {
-		e.needsPayload = e.needsPayload || name == "payload" || name == "$env"
+	ast.Walk(&root, visitor(func(n ast.Node) {
+		if name, ok := n.(*ast.IdentifierNode); ok {
+			e.needsPayload = e.needsPayload || name.Value == "payload" || name.Value == "$env"
+		}
 	}))
 	return e, nil
 }
 
-// visitor is called with each name of an expression.
-type visitor func(name string)
+// visitor is called with each node of an expression.
+type visitor func(node ast.Node)
 
 // Visit looks at one node.
-func (v visitor) Visit(node *ast.Node) {
-	if identifier, ok := (*node).(*ast.IdentifierNode); ok {
-		v(identifier.Value)
-	}
-}
+func (v visitor) Visit(node *ast.Node) { v(*node) }
 
 // oneLine returns the first line of an error, which names the place, without the
 // drawing of the place.
@@ -76,13 +79,16 @@ type facts struct {
 	names    environment
 	decoded  bool
 	err      error // of decoding
+	spent    int   // of the budget
 }
 
 // factsOf are those of an envelope, under the present name of its type.
 func (p *Path) factsOf(e *notification.Envelope) *facts {
-	return &facts{envelope: e, names: environment{
+	f := &facts{envelope: e, names: environment{
 		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
+	f.names.Step, f.names.Sized = f.step, f.sized
+	return f
 }
 
 // of is the result for a notification.

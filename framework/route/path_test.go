@@ -3,6 +3,7 @@ package route_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,4 +211,49 @@ func ExampleRule() {
 	// Output:
 	// {"order":"17"}
 	// passes partner by
+}
+
+// nested is a payload of n items, none of which is what conditions look for.
+func nested(n int) []byte {
+	return []byte(`{"items": [` + strings.TrimSuffix(strings.Repeat(`{"sku": "none"},`, n), ",") + `]}`)
+}
+
+func TestAnExpressionThatTakesTooLongFails(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{
+		`any(payload.items, let a = #; any(payload.items, #.sku == a.sku + "x"))`,
+		`any(payload.items, any(payload.items, any(payload.items, #.sku == "x")))`,
+		`len(filter(payload.items, "y" in map(payload.items, .sku))) > 0`,
+		`any(payload.items, let a = #; {"sku": "y"} in payload.items)`,
+		`sum(map(payload.items, len(filter(payload.items, .sku == "x")))) > 0`,
+		`any(1..10000, any(1..10000, # < 0))`,
+		`any(payload.items, string(payload) matches "(a|b)*z")`,
+		`any(payload.items, lower(string(payload)) contains "zzz")`,
+		`reduce(payload.items, #acc + string(payload), "") == ""`,
+		`any(payload.items, sum(map(payload.items, 1)) < 0)`,
+	} {
+		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
+		require.NoError(t, err, when)
+		p := table.To("s")
+		_, err = p.Admits(&notification.Envelope{Type: "t", Payload: nested(8000)})
+		require.ErrorIs(t, err, route.ErrExpression, when)
+		require.ErrorContains(t, err, "too long", when)
+	}
+}
+
+func TestLoopsOverMuchAreNotTooLong(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{
+		`any(payload.items, .sku == "x")`,
+		`all(payload.items, .sku in ["none", "some"])`,
+		`count(payload.items, .sku startsWith "none") == 1000`,
+		`any(payload.items[:300], let a = #; any(payload.items[:300], .sku != a.sku)) == false`,
+		`len(payload.items) == 1000 and payload.items[0].sku == "none"`,
+	} {
+		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
+		require.NoError(t, err, when)
+		p := table.To("s")
+		_, err = p.Admits(&notification.Envelope{Type: "t", Payload: nested(1000)})
+		require.NoError(t, err, when)
+	}
 }

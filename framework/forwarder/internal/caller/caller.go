@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -39,15 +40,23 @@ type Caller struct {
 	Batcher sinks.Batcher
 }
 
+// patience is how long the conditions of one page may take before the lane goes on.
+const patience = 50 * time.Millisecond
+
 // PassesBy reports which rows of a page no condition of the routes brings to the sink;
 // nil if all go there. A row for which a condition cannot be evaluated goes on to the
-// call, where it fails in its turn.
+// call, where it fails in its turn. So do rows behind conditions that take long: the call
+// evaluates them, as many at once as the sink's threshold says.
 func (c *Caller) PassesBy(page store.Page) []bool {
 	if c.Path.Plain() {
 		return nil
 	}
 	passes := make([]bool, len(page.Envelopes))
+	began := time.Now()
 	for i := range page.Envelopes {
+		if time.Since(began) > patience {
+			break
+		}
 		admitted, err := c.Path.Admits(&page.Envelopes[i])
 		passes[i] = err == nil && !admitted
 	}

@@ -1,0 +1,95 @@
+package caller_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func pathOf(t *testing.T, rules ...route.Rule) *route.Path {
+	t.Helper()
+	for i := range rules {
+		rules[i].Sink = "s"
+	}
+	table, err := route.New(route.Routes{"t": rules}, []string{"s"}, nil)
+	require.NoError(t, err)
+	return table.To("s")
+}
+
+func TestConditionsThatTakeLongAreLeftToTheCall(t *testing.T) {
+	t.Parallel()
+	c := caller.Caller{Path: pathOf(t, route.Rule{When: `any(payload, any(payload, # == 2))`})}
+	slow := append(append([]byte{'['}, bytes.Repeat([]byte("1,"), 400)...), "1]"...) // about 160,000 rounds
+	page := store.Page{Envelopes: make([]notification.Envelope, 200)}
+	for i := range page.Envelopes {
+		page.Envelopes[i] = notification.Envelope{Type: "t", Payload: slow}
+	}
+	passes := c.PassesBy(page)
+	require.True(t, passes[0])
+	require.False(t, passes[199])
+
+	results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[199]}}, nil, nil)
+	require.ErrorIs(t, results[0].Err, caller.ErrPassesBy)
+}
+
+// batcher answers as a function says.
+type batcher func(batch []*notification.Delivery) []sinks.Result
+
+func (b batcher) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", errors.New("not one by one")
+}
+func (batcher) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 10} }
+func (b batcher) DeliverBatch(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+	return b(batch)
+}
+
+func TestEachDeliveryOfABatchHasAResult(t *testing.T) {
+	t.Parallel()
+	batch := make([]*notification.Delivery, 3)
+	for i := range batch {
+		batch[i] = &notification.Delivery{Envelope: &notification.Envelope{Type: "t"}}
+	}
+	for name, rules := range map[string][]route.Rule{"as they are": {{}}, "shaped": {{Payload: map[string]string{"type": "type"}}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := caller.Caller{Path: pathOf(t, rules...), Batcher: batcher(func([]*notification.Delivery) []sinks.Result { return []sinks.Result{{Receipt: "ok"}} })}
+			results := c.Call(t.Context(), batch, func(int) bool { return false }, nil)
+			require.Len(t, results, 3)
+			require.EqualValues(t, "ok", results[0].Receipt)
+			require.ErrorIs(t, results[2].Err, caller.ErrResults)
+
+			c.Batcher = batcher(func([]*notification.Delivery) []sinks.Result { panic("bad") })
+			results = c.Call(t.Context(), batch, func(int) bool { return false }, nil)
+			require.Len(t, results, 3)
+			require.ErrorIs(t, results[1].Err, caller.ErrPanic)
+		})
+	}
+}
+
+func TestWhatFollowsOneThatCouldNotBeShapedIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	c := caller.Caller{Path: pathOf(t, route.Rule{When: `payload.n > 0`}), Batcher: batcher(func(batch []*notification.Delivery) []sinks.Result {
+		require.Len(t, batch, 1)
+		return []sinks.Result{{Receipt: "ok"}}
+	})}
+	batch := []*notification.Delivery{
+		{Envelope: &notification.Envelope{Type: "t", Key: "a", Payload: []byte(`{"n": "text"}`)}},
+		{Envelope: &notification.Envelope{Type: "t", Key: "a", Payload: []byte(`{"n": 1}`)}},
+		{Envelope: &notification.Envelope{Type: "t", Key: "b", Payload: []byte(`{"n": 0}`)}},
+		{Envelope: &notification.Envelope{Type: "t", Key: "b", Payload: []byte(`{"n": 1}`)}},
+	}
+	results := c.Call(t.Context(), batch, func(i int) bool { return i == 1 || i == 3 }, nil)
+	require.ErrorIs(t, results[0].Err, route.ErrExpression)
+	require.Error(t, results[1].Err)
+	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)
+	require.EqualValues(t, "ok", results[3].Receipt, "what passes by holds nothing up")
+}
