@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +24,15 @@ SIGINT or SIGTERM: then deliveries in flight may end within
 forwarder.shutdown_timeout, and the leases are given back. A second signal ends
 the program at once; what was delivered but not yet written to a checkpoint is repeated.
 
-On SIGHUP it reads the configuration again, and the files that hold its values. A
-sink's parallelism, retry, timeout, rate, breaker and fairness change while it runs;
-for anything else the forwarder stops gracefully and another one takes its
-place in the same process. A configuration with mistakes is reported and not
+On SIGHUP it reads the configuration again, and the files that hold its values. Sinks
+and routes change while it runs: what is new is opened first, the sinks that changed let
+what is in flight end, and the others go on. For anything else, such as the database,
+the forwarder stops gracefully and another one takes its place in the same process. A
+configuration with mistakes, or with a sink that does not open, is reported and not
 applied.
+
+A sink that does not open at the start is unavailable, and is opened with a later
+delivery.
 
 It may start before the database: while that cannot be reached it waits. A wrong
 password, an unknown database or an outbox that is not migrated is an error at
@@ -82,66 +87,97 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
+// replacement is a forwarder that is to run in another one's place.
+type replacement struct {
+	*engine
+	cleanup func()
+}
+
 // runUntilReplaced runs a forwarder until ctx is done, or until the configuration is
 // another one that it cannot take over: then it returns the forwarder that can,
 // which runs next.
 func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-chan os.Signal) (next *engine, cleanup func(), err error) {
-	ended := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
+	ended := make(chan error, 1)
 	go func() { ended <- e.Run(running) }()
-	for next == nil {
-		select {
-		case err := <-ended:
-			return nil, nil, err
-		case <-hangups:
-			next, cleanup = f.reload(ctx, e)
+	replaced := make(chan replacement)
+	go func() {
+		defer close(replaced)
+		for {
+			select {
+			case <-running.Done():
+				return
+			case <-hangups:
+			}
+			if r := f.reload(running, e); r.engine != nil {
+				replaced <- r
+				return
+			}
 		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		cleanup()
+	}()
+	select {
+	case err = <-ended:
+		stop()
+		if r := <-replaced; r.engine != nil {
+			r.cleanup()
+		}
 		return nil, nil, err
+	case r := <-replaced:
+		stop()
+		if err := <-ended; err != nil || r.engine == nil {
+			if r.engine != nil {
+				r.cleanup()
+			}
+			return nil, nil, err
+		}
+		return r.engine, r.cleanup, nil
 	}
-	return next, cleanup, nil
 }
 
-// reload reads the configuration again. A forwarder takes over what it can; for the
-// rest reload returns another one.
-func (f *forward) reload(ctx context.Context, e *engine) (next *engine, cleanup func()) {
+// awaitDatabase is how long a reload waits for another database.
+const awaitDatabase = 10 * time.Second
+
+// reload reads the configuration again. A forwarder takes over sinks and routes; for
+// the rest reload returns another one.
+func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 	kinds, err := provideKinds()
 	if err != nil {
 		f.refuse(err)
-		return nil, nil
+		return r
 	}
 	c, err := config.Load(f.source, kinds, f.logger)
 	if err != nil {
 		f.refuse(err)
-		return nil, nil
+		return r
 	}
 	changes := e.config.ChangesTo(c)
 	switch {
 	case changes.None():
 		f.logger.Info("the configuration is as it was")
-		return nil, nil
+		return r
 	case changes.More:
-		next, cleanup, err = newEngine(ctx, f.source, f.logger)
+		bounded, cancel := context.WithTimeout(ctx, awaitDatabase)
+		defer cancel()
+		r.engine, r.cleanup, err = newEngine(bounded, f.source, f.logger)
 		if err != nil {
 			f.refuse(err)
-			return nil, nil
+			return replacement{}
 		}
 		f.logger.Info("the configuration has changed: another forwarder takes over")
-		return next, cleanup
+		return r
 	}
-	for _, sink := range changes.Adjusted {
-		if err := c.Adjust(e.Forwarder, sink); err != nil {
+	c.Keep(e.config)
+	destinations, routes := c.Delivering()
+	if err := e.Reload(ctx, destinations, routes); err != nil {
+		if ctx.Err() == nil {
 			f.refuse(err)
-			return nil, nil
 		}
+		return r
 	}
 	e.config = c
-	f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Adjusted, ", "))
-	return nil, nil
+	f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes)
+	return r
 }
 
 // refuse says why a configuration is not taken over.

@@ -320,7 +320,7 @@ func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
 		first.await(t, 40)
 
 		change(first.URL, second.URL)
-		reload("another forwarder takes over")
+		reload("the configuration has changed and is taken over")
 		o.publish(t, 41, 60)
 		second.await(t, 20)
 
@@ -353,7 +353,7 @@ func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
 	f.awaitLine(t, "the configuration is not taken over")
 	require.NoError(t, os.WriteFile(file, []byte(second.URL+"\n"), 0o600))
 	f.signal(t, syscall.SIGHUP)
-	f.awaitLine(t, "another forwarder takes over")
+	f.awaitLine(t, "the configuration has changed and is taken over")
 	o.publish(t, 21, 40)
 	second.await(t, 20)
 

@@ -11,10 +11,15 @@ import (
 // ErrConfig is the class of all that is wrong with a configuration, at New.
 var ErrConfig = policy.ErrConfig
 
+// ErrNotRunning: there is nothing to reload before Run, and after it.
+var ErrNotRunning = errors.New("the forwarder does not run")
+
 // Errors of a delivery, as they stand in the parked table.
 var (
 	// ErrNoRoute is why a notification is dead under the sink _unrouted.
 	ErrNoRoute = errors.New("no route matches its type; add one, and run: waybill parked reroute")
+	// ErrOpen: the sink could not be opened.
+	ErrOpen = caller.ErrOpen
 	// ErrPanic: the sink panicked.
 	ErrPanic = caller.ErrPanic
 	// ErrAbandoned: a call of the sink did not come back after its deadline.

@@ -25,7 +25,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
@@ -33,25 +32,27 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/internal/pace"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/sinks"
 )
 
 // Forwarder moves envelopes from one outbox to its sinks. Any number of them may
 // run on one outbox, in any number of processes: each lane of each sink is worked
 // on by one of them at a time.
 type Forwarder struct {
-	config      Config
+	config Config         // its Sinks and Routes are those of New
+	store  *quota.Bounded // the configuration's, for all but the feed
+	owner  string
+	feed   *feed.Feed
+	memory *budget.Budget
+
+	changing sync.Mutex // one Adjust or Reload at a time
+
+	mu          sync.Mutex
 	routes      *route.Table
-	store       *quota.Bounded // the configuration's, for all but the feed
-	owner       string
-	feed        *feed.Feed
-	names       []string // of the sinks, _unrouted included, in alphabetical order
-	dispatchers map[string]*dispatch.Dispatcher
-	opened      []string
-	adjusting   sync.Mutex
+	sinks       map[string]*working // _unrouted included
+	opened      []opened
+	coordinator *coordinate.Coordinator // while Run runs
 }
 
 // New checks a configuration and reports all that is wrong with it at once.
@@ -64,25 +65,14 @@ func New(c Config) (*Forwarder, error) {
 	}
 	f := &Forwarder{
 		config: c,
-		routes: routes,
 		store:  quota.New(c.Store, c.Connections),
 		owner:  fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
 		feed: feed.New(feed.Config{Log: c.Store, PollMin: c.Poll.Min, PollMax: c.Poll.Max, PageRows: dispatch.PageRows,
 			Observer: c.Observer, Logger: c.Logger}),
-		dispatchers: make(map[string]*dispatch.Dispatcher),
+		memory: budget.New(c.Memory),
+		routes: routes,
 	}
-	if unrouted := routes.Unrouted(); c.Unrouted == UnroutedPark && !unrouted.None() {
-		f.config.Sinks[store.SinkUnrouted] = Sink{Sink: noRoute{}}.WithDefaults()
-	}
-	f.names = slices.Sorted(maps.Keys(f.config.Sinks))
-	memory := budget.New(c.Memory)
-	for _, name := range f.names {
-		sink := f.config.Sinks[name]
-		f.dispatchers[name] = dispatch.New(dispatch.Config{
-			Sink: name, Caller: &caller.Caller{Path: routes.To(name), Deliver: deliverOf(sink)}, TypeOf: routes.TypeOf, Settings: sink.settings(),
-			Budget: memory, Observer: c.Observer, Logger: c.Logger,
-		})
-	}
+	f.sinks = f.work(c.Sinks, routes)
 	return f, nil
 }
 
@@ -94,13 +84,14 @@ func New(c Config) (*Forwarder, error) {
 // that make no sense, and another OnDead, are refused as ErrConfig, with nothing
 // changed.
 func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
-	d := f.dispatchers[sink]
-	if d == nil || sink == store.SinkUnrouted {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	w := f.working()[sink]
+	if w == nil || sink == store.SinkUnrouted {
 		return fmt.Errorf("%w: there is no sink %q", ErrConfig, sink)
 	}
-	f.adjusting.Lock()
-	defer f.adjusting.Unlock()
-	changed := f.config.Sinks[sink].with(d.Settings())
+	d := w.dispatcher
+	changed := w.with(d.Settings())
 	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
 	changed = changed.WithDefaults()
@@ -114,14 +105,6 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	return nil
 }
 
-// noRoute is the sink for notifications without a route: every delivery dies there,
-// and its bytes are kept.
-type noRoute struct{}
-
-func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
-	return "", sinks.Permanent(ErrNoRoute)
-}
-
 // Wake makes the forwarder look at the log at once. A publisher in the same process
 // calls it after a commit. Without that call, and where the store does not listen,
 // the forwarder finds new rows within the poll's pause. Wake never blocks and may
@@ -131,9 +114,10 @@ func (f *Forwarder) Wake() { f.feed.Wake() }
 // Run opens the sinks and forwards until ctx is done. Then it stops gracefully:
 // it reads no more, lets deliveries in flight end within the shutdown timeout,
 // writes the last checkpoints, gives its leases back, closes the sinks, and
-// returns nil. It returns an error only where waiting would not mend it: a sink
-// that does not open, cursors that do not fit the configuration. Trouble with the
-// database or a destination is logged and waited for. Run is called once.
+// returns nil. It returns an error only where waiting would not mend it: cursors that do
+// not fit the configuration. Trouble with the database or a destination is logged and
+// waited for; so is a sink that does not open: it is unavailable, and opened with a later
+// delivery. Run is called once.
 func (f *Forwarder) Run(ctx context.Context) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -142,7 +126,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	if err := f.openSinks(ctx); err != nil {
 		return err
 	}
-	f.config.Logger.Info("forwarding", "owner", f.owner, "sinks", f.names, "lanes", f.config.Lanes)
+	f.config.Logger.Info("forwarding", "owner", f.owner, "sinks", f.names(), "lanes", f.config.Lanes)
 	f.warnOfUnrouted()
 
 	db, cancelDB := context.WithCancel(context.WithoutCancel(ctx)) // done: not even a last checkpoint
@@ -155,6 +139,9 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	defer stopping()
 
 	coordinator := coordinate.New(f.coordination())
+	f.mu.Lock()
+	f.coordinator = coordinator
+	f.mu.Unlock()
 	var work sync.WaitGroup
 	work.Go(func() { f.feed.Run(ctx) })
 	if l, ok := f.config.Store.(store.Listener); ok {
@@ -167,8 +154,8 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	})
 	work.Go(func() { f.prune(ctx, db) })
 	work.Wait()
-	for _, d := range f.dispatchers {
-		d.Stop()
+	for _, w := range f.working() {
+		w.dispatcher.Stop()
 	}
 	f.config.Logger.Info("stopped")
 	return fatal
@@ -230,22 +217,10 @@ func (f *Forwarder) coordination() coordinate.Config {
 		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
 		Observer: f.config.Observer, Logger: f.config.Logger,
 	}
-	for name, d := range f.dispatchers {
-		c.Sinks[name] = coordinate.Sink{
-			Dispatcher: d, Types: f.types(name), Start: f.config.Sinks[name].Start, Hooks: f.config.Sinks[name].Hooks,
-			Shared: f.routes.To(name).Plain(), // a condition that takes long delays its own lanes only
-			Prompt: name == store.SinkUnrouted,
-		}
+	for name, w := range f.working() {
+		c.Sinks[name] = w.coordination()
 	}
 	return c
-}
-
-// types selects what goes to a sink.
-func (f *Forwarder) types(sink string) notification.TypeFilter {
-	if sink == store.SinkUnrouted {
-		return f.routes.Unrouted()
-	}
-	return f.routes.Filter(sink)
 }
 
 // warnOfUnrouted names the registered types that no route matches.
@@ -253,51 +228,14 @@ func (f *Forwarder) warnOfUnrouted() {
 	if f.config.Types == nil {
 		return
 	}
+	f.mu.Lock()
+	routes := f.routes
+	f.mu.Unlock()
 	for _, t := range f.config.Types.Types() {
-		if len(f.routes.Sinks(t.Name)) == 0 {
+		if len(routes.Sinks(t.Name)) == 0 {
 			f.config.Logger.Warn("no route matches a registered type", "type", t.Name, "unrouted", f.config.Unrouted)
 		}
 	}
-}
-
-func (f *Forwarder) openSinks(ctx context.Context) error {
-	for _, name := range f.names {
-		sink := f.config.Sinks[name]
-		if o, ok := sink.Sink.(sinks.Opener); ok {
-			if err := o.Open(ctx); err != nil {
-				return fmt.Errorf("open sink %s: %w", name, err)
-			}
-		}
-		f.opened = append(f.opened, name)
-		batcher, ok := sink.Sink.(sinks.Batcher)
-		if !ok || len(sink.Middleware) > 0 {
-			continue
-		}
-		limits := batcher.BatchLimits()
-		if err := dispatch.CheckBatch(name, limits); err != nil {
-			return fmt.Errorf("%w: %w", ErrConfig, err)
-		}
-		if limits.Size > 1 {
-			f.dispatchers[name].UseBatches(batcher, limits)
-		}
-	}
-	return nil
-}
-
-func (f *Forwarder) closeSinks(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, f.config.ShutdownTimeout)
-	defer cancel()
-	var errs []error
-	for _, name := range f.opened {
-		closer, ok := f.config.Sinks[name].Sink.(sinks.Closer)
-		if !ok {
-			continue
-		}
-		if err := closer.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("close sink %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Stats counts what a forwarder did for one sink since it was made: Sink, Delivered,
@@ -306,9 +244,10 @@ type Stats = dispatch.Stats
 
 // Stats reports each sink, in alphabetical order. It may be called at any time.
 func (f *Forwarder) Stats() []Stats {
-	all := make([]Stats, len(f.names))
-	for i, name := range f.names {
-		all[i] = f.dispatchers[name].Stats()
+	work := f.working()
+	all := make([]Stats, 0, len(work))
+	for _, name := range slices.Sorted(maps.Keys(work)) {
+		all = append(all, work[name].dispatcher.Stats())
 	}
 	return all
 }

@@ -643,15 +643,8 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 
 func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		closed := 0
-		opens := openCloser{Sink: &script{}, closed: &closed}
-		fails := openCloser{Sink: &script{}, closed: &closed, err: errors.New("no such folder")}
-		f := o.start(map[string]forwarder.Sink{"a": {Sink: opens}, "b": {Sink: fails}}, route.Routes{"*": route.To("a", "b")})
-		require.ErrorContains(t, <-f.ended, "open sink b: no such folder")
-		require.Equal(t, 1, closed, "what was opened is closed again")
-
 		var s script
-		f = o.one(forwarder.Sink{Sink: &s})
+		f := o.one(forwarder.Sink{Sink: &s})
 		f.flush()
 		f.end()
 		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET position = '{"of":"a newer program"}'`)
@@ -659,18 +652,4 @@ func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 		f = o.one(forwarder.Sink{Sink: &s})
 		require.ErrorIs(t, <-f.ended, store.ErrPosition)
 	})
-}
-
-// openCloser is a sink with a life.
-type openCloser struct {
-	sinks.Sink
-	closed *int
-	err    error
-}
-
-func (o openCloser) Open(context.Context) error { return o.err }
-
-func (o openCloser) Close(context.Context) error {
-	*o.closed++
-	return nil
 }

@@ -45,6 +45,13 @@ func beginning(pattern string) int {
 	return 0
 }
 
+// Equal says whether the rules of both paths are the same.
+func (p *Path) Equal(other *Path) bool {
+	return slices.EqualFunc(p.rules, other.rules, func(a, b *rule) bool {
+		return a.pattern == b.pattern && a.Sink == b.Sink && a.When == b.When && maps.Equal(a.Payload, b.Payload)
+	})
+}
+
 // Plain says that whatever a route's pattern matches goes to the sink as it is.
 func (p *Path) Plain() bool { return p.plain }
 

@@ -1,59 +1,77 @@
 package config
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 // Changes is what differs between two configurations.
 type Changes struct {
-	// Adjusted are the sinks to which deliveries are only made otherwise, which a
-	// forwarder that runs can take over.
-	Adjusted []string
+	// Sinks are those that are new, changed or gone, in alphabetical order.
+	Sinks []string
+	// Routes says that they differ.
+	Routes bool
 	// More says that there is more, which takes another forwarder.
 	More bool
 }
 
 // None says that there are no differences.
-func (c Changes) None() bool { return len(c.Adjusted) == 0 && !c.More }
+func (c Changes) None() bool { return len(c.Sinks) == 0 && !c.Routes && !c.More }
 
 // ChangesTo compares a configuration with the one that is to follow it.
 func (c *Config) ChangesTo(next *Config) Changes {
-	var changes Changes
-	before, after := c.fixed(), next.fixed()
-	changes.More = !reflect.DeepEqual(before, after)
-	for _, name := range slices.Sorted(maps.Keys(next.Sinks)) {
-		if old, ok := c.Sinks[name]; ok && !reflect.DeepEqual(old.live(), next.Sinks[name].live()) {
-			changes.Adjusted = append(changes.Adjusted, name)
+	changes := Changes{
+		Routes: !reflect.DeepEqual(c.Routes, next.Routes),
+		More:   !reflect.DeepEqual(c.rest(), next.rest()),
+	}
+	for name, sink := range next.Sinks {
+		if old, ok := c.Sinks[name]; !ok || !reflect.DeepEqual(old.compared(), sink.compared()) {
+			changes.Sinks = append(changes.Sinks, name)
 		}
 	}
+	for name := range c.Sinks {
+		if _, ok := next.Sinks[name]; !ok {
+			changes.Sinks = append(changes.Sinks, name)
+		}
+	}
+	slices.Sort(changes.Sinks)
 	return changes
 }
 
-// Adjust gives a forwarder that runs the settings of a sink that it can take over.
-func (c *Config) Adjust(f *forwarder.Forwarder, sink string) error {
-	next := c.Sinks[sink].forwarder()
-	return f.Adjust(sink, func(s *forwarder.Sink) {
-		s.Parallelism, s.Retry, s.Timeout = next.Parallelism, next.Retry, next.Timeout
-		s.Rate, s.Breaker, s.Fairness, s.OnUnknown = next.Rate, next.Breaker, next.Fairness, next.OnUnknown
-	})
-}
-
-// live is the part of a sink's settings that a forwarder that runs can take over.
-func (s Sink) live() Sink {
-	return Sink{Parallelism: s.Parallelism, Retry: s.Retry, Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness, OnUnknown: s.OnUnknown}
-}
-
-// fixed is the rest of a configuration, in a form that can be compared.
-func (c *Config) fixed() any {
-	rest := *c
-	rest.Sinks = make(map[string]Sink, len(c.Sinks))
+// Keep has a configuration use the sinks that were made for the one before, where their
+// own settings are the same.
+func (c *Config) Keep(before *Config) {
 	for name, sink := range c.Sinks {
-		// Settings as they were made, since files that they name may have changed.
-		rest.Sinks[name] = Sink{Kind: sink.Kind, Start: sink.Start, OnDead: sink.OnDead, settings: sink.settings}
+		if old := before.Sinks[name]; old.Sink != nil && sink.Kind == old.Kind && reflect.DeepEqual(sink.settings, old.settings) {
+			sink.Sink = old.Sink
+			c.Sinks[name] = sink
+		}
 	}
+}
+
+// Delivering is the part of a forwarder's configuration that one that runs can reload.
+func (c *Config) Delivering() (map[string]forwarder.Sink, route.Routes) {
+	to := make(map[string]forwarder.Sink, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		to[name] = sink.forwarder()
+	}
+	return to, c.routes()
+}
+
+// compared is a sink's settings without what was made of them. They are as they were made,
+// since files that they name may have changed.
+func (s Sink) compared() Sink {
+	s.Sink, s.With = nil, With{}
+	return s
+}
+
+// rest is all but sinks and routes.
+func (c *Config) rest() Config {
+	rest := *c
+	rest.Sinks, rest.Routes = nil, nil
 	return rest
 }
+

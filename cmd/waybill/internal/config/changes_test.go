@@ -32,18 +32,35 @@ func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
 		"breaker":     of("among: 10", "among: 11"),
 		"fairness":    of("fairness: tenant", "fairness: shop"),
 	} {
-		require.Equal(t, config.Changes{Adjusted: []string{"partner"}}, before.ChangesTo(after), name)
+		require.Equal(t, config.Changes{Sinks: []string{"partner"}}, before.ChangesTo(after), name)
 	}
-	for name, after := range map[string]*config.Config{
-		"url":     of("other.example", "another.example"),
-		"start":   of("start: 2026-03-01T01:00:00+01:00", "start: now"),
-		"on_dead": of("on_dead: halt", "on_dead: continue"),
-		"kind":    of("  other: {kind: http", "  other2: {kind: http", "partner, other", "partner, other2"),
-		"routes":  of("[partner, other]", "[partner]"),
-		"lease":   of("lease: 1m", "lease: 2m"),
+	for name, c := range map[string]struct {
+		after *config.Config
+		want  config.Changes
+	}{
+		"url":       {of("other.example", "another.example"), config.Changes{Sinks: []string{"other"}}},
+		"start":     {of("start: 2026-03-01T01:00:00+01:00", "start: now"), config.Changes{Sinks: []string{"partner"}}},
+		"on_dead":   {of("on_dead: halt", "on_dead: continue"), config.Changes{Sinks: []string{"partner"}}},
+		"another":   {of("  other: {kind: http", "  other2: {kind: http", "partner, other", "partner, other2"), config.Changes{Sinks: []string{"other", "other2"}, Routes: true}},
+		"routes":    {of("[partner, other]", "[partner]"), config.Changes{Routes: true}},
+		"lease":     {of("lease: 1m", "lease: 2m"), config.Changes{More: true}},
+		"two parts": {of("among: 10", "among: 11", "lease: 1m", "lease: 2m"), config.Changes{Sinks: []string{"partner"}, More: true}},
 	} {
-		require.Equal(t, config.Changes{More: true}, before.ChangesTo(after), name)
+		require.Equal(t, c.want, before.ChangesTo(c.after), name)
 	}
-	both := before.ChangesTo(of("among: 10", "among: 11", "lease: 1m", "lease: 2m"))
-	require.Equal(t, config.Changes{Adjusted: []string{"partner"}, More: true}, both)
+}
+
+func TestSinksWhoseOwnSettingsAreTheSameAreKept(t *testing.T) {
+	t.Parallel()
+	of := func(replacements ...string) *config.Config {
+		text := strings.NewReplacer(replacements...).Replace(whole)
+		c, err := load(t, config.Source{File: write(t, text), Environ: []string{"PASSWORD=" + password, "N=7"}})
+		require.NoError(t, err)
+		return c
+	}
+	before, after := of(), of("other.example", "another.example", "among: 10", "among: 11")
+	after.Keep(before)
+	require.Same(t, before.Sinks["partner"].Sink, after.Sinks["partner"].Sink)
+	require.NotSame(t, before.Sinks["other"].Sink, after.Sinks["other"].Sink)
+	require.Equal(t, 11, after.Sinks["partner"].Breaker.Among)
 }

@@ -159,13 +159,10 @@ func (c *Config) Table() (*route.Table, error) {
 
 // ForwarderConfig is what the engine works with.
 func (c *Config) ForwarderConfig(s forwarder.Store, logger *slog.Logger) forwarder.Config {
-	destinations := make(map[string]forwarder.Sink, len(c.Sinks))
-	for name, sink := range c.Sinks {
-		destinations[name] = sink.forwarder()
-	}
+	destinations, routes := c.Delivering()
 	return forwarder.Config{
 		Store:           s,
-		Routes:          c.routes(),
+		Routes:          routes,
 		Sinks:           destinations,
 		Name:            c.Forwarder.Name,
 		Lanes:           c.Outbox.Lanes,

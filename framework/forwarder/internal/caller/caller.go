@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -21,6 +23,8 @@ var (
 	// ErrResults is the error of the deliveries of a batch for which the sink gave no
 	// result.
 	ErrResults = errors.New("sink gave too few results")
+	// ErrOpen is that of all deliveries while the sink cannot be opened.
+	ErrOpen = errors.New("the sink cannot be opened")
 	// ErrPassesBy is that of a delivery that no condition of its routes brings to the
 	// sink.
 	ErrPassesBy = errors.New("passes the sink by")
@@ -32,12 +36,35 @@ var (
 
 // Caller calls one sink. It is safe for concurrent use once its fields are set.
 type Caller struct {
+	// Prepare opens the sink. It is called before each call until it has succeeded
+	// once, and never twice at a time; meanwhile the sink is unavailable. nil: there is
+	// nothing to do.
+	Prepare func(ctx context.Context) error
 	// Path says which notifications go to the sink, and in what shape.
 	Path *route.Path
 	// Deliver makes one delivery.
 	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 	// Batcher makes several; nil: the sink takes one at a time.
 	Batcher sinks.Batcher
+
+	preparing sync.Mutex
+	prepared  atomic.Bool
+}
+
+// Open prepares the sink, unless that is done.
+func (c *Caller) Open(ctx context.Context) error {
+	if c.prepared.Load() {
+		return nil
+	}
+	c.preparing.Lock()
+	defer c.preparing.Unlock()
+	if c.Prepare != nil && !c.prepared.Load() {
+		if err := c.Prepare(ctx); err != nil {
+			return fmt.Errorf("%w: %w", ErrOpen, err)
+		}
+	}
+	c.prepared.Store(true)
+	return nil
 }
 
 // patience is how long the conditions of one page may take before the lane goes on.
@@ -72,6 +99,9 @@ func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, 
 			given = sinks.Failed(deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
 		}
 	}()
+	if err := c.Open(ctx); err != nil {
+		return sinks.Failed(deliveries, sinks.Unavailable(err))
+	}
 	if c.Path.Plain() {
 		return c.hand(ctx, deliveries, results)
 	}

@@ -5,7 +5,7 @@
 // when a forwarder dies or leaves, and hardly moves otherwise.
 //
 // The files in the order in which to read them: coordinator.go, assign.go, lanes.go,
-// recut.go, awaited.go.
+// recut.go, change.go, awaited.go.
 package coordinate
 
 import (
@@ -78,26 +78,32 @@ type Coordinator struct {
 	held      map[laneID]*held
 	paused    map[string]bool               // sinks that a person has paused, as of the last look
 	cutting   map[string]context.CancelFunc // sinks whose lanes this forwarder is cutting
+	changing  map[string]change             // sinks that are to be worked on otherwise
 	trouble   map[laneID]*pace.Trouble
 	awaited   map[string]bool // owners whose leases were logged as waited for
 	nudged    chan struct{}   // capacity 1: a lane may be free
 	ended     chan func()     // what to do when something that was started has ended
+	changes   chan change
+	over      chan struct{} // closed at the end of Run
 }
 
 // New returns a coordinator. It starts nothing.
 func New(c Config) *Coordinator {
 	k := &Coordinator{
-		Config:  c,
-		pause:   c.Lease / 20,
-		failing: pace.NewTrouble(c.Logger, "leasing", 0),
-		uncut:   make(map[string]bool),
-		held:    make(map[laneID]*held),
-		paused:  make(map[string]bool),
-		cutting: make(map[string]context.CancelFunc),
-		trouble: make(map[laneID]*pace.Trouble),
-		awaited: make(map[string]bool),
-		nudged:  make(chan struct{}, 1),
-		ended:   make(chan func()),
+		Config:   c,
+		pause:    c.Lease / 20,
+		failing:  pace.NewTrouble(c.Logger, "leasing", 0),
+		uncut:    make(map[string]bool),
+		held:     make(map[laneID]*held),
+		paused:   make(map[string]bool),
+		cutting:  make(map[string]context.CancelFunc),
+		changing: make(map[string]change),
+		trouble:  make(map[laneID]*pace.Trouble),
+		awaited:  make(map[string]bool),
+		nudged:   make(chan struct{}, 1),
+		ended:    make(chan func()),
+		changes:  make(chan change),
+		over:     make(chan struct{}),
 	}
 	for name := range c.Sinks {
 		k.uncut[name] = true
@@ -117,6 +123,7 @@ func (k *Coordinator) Nudge() {
 // Run holds lanes until stop is done and all of them are given back. db bounds all use
 // of the database. Its error is one that waiting would not mend.
 func (k *Coordinator) Run(stop, db context.Context) error {
+	defer close(k.over)
 	k.db = db
 	k.stop, k.end = context.WithCancel(stop)
 	defer k.end()
@@ -128,6 +135,14 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		case end := <-k.ended:
 			end()
 			timer.Reset(k.pause / 8) // a forwarder may wait for it
+			if k.apply() {
+				timer.Reset(0)
+			}
+		case c := <-k.changes:
+			k.changing[c.sink] = c
+			if k.apply() {
+				timer.Reset(0)
+			}
 		case <-k.nudged:
 			timer.Reset(0)
 		case <-timer.C:
@@ -195,7 +210,7 @@ func (k *Coordinator) look() error {
 	k.inspect(&membership)
 	leaving := func(l store.Lane) bool {
 		h := k.held[idOf(l)]
-		return h != nil && h.leaving || k.cutting[l.Sink] != nil
+		return h != nil && h.leaving || k.cutting[l.Sink] != nil || k.isChanging(l.Sink)
 	}
 	take, leave := Assign(membership, me, leaving, 4*k.pause)
 	for _, lane := range leave {
@@ -236,6 +251,9 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 		lanes[l.Lane.Sink] = append(lanes[l.Lane.Sink], *l)
 	}
 	for sink := range k.Sinks {
+		if k.isChanging(sink) {
+			continue
+		}
 		cursors := lanes[sink]
 		if len(cursors) == 0 {
 			k.uncut[sink] = true // a person has forgotten the sink

@@ -65,7 +65,7 @@ func (k *Coordinator) release(lease store.Lease) error {
 // revision is that of what is parked, as of a moment before.
 func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	id, sink := idOf(lane), k.Sinks[lane.Sink]
-	if k.held[id] != nil || time.Now().Before(k.trouble[id].Until()) {
+	if k.held[id] != nil || k.isChanging(lane.Sink) || time.Now().Before(k.trouble[id].Until()) {
 		return nil
 	}
 	leased := time.Now()
@@ -78,7 +78,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	}
 	revised := make(chan struct{}, 1)
 	failing := k.troubleWith(id, sink.Dispatcher.Log().With("lane", lane.Number), "beginning to work on a lane")
-	session := k.session(lease, leased)
+	session := k.session(sink, lease, leased)
 	session.Revised, session.Begun = revised, failing.Over
 	session.Targets = k.Feed.Since(time.Now())
 	if sink.Shared {
@@ -104,8 +104,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 }
 
 // session is the work on a lane, as far as all lanes of the sink have it in common.
-func (k *Coordinator) session(lease store.Lease, leased time.Time) *lane.Session {
-	sink := k.Sinks[lease.Lane.Sink]
+func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *lane.Session {
 	return &lane.Session{
 		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: sink.Types,
 		Hooks: sink.Hooks, Observer: k.Observer, Prompt: sink.Prompt, ShutdownTimeout: k.ShutdownTimeout,

@@ -25,14 +25,15 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 	if !free || k.cutting[sink] != nil || time.Now().Before(k.trouble[id].Until()) {
 		return
 	}
-	log := k.Sinks[sink].Dispatcher.Log()
+	worked := k.Sinks[sink]
+	log := worked.Dispatcher.Log()
 	failing := k.troubleWith(id, log, "cutting the lanes")
 	wanted, cancel := context.WithCancel(k.stop)
 	k.cutting[sink] = cancel
 	log.Info("cutting the lanes", "lanes", len(lanes), "wanted", lanes[0].Wanted)
 	go func() {
 		defer cancel()
-		err := k.cut(wanted, sink, lanes)
+		err := k.cut(wanted, worked, lanes)
 		k.ended <- func() {
 			delete(k.cutting, sink)
 			switch {
@@ -50,7 +51,7 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 
 // cut brings all lanes of a sink to one place and cuts them there, if that is still
 // wanted then.
-func (k *Coordinator) cut(wanted context.Context, sink string, lanes []store.LaneState) (err error) {
+func (k *Coordinator) cut(wanted context.Context, sink Sink, lanes []store.LaneState) (err error) {
 	var leases []store.Lease
 	defer func() {
 		if err == nil {
@@ -76,7 +77,7 @@ func (k *Coordinator) cut(wanted context.Context, sink string, lanes []store.Lan
 	}
 	sessions, stop := errgroup.WithContext(wanted)
 	for _, lease := range leases {
-		session := k.session(lease, leased)
+		session := k.session(sink, lease, leased)
 		session.Targets = feed.Only(target)
 		sessions.Go(func() error { return session.Work(stop, k.stop, k.db) })
 	}
@@ -88,5 +89,5 @@ func (k *Coordinator) cut(wanted context.Context, sink string, lanes []store.Lan
 	}
 	ctx, cancel = k.inLease(k.db)
 	defer cancel()
-	return k.Store.Recut(ctx, sink, leases)
+	return k.Store.Recut(ctx, lanes[0].Lane.Sink, leases)
 }

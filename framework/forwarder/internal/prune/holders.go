@@ -14,7 +14,7 @@ import (
 // configuration, and would keep the log for ever.
 type holders struct {
 	log       *slog.Logger
-	sinks     []string // of this forwarder
+	sinks     func() []string // of this forwarder
 	retention time.Duration
 	latest    map[string]string // why a sink keeps rows, as of the latest pass
 	warned    map[string]string // the same, as was logged
@@ -41,7 +41,7 @@ func (h *holders) warn(found []store.Holder) {
 		}
 		h.warned[f.Sink] = why
 		log := h.log.With("sink", f.Sink, "offset", f.Offset, "occurred_on", f.OccurredOn, "why", why)
-		if slices.Contains(h.sinks, f.Sink) {
+		if slices.Contains(h.sinks(), f.Sink) {
 			log.Warn("a sink keeps rows that are older than the retention")
 			continue
 		}

@@ -57,7 +57,7 @@ type Config struct {
 	// delivery. KeepForever removes nothing, and only partitions are made.
 	Retention time.Duration
 	// Sinks are those of this forwarder. One that has no cursors yet keeps everything.
-	Sinks []string
+	Sinks func() []string
 	// Owner names this forwarder in the lease.
 	Owner string
 	// Lease is how long the lease lasts, and bounds each use of the database.
@@ -169,7 +169,7 @@ func (p *Pruner) pass(stop context.Context) error {
 		p.config.Logger.Debug("removed old rows", "rows", rows, "receipts", receipts)
 	}
 	return p.within(stop, func(ctx context.Context) error {
-		found, err := p.config.Rows.Holders(ctx, p.config.Sinks)
+		found, err := p.config.Rows.Holders(ctx, p.config.Sinks())
 		if err == nil {
 			p.holders.warn(found)
 		}
@@ -262,7 +262,7 @@ func (p *Pruner) sweep(stop context.Context, after int64) (removed int, end int6
 }
 
 func (p *Pruner) pruning(after int64, limit int) store.Pruning {
-	return store.Pruning{Age: p.config.Retention, After: after, Limit: limit, Sinks: p.config.Sinks}
+	return store.Pruning{Age: p.config.Retention, After: after, Limit: limit, Sinks: p.config.Sinks()}
 }
 
 // receipts removes old ones.

@@ -162,7 +162,7 @@ func (o *outbox) rows(n int, may bool) {
 func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	t.Helper()
 	c := prune.Config{
-		Leases: o, Rows: o, Partitions: o, Retention: time.Hour, Sinks: []string{"mail"}, Owner: "one", Lease: lease,
+		Leases: o, Rows: o, Partitions: o, Retention: time.Hour, Sinks: func() []string { return []string{"mail"} }, Owner: "one", Lease: lease,
 		Logger: slog.New(slog.NewTextHandler(o, nil)),
 	}
 	if change != nil {

@@ -1,0 +1,242 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// living is a sink with a life.
+type living struct {
+	script
+	mu             sync.Mutex
+	opened, closed int
+	fails          error // of Open
+}
+
+func (l *living) Open(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fails == nil {
+		l.opened++
+	}
+	return l.fails
+}
+
+func (l *living) Close(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed++
+	return nil
+}
+
+func (l *living) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = err
+}
+
+// life is how often it was opened and closed.
+func (l *living) life() [2]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return [2]int{l.opened, l.closed}
+}
+
+func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		down, up := &living{fails: errors.New("no such folder")}, &living{}
+		o.append("t", "", numbered("", 20)...)
+		f := o.start(map[string]forwarder.Sink{"down": {Sink: down}, "up": {Sink: up}}, route.Routes{"*": route.To("down", "up")})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, up.given(), 20)
+		require.Empty(t, down.given())
+		require.Empty(t, o.parked())
+		down.fail(nil)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, down.given(), 20)
+		f.end()
+		require.Equal(t, [2]int{1, 1}, down.life())
+		require.Equal(t, [2]int{1, 1}, up.life())
+	})
+}
+
+// batching is a sink whose batches are known once it is open.
+type batching struct {
+	living
+	largest int
+}
+
+func (b *batching) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 10 * b.life()[0]} }
+
+func (b *batching) DeliverBatch(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+	b.largest = max(b.largest, len(batch))
+	return make([]sinks.Result, len(batch))
+}
+
+func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &batching{living: living{fails: errors.New("not yet")}}
+		o.append("t", "", numbered("", 30)...)
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
+		time.Sleep(time.Minute)
+		s.fail(nil)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, int64(30), f.Stats()[0].Delivered)
+		f.end()
+		require.Equal(t, 10, s.largest)
+	})
+}
+
+func TestAReloadReplacesWhatHasChangedAndTouchesNothingElse(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		stays, before, after, added, removed := &living{}, &living{}, &living{}, &living{}, &living{}
+		stays.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
+		o.append("t", "", numbered("a", 100)...)
+		f := o.start(map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: before}, "goes": {Sink: removed}},
+			route.Routes{"*": route.To("stays", "changes", "goes")})
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		require.Len(t, before.given(), 100)
+		require.Len(t, removed.given(), 100)
+
+		began := time.Now()
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: after}, "comes": {Sink: added}},
+			route.Routes{"*": route.To("stays", "changes", "comes")}))
+		require.Less(t, time.Since(began), 5*time.Second, "it does not wait for those that stay")
+		require.Equal(t, [2]int{1, 1}, before.life())
+		require.Equal(t, [2]int{1, 1}, removed.life())
+		require.Equal(t, [2]int{1, 0}, stays.life())
+		f.flush() // the cursors of what comes are made
+		o.append("t", "", numbered("b", 10)...)
+		f.Wake()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, numbered("b", 10), after.given(), "it goes on where the other one ended")
+		require.Equal(t, numbered("b", 10), added.given())
+		require.Empty(t, removed.given())
+		require.Len(t, stays.given(), 110, "each once")
+		require.Equal(t, []string{"changes", "comes", "stays"}, names(f.Stats()))
+		f.end()
+		require.Equal(t, [2]int{1, 1}, after.life())
+		require.Equal(t, [2]int{1, 1}, added.life())
+		require.Equal(t, [2]int{1, 1}, stays.life())
+	})
+}
+
+func names(stats []forwarder.Stats) (all []string) {
+	for _, s := range stats {
+		all = append(all, s.Sink)
+	}
+	return all
+}
+
+func TestAReloadThatCannotBeLeavesAllAsItWas(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		before, opens := &living{}, &living{}
+		f := o.one(forwarder.Sink{Sink: before})
+		f.flush()
+		for name, to := range map[string]struct {
+			sinks  map[string]forwarder.Sink
+			routes route.Routes
+			says   string
+		}{
+			"one does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &living{fails: errors.New("no such folder")}}},
+				route.Routes{"*": route.To("also", "sink")}, "no such folder"},
+			"a route to nowhere": {map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("no-such-sink")}, "no-such-sink"},
+			"no routes":          {map[string]forwarder.Sink{"sink": {Sink: opens}}, nil, "routes"},
+		} {
+			require.ErrorContains(t, f.Reload(t.Context(), to.sinks, to.routes), to.says, name)
+		}
+		life := opens.life()
+		require.Equal(t, life[0], life[1], "what was opened is closed again")
+		require.Equal(t, [2]int{1, 0}, before.life())
+		o.append("t", "", "a")
+		f.flush()
+		require.Equal(t, []string{"a"}, before.given())
+		f.end()
+		require.ErrorIs(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("sink")}), forwarder.ErrNotRunning)
+		life = opens.life()
+		require.Equal(t, life[0], life[1])
+	})
+}
+
+func TestAReloadTakesOtherRoutesAndSettingsToTheSameSink(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &living{}
+		f := o.one(forwarder.Sink{Sink: s})
+		f.flush()
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone}}, route.Routes{"*": route.To("sink")}))
+		s.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
+		s.mostAtOnce()
+		o.append("t", "", numbered("a", 20)...)
+		f.Wake()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1, s.mostAtOnce(), "as adjusted")
+		require.Len(t, s.given(), 20)
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s}}, route.Routes{"new.*": {{Sink: "sink", When: `id != "no"`}}}))
+		require.Equal(t, [2]int{1, 0}, s.life(), "it is the same sink")
+		f.flush() // the cursors of _unrouted are made
+		o.append("old", "", "old")
+		o.append("new.t", "", "yes", "no")
+		f.Wake()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"yes"}, s.given())
+		require.Equal(t, []string{"_unrouted dead old"}, o.parked())
+		f.end()
+	})
+}
+
+// Whatever is reloaded while notifications come in, each arrives, once, in order for its key.
+func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var mu sync.Mutex
+		got := make(map[string][]string)
+		taking := func() *living {
+			l := &living{}
+			l.answer = func(ctx context.Context, d *notification.Delivery) error {
+				err := takesTime(ctx, 30*time.Millisecond)
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					got[d.Key] = append(got[d.Key], d.ID)
+				}
+				return err
+			}
+			return l
+		}
+		f := o.one(forwarder.Sink{Sink: taking()})
+		want := make(map[string][]string)
+		for i, id := range numbered("n", 200) {
+			key := string(rune('a' + i%5))
+			want[key] = append(want[key], id)
+			o.append("t", key, id)
+			f.Wake()
+			time.Sleep(5 * time.Millisecond)
+			if i%20 == 10 {
+				require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: taking()}}, route.Routes{"*": route.To("sink")}))
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		require.Equal(t, want, got)
+		mu.Unlock()
+		f.end()
+	})
+}
