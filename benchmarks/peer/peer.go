@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/workload"
@@ -148,9 +149,13 @@ func copyIn(ctx context.Context, dsn, table string, columns []string, n int, row
 	return errors.Join(err, conn.Close(ctx))
 }
 
+// queryCanceled is how the server ends a statement whose context has ended.
+const queryCanceled = "57014"
+
 // orderly makes the end of a context the good end that it is.
 func orderly(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	failed := new(pq.Error)
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &failed) && failed.Code == queryCanceled) {
 		return nil
 	}
 	return err
