@@ -152,7 +152,7 @@ func TestSwitchingProtocolsIsNoDelivery(t *testing.T) {
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 }
 
 // newProxy forwards plain requests and opens tunnels.
@@ -314,8 +314,10 @@ func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
 func TestAProxyThatWantsAPasswordIsUnavailable(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
 	t.Cleanup(proxy.Close)
-	_, err := newSink(t, Config{URL: "http://partner.example", Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+	for _, url := range []string{"http://partner.example", "http://partner.example/{{.Type}}"} {
+		_, err := newSink(t, Config{URL: url, Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
+		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", url, err)
+	}
 }
 
 func TestProxiesThatCannotBeUsedAreRefused(t *testing.T) {

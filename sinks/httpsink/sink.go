@@ -14,17 +14,21 @@
 //
 //	2xx                                        delivered, the receipt is "http 202" and the destination's id for it
 //	408, 425, 429, 502, 503, 504               throttled until Retry-After if that lies ahead (1 h at most), else transient
-//	other 5xx                                  transient
-//	3xx                                        permanent: redirects are not followed, the error says where to
-//	410 and other 4xx                          permanent
+//	409, 421, 423, 424, other 5xx              transient
+//	401, 402, 403, 404, 405, 407, 410,         unavailable: address, credentials or configuration are refused,
+//	426, 428, 451, 501, 505, 511               whatever is sent
+//	3xx, 101                                   unavailable, too: redirects are not followed, the error says where to
+//	other 4xx                                  permanent: the request itself is refused
 //	no connection: DNS, TCP, TLS, proxy        unavailable
 //	no response in time, connection lost       transient
 //	no URL from the template                   permanent
 //	a connection that the guard refuses        permanent
 //	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
 //
-// Throttled and unavailable let the whole sink wait. Where hosts come from data
-// both are transient instead: one host of many is not the whole sink.
+// Throttled and unavailable let the whole sink wait. Where a template makes the URL,
+// a status that would be unavailable is transient: it is about that URL only; except
+// for a 407 of a proxy. Where hosts come from data no connection and Retry-After are
+// transient, too: one host of many is not the whole sink.
 //
 // HTTP_PROXY, HTTPS_PROXY and NO_PROXY are heeded as they stand when the program
 // asks for them first.

@@ -169,7 +169,7 @@ func TestConformance(t *testing.T) {
 			}).sink(t, Config{})
 		},
 		sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
-			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }).sink(t, Config{})
+			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(422) }).sink(t, Config{})
 		},
 	}
 	stuck := func(t *testing.T) sinks.Sink {
