@@ -143,13 +143,14 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 // engine's, bounded the same with the sink's timeout.
 //
 // Where hosts come from data, one that cannot be reached says nothing of the
-// others: only this delivery is retried.
+// others: only this delivery is retried, or dead if the guard refuses its host. A
+// fixed host is the sink's: a name may lead into a private network for a moment.
 func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error) error {
 	var guarded *guardError
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", target, ctx.Err())
-	case errors.As(err, &guarded):
+	case errors.As(err, &guarded) && s.destination.open:
 		return sinks.Permanent(fmt.Errorf("%s: %w", target, err))
 	case unreachable(err) && !s.destination.open:
 		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))

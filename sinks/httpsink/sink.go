@@ -22,7 +22,7 @@
 //	no connection: DNS, TCP, TLS, proxy        unavailable
 //	no response in time, connection lost       transient
 //	no URL from the template                   permanent
-//	a connection that the guard refuses        permanent
+//	a connection that the guard refuses        permanent if the host comes from data, else unavailable
 //	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
 //
 // Throttled and unavailable let the whole sink wait. Where a template makes the URL,
