@@ -34,7 +34,7 @@ import (
 func TestWithoutAConnectionTheDestinationIsUnavailable(t *testing.T) {
 	plain := newReceiver(t)
 	secure, ca := newTLSReceiver(t)
-	private, privateCA := newTLSReceiver(t, func(c *tls.Config) {
+	private, privateCA := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 	})
 	_, port, err := net.SplitHostPort(secure.Listener.Addr().String())
@@ -239,7 +239,7 @@ func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.Privat
 
 func TestAClientCertificateShowsWhoCalls(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	r, ca := newTLSReceiver(t, func(c *tls.Config) {
+	r, ca := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
 	})
 	_, _, cert, key := ours.make("shop")
@@ -284,7 +284,7 @@ func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
 // A proxy that is itself reached by TLS, and would rather speak HTTP/2.
 func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
 	ours := newAuthority(t)
-	r, _ := newTLSReceiver(t, func(c *tls.Config) {
+	r, _ := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
 	})
 	_, _, cert, key := ours.make("shop")

@@ -26,6 +26,10 @@ const (
 	// connection can serve again. Beyond it a new connection is cheaper.
 	drainLimit = 256 << 10
 
+	// bodyTime is how long the body of a response may take, whatever is read of it.
+	// The status is known by then, so a delivery does not wait for more.
+	bodyTime = 300 * time.Millisecond
+
 	// minCredential is the length from which on a configured text is taken
 	// for a credential and kept out of errors. Shorter ones ("1", "json")
 	// would punch holes into everything.
@@ -184,7 +188,7 @@ func unreachable(err error) bool {
 }
 
 // drain reads what is left of a body and closes it, so that the connection can
-// be used again. A body that never ends holds it until the timeout.
+// be used again.
 func drain(resp *http.Response) {
 	// An error only costs the connection: the status has been read.
 	_, _ = io.CopyN(io.Discard, resp.Body, drainLimit)

@@ -210,14 +210,47 @@ func TestAnOversizedBodyDoesNotUndoADelivery(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestABodyThatNeverEndsDoesNotUndoADelivery(t *testing.T) {
-	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
-		w.WriteHeader(200)
-		_ = http.NewResponseController(w).Flush()
-		<-req.Context().Done()
-	})
-	_, err := r.sink(t, Config{Timeout: 100 * time.Millisecond}).Deliver(t.Context(), newDelivery())
-	assert.NoError(t, err)
+// The timeout is far away: it is not what ends the delivery.
+func TestABodyThatNeverEndsHoldsADeliveryForAMomentOnly(t *testing.T) {
+	const timeout, soon = time.Minute, 10 * time.Second
+	silent := func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
+	trickling := func(w http.ResponseWriter, req *http.Request) {
+		for req.Context().Err() == nil {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond) // what it is to trickle
+		}
+	}
+	for name, rest := range map[string]http.HandlerFunc{"silent": silent, "trickling": trickling} {
+		for _, status := range []int{200, 422} {
+			answer := func(w http.ResponseWriter, req *http.Request) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "begun")
+				_ = http.NewResponseController(w).Flush()
+				rest(w, req)
+			}
+			secure, ca := newTLSReceiver(t, answer)
+			for protocol, sink := range map[string]*Sink{
+				"HTTP/1.1": newReceiver(t, answer).sink(t, Config{Timeout: timeout}),
+				"HTTP/2":   secure.sink(t, Config{Timeout: timeout, TLS: TLS{CAFile: ca}}),
+			} {
+				t.Run(fmt.Sprint(name, " ", status, " ", protocol), func(t *testing.T) {
+					t.Parallel()
+					ctx, cancel := context.WithTimeout(t.Context(), soon)
+					defer cancel()
+					receipt, err := sink.Deliver(ctx, newDelivery())
+					require.NoError(t, ctx.Err())
+					if status == 200 {
+						require.NoError(t, err)
+						assert.Equal(t, notification.Receipt("http 200"), receipt)
+						return
+					}
+					assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+					assert.ErrorContains(t, err, "422 Unprocessable Entity: begun")
+				})
+			}
+		}
+	}
 }
 
 func TestABrokenBodyKeepsItsStatus(t *testing.T) {

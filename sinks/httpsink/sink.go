@@ -124,9 +124,9 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 }
 
 // Deliver sends one request and waits for the status of its response. Any 2xx
-// is a delivery, whatever becomes of the response's body. See the package
-// comment for what the errors mean; those about a response are a
-// [*ResponseError].
+// is a delivery, whatever becomes of the response's body, which is read for 0.3 s
+// at most. See the package comment for what the errors mean; those about a response
+// are a [*ResponseError].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)
 	if err != nil {
@@ -211,6 +211,9 @@ func (s *Sink) send(ctx context.Context, to place, m message) (notification.Rece
 	resp, err := s.transport.RoundTrip(s.request(bounded, to, m))
 	if err != nil {
 		return "", s.unanswered(ctx, bounded, to.target, err)
+	}
+	if resp.ContentLength != 0 {
+		defer time.AfterFunc(bodyTime, cancel).Stop() // which ends what drain does
 	}
 	defer drain(resp)
 	if resp.StatusCode/100 == 2 {

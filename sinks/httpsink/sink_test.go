@@ -78,13 +78,16 @@ func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 }
 
 // newTLSReceiver speaks HTTP/2. The file holds its certificate.
-func newTLSReceiver(t *testing.T, configure ...func(*tls.Config)) (r *receiver, caFile string) {
-	r = unstartedReceiver()
+func newTLSReceiver(t *testing.T, answer ...http.HandlerFunc) (r *receiver, caFile string) {
+	return newStrictReceiver(t, func(*tls.Config) {}, answer...)
+}
+
+// newStrictReceiver is a TLS receiver with settings of its own.
+func newStrictReceiver(t *testing.T, configure func(*tls.Config), answer ...http.HandlerFunc) (r *receiver, caFile string) {
+	r = unstartedReceiver(answer...)
 	r.EnableHTTP2 = true
 	r.TLS = new(tls.Config)
-	for _, c := range configure {
-		c(r.TLS)
-	}
+	configure(r.TLS)
 	r.StartTLS()
 	t.Cleanup(r.Close)
 	caFile = filepath.Join(t.TempDir(), "ca.pem")
