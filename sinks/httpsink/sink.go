@@ -30,6 +30,8 @@
 // for a 407 of a proxy. Where hosts come from data no connection and Retry-After are
 // transient, too: one host of many is not the whole sink.
 //
+// A batch that is refused for good is sent again in halves, see [Sink.DeliverBatch].
+//
 // HTTP_PROXY, HTTPS_PROXY and NO_PROXY are heeded as they stand when the program
 // asks for them first.
 //
@@ -60,6 +62,7 @@ type Sink struct {
 	format         string
 	source         string // of events
 	batch          sinks.BatchLimits
+	maxBytes       int // of a batch's request
 	timeout        time.Duration
 	excerpt        excerpt
 	receiptHeaders []string
@@ -112,6 +115,7 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 		now:            time.Now,
 	}
 	if c.Format == FormatBatch {
+		s.maxBytes = c.Batch.MaxBytes
 		s.batch = sinks.BatchLimits{Size: c.Batch.Size, Wait: c.Batch.Wait, Ordered: true}
 	}
 	if c.ReceiptHeader != "" {
@@ -132,25 +136,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", sinks.Permanent(err)
 	}
-	return s.send(ctx, to, s.message(d))
-}
-
-// BatchLimits are those of the configuration, in the format [FormatBatch]; in
-// any other there are no batches.
-func (s *Sink) BatchLimits() sinks.BatchLimits { return s.batch }
-
-// DeliverBatch sends all events in one request, in their order. The destination
-// takes or refuses them as a whole: all have the same result.
-func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	receipt, err := s.send(ctx, s.destination.fixed, s.batchMessage(batch))
-	if err != nil {
-		return sinks.Failed(batch, err)
-	}
-	results := make([]sinks.Result, len(batch))
-	for i := range results {
-		results[i].Receipt = receipt
-	}
-	return results
+	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d))
 }
 
 // Close closes all connections, at once. Deliver must not be called after it.
@@ -193,20 +179,24 @@ func (s *Sink) message(d *notification.Delivery) message {
 		body := s.appendEvent(nil, d)
 		return message{s.structuredHeader(d, body), body}
 	case FormatBatch:
-		return s.batchMessage([]*notification.Delivery{d})
+		m, _ := s.batchMessage([]*notification.Delivery{d})
+		return m
 	}
 	body := bytes.Clone(d.Payload)
 	return message{s.header(d, body), body}
 }
 
-func (s *Sink) batchMessage(batch []*notification.Delivery) message {
-	body := s.appendBatch(nil, batch)
-	return message{s.batchHeader(batch, body), body}
+// batchMessage makes the message of as many of the batch as one request takes, which
+// are the first n.
+func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
+	body, n := s.appendBatch(nil, batch)
+	return message{s.batchHeader(batch[:n], body), body}, n
 }
 
-// send makes one request and reads its response.
-func (s *Sink) send(ctx context.Context, to place, m message) (notification.Receipt, error) {
-	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+// send makes one request and reads its response. The deadline is where the sink's
+// timeout ends.
+func (s *Sink) send(ctx context.Context, deadline time.Time, to place, m message) (notification.Receipt, error) {
+	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	resp, err := s.transport.RoundTrip(s.request(bounded, to, m))
 	if err != nil {

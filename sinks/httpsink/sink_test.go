@@ -65,6 +65,7 @@ func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 			w.WriteHeader(http.StatusAccepted)
 		}
 		for _, a := range answer {
+			req.Body = io.NopCloser(strings.NewReader(string(body)))
 			a(w, req)
 		}
 	}))
