@@ -84,16 +84,22 @@ func (s *Sink) addAttempt(w *headerWriter, d *notification.Delivery) {
 	w.setPlain(headerTracestate, d.Metadata.Get(metadataTracestate))
 }
 
-// appendBatch appends events as a JSON array: JSON Event Format, section 4.
-func (s *Sink) appendBatch(b []byte, batch []*notification.Delivery) []byte {
+// appendBatch appends the first n events as a JSON array: JSON Event Format, section
+// 4. These are as many as max_bytes allows, one at least.
+func (s *Sink) appendBatch(b []byte, batch []*notification.Delivery) (_ []byte, n int) {
+	start := len(b)
 	b = append(b, '[')
 	for i, d := range batch {
+		end := len(b)
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = s.appendEvent(b, d)
+		if i > 0 && len(b)-start >= s.maxBytes { // the bracket has no room
+			return append(b[:end], ']'), i
+		}
 	}
-	return append(b, ']')
+	return append(b, ']'), len(batch)
 }
 
 // appendEvent appends one event as JSON. A payload that is JSON stands in it

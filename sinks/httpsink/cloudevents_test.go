@@ -194,9 +194,9 @@ func TestABatchIsOneRequestInOrder(t *testing.T) {
 	}
 }
 
-func TestABatchIsTakenOrRefusedAsAWhole(t *testing.T) {
+func TestABatchThatFailsForTheMomentFailsAsAWhole(t *testing.T) {
 	batch := []*notification.Delivery{sinktest.NewDelivery(0), sinktest.NewDelivery(1)}
-	for status, want := range map[int]sinks.Class{400: sinks.ClassPermanent, 503: sinks.ClassTransient} {
+	for status, want := range map[int]sinks.Class{401: sinks.ClassUnavailable, 409: sinks.ClassTransient, 503: sinks.ClassTransient} {
 		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 		results := r.sink(t, Config{Format: FormatBatch, CloudEvents: eventsFrom}).DeliverBatch(t.Context(), batch)
 		require.Len(t, results, 2)
@@ -268,9 +268,10 @@ func FuzzAnEventIsValidWhateverIsInIt(f *testing.F) {
 		d.Type, d.ID, d.Key, d.Payload = "t"+text, "i"+text, text, payload
 		d.Metadata = notification.Metadata{name: text, "x": "y"}
 
-		body := sink.appendBatch(nil, []*notification.Delivery{d, d})
+		body, n := sink.appendBatch(nil, []*notification.Delivery{d, d})
 
 		var events []event.Event
+		require.Equal(t, 2, n)
 		require.NoError(t, json.Unmarshal(body, &events), "%s", body)
 		require.True(t, utf8.Valid(body))
 		require.Len(t, events, 2)
@@ -307,13 +308,16 @@ func TestConformanceOfEveryFormat(t *testing.T) {
 			var r *receiver
 			sinktest.Run(t, sinktest.Subject{
 				New: func(t *testing.T) sinks.Sink {
-					r = newReceiver(t)
+					r = newPicky(t, http.StatusUnprocessableEntity)
 					sink, err := New(sinks.Instance{}, Config{URL: r.URL, Format: format, CloudEvents: eventsFrom})
 					require.NoError(t, err)
 					return sink
 				},
 				Received: func(t *testing.T) (es []notification.Envelope) {
 					for _, request := range r.all() {
+						if request.refused() {
+							continue
+						}
 						for _, e := range readEvents(t, request) {
 							key, _ := e.Extensions()[cloudevents.ExtensionKey].(string) // one that is empty has none
 							if format == FormatBinary {
@@ -328,6 +332,11 @@ func TestConformanceOfEveryFormat(t *testing.T) {
 						}
 					}
 					return es
+				},
+				Refused: func(n int) *notification.Delivery {
+					d := sinktest.NewDelivery(n)
+					d.Type = bad
+					return d
 				},
 				Receipts: true,
 			})

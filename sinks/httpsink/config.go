@@ -24,10 +24,13 @@ const (
 	DefaultTimeout          = 10 * time.Second
 	DefaultMaxResponseBytes = 4 << 10
 	DefaultBatchSize        = 100
+	DefaultBatchBytes       = 1 << 20
 
 	maxMaxResponseBytes = 64 << 10
 	maxBatchSize        = 10_000
 	maxBatchWait        = time.Minute
+	minBatchBytes       = 1 << 10
+	maxBatchBytes       = 64 << 20
 )
 
 // Formats of a request.
@@ -57,7 +60,7 @@ type Config struct {
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
 	Format           string            `yaml:"format" enum:"json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
 	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
-	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request, which the destination takes or refuses as a whole"`
+	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request"`
 	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
 	Bearer           string            `yaml:"bearer" doc:"token for the Authorization header"`
 	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
@@ -78,8 +81,9 @@ type CloudEvents struct {
 
 // Batch is how large batches are.
 type Batch struct {
-	Size int           `yaml:"size" doc:"most notifications of a batch, 2 to 10000. Default 100"`
-	Wait time.Duration `yaml:"wait" doc:"how long a notification may wait for a batch to fill, up to 1m. Default 0s: a batch takes what is there"`
+	Size     int           `yaml:"size" doc:"most notifications of a batch, 2 to 10000. Default 100"`
+	Wait     time.Duration `yaml:"wait" doc:"how long a notification may wait for a batch to fill, up to 1m. Default 0s: a batch takes what is there"`
+	MaxBytes int           `yaml:"max_bytes" doc:"largest body of a request, 1024 to 67108864 bytes. A batch that is larger becomes several requests, in order; an event that is larger is sent alone. Default 1048576"`
 }
 
 // Basic is basic authentication.
@@ -116,6 +120,9 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Format == FormatBatch && c.Batch.Size == 0 {
 		c.Batch.Size = DefaultBatchSize
+	}
+	if c.Format == FormatBatch && c.Batch.MaxBytes == 0 {
+		c.Batch.MaxBytes = DefaultBatchBytes
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -226,6 +233,9 @@ func (r *resolver) checkFormat() {
 	}
 	if r.Batch.Wait < 0 || r.Batch.Wait > maxBatchWait {
 		r.mistake("batch.wait: %s is outside 0s..%s", r.Batch.Wait, maxBatchWait)
+	}
+	if r.Batch.MaxBytes < minBatchBytes || r.Batch.MaxBytes > maxBatchBytes {
+		r.mistake("batch.max_bytes: %d is outside %d..%d", r.Batch.MaxBytes, minBatchBytes, maxBatchBytes)
 	}
 	if strings.Contains(r.URL, "{{") {
 		r.mistake("url: is a template, but a batch goes to one place; use format %s, or a sink for each place", FormatStructured)

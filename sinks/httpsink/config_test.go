@@ -113,6 +113,8 @@ func TestEverySettingIsChecked(t *testing.T) {
 		`batch: is for format cloudevents-batch, and format is json`:                        {Batch: Batch{Size: 5}},
 		`batch.size: 1 is outside 2..10000`:                                                 {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Size: 1}},
 		`batch.wait: 1h0m0s is outside 0s..1m0s`:                                            {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Wait: time.Hour}},
+		`batch.max_bytes: 100 is outside 1024..67108864`:                                    {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{MaxBytes: 100}},
+		`batch.max_bytes: 67108865 is outside`:                                              {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{MaxBytes: 64<<20 + 1}},
 		`url: is a template, but a batch goes to one place`:                                 {Format: FormatBatch, CloudEvents: eventsFrom, URL: "https://a.example/{{.Type}}"},
 		`headers.ce-id: belongs to the event`:                                               {Format: FormatBinary, CloudEvents: eventsFrom, Headers: map[string]string{"ce-id": "1"}},
 		`basic.user: is missing, and basic.password is given`:                               {Basic: Basic{Password: "p"}},
@@ -137,7 +139,7 @@ func TestAllSettingsFromYAML(t *testing.T) {
 url: "https://partner.example/events"
 format: cloudevents-batch
 cloudevents: {source: /shop}
-batch: {size: 20, wait: 50ms}
+batch: {size: 20, wait: 50ms, max_bytes: 65536}
 basic: {user: shop, password: secret}
 secrets: ["`+vectorSecret+`"]
 receipt_header: x-delivery
@@ -147,6 +149,7 @@ guard: {mode: off}
 	require.NoError(t, err)
 	sink := built.(*Sink)
 	assert.Equal(t, sinks.BatchLimits{Size: 20, Wait: 50 * time.Millisecond, Ordered: true}, sink.BatchLimits())
+	assert.Equal(t, 65536, sink.maxBytes)
 	assert.Equal(t, "/shop", sink.source)
 	assert.Equal(t, []string{"Basic c2hvcDpzZWNyZXQ="}, sink.headers["Authorization"])
 	assert.Len(t, sink.signer.keys, 1)

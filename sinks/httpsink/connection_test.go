@@ -34,7 +34,7 @@ import (
 func TestWithoutAConnectionTheDestinationIsUnavailable(t *testing.T) {
 	plain := newReceiver(t)
 	secure, ca := newTLSReceiver(t)
-	private, privateCA := newTLSReceiver(t, func(c *tls.Config) {
+	private, privateCA := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 	})
 	_, port, err := net.SplitHostPort(secure.Listener.Addr().String())
@@ -152,7 +152,7 @@ func TestSwitchingProtocolsIsNoDelivery(t *testing.T) {
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 }
 
 // newProxy forwards plain requests and opens tunnels.
@@ -239,7 +239,7 @@ func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.Privat
 
 func TestAClientCertificateShowsWhoCalls(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	r, ca := newTLSReceiver(t, func(c *tls.Config) {
+	r, ca := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
 	})
 	_, _, cert, key := ours.make("shop")
@@ -284,7 +284,7 @@ func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
 // A proxy that is itself reached by TLS, and would rather speak HTTP/2.
 func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
 	ours := newAuthority(t)
-	r, _ := newTLSReceiver(t, func(c *tls.Config) {
+	r, _ := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
 	})
 	_, _, cert, key := ours.make("shop")
@@ -314,8 +314,10 @@ func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
 func TestAProxyThatWantsAPasswordIsUnavailable(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
 	t.Cleanup(proxy.Close)
-	_, err := newSink(t, Config{URL: "http://partner.example", Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+	for _, url := range []string{"http://partner.example", "http://partner.example/{{.Type}}"} {
+		_, err := newSink(t, Config{URL: url, Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
+		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", url, err)
+	}
 }
 
 func TestProxiesThatCannotBeUsedAreRefused(t *testing.T) {

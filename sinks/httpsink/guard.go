@@ -20,7 +20,7 @@ type guardError struct {
 }
 
 func (e *guardError) Error() string {
-	return fmt.Sprintf("%s is %s, where addresses that come from data may not lead; guard.allow makes exceptions", e.address, e.reason)
+	return fmt.Sprintf("%s is %s, where the guard lets nothing through; guard.allow makes exceptions", e.address, e.reason)
 }
 
 // control has the form of net.Dialer.ControlContext, which runs for each

@@ -71,7 +71,7 @@ func TestAHostFromDataMayNotLeadIntoPrivateNetworks(t *testing.T) {
 	for _, host := range []string{"localhost", "127.0.0.1"} {
 		_, err := sink.Deliver(t.Context(), hosted(host))
 		assert.Equal(t, sinks.ClassPermanent, classOf(err), "%s: %v", host, err)
-		assert.ErrorContains(t, err, "may not lead; guard.allow makes exceptions")
+		assert.ErrorContains(t, err, "where the guard lets nothing through; guard.allow makes exceptions")
 	}
 	assert.Zero(t, r.connections.Load(), "nothing was connected to")
 }
@@ -81,23 +81,27 @@ func TestTheGuardCanBeSet(t *testing.T) {
 	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
 	require.NoError(t, err)
 	byData := "http://{{.Metadata.host}}:" + port
+	const passes = sinks.Class(-1)
 	for name, tt := range map[string]struct {
 		config Config
-		passes bool
+		want   sinks.Class
 	}{
-		"off for a host from data":             {Config{URL: byData, Guard: Guard{Mode: "off"}}, true},
-		"an exception":                         {Config{URL: byData, Guard: Guard{Allow: []string{"127.0.0.0/8"}}}, true},
-		"another exception":                    {Config{URL: byData, Guard: Guard{Allow: []string{"10.0.0.0/8"}}}, false},
-		"a fixed URL":                          {Config{URL: r.URL}, true},
-		"a fixed host":                         {Config{URL: r.URL + "/{{.Type}}"}, true},
-		"on for a fixed URL":                   {Config{URL: r.URL, Guard: Guard{Mode: "on"}}, false},
-		"on for a fixed URL with an exception": {Config{URL: r.URL, Guard: Guard{Mode: "on", Allow: []string{"127.0.0.1/32"}}}, true},
+		"off for a host from data":             {Config{URL: byData, Guard: Guard{Mode: "off"}}, passes},
+		"an exception":                         {Config{URL: byData, Guard: Guard{Allow: []string{"127.0.0.0/8"}}}, passes},
+		"another exception":                    {Config{URL: byData, Guard: Guard{Allow: []string{"10.0.0.0/8"}}}, sinks.ClassPermanent},
+		"a fixed URL":                          {Config{URL: r.URL}, passes},
+		"a fixed host":                         {Config{URL: r.URL + "/{{.Type}}"}, passes},
+		"on for a fixed URL":                   {Config{URL: r.URL, Guard: Guard{Mode: "on"}}, sinks.ClassUnavailable},
+		"on for a fixed host":                  {Config{URL: r.URL + "/{{.Type}}", Guard: Guard{Mode: "on"}}, sinks.ClassUnavailable},
+		"on for a fixed URL with an exception": {Config{URL: r.URL, Guard: Guard{Mode: "on", Allow: []string{"127.0.0.1/32"}}}, passes},
 	} {
 		_, err := newSink(t, tt.config).Deliver(t.Context(), hosted("127.0.0.1"))
-		assert.Equal(t, tt.passes, err == nil, "%s: %v", name, err)
-		if !tt.passes {
-			assert.Equal(t, sinks.ClassPermanent, classOf(err), "%s: %v", name, err)
+		if tt.want == passes {
+			assert.NoError(t, err, name)
+			continue
 		}
+		assert.Equal(t, tt.want, classOf(err), "%s: %v", name, err)
+		assert.ErrorContains(t, err, "127.0.0.1 is this host, where the guard lets nothing through; guard.allow makes exceptions", name)
 	}
 }
 

@@ -26,6 +26,10 @@ const (
 	// connection can serve again. Beyond it a new connection is cheaper.
 	drainLimit = 256 << 10
 
+	// bodyTime is how long the body of a response may take, whatever is read of it.
+	// The status is known by then, so a delivery does not wait for more.
+	bodyTime = 300 * time.Millisecond
+
 	// minCredential is the length from which on a configured text is taken
 	// for a credential and kept out of errors. Shorter ones ("1", "json")
 	// would punch holes into everything.
@@ -53,8 +57,9 @@ func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 
 // refused makes the error of a response that is not 2xx.
 //
-// Where hosts come from data, one that asks to wait speaks only for itself: the
-// deliveries to it are retried, and the others go on.
+// What refuses the sink as a whole is unavailable: no delivery is to blame. Where
+// the URL comes from data it is about that URL only, so the delivery is retried.
+// The same goes for a host that asks to wait, where hosts come from data.
 func (s *Sink) refused(to place, resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		_ = resp.Body.Close() // it is the connection itself and has no end
@@ -65,31 +70,56 @@ func (s *Sink) refused(to place, resp *http.Response) error {
 		Status: resp.StatusCode,
 		Body:   s.excerpt.read(resp.Body),
 	}
-	switch {
-	case resp.StatusCode/100 == 3:
+	if e.Status/100 == 3 {
 		e.Location = s.excerpt.clean(resp.Header.Get("Location"))
-		return sinks.Permanent(e)
-	case resp.StatusCode == http.StatusProxyAuthRequired && len(s.dialer.proxies) > 0:
+	}
+	until, asked := retryAfter(resp.Header.Get("Retry-After"), s.now())
+	switch {
+	case e.Status == http.StatusProxyAuthRequired && len(s.dialer.proxies) > 0:
 		return sinks.Unavailable(e) // the proxy speaks, and would to every delivery
-	case mayRetry(resp.StatusCode):
-		if until, ok := retryAfter(resp.Header.Get("Retry-After"), s.now()); ok && !s.destination.open {
-			return sinks.Throttled(until, e)
-		}
-		return sinks.Transient(e)
-	case resp.StatusCode >= 500:
+	case refusesSink(e.Status) && s.destination.template == nil:
+		return sinks.Unavailable(e)
+	case mayWait(e.Status) && asked && !s.destination.open:
+		return sinks.Throttled(until, e)
+	case refusesSink(e.Status), mayWait(e.Status), mayPass(e.Status):
 		return sinks.Transient(e)
 	}
 	return sinks.Permanent(e)
 }
 
-// mayRetry tells the statuses that speak of the moment, not of the request.
-func mayRetry(status int) bool {
+// refusesSink tells the statuses that are about the address, the credentials or
+// the configuration, whatever is sent. Redirects are among them, as they are not
+// followed.
+func refusesSink(status int) bool {
+	switch status {
+	case http.StatusSwitchingProtocols, // the sink never asks for it
+		http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusProxyAuthRequired, http.StatusGone, http.StatusUpgradeRequired,
+		http.StatusPreconditionRequired, http.StatusUnavailableForLegalReasons,
+		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusNetworkAuthenticationRequired:
+		return true
+	}
+	return status/100 == 3
+}
+
+// mayWait tells the statuses whose Retry-After counts.
+func mayWait(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false
+}
+
+// mayPass tells the statuses that are about the moment. A 409 is: with an
+// idempotency key it says that an earlier attempt is still in progress.
+func mayPass(status int) bool {
+	switch status {
+	case http.StatusConflict, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusFailedDependency:
+		return true
+	}
+	return status >= 500
 }
 
 // retryAfter reads both forms of RFC 9110, section 10.2.3: seconds and an HTTP
@@ -117,13 +147,14 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 // engine's, bounded the same with the sink's timeout.
 //
 // Where hosts come from data, one that cannot be reached says nothing of the
-// others: only this delivery is retried.
+// others: only this delivery is retried, or dead if the guard refuses its host. A
+// fixed host is the sink's: a name may lead into a private network for a moment.
 func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error) error {
 	var guarded *guardError
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", target, ctx.Err())
-	case errors.As(err, &guarded):
+	case errors.As(err, &guarded) && s.destination.open:
 		return sinks.Permanent(fmt.Errorf("%s: %w", target, err))
 	case unreachable(err) && !s.destination.open:
 		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))
@@ -157,7 +188,7 @@ func unreachable(err error) bool {
 }
 
 // drain reads what is left of a body and closes it, so that the connection can
-// be used again. A body that never ends holds it until the timeout.
+// be used again.
 func drain(resp *http.Response) {
 	// An error only costs the connection: the status has been read.
 	_, _ = io.CopyN(io.Discard, resp.Body, drainLimit)

@@ -25,27 +25,39 @@ import (
 // discardLog takes what test servers say about broken connections.
 var discardLog = log.New(io.Discard, "", 0)
 
-func TestEveryStatusHasItsClass(t *testing.T) {
-	const delivered = sinks.Class(-1)
-	classes := map[sinks.Class][]int{
-		delivered:              {200, 201, 202, 204, 206, 226, 299},
-		sinks.ClassTransient:   {408, 425, 429, 500, 501, 502, 503, 504, 505, 507, 511, 599, 600, 999},
-		sinks.ClassPermanent:   {300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 409, 410, 411, 413, 415, 422, 431, 451, 499},
-		sinks.ClassThrottled:   nil, // see the test of Retry-After
-		sinks.ClassCancelled:   nil,
-		sinks.ClassUnavailable: nil,
-	}
-	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+// answering is a receiver that answers with the status that is a notification's key.
+func answering(t *testing.T) *receiver {
+	return newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		var status int
 		_, _ = fmt.Sscan(req.Header.Get(HeaderKey), &status)
 		w.WriteHeader(status)
 	})
+}
+
+func deliverStatus(t *testing.T, sink *Sink, status int) (notification.Receipt, error) {
+	d := newDelivery()
+	d.Key = fmt.Sprint(status)
+	return sink.Deliver(t.Context(), d)
+}
+
+// What is said of the address, the credentials or the configuration, whatever is sent.
+var ofTheSink = []int{300, 301, 302, 303, 304, 307, 308, 399, 401, 402, 403, 404, 405, 407, 410, 426, 428, 451, 501, 505, 511}
+
+func TestEveryStatusHasItsClass(t *testing.T) {
+	const delivered = sinks.Class(-1)
+	classes := map[sinks.Class][]int{
+		delivered:              {200, 201, 202, 204, 206, 226, 299},
+		sinks.ClassTransient:   {408, 409, 421, 423, 424, 425, 429, 500, 502, 503, 504, 506, 507, 508, 599, 600, 999},
+		sinks.ClassPermanent:   {400, 406, 411, 412, 413, 414, 415, 417, 418, 422, 431, 499},
+		sinks.ClassThrottled:   nil, // see the test of Retry-After
+		sinks.ClassCancelled:   nil,
+		sinks.ClassUnavailable: ofTheSink,
+	}
+	r := answering(t)
 	sink := r.sink(t, Config{})
 	for class, statuses := range classes {
 		for _, status := range statuses {
-			d := newDelivery()
-			d.Key = fmt.Sprint(status)
-			receipt, err := sink.Deliver(t.Context(), d)
+			receipt, err := deliverStatus(t, sink, status)
 			if class == delivered {
 				assert.NoError(t, err, status)
 				assert.Equal(t, notification.Receipt(fmt.Sprintf("http %d", status)), receipt)
@@ -57,6 +69,20 @@ func TestEveryStatusHasItsClass(t *testing.T) {
 			require.ErrorAs(t, err, &response)
 			assert.Equal(t, status, response.Status)
 			assert.Equal(t, "POST "+r.URL, response.Target)
+		}
+	}
+}
+
+// Of many paths or hosts, one that refuses says nothing of the others.
+func TestARefusalOfAMadeURLConcernsThatURLOnly(t *testing.T) {
+	r := answering(t)
+	for _, url := range []string{r.URL + "/{{.Type}}", strings.Replace(r.URL, "127.0.0.1", "{{.Metadata.host}}", 1)} {
+		sink := newSink(t, Config{URL: url, Guard: Guard{Mode: "off"}})
+		for _, status := range ofTheSink {
+			d := hosted("127.0.0.1")
+			d.Key = fmt.Sprint(status)
+			_, err := sink.Deliver(t.Context(), d)
+			assert.Equal(t, sinks.ClassTransient, classOf(err), "%s %d: %v", url, status, err)
 		}
 	}
 }
@@ -159,8 +185,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		http.Redirect(w, req, elsewhere.URL+"/new", http.StatusTemporaryRedirect)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassPermanent, classOf(err))
-	assert.ErrorContains(t, err, "307 Temporary Redirect to "+elsewhere.URL+"/new; redirects are not followed")
+	assert.Equal(t, sinks.ClassUnavailable, classOf(err))
+	assert.ErrorContains(t, err, "307 Temporary Redirect to "+elsewhere.URL+"/new; redirects are not followed, set url to the place itself")
 	assert.Empty(t, elsewhere.all())
 }
 
@@ -184,14 +210,47 @@ func TestAnOversizedBodyDoesNotUndoADelivery(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestABodyThatNeverEndsDoesNotUndoADelivery(t *testing.T) {
-	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
-		w.WriteHeader(200)
-		_ = http.NewResponseController(w).Flush()
-		<-req.Context().Done()
-	})
-	_, err := r.sink(t, Config{Timeout: 100 * time.Millisecond}).Deliver(t.Context(), newDelivery())
-	assert.NoError(t, err)
+// The timeout is far away: it is not what ends the delivery.
+func TestABodyThatNeverEndsHoldsADeliveryForAMomentOnly(t *testing.T) {
+	const timeout, soon = time.Minute, 10 * time.Second
+	silent := func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
+	trickling := func(w http.ResponseWriter, req *http.Request) {
+		for req.Context().Err() == nil {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond) // what it is to trickle
+		}
+	}
+	for name, rest := range map[string]http.HandlerFunc{"silent": silent, "trickling": trickling} {
+		for _, status := range []int{200, 422} {
+			answer := func(w http.ResponseWriter, req *http.Request) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "begun")
+				_ = http.NewResponseController(w).Flush()
+				rest(w, req)
+			}
+			secure, ca := newTLSReceiver(t, answer)
+			for protocol, sink := range map[string]*Sink{
+				"HTTP/1.1": newReceiver(t, answer).sink(t, Config{Timeout: timeout}),
+				"HTTP/2":   secure.sink(t, Config{Timeout: timeout, TLS: TLS{CAFile: ca}}),
+			} {
+				t.Run(fmt.Sprint(name, " ", status, " ", protocol), func(t *testing.T) {
+					t.Parallel()
+					ctx, cancel := context.WithTimeout(t.Context(), soon)
+					defer cancel()
+					receipt, err := sink.Deliver(ctx, newDelivery())
+					require.NoError(t, ctx.Err())
+					if status == 200 {
+						require.NoError(t, err)
+						assert.Equal(t, notification.Receipt("http 200"), receipt)
+						return
+					}
+					assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+					assert.ErrorContains(t, err, "422 Unprocessable Entity: begun")
+				})
+			}
+		}
+	}
 }
 
 func TestABrokenBodyKeepsItsStatus(t *testing.T) {

@@ -14,17 +14,23 @@
 //
 //	2xx                                        delivered, the receipt is "http 202" and the destination's id for it
 //	408, 425, 429, 502, 503, 504               throttled until Retry-After if that lies ahead (1 h at most), else transient
-//	other 5xx                                  transient
-//	3xx                                        permanent: redirects are not followed, the error says where to
-//	410 and other 4xx                          permanent
+//	409, 421, 423, 424, other 5xx              transient
+//	401, 402, 403, 404, 405, 407, 410,         unavailable: address, credentials or configuration are refused,
+//	426, 428, 451, 501, 505, 511               whatever is sent
+//	3xx, 101                                   unavailable, too: redirects are not followed, the error says where to
+//	other 4xx                                  permanent: the request itself is refused
 //	no connection: DNS, TCP, TLS, proxy        unavailable
 //	no response in time, connection lost       transient
 //	no URL from the template                   permanent
-//	a connection that the guard refuses        permanent
+//	a connection that the guard refuses        permanent if the host comes from data, else unavailable
 //	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
 //
-// Throttled and unavailable let the whole sink wait. Where hosts come from data
-// both are transient instead: one host of many is not the whole sink.
+// Throttled and unavailable let the whole sink wait. Where a template makes the URL,
+// a status that would be unavailable is transient: it is about that URL only; except
+// for a 407 of a proxy. Where hosts come from data no connection and Retry-After are
+// transient, too: one host of many is not the whole sink.
+//
+// A batch that is refused for good is sent again in halves, see [Sink.DeliverBatch].
 //
 // HTTP_PROXY, HTTPS_PROXY and NO_PROXY are heeded as they stand when the program
 // asks for them first.
@@ -56,6 +62,7 @@ type Sink struct {
 	format         string
 	source         string // of events
 	batch          sinks.BatchLimits
+	maxBytes       int // of a batch's request
 	timeout        time.Duration
 	excerpt        excerpt
 	receiptHeaders []string
@@ -108,6 +115,7 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 		now:            time.Now,
 	}
 	if c.Format == FormatBatch {
+		s.maxBytes = c.Batch.MaxBytes
 		s.batch = sinks.BatchLimits{Size: c.Batch.Size, Wait: c.Batch.Wait, Ordered: true}
 	}
 	if c.ReceiptHeader != "" {
@@ -120,33 +128,15 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 }
 
 // Deliver sends one request and waits for the status of its response. Any 2xx
-// is a delivery, whatever becomes of the response's body. See the package
-// comment for what the errors mean; those about a response are a
-// [*ResponseError].
+// is a delivery, whatever becomes of the response's body, which is read for 0.3 s
+// at most. See the package comment for what the errors mean; those about a response
+// are a [*ResponseError].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)
 	if err != nil {
 		return "", sinks.Permanent(err)
 	}
-	return s.send(ctx, to, s.message(d))
-}
-
-// BatchLimits are those of the configuration, in the format [FormatBatch]; in
-// any other there are no batches.
-func (s *Sink) BatchLimits() sinks.BatchLimits { return s.batch }
-
-// DeliverBatch sends all events in one request, in their order. The destination
-// takes or refuses them as a whole: all have the same result.
-func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	receipt, err := s.send(ctx, s.destination.fixed, s.batchMessage(batch))
-	if err != nil {
-		return sinks.Failed(batch, err)
-	}
-	results := make([]sinks.Result, len(batch))
-	for i := range results {
-		results[i].Receipt = receipt
-	}
-	return results
+	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d))
 }
 
 // Close closes all connections, at once. Deliver must not be called after it.
@@ -189,24 +179,31 @@ func (s *Sink) message(d *notification.Delivery) message {
 		body := s.appendEvent(nil, d)
 		return message{s.structuredHeader(d, body), body}
 	case FormatBatch:
-		return s.batchMessage([]*notification.Delivery{d})
+		m, _ := s.batchMessage([]*notification.Delivery{d})
+		return m
 	}
 	body := bytes.Clone(d.Payload)
 	return message{s.header(d, body), body}
 }
 
-func (s *Sink) batchMessage(batch []*notification.Delivery) message {
-	body := s.appendBatch(nil, batch)
-	return message{s.batchHeader(batch, body), body}
+// batchMessage makes the message of as many of the batch as one request takes, which
+// are the first n.
+func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
+	body, n := s.appendBatch(nil, batch)
+	return message{s.batchHeader(batch[:n], body), body}, n
 }
 
-// send makes one request and reads its response.
-func (s *Sink) send(ctx context.Context, to place, m message) (notification.Receipt, error) {
-	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+// send makes one request and reads its response. The deadline is where the sink's
+// timeout ends.
+func (s *Sink) send(ctx context.Context, deadline time.Time, to place, m message) (notification.Receipt, error) {
+	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	resp, err := s.transport.RoundTrip(s.request(bounded, to, m))
 	if err != nil {
 		return "", s.unanswered(ctx, bounded, to.target, err)
+	}
+	if resp.ContentLength != 0 {
+		defer time.AfterFunc(bodyTime, cancel).Stop() // which ends what drain does
 	}
 	defer drain(resp)
 	if resp.StatusCode/100 == 2 {

@@ -65,6 +65,7 @@ func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 			w.WriteHeader(http.StatusAccepted)
 		}
 		for _, a := range answer {
+			req.Body = io.NopCloser(strings.NewReader(string(body)))
 			a(w, req)
 		}
 	}))
@@ -78,13 +79,16 @@ func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 }
 
 // newTLSReceiver speaks HTTP/2. The file holds its certificate.
-func newTLSReceiver(t *testing.T, configure ...func(*tls.Config)) (r *receiver, caFile string) {
-	r = unstartedReceiver()
+func newTLSReceiver(t *testing.T, answer ...http.HandlerFunc) (r *receiver, caFile string) {
+	return newStrictReceiver(t, func(*tls.Config) {}, answer...)
+}
+
+// newStrictReceiver is a TLS receiver with settings of its own.
+func newStrictReceiver(t *testing.T, configure func(*tls.Config), answer ...http.HandlerFunc) (r *receiver, caFile string) {
+	r = unstartedReceiver(answer...)
 	r.EnableHTTP2 = true
 	r.TLS = new(tls.Config)
-	for _, c := range configure {
-		c(r.TLS)
-	}
+	configure(r.TLS)
 	r.StartTLS()
 	t.Cleanup(r.Close)
 	caFile = filepath.Join(t.TempDir(), "ca.pem")
@@ -169,7 +173,7 @@ func TestConformance(t *testing.T) {
 			}).sink(t, Config{})
 		},
 		sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
-			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }).sink(t, Config{})
+			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(422) }).sink(t, Config{})
 		},
 	}
 	stuck := func(t *testing.T) sinks.Sink {
