@@ -92,15 +92,18 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // such as "smtp 250 OK: queued as 7F3", with the recipients that it refuses.
 //
 // Errors: a type without templates is unknown. What else the envelope or the
-// templates cause is permanent; so is a 5xx
-// reply, if it is to the mail or to all recipients. A 4xx reply is transient,
-// and so is a timeout or a connection lost once the server has accepted the
-// sender: the reason may be this mail. What says nothing of this mail is
-// unavailable: no connection, TLS, authentication or token, 421, and a server
-// that stays silent when a mail begins. When
-// ctx is cancelled the conversation is cut and ctx's error is returned; if the
-// whole mail was already sent by then, the server may deliver it all the same,
-// and the next attempt repeats it.
+// templates cause is permanent; so is a 5xx reply, if it is to the mail, its size
+// or all recipients. A 4xx reply to those is transient, and so is a timeout or a
+// connection lost once the server has accepted the sender: the reason may be this
+// mail. What says nothing of this mail is unavailable: no connection, TLS,
+// authentication or token, a refusal of the sender, who is the same for all mails,
+// 421, and a server that stays silent when a mail begins. A server that says that
+// too much comes at once throttles the sink. docs/sinks-email.md has the whole
+// table.
+//
+// When ctx is cancelled the conversation is cut and ctx's error is returned; if
+// the whole mail was already sent by then, the server may deliver it all the
+// same, and the next attempt repeats it.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	m, err := s.composer.compose(d.Envelope)
 	if err != nil {
