@@ -20,7 +20,8 @@
 //	    to.tmpl
 //
 // A template sees [Data]; a field that a payload lacks is an error, not a hole
-// in the mail. html.tmpl is html/template, which escapes by context; all others
+// in the mail. Where addresses stand, an expression gives one: a value with
+// several is an error, unless the function addresses takes it. html.tmpl is html/template, which escapes by context; all others
 // are text/template.
 //
 // # Repeats

@@ -173,7 +173,7 @@ func TestARefusalLeavesTheConnectionFitForTheNextMail(t *testing.T) {
 		return nil
 	}})
 	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", map[string]string{
-		"to.tmpl": "{{.Payload.to}}", "subject.tmpl": "s", "text.tmpl": "t",
+		"to.tmpl": "{{addresses .Payload.to}}", "subject.tmpl": "s", "text.tmpl": "t",
 	})})
 	for range 5 {
 		_, err := sink.Deliver(within(t), delivery(`{"to": "bad@example.org, bad2@example.org"}`))
