@@ -38,7 +38,7 @@ func newServer(c Config) (*server, error) {
 	}
 	policy := map[string]gomail.TLSPolicy{
 		TLSOpportunistic: gomail.TLSOpportunistic, TLSMandatory: gomail.TLSMandatory, TLSNone: gomail.NoTLS,
-	}[c.TLS]
+	}[c.startTLS()]
 	if u.Scheme == "smtps" {
 		s.tls, policy = config, gomail.NoTLS
 	}

@@ -21,8 +21,8 @@
 //
 // A template sees [Data]; a field that a payload lacks is an error, not a hole
 // in the mail. Where addresses stand, an expression gives one: a value with
-// several is an error, unless the function addresses takes it. html.tmpl is html/template, which escapes by context; all others
-// are text/template.
+// several is an error, unless the function addresses takes it. html.tmpl is
+// html/template, which escapes by context; all others are text/template.
 //
 // # Repeats
 //
@@ -73,7 +73,8 @@ var (
 
 // New makes a sink. It reads and parses all templates and connects to nothing;
 // a connection is made when a delivery needs one. Zero fields of c get their
-// defaults. All mistakes in c and in the templates are reported at once.
+// defaults. All mistakes in c and in the templates are reported at once. A
+// password that c lets travel in the clear is logged as a warning.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
@@ -86,6 +87,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		return nil, err
 	}
 	logger := cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
+	if warning := c.tlsWarning(); warning != "" {
+		logger.Warn(warning, "server", server.address)
+	}
 	return &Sink{composer: composer, pool: newPool(server, c.Connections, logger), logger: logger}, nil
 }
 
