@@ -56,6 +56,41 @@ func parseAddresses(text string) ([]*mail.Address, error) {
 	return list, nil
 }
 
+// Control characters that stand for what separates addresses, in what a template
+// printed from data: the text of the template may have a list, and a value may not.
+const (
+	dataComma     = "\x1c"
+	dataLineBreak = "\x1d"
+)
+
+var marks = strings.NewReplacer(dataComma, " ", dataLineBreak, " ",
+	",", dataComma, "\r\n", dataLineBreak, "\n", dataLineBreak, "\r", dataLineBreak)
+
+// fromData is the template function that markData adds to the expressions of
+// templates of addresses.
+func fromData(value any) string { return marks.Replace(strings.TrimSpace(fmt.Sprint(value))) }
+
+// parseRendered parses what a template of addresses gave. A comma that comes from
+// data may stand in quotes and comments only: with a character in its place that
+// is valid just there, the text must be the same number of addresses.
+func parseRendered(text string) ([]*mail.Address, error) {
+	text, broken := strings.ReplaceAll(text, dataLineBreak, " "), strings.Contains(text, dataLineBreak)
+	list, err := parseAddresses(strings.ReplaceAll(text, dataComma, ","))
+	if err == nil && strings.Contains(text, dataComma) {
+		strict, strictErr := parseAddresses(strings.ReplaceAll(text, dataComma, "]"))
+		if strictErr != nil || len(strict) != len(list) {
+			return nil, errSeveral
+		}
+	}
+	if err != nil && (broken || strings.Contains(text, dataComma)) {
+		return nil, errSeveral
+	}
+	return list, err
+}
+
+// errSeveral repeats nothing of the value: it may be made to be read.
+var errSeveral = fmt.Errorf("%w: a value has a comma or a line break as a list of addresses has, but one expression gives one address; write {{%s ...}} where a value may have several", ErrAddress, addressesFunction)
+
 // bare is the address as it stands in the envelope, without name and brackets.
 func bare(a *mail.Address) string {
 	quoted := (&mail.Address{Address: a.Address}).String() // quotes odd local parts

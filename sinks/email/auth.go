@@ -2,7 +2,6 @@ package email
 
 import (
 	"errors"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -125,8 +124,7 @@ func newXOAUTH2(user, token string) xoauth2 { return xoauth2{smtp.XOAuth2Auth(us
 
 // Start begins the exchange.
 func (x xoauth2) Start(server *smtp.ServerInfo) (string, []byte, error) {
-	local := server.Name == "localhost" || net.ParseIP(server.Name).IsLoopback()
-	if !server.TLS && !local {
+	if !server.TLS && !isLoopback(server.Name) {
 		return "", nil, smtp.ErrUnencrypted
 	}
 	if !slices.Contains(server.Auth, "XOAUTH2") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/mail"
 	"net/url"
 	"os"
@@ -41,8 +42,10 @@ const (
 type Config struct {
 	// SMTP is the mail server's URL.
 	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given. Required"`
-	// TLS says when an smtp:// connection is encrypted by STARTTLS.
-	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (where the server offers it), mandatory, or none. Default opportunistic"`
+	// TLS says when an smtp:// connection is encrypted by STARTTLS. "" is
+	// TLSMandatory where SMTP names a user and a host that is not this machine, and
+	// TLSOpportunistic otherwise.
+	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (where the server offers it), mandatory, or none. Default mandatory where smtp has a user and the host of another machine, opportunistic otherwise"`
 	// Auth is how user and password of SMTP are shown to the server.
 	Auth string `yaml:"auth" enum:"auto,scram-sha-256,scram-sha-1,plain,login,cram-md5,xoauth2" doc:"how to authenticate: auto (the best that the server offers for a password), scram-sha-256, scram-sha-1, plain, login, cram-md5, or xoauth2, whose token is the password unless token_file or oauth2 is given. Default auto"`
 	// TokenFile is a file with a token for XOAUTH2.
@@ -74,11 +77,9 @@ type Config struct {
 	TLSConfig *tls.Config `yaml:"-"`
 }
 
-// SetDefaults fills the fields that are zero.
+// SetDefaults fills the fields that are zero, except TLS, whose default depends
+// on SMTP.
 func (c *Config) SetDefaults() {
-	if c.TLS == "" {
-		c.TLS = TLSOpportunistic
-	}
 	if c.Auth == "" {
 		c.Auth = AuthAuto
 	}
@@ -99,7 +100,7 @@ func (c *Config) Validate() error {
 	scheme := c.validateSMTP(mistakes.add)
 	c.validateAuth(mistakes.add)
 	switch {
-	case c.TLS != TLSOpportunistic && c.TLS != TLSMandatory && c.TLS != TLSNone:
+	case c.TLS != "" && c.TLS != TLSOpportunistic && c.TLS != TLSMandatory && c.TLS != TLSNone:
 		mistakes.add("tls", "%q is unknown; use %s, %s or %s", c.TLS, TLSOpportunistic, TLSMandatory, TLSNone)
 	case c.TLS == TLSNone && scheme == "smtps":
 		mistakes.add("tls", "none contradicts smtps://, which is always encrypted; use smtp:// or leave tls out")
@@ -189,6 +190,42 @@ func (c *Config) address() (u *url.URL, host, port string, err error) {
 		}
 	}
 	return u, host, port, nil
+}
+
+// startTLS is TLS or its default. The URL must be valid.
+func (c *Config) startTLS() string {
+	switch {
+	case c.TLS != "":
+		return c.TLS
+	case c.showsUser():
+		return TLSMandatory
+	}
+	return TLSOpportunistic
+}
+
+// showsUser says whether a password or token goes to another machine.
+func (c *Config) showsUser() bool {
+	u, host, _, err := c.address()
+	return err == nil && u.User.Username() != "" && !isLoopback(host)
+}
+
+// tlsWarning says what tls allows where there is a password to lose; "" if
+// nothing.
+func (c *Config) tlsWarning() string {
+	switch {
+	case strings.HasPrefix(c.SMTP, "smtps:") || !c.showsUser():
+		return ""
+	case c.startTLS() == TLSNone:
+		return "tls is none, so the mails and the proof of the user travel to the mail server in the clear"
+	case c.startTLS() == TLSOpportunistic:
+		return "tls is opportunistic, so anyone on the network path can have the mails and the proof of the user travel in the clear; leave tls out, or write mandatory"
+	}
+	return ""
+}
+
+// isLoopback says that a host is this machine, so that nothing travels.
+func isLoopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // parseTemplates reads the templates from where the configuration has them.

@@ -1,6 +1,8 @@
 package email_test
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +32,7 @@ func TestTheKindRegistersOnceAndHasDefaults(t *testing.T) {
 	require.True(t, known)
 	config, ok := kind.Config().(*email.Config)
 	require.True(t, ok)
-	assert.Equal(t, &email.Config{TLS: "opportunistic", Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
+	assert.Equal(t, &email.Config{Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
 }
 
 func TestAllMistakesOfAConfigurationAreReportedTogether(t *testing.T) {
@@ -74,4 +76,30 @@ func TestNoTLSContradictsSMTPS(t *testing.T) {
 	c := email.Config{SMTP: "smtps://localhost", TLS: email.TLSNone, From: "a@example.com", Templates: "x"}
 	c.SetDefaults()
 	require.ErrorContains(t, c.Validate(), "tls: none contradicts smtps://")
+}
+
+func TestAPasswordThatMayTravelInClearIsWarnedOf(t *testing.T) {
+	for _, c := range []struct{ smtp, tls, says string }{
+		{"smtp://shop:secret@mail.example.com", "", ""},
+		{"smtp://shop:secret@mail.example.com", email.TLSMandatory, ""},
+		{"smtps://shop:secret@mail.example.com", email.TLSOpportunistic, ""},
+		{"smtp://mail.example.com", email.TLSNone, ""},
+		{"smtp://shop:secret@127.0.0.1", email.TLSNone, ""},
+		{"smtp://shop:secret@mail.example.com", email.TLSNone, "tls is none"},
+		{"smtp://shop:secret@mail.example.com", email.TLSOpportunistic, "tls is opportunistic"},
+	} {
+		var log strings.Builder
+		sink, err := email.New(sinks.Instance{Name: "mail", Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			email.Config{SMTP: c.smtp, TLS: c.tls, From: "a@example.com", FS: signedUp})
+		require.NoError(t, err)
+		require.NoError(t, sink.Close(t.Context()))
+		assert.NotContains(t, log.String(), "secret")
+		if c.says == "" {
+			assert.Empty(t, log.String(), "%s, tls %q", c.smtp, c.tls)
+			continue
+		}
+		assert.Contains(t, log.String(), "level=WARN")
+		assert.Contains(t, log.String(), c.says)
+		assert.Contains(t, log.String(), "server=mail.example.com:587")
+	}
 }

@@ -52,6 +52,7 @@ func TestConformance(t *testing.T) {
 		Refused:  func(n int) *notification.Delivery { return to(n, "nobody@example.org") },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return unopened(t, "smtp://127.0.0.1:1") },
+			sinks.ClassThrottled:   broken(saying(451, "4.7.500 Server busy")),
 			sinks.ClassTransient:   broken(refuse(450)),
 			sinks.ClassPermanent:   broken(refuse(550)),
 		},

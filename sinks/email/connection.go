@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/textproto"
-	"regexp"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
@@ -40,7 +38,7 @@ func newServer(c Config) (*server, error) {
 	}
 	policy := map[string]gomail.TLSPolicy{
 		TLSOpportunistic: gomail.TLSOpportunistic, TLSMandatory: gomail.TLSMandatory, TLSNone: gomail.NoTLS,
-	}[c.TLS]
+	}[c.startTLS()]
 	if u.Scheme == "smtps" {
 		s.tls, policy = config, gomail.NoTLS
 	}
@@ -98,7 +96,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 		if c.raw != nil {
 			c.cut() // the library leaves it open after some failures
 		}
-		if token != "" && isAuthenticationReply(replyCode(err)) {
+		if token != "" && answerIn(err).isAboutUser() {
 			s.tokens.refused(token)
 		}
 		return nil, s.failure(StepConnect, causeOf(bounded, err))
@@ -192,7 +190,7 @@ func (c *connection) within(ctx context.Context, exchange func() error) error {
 // causeOf is the context's error where the end of the context is why an
 // exchange failed: the connection then only says that it was closed.
 func causeOf(ctx context.Context, err error) error {
-	if replyCode(err) != 0 || ctx.Err() == nil {
+	if answerIn(err).code != 0 || ctx.Err() == nil {
 		return err
 	}
 	return ctx.Err()
@@ -205,17 +203,14 @@ func isStale(err error) bool {
 	if !errors.As(err, &failed) || (failed.Step != StepFrom && failed.Step != StepNoop) {
 		return false
 	}
-	if failed.isAboutMail() || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
+	if failed.wasNotAsked() || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
 		return false
 	}
-	var reply *textproto.Error
-	return !errors.As(failed.Err, &reply) || reply.Code == codeClosing
+	code := answerIn(failed.Err).code
+	return code == 0 || code == codeClosing
 }
 
-// enhancedStatus is the code of RFC 3463 that many servers put before the text
-// of a reply; it repeats the 250.
-var enhancedStatus = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3} `)
-
+// receiptText leaves out the enhanced status, which repeats the 250.
 func receiptText(reply string) string {
 	return enhancedStatus.ReplaceAllString(clean(reply), "")
 }

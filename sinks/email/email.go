@@ -20,8 +20,9 @@
 //	    to.tmpl
 //
 // A template sees [Data]; a field that a payload lacks is an error, not a hole
-// in the mail. html.tmpl is html/template, which escapes by context; all others
-// are text/template.
+// in the mail. Where addresses stand, an expression gives one: a value with
+// several is an error, unless the function addresses takes it. html.tmpl is
+// html/template, which escapes by context; all others are text/template.
 //
 // # Repeats
 //
@@ -72,7 +73,8 @@ var (
 
 // New makes a sink. It reads and parses all templates and connects to nothing;
 // a connection is made when a delivery needs one. Zero fields of c get their
-// defaults. All mistakes in c and in the templates are reported at once.
+// defaults. All mistakes in c and in the templates are reported at once. A
+// password that c lets travel in the clear is logged as a warning.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
@@ -85,6 +87,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		return nil, err
 	}
 	logger := cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
+	if warning := c.tlsWarning(); warning != "" {
+		logger.Warn(warning, "server", server.address)
+	}
 	return &Sink{composer: composer, pool: newPool(server, c.Connections, logger), logger: logger}, nil
 }
 
@@ -92,15 +97,18 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // such as "smtp 250 OK: queued as 7F3", with the recipients that it refuses.
 //
 // Errors: a type without templates is unknown. What else the envelope or the
-// templates cause is permanent; so is a 5xx
-// reply, if it is to the mail or to all recipients. A 4xx reply is transient,
-// and so is a timeout or a connection lost once the server has accepted the
-// sender: the reason may be this mail. What says nothing of this mail is
-// unavailable: no connection, TLS, authentication or token, 421, and a server
-// that stays silent when a mail begins. When
-// ctx is cancelled the conversation is cut and ctx's error is returned; if the
-// whole mail was already sent by then, the server may deliver it all the same,
-// and the next attempt repeats it.
+// templates cause is permanent; so is a 5xx reply, if it is to the mail, its size
+// or all recipients. A 4xx reply to those is transient, and so is a timeout or a
+// connection lost once the server has accepted the sender: the reason may be this
+// mail. What says nothing of this mail is unavailable: no connection, TLS,
+// authentication or token, a refusal of the sender, who is the same for all mails,
+// 421, and a server that stays silent when a mail begins. A server that says that
+// too much comes at once throttles the sink. docs/sinks-email.md has the whole
+// table.
+//
+// When ctx is cancelled the conversation is cut and ctx's error is returned; if
+// the whole mail was already sent by then, the server may deliver it all the
+// same, and the next attempt repeats it.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	m, err := s.composer.compose(d.Envelope)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/textproto"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/wneessen/go-mail/smtp"
@@ -43,7 +44,8 @@ var (
 	// ErrClosed says that the sink was closed.
 	ErrClosed = errors.New("email sink is closed")
 	// ErrNoSMTPUTF8 says that an address has letters beyond ASCII and the
-	// server cannot take such (RFC 6531). It is permanent.
+	// server cannot take such (RFC 6531). It is permanent, unless the address is the
+	// sender's: then it is unavailable.
 	ErrNoSMTPUTF8 = errors.New("address is not ASCII and the server does not offer SMTPUTF8")
 	// ErrTooLarge says that a mail is larger than Config.MaxSize or than the
 	// server takes. It is permanent.
@@ -67,6 +69,16 @@ const (
 	StepEnd Step = "end of DATA"
 )
 
+// knowsNoRecipient says that all up to this step depends on the configuration
+// only.
+func (s Step) knowsNoRecipient() bool {
+	switch s {
+	case StepWait, StepToken, StepConnect, StepNoop, StepFrom:
+		return true
+	}
+	return false
+}
+
 // ServerError is what went wrong in the conversation with the mail server.
 type ServerError struct {
 	// Server is the host and port.
@@ -79,6 +91,9 @@ type ServerError struct {
 	// Err is the cause: a *textproto.Error where the server replied, otherwise
 	// an error of the network.
 	Err error
+
+	// ofMail says that the mail is refused for what it is.
+	ofMail bool
 }
 
 // Refusal is one recipient that the server refused.
@@ -132,45 +147,39 @@ func (e *ServerError) hint() string {
 		return "the server's certificate is not trusted here"
 	case errors.Is(e.Err, smtp.ErrUnencrypted):
 		return "the password would travel in clear; use smtps:// or a server with STARTTLS"
-	case isAuthenticationReply(replyCode(e.Err)):
-		return "check user and password in smtp"
+	case e.ofMail:
+		return ""
 	}
-	return ""
+	return answerIn(e.Err).hint(e.Step)
 }
 
-// isAboutMail says that the mail was refused without asking the server.
-func (e *ServerError) isAboutMail() bool {
+// wasNotAsked says that the server's abilities were reason enough not to ask it.
+func (e *ServerError) wasNotAsked() bool {
 	return errors.Is(e.Err, ErrNoSMTPUTF8) || errors.Is(e.Err, ErrTooLarge)
 }
 
 // leavesConversation says that the connection is still good for another mail.
 func (e *ServerError) leavesConversation() bool {
-	code := replyCode(e.Err)
-	return e.isAboutMail() || (code != 0 && code != codeClosing)
+	code := answerIn(e.Err).code
+	return e.wasNotAsked() || (code != 0 && code != codeClosing)
 }
 
-// class says what the error means for the engine; see Sink.Deliver.
-func (e *ServerError) class() sinks.Class {
-	code := replyCode(e.Err)
-	switch {
+// class says what the error means for the engine, and for how long to wait with
+// ClassThrottled; see Sink.Deliver.
+func (e *ServerError) class() (sinks.Class, time.Duration) {
+	switch a := answerIn(e.Err); {
 	case errors.Is(e.Err, context.Canceled):
-		return sinks.ClassCancelled
-	case e.isAboutMail():
-		return sinks.ClassPermanent
-	case e.Step == StepWait, e.Step == StepToken, e.Step == StepConnect, e.Step == StepNoop:
-		return sinks.ClassUnavailable
-	case code == codeClosing, code == codeNotImplemented, isAuthenticationReply(code):
-		return sinks.ClassUnavailable
-	case code >= 500:
-		return sinks.ClassPermanent
-	case code > 0:
-		return sinks.ClassTransient
-	case e.Step == StepFrom:
-		return sinks.ClassUnavailable
+		return sinks.ClassCancelled, 0
+	case e.ofMail:
+		return sinks.ClassPermanent, 0
+	case a.code != 0:
+		return a.class(e.Step)
+	case e.Step.knowsNoRecipient():
+		return sinks.ClassUnavailable, 0
 	}
 	// A connection lost further on may be this mail's doing, and a sink that
 	// waits for such a server to come back would wait for ever.
-	return sinks.ClassTransient
+	return sinks.ClassTransient, 0
 }
 
 // classify gives err the class that the engine acts on.
@@ -179,41 +188,17 @@ func classify(err error) error {
 	if !errors.As(err, &server) {
 		return err
 	}
-	switch server.class() {
+	switch class, pause := server.class(); class {
 	case sinks.ClassPermanent:
 		return sinks.Permanent(err)
+	case sinks.ClassThrottled:
+		return sinks.Throttled(time.Now().Add(pause), err)
 	case sinks.ClassUnavailable:
 		return sinks.Unavailable(err)
 	case sinks.ClassTransient:
 		return sinks.Transient(err)
 	}
 	return err // cancelled: context.Canceled speaks for itself
-}
-
-// Codes that say nothing of the mail.
-const (
-	codeClosing = 421 // the server hangs up
-	// codeNotImplemented is "command not implemented": no mail causes that. Some
-	// servers say so to clients that have not authenticated.
-	codeNotImplemented = 502
-)
-
-// replyCode is the server's three-digit reply in err, 0 where there is none.
-func replyCode(err error) int {
-	var reply *textproto.Error
-	if errors.As(err, &reply) {
-		return reply.Code
-	}
-	return 0
-}
-
-// isAuthenticationReply knows the codes of RFC 4954, section 6.
-func isAuthenticationReply(code int) bool {
-	switch code {
-	case 530, 534, 535, 538:
-		return true
-	}
-	return false
 }
 
 // describe is an error in one line: the server's own words where it replied.

@@ -26,6 +26,40 @@ func address(parts ...any) (string, error) {
 	return parsed.String(), nil
 }
 
+// addressesFunction is the name of the template function addresses.
+const addressesFunction = "addresses"
+
+// addresses is the template function of that name: any number of addresses, for
+// templates that are to send to whom the data says. The value is a text with
+// commas or line ends in between, or a list with one address in each element.
+func addresses(value any) (string, error) {
+	var list []*mail.Address
+	switch value := value.(type) {
+	case nil, null:
+	case string:
+		parsed, err := parseAddresses(strings.NewReplacer("\r\n", ",", "\n", ",").Replace(value))
+		if err != nil {
+			return "", err
+		}
+		list = parsed
+	case []any:
+		for _, element := range value {
+			parsed, err := mail.ParseAddress(collapse(fmt.Sprint(element)))
+			if err != nil {
+				return "", fmt.Errorf("%w: an element is not one email address: %w", ErrAddress, err)
+			}
+			list = append(list, parsed)
+		}
+	default:
+		return "", fmt.Errorf("%w: addresses takes a text or a list; got a %T", ErrAddress, value)
+	}
+	texts := make([]string, len(list))
+	for i, a := range list {
+		texts[i] = a.String()
+	}
+	return strings.Join(texts, ", "), nil
+}
+
 // toInt is the template function int, for comparing and formatting.
 func toInt(v any) (int64, error) {
 	switch v := v.(type) {

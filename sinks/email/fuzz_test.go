@@ -3,6 +3,7 @@ package email
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	stdmultipart "mime/multipart"
@@ -49,6 +50,7 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		{"<>@ \x7f", `" <x@evil.example>, "`, `"a\"b c"@example.org`, `=?utf-8?q?a=0D=0ABcc:_x?= <a@b.example>`},
 		{strings.Repeat("ä", 120), strings.Repeat("x", 199), "pelé@exämple.org", "g: a@b.example, c@d.example;"},
 		{"1", "\" &=?", `"0\"0 0"@example.org`, "=?AAA00?q?A=0A 00000000?=0<0@000000000>"},
+		{"1", "Jane", "jane@example.org", "a@b.example, c@d.example"},
 		{".", "\u2028\u0085\v", "a@[127.0.0.1]", "a@b.example,,"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
@@ -70,6 +72,12 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		to, err := parsed.Header.AddressList("To")
 		require.NoError(t, err)
 		require.Len(t, to, 1, "address lets one recipient through")
+		require.LessOrEqual(t, len(m.to), 2, "and each other expression too")
+		for _, name := range []string{"Cc", "Reply-To"} {
+			list, err := parsed.Header.AddressList(name)
+			require.True(t, err == nil || errors.Is(err, mail.ErrHeaderNotPresent))
+			require.LessOrEqual(t, len(list), 1, name)
+		}
 		for _, address := range m.to {
 			require.NotContains(t, address, "\r")
 			require.NotContains(t, address, "\n")
@@ -88,6 +96,34 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, m.raw, again.raw)
 	})
+}
+
+func TestNoValueIsMoreRecipientsThanTheTemplateHasPlacesFor(t *testing.T) {
+	address := rapid.SampledFrom([]string{"a@x.com", "B <b@y.com>", "<c@w.com>", "a", `"q"@x.com`})
+	between := rapid.SampledFrom([]string{",", ", ", "\n", ",\r\n", ";", `", `, "g: ", "(", ")", ">, <", `"`, "\\", "@", "[", "]", "=?utf-8?q?", "?="})
+	for template, places := range map[string]int{
+		"{{.Payload.v}}":                          1,
+		"{{.Payload.v}} <c@z.com>":                1,
+		`"{{.Payload.v}}" <c@z.com>`:              1,
+		"C <{{.Payload.v}}>":                      1,
+		"{{.Payload.v}}@z.com":                    1,
+		"({{.Payload.v}}) c@z.com":                1,
+		"{{.Payload.v}}, {{.Payload.v}}, c@z.com": 3,
+	} {
+		sink, err := New(sinks.Instance{Name: "mail"}, Config{SMTP: "smtp://localhost", From: "shop@example.com", FS: fstest.MapFS{
+			"t/to.tmpl": {Data: []byte(template)}, "t/subject.tmpl": {Data: []byte("s")}, "t/text.tmpl": {Data: []byte("t")},
+		}})
+		require.NoError(t, err)
+		rapid.Check(t, func(t *rapid.T) {
+			value := strings.Join(rapid.SliceOfN(rapid.OneOf(address, between), 0, 6).Draw(t, "value"), "")
+			payload, err := json.Marshal(map[string]string{"v": value})
+			require.NoError(t, err)
+			m, err := sink.composer.compose(&notification.Envelope{ID: "1", Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
+			if err == nil {
+				require.LessOrEqual(t, len(m.to), places, "%s with %q", template, value)
+			}
+		})
+	}
 }
 
 func FuzzNoPayloadAddsAHeaderByFilesAndURLs(f *testing.F) {

@@ -175,6 +175,8 @@ func (p *parser) parseFolder(name string) map[string]executor {
 			t, err = p.parseHTML(p.layoutFor(htmlLayoutFile, locale), full, source)
 		case textFile:
 			t, err = p.parseText(p.layoutFor(textLayoutFile, locale), full, source)
+		case toFile, ccFile, bccFile, replyToFile:
+			t, err = p.parseAddressTemplate(full, source)
 		default:
 			t, err = p.parseText("", full, source)
 		}
@@ -187,7 +189,10 @@ func (p *parser) parseFolder(name string) map[string]executor {
 }
 
 // functions are what templates have beside those of text/template.
-var functions = texttemplate.FuncMap{"address": address, "attachment": attachment, "int": toInt, "float": toFloat}
+var functions = texttemplate.FuncMap{
+	"address": address, addressesFunction: addresses, fromDataFunction: fromData,
+	"attachment": attachment, "int": toInt, "float": toFloat,
+}
 
 func newText(name string) *texttemplate.Template {
 	return texttemplate.New(name).Option("missingkey=error").Funcs(functions)
@@ -199,7 +204,7 @@ func newHTML(name string) *htmltemplate.Template {
 
 // parseText parses a text template, inside the layout where there is one.
 // Templates keep the name of their file, so that errors lead there.
-func (p *parser) parseText(layout, name, source string) (executor, error) {
+func (p *parser) parseText(layout, name, source string) (*texttemplate.Template, error) {
 	root := newText(name)
 	if layout != "" {
 		root = newText(layout)
@@ -224,6 +229,19 @@ func (p *parser) parseText(layout, name, source string) (executor, error) {
 				return root, fmt.Errorf("%s calls a template %q that is not defined", name, called)
 			}
 		}
+	}
+	return root, nil
+}
+
+// parseAddressTemplate is parseText for a template of addresses, whose
+// expressions give one address each; see parseRendered.
+func (p *parser) parseAddressTemplate(name, source string) (executor, error) {
+	root, err := p.parseText("", name, source)
+	if err != nil {
+		return root, err
+	}
+	for _, t := range root.Templates() {
+		markData(t.Tree)
 	}
 	return root, nil
 }

@@ -20,8 +20,14 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-func refuse(code int) func(context.Context, string) error {
-	return func(context.Context, string) error { return smtptest.Reply(code, "no\tthanks") }
+func refuse(code int) func(context.Context, string) error { return saying(code, "no\tthanks") }
+
+func saying(code int, text string) func(context.Context, string) error {
+	return func(context.Context, string) error { return smtptest.Reply(code, text) }
+}
+
+func messageSaying(code int, text string) func(context.Context, smtptest.Message) error {
+	return func(context.Context, smtptest.Message) error { return smtptest.Reply(code, text) }
 }
 
 func TestTheServersReplyDecidesTheClass(t *testing.T) {
@@ -32,18 +38,39 @@ func TestTheServersReplyDecidesTheClass(t *testing.T) {
 		step  email.Step
 		says  string
 	}{
-		{"4xx for the sender", smtptest.Config{OnFrom: refuse(451)}, sinks.ClassTransient, email.StepFrom, "451"},
-		{"5xx for the sender", smtptest.Config{OnFrom: refuse(553)}, sinks.ClassPermanent, email.StepFrom, "553"},
+		{"4xx for the sender", smtptest.Config{OnFrom: refuse(451)}, sinks.ClassUnavailable, email.StepFrom, "451"},
+		{"5xx for the sender", smtptest.Config{OnFrom: refuse(554)}, sinks.ClassUnavailable, email.StepFrom, "look at from"},
+		{"unknown sender", smtptest.Config{OnFrom: saying(550, "5.1.0 who")}, sinks.ClassUnavailable, email.StepFrom, "look at from"},
 		{"authentication asked for", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, email.StepFrom, "check user and password"},
 		{"421 for the sender", smtptest.Config{OnFrom: refuse(421)}, sinks.ClassUnavailable, email.StepFrom, "421"},
+		{"the sender's mailbox is full", smtptest.Config{OnFrom: saying(552, "5.2.2 full")}, sinks.ClassUnavailable, email.StepFrom, "552"},
+		{"too large, told by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassPermanent, email.StepFrom, "552"},
+		{"too large, told by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassPermanent, email.StepFrom, "5.3.4"},
+		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassPermanent, email.StepFrom, "5.2.3"},
+		{"SMTPUTF8 that was not asked for", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, email.StepFrom, "5.6.7"},
 		{"4xx for the recipient", smtptest.Config{OnRecipient: refuse(450)}, sinks.ClassTransient, email.StepTo, "<jane@example.org> refused: 450"},
 		{"5xx for the recipient", smtptest.Config{OnRecipient: refuse(550)}, sinks.ClassPermanent, email.StepTo, "no thanks"},
 		{"421 for the recipient", smtptest.Config{OnRecipient: refuse(421)}, sinks.ClassUnavailable, email.StepTo, "421"},
+		{"commands out of order", smtptest.Config{OnRecipient: saying(503, "AUTH first")}, sinks.ClassUnavailable, email.StepTo, "AUTH first"},
+		{"the sender, said late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "look at from"},
+		{"the sender for the moment, said late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "look at from"},
+		{"the sender's null MX", smtptest.Config{OnRecipient: saying(550, "5.7.27 null MX")}, sinks.ClassUnavailable, email.StepTo, "look at from"},
+		{"credentials, said late", smtptest.Config{OnRecipient: saying(554, "5.7.8 bad credentials")}, sinks.ClassUnavailable, email.StepTo, "check user and password"},
+		{"no such tenant", smtptest.Config{OnRecipient: saying(550, "5.7.64 TenantAttribution; Relay Access Denied")}, sinks.ClassUnavailable, email.StepTo, "5.7.64"},
+		{"relaying denied, which may be for this recipient", smtptest.Config{OnRecipient: saying(554, "5.7.1 Relay access denied")}, sinks.ClassPermanent, email.StepTo, "5.7.1"},
 		{"4xx for the mail", smtptest.Config{OnMessage: refuseMessage(452)}, sinks.ClassTransient, email.StepEnd, "452"},
 		{"5xx for the mail", smtptest.Config{OnMessage: refuseMessage(554)}, sinks.ClassPermanent, email.StepEnd, "554"},
 		{"421 for the mail", smtptest.Config{OnMessage: refuseMessage(421)}, sinks.ClassUnavailable, email.StepEnd, "421"},
+		{"spam", smtptest.Config{OnMessage: messageSaying(550, "5.7.1 spam")}, sinks.ClassPermanent, email.StepEnd, "5.7.1"},
+		{"sender not allowed, said at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, email.StepEnd, "look at from"},
+		{"sender denied, said at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, email.StepEnd, "look at from"},
+		{"daily limit of Gmail", smtptest.Config{OnMessage: messageSaying(550, "5.4.5 Daily user sending quota exceeded")}, sinks.ClassUnavailable, email.StepEnd, "5.4.5"},
+		{"daily limit of Office 365", smtptest.Config{OnMessage: messageSaying(550, "5.1.90 daily limit for message recipients")}, sinks.ClassUnavailable, email.StepEnd, "5.1.90"},
 		{"5xx for the client", smtptest.Config{OnHello: func(context.Context) error { return smtptest.Reply(554, "go away") }},
 			sinks.ClassUnavailable, email.StepConnect, "go away"},
+		{"5xx for the user", smtptest.Config{Username: "shop", Password: "right", OnAuth: func(context.Context, string, string) error {
+			return smtptest.Reply(550, "5.7.13 account disabled")
+		}}, sinks.ClassUnavailable, email.StepConnect, "5.7.13"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := startServer(t, c.at)
@@ -62,6 +89,78 @@ func TestTheServersReplyDecidesTheClass(t *testing.T) {
 	}
 }
 
+func TestAServerThatSaysTooFastThrottlesTheSink(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		at    smtptest.Config
+		pause time.Duration
+	}{
+		{"SES, rate", smtptest.Config{OnMessage: messageSaying(454, "Throttling failure: Maximum sending rate exceeded.")}, time.Second},
+		{"SES, day", smtptest.Config{OnMessage: messageSaying(454, "Throttling failure: Daily message quota exceeded.")}, 10 * time.Minute},
+		{"SES, connections", smtptest.Config{OnHello: func(context.Context) error {
+			return smtptest.Reply(421, "Too many concurrent SMTP connections; please try again later.")
+		}}, 5 * time.Second},
+		{"Office 365, connections", smtptest.Config{OnMessage: messageSaying(432, "4.3.2 Concurrent connections limit exceeded. Visit https://aka.ms/concurrent_sending")}, 5 * time.Second},
+		{"Office 365, threads", smtptest.Config{OnFrom: saying(432, "4.3.2 STOREDRV.ClientSubmit; sender thread limit exceeded")}, 5 * time.Second},
+		{"Office 365, at AUTH", smtptest.Config{Username: "shop", Password: "right", OnAuth: func(context.Context, string, string) error {
+			return smtptest.Reply(432, "4.3.2 Concurrent connections limit exceeded")
+		}}, 5 * time.Second},
+		{"Office 365, busy", smtptest.Config{OnRecipient: saying(451, "4.7.500 Server busy. Please try again later")}, time.Minute},
+		{"Office 365, address", smtptest.Config{OnFrom: saying(451, "4.7.650 The mail server has been temporarily rate limited")}, time.Minute},
+		{"Gmail, rate", smtptest.Config{OnMessage: messageSaying(421, "4.7.28 unusual rate of unsolicited mail")}, time.Minute},
+		{"Gmail, busy", smtptest.Config{OnRecipient: saying(421, "4.4.5 Server busy, try again later.")}, time.Minute},
+		{"Gmail, relay", smtptest.Config{OnRecipient: saying(450, "4.2.1 Peak SMTP relay limit exceeded for customer.")}, time.Minute},
+		{"Postfix, connections", smtptest.Config{OnHello: func(context.Context) error {
+			return smtptest.Reply(421, "4.7.0 mx.example.com Error: too many connections from 192.0.2.1")
+		}}, 5 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := startServer(t, c.at)
+			sink := newSink(t, email.Config{SMTP: server.URL()})
+			before := time.Now()
+			_, err := sink.Deliver(within(t), delivery(jane))
+			class, until := sinks.Classify(err)
+			require.Equal(t, sinks.ClassThrottled, class, "%v", err)
+			assert.WithinRange(t, until, before.Add(c.pause), time.Now().Add(c.pause))
+		})
+	}
+}
+
+func TestALimitOfOneMailOrRecipientThrottlesNobodyElse(t *testing.T) {
+	for name, at := range map[string]smtptest.Config{
+		"Gmail, a recipient gets too much":    {OnRecipient: saying(450, "4.2.1 The user you are trying to contact is receiving mail too quickly.")},
+		"too many recipients":                 {OnRecipient: saying(452, "4.5.3 Too many recipients")},
+		"a recipient's host takes no mails":   {OnRecipient: saying(450, "4.3.2 recipient thread limit exceeded")},
+		"a relay that is not allowed for now": {OnRecipient: saying(454, "4.7.1 Relay access denied")},
+	} {
+		server := startServer(t, at)
+		_, err := newSink(t, email.Config{SMTP: server.URL()}).Deliver(within(t), delivery(jane))
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, sinks.ClassTransient, class, "%s: %v", name, err)
+	}
+}
+
+func TestARefusalOfSMTPUTF8IsPermanentUnlessTheSenderNeedsIt(t *testing.T) {
+	const beyondASCII = `{"name": "P", "email": "pelé@example.org", "number": 1}`
+	for name, c := range map[string]struct {
+		at            smtptest.Config
+		from, payload string
+		class         sinks.Class
+	}{
+		"refused for a recipient":     {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
+		"unknown parameter":           {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
+		"unknown parameter, not ours": {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", jane, sinks.ClassUnavailable},
+		"refused for the sender":      {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "süd@example.com", jane, sinks.ClassUnavailable},
+		"not offered, for the sender": {smtptest.Config{ASCIIOnly: true}, "süd@example.com", jane, sinks.ClassUnavailable},
+	} {
+		server := startServer(t, c.at)
+		sink := newSink(t, email.Config{SMTP: server.URL(), From: c.from})
+		_, err := sink.Deliver(within(t), delivery(c.payload))
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, c.class, class, "%s: %v", name, err)
+	}
+}
+
 func refuseMessage(code int) func(context.Context, smtptest.Message) error {
 	return func(context.Context, smtptest.Message) error { return smtptest.Reply(code, "no thanks") }
 }
@@ -74,7 +173,7 @@ func TestARefusalLeavesTheConnectionFitForTheNextMail(t *testing.T) {
 		return nil
 	}})
 	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", map[string]string{
-		"to.tmpl": "{{.Payload.to}}", "subject.tmpl": "s", "text.tmpl": "t",
+		"to.tmpl": "{{addresses .Payload.to}}", "subject.tmpl": "s", "text.tmpl": "t",
 	})})
 	for range 5 {
 		_, err := sink.Deliver(within(t), delivery(`{"to": "bad@example.org, bad2@example.org"}`))

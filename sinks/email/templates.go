@@ -288,7 +288,7 @@ func (t *templates) renderAddresses(typeName, file string, data *Data) ([]*mail.
 	if err != nil {
 		return nil, err
 	}
-	list, err := parseAddresses(text)
+	list, err := parseRendered(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Join(typeName, file), err)
 	}

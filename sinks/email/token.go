@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -36,7 +35,7 @@ func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
 		mistake("oauth2.token_url", "is missing; it is the https:// URL of the authorization server's token endpoint")
 	case err != nil || u.Hostname() == "" || (u.Scheme != "https" && u.Scheme != "http"):
 		mistake("oauth2.token_url", "is not a URL like https://oauth2.googleapis.com/token")
-	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		mistake("oauth2.token_url", "is not https://, so the secret would travel in clear")
 	}
 	if o.ClientID == "" {

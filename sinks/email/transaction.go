@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // handedOver is a mail that the server took.
@@ -42,7 +43,8 @@ func (c *connection) transact(m *message) (handedOver, *ServerError) {
 	// those who are accepted, and only hanging up would take that back.
 	pipelined, _ := c.client.Extension("PIPELINING")
 	dataAhead := pipelined && len(m.to) == 1
-	commands := m.envelope()
+	sized, _ := c.client.Extension("SIZE")
+	commands := m.envelope(sized)
 	if dataAhead {
 		commands = append(commands, "DATA")
 	}
@@ -69,23 +71,31 @@ func (c *connection) transact(m *message) (handedOver, *ServerError) {
 // fits says what the server told at the beginning that it does not take.
 func (c *connection) fits(m *message) *ServerError {
 	if offered, _ := c.client.Extension("SMTPUTF8"); m.utf8 && !offered {
-		return c.server.failure(StepFrom, ErrNoSMTPUTF8)
+		failed := c.server.failure(StepFrom, ErrNoSMTPUTF8)
+		failed.ofMail = isASCII(m.from)
+		return failed
 	}
 	_, limit := c.client.Extension("SIZE") // RFC 1870; 0 or nothing is no limit
 	if most, err := strconv.Atoi(limit); err == nil && most > 0 && len(m.raw) > most {
-		return c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server takes %d", ErrTooLarge, len(m.raw), most))
+		failed := c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server takes %d", ErrTooLarge, len(m.raw), most))
+		failed.ofMail = true
+		return failed
 	}
 	return nil
 }
 
-// envelope is the commands that name sender and recipients.
-func (m *message) envelope() []string {
+// envelope is the commands that name sender and recipients. With sized the
+// server learns how large the mail is, and can refuse it before it is sent.
+func (m *message) envelope(sized bool) []string {
 	commands := make([]string, 0, len(m.to)+2)
 	from := "MAIL FROM:<" + m.from + ">"
 	if m.utf8 {
 		// Asked for without need, the extension keeps the mail from servers further
 		// on that lack it.
 		from += " BODY=8BITMIME SMTPUTF8"
+	}
+	if sized {
+		from += " SIZE=" + strconv.Itoa(len(m.raw))
 	}
 	commands = append(commands, from)
 	for _, address := range m.to {
@@ -121,7 +131,8 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 			_, _, err = c.client.Text.ReadResponse(wanted)
 		}
 		replies = append(replies, err)
-		hungUp := err != nil && (replyCode(err) == 0 || replyCode(err) == codeClosing)
+		code := answerIn(err).code
+		hungUp := err != nil && (code == 0 || code == codeClosing)
 		if hungUp || (err != nil && i == 0 && !pipelined) {
 			break
 		}
@@ -132,23 +143,28 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 // judge looks at the replies to an envelope. Recipients refused for good are
 // left out of the mail as long as there are others. One that is refused for the
 // moment ends the transaction for all: sent to the others now, the mail would
-// reach them again with the retry.
+// reach them again with the retry. Of several such refusals the one that says
+// most about the sink counts.
 func (c *connection) judge(m *message, replies []error) (refused []Refusal, failed *ServerError) {
 	if replies[0] != nil {
-		return nil, c.server.failure(StepFrom, replies[0])
+		failed = c.server.failure(StepFrom, replies[0])
+		failed.ofMail = answerIn(replies[0]).refusesWhatIsSaidOf(m)
+		return nil, failed
 	}
 	var decides error
+	var worst sinks.Class
 	for i, err := range replies[1:min(len(replies), len(m.to)+1)] {
 		if err == nil {
 			continue
 		}
-		code := replyCode(err)
-		if code == 0 {
+		a := answerIn(err)
+		if a.code == 0 {
 			return nil, c.server.failure(StepTo, err)
 		}
 		refused = append(refused, Refusal{Address: m.to[i], Err: err})
-		if forOthersToo := code < 500 || code == codeNotImplemented || isAuthenticationReply(code); forOthersToo && (decides == nil || code == codeClosing) {
-			decides = err
+		// Transient is the least of the classes, then throttled, then unavailable.
+		if class, _ := a.class(StepTo); class != sinks.ClassPermanent && (decides == nil || class > worst) {
+			decides, worst = err, class
 		}
 	}
 	if decides == nil && len(refused) == len(m.to) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,7 @@ func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
 		"one for the moment":      {map[string]int{"b@example.org": 450}, sinks.ClassTransient, []string{"<b@example.org> refused: 450"}},
 		"another one for good":    {map[string]int{"a@example.org": 550, "c@example.org": 451}, sinks.ClassTransient, []string{"<a@example.org> refused: 550", "<c@example.org> refused: 451"}},
 		"all for good":            {map[string]int{"a@example.org": 550, "b@example.org": 551, "c@example.org": 550}, sinks.ClassPermanent, []string{"<b@example.org> refused: 551"}},
+		"not the sender's turn":   {map[string]int{"a@example.org": 450, "b@example.org": 503}, sinks.ClassUnavailable, []string{"503"}},
 		"not authenticated":       {map[string]int{"b@example.org": 530}, sinks.ClassUnavailable, []string{"check user and password"}},
 		"the server is closing":   {map[string]int{"a@example.org": 550, "b@example.org": 421}, sinks.ClassUnavailable, []string{"421"}},
 		"closing after a refusal": {map[string]int{"a@example.org": 450, "b@example.org": 421}, sinks.ClassUnavailable, []string{"421"}},
@@ -200,6 +202,29 @@ func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
 	require.NoError(t, sink.Close(within(t)))
 	for _, line := range heard() {
 		assert.NotContains(t, line, "MAIL")
+	}
+}
+
+func TestTheServerLearnsTheSizeBeforeTheMail(t *testing.T) {
+	for offered, want := range map[string]string{"SIZE": " SIZE=", "SIZE 1000000": " SIZE=", "8BITMIME": ">"} {
+		address, heard := converse(t, func(command string) string {
+			switch {
+			case strings.HasPrefix(command, "EHLO"):
+				return "250-hello\r\n250 " + offered
+			case strings.HasPrefix(command, "MAIL"):
+				return "552 5.3.4 too large"
+			}
+			return "250 fine"
+		})
+		sink := newSink(t, email.Config{SMTP: "smtp://" + address})
+		_, err := sink.Deliver(within(t), delivery(jane))
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
+		require.NoError(t, sink.Close(within(t)))
+		lines := heard()
+		from := lines[slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "MAIL") })]
+		assert.Contains(t, from, "<shop@example.com>"+strings.TrimPrefix(want, ">"))
+		assert.Equal(t, want != ">", strings.Contains(from, "SIZE"))
 	}
 }
 

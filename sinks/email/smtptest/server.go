@@ -21,6 +21,7 @@ import (
 	"log"
 	"net"
 	"net/url"
+	"regexp"
 	"sync"
 
 	"github.com/emersion/go-smtp"
@@ -79,10 +80,18 @@ type Config struct {
 }
 
 // Reply is a refusal for a hook to return: a three-digit SMTP code and a text.
-// From OnMessage a code 2xx takes the message with that text.
+// A text that begins with an enhanced status code (RFC 3463), such as "5.7.8 no",
+// keeps it; others get X.0.0. From OnMessage a code 2xx takes the message with
+// that text.
 func Reply(code int, text string) error {
-	return &smtp.SMTPError{Code: code, EnhancedCode: smtp.EnhancedCode{code / 100, 0, 0}, Message: text}
+	enhanced := smtp.EnhancedCode{code / 100, 0, 0}
+	if enhancedStatus.MatchString(text) {
+		enhanced = smtp.NoEnhancedCode
+	}
+	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: text}
 }
+
+var enhancedStatus = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3} `)
 
 // Server is a running SMTP server. Its methods may be called in parallel.
 type Server struct {

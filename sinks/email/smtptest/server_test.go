@@ -80,3 +80,14 @@ func TestAHooksReplyReachesTheClient(t *testing.T) {
 	assert.Equal(t, 450, reply.Code)
 	assert.Zero(t, server.Count())
 }
+
+func TestAReplyKeepsItsOwnEnhancedStatus(t *testing.T) {
+	for text, want := range map[string]string{"5.7.8 no": "5.7.8 no", "no": "5.0.0 no", "5.7 no": "5.0.0 5.7 no"} {
+		server, err := smtptest.Start(smtptest.Config{OnRecipient: func(context.Context, string) error { return smtptest.Reply(550, text) }})
+		require.NoError(t, err)
+		var reply *textproto.Error
+		require.ErrorAs(t, send(server, "b@example.org"), &reply)
+		assert.Equal(t, want, reply.Msg)
+		require.NoError(t, server.Close())
+	}
+}
