@@ -84,19 +84,6 @@ func TestARecordAboveTheClientsOwnLimitLeavesItsBatchAlone(t *testing.T) {
 	assert.NoError(t, results[2].Err)
 }
 
-func TestABatchCarriesOneVerdictOnAnUnknownTopic(t *testing.T) {
-	testABatchCarriesOneVerdictOnAnUnknownTopic(t, kafkatest.Fake(t))
-}
-
-func testABatchCarriesOneVerdictOnAnUnknownTopic(t *testing.T, cluster *kafkatest.Cluster) {
-	results := newSink(t, cluster, "nobody-made-this").DeliverBatch(t.Context(), batchOf(50))
-	assertClass(t, sinks.ClassPermanent, results[0].Err)
-	for _, r := range results[1:] {
-		assertClass(t, sinks.ClassUnavailable, r.Err)
-		assert.ErrorIs(t, r.Err, kafka.ErrNotConnected)
-	}
-}
-
 func TestABatchGoesToManyTopics(t *testing.T) {
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "one", "two"))
 	batch := batchOf(6)

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-
-	"github.com/waybill-go/waybill/sinks"
+	"github.com/eapache/go-resiliency/breaker"
 )
 
 // reconnectPause is the least time between two attempts to connect, however
@@ -47,29 +46,20 @@ type attempt struct {
 	again time.Time // no other attempt before then
 }
 
-// awaitProducer returns the producer, once there is one.
-//
-// Of all deliveries that wait for an attempt, only the one that caused it
-// gets what it met with its own class; the others are told ErrNotConnected,
-// which is unavailable. So a topic that does not exist costs one dead letter
-// for each attempt and not the whole outbox.
+// awaitProducer returns the producer, once there is one. All errors are
+// unavailable, but for ctx's when it is cancelled.
 func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
 	if p := c.producer.Load(); p != nil {
 		return p, nil
 	}
-	a, mine := c.attempt()
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	a := c.attempt()
+	if err := a.await(ctx); err != nil {
+		return nil, err
 	}
-	switch {
-	case a.err == nil:
-		return c.producer.Load(), nil
-	case mine:
-		return nil, classifyConnect(c.topic, a.err)
+	if a.err != nil {
+		return nil, notConnected(c.topic, a.err)
 	}
-	return nil, sinks.Unavailable(fmt.Errorf("%w: %w", ErrNotConnected, describe(c.topic, a.err)))
+	return c.producer.Load(), nil
 }
 
 // awaitTopic returns when a topic from data is found. It is looked for ahead of
@@ -80,42 +70,41 @@ func (c *connector) awaitTopic(ctx context.Context, topic string) error {
 	if a == nil {
 		return nil
 	}
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := a.await(ctx); err != nil {
+		return err
 	}
-	switch {
-	case a.err == nil:
+	if a.err == nil {
 		return nil
-	case concernsTopicOnly(a.err):
-		return sinks.Transient(describe(topic, a.err))
 	}
-	return classifyConnect(topic, a.err)
+	if f, _ := faultOf(a.err); f == ofTopic || f == ofTopicName {
+		return classify(fromData, topic, a.err)
+	}
+	return notConnected(topic, a.err)
 }
 
-// failed gives an error of the producer its class. A topic from data that is
-// gone is looked for again.
+// failed gives an error of the producer its class. A topic from data that the
+// producer cannot find any more is looked for again.
 func (c *connector) failed(topic string, err error) error {
-	if c.topic == "" && concernsTopicOnly(err) {
+	if f, _ := faultOf(err); f == ofTopic || errors.Is(err, breaker.ErrBreakerOpen) {
 		c.found.Delete(topic)
-		return sinks.Transient(describe(topic, err))
 	}
-	return classify(topic, err)
+	return classify(c.origin(), topic, err)
 }
 
-// attempt returns the attempt to wait for, and whether this call began it.
-func (c *connector) attempt() (a *attempt, mine bool) {
+func (c *connector) origin() origin { return c.topic == "" }
+
+// attempt returns the attempt to connect that is running, or failed not long ago,
+// or begins.
+func (c *connector) attempt() *attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return refused(), true
+		return refused()
 	}
-	if c.last != nil && !c.last.over() {
-		return c.last, false
+	if c.last == nil || c.last.over() {
+		c.last = c.begin(c.connect)
 	}
-	c.last = c.begin(c.connect)
-	return c.last, true
+	return c.last
 }
 
 // search returns the attempt to find a topic that is running, or failed not long
@@ -169,6 +158,20 @@ func (c *connector) begin(try func() error) *attempt {
 		a.again = time.Now().Add(reconnectPause)
 	}()
 	return a
+}
+
+// await returns nil when the attempt has ended. Where the time is over first nothing
+// is known but that the cluster is slow.
+func (a *attempt) await(ctx context.Context) error {
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return notConnected("", ctx.Err())
+	}
+	return ctx.Err()
 }
 
 // over tells whether the attempt failed long enough ago for another one. One
@@ -225,7 +228,7 @@ func (c *connector) check(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return classifyConnect(c.topic, ErrClosed)
+		return notConnected(c.topic, ErrClosed)
 	}
 	c.running.Add(1)
 	c.mu.Unlock()
@@ -245,7 +248,7 @@ func (c *connector) check(ctx context.Context) error {
 
 func (c *connector) ask() error {
 	if err := c.find(c.topic); err != nil {
-		return classifyConnect(c.topic, c.explain(err))
+		return notConnected(c.topic, c.explain(err))
 	}
 	return nil
 }

@@ -66,7 +66,11 @@ func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
 }
 
 func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "known"))
+	testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t, kafkatest.Fake(t))
+}
+
+func testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T, cluster *kafkatest.Cluster) {
+	known := cluster.CreateTopic(t, 1, nil)
 	sink := newSink(t, cluster, "{{.Key}}")
 	var workers sync.WaitGroup
 	for range 16 { // sarama's breaker would open at the third
@@ -77,7 +81,7 @@ func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
 			assert.ErrorContains(t, err, "create the topic")
 		})
 		workers.Go(func() {
-			_, err := sink.Deliver(t.Context(), delivery("known"))
+			_, err := sink.Deliver(t.Context(), delivery(known))
 			assert.NoError(t, err)
 		})
 	}
@@ -105,17 +109,6 @@ func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T)
 	transient(err)
 	createTopic(t, cluster, topic)
 	deliverAtLast(t, sink, to(), transient)
-}
-
-func TestARefusedTopicFromDataIsTransient(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-	sink := newSink(t, cluster, "{{.Key}}")
-	fault := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	_, err := sink.Deliver(t.Context(), delivery("orders"))
-	assertClass(t, sinks.ClassTransient, err)
-	fault.Remove()
-	_, err = sink.Deliver(t.Context(), delivery("orders"))
-	assert.NoError(t, err)
 }
 
 func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
