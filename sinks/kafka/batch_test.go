@@ -102,33 +102,6 @@ func TestABatchGoesToManyTopics(t *testing.T) {
 	assert.ErrorContains(t, results[5].Err, "topic neither-this")
 }
 
-// All are looked for at once: a cluster that is slow to say no says it to all.
-func TestTheTopicsOfABatchAreLookedForTogether(t *testing.T) {
-	const topics = 20
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "known"))
-	sink := newSink(t, cluster, "{{.Key}}")
-	_, err := sink.Deliver(t.Context(), delivery("known"))
-	require.NoError(t, err)
-
-	var asked sync.WaitGroup
-	asked.Add(topics)
-	seen := make(map[string]bool)
-	cluster.Fake.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.Fake.KeepControl()
-		for _, topic := range r.(*kmsg.MetadataRequest).Topics {
-			if name := *topic.Topic; strings.HasPrefix(name, "key-") && !seen[name] {
-				seen[name] = true
-				asked.Done()
-			}
-		}
-		cluster.Fake.SleepControl(asked.Wait) // no answer before all have asked
-		return nil, nil, false
-	})
-	for _, r := range sink.DeliverBatch(t.Context(), batchOf(topics)) {
-		assertClass(t, sinks.ClassTransient, r.Err)
-	}
-}
-
 func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 4, nil)

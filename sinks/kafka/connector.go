@@ -18,6 +18,9 @@ import (
 // many deliveries ask for it.
 const reconnectPause = 500 * time.Millisecond
 
+// triesToAsk is how often a topic is asked for before what the brokers say counts.
+const triesToAsk = 4
+
 // connector has the producer made when the first delivery needs it, by one
 // attempt at a time. The client cannot be made while no broker answers, and a
 // forwarder must start all the same. Once made, the client finds its way back
@@ -110,6 +113,10 @@ func (c *connector) attempt() *attempt {
 // search returns the attempt to find a topic that is running, or failed not long
 // ago, or begins; nil where the topic needs none: it is found, or stands in the
 // configuration.
+//
+// All use one client. It has one request under way and puts the topics that come
+// meanwhile into the next, so that a thousand topics cost a few requests and no
+// connection of their own.
 func (c *connector) search(topic string) *attempt {
 	if c.topic != "" {
 		return nil
@@ -129,8 +136,9 @@ func (c *connector) search(topic string) *attempt {
 	if c.asked == nil {
 		c.asked = make(map[string]*attempt)
 	}
+	asking := c.producer.Load().asking
 	a := c.begin(func() error {
-		err := c.find(topic)
+		err := askForTopic(asking, topic)
 		if err == nil {
 			c.found.Store(topic, nil)
 		}
@@ -198,29 +206,39 @@ func (a *attempt) succeeded() bool {
 // connect makes the producer. It asks all that can be refused with a client
 // of its own first: sarama does not close the one that it makes for a producer
 // when the producer cannot be made, and its breaker would turn the third
-// delivery to an unknown topic into one that failed for no reason.
+// delivery to an unknown topic into one that failed for no reason. Where data
+// names the topics the producer keeps that client.
 func (c *connector) connect() error {
-	client, err := sarama.NewClient(c.brokers, c.asking)
+	asking, err := sarama.NewClient(c.brokers, c.asking)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	if c.topic != "" {
-		if err := askForTopic(client, c.topic); err != nil {
-			return err
-		}
-	}
-	if c.config.Producer.Idempotent {
-		if err := askForProducerID(client); err != nil {
-			return err
-		}
-	}
-	producer, err := newProducer(c.brokers, c.config, marshaler{source: c.source})
+	producer, err := c.newProducer(asking)
 	if err != nil {
+		_ = asking.Close()
 		return err
+	}
+	if c.topic == "" {
+		producer.asking = asking
+	} else {
+		_ = asking.Close()
 	}
 	c.producer.Store(producer)
 	return nil
+}
+
+func (c *connector) newProducer(asking sarama.Client) (*producer, error) {
+	if c.topic != "" {
+		if err := askForTopic(asking, c.topic); err != nil {
+			return nil, err
+		}
+	}
+	if c.config.Producer.Idempotent {
+		if err := askForProducerID(asking); err != nil {
+			return nil, err
+		}
+	}
+	return newProducer(c.brokers, c.config, marshaler{source: c.source})
 }
 
 // check asks the cluster for the topic over a connection of its own.
@@ -292,16 +310,30 @@ func (c *connector) find(topic string) error {
 	return err
 }
 
-// askForTopic finds out whether the topic has a partition that can be written.
+// askForTopic finds out whether the topic has a partition that can be written. What
+// may have changed a moment later it asks again, as a topic that was just created
+// has no leader yet. Other topics are asked for during its pauses.
 func askForTopic(client sarama.Client, topic string) error {
-	err := client.RefreshMetadata(topic)
-	if errors.Is(err, sarama.ErrLeaderNotAvailable) {
-		// That is said as soon as one partition has none; the others may.
-		if writable, _ := client.WritablePartitions(topic); len(writable) > 0 {
+	pause := client.Config().Metadata.Retry.Backoff
+	deadline := time.Now().Add(client.Config().Metadata.Timeout - pause)
+	for try := 1; ; try++ {
+		err := client.RefreshMetadata(topic)
+		switch {
+		case err == nil:
 			return nil
+		case errors.Is(err, sarama.ErrLeaderNotAvailable):
+			// That is said as soon as one partition has none; the others may.
+			if writable, _ := client.WritablePartitions(topic); len(writable) > 0 {
+				return nil
+			}
+		case !errors.Is(err, sarama.ErrUnknownTopicOrPartition) && !errors.Is(err, sarama.ErrOutOfBrokers):
+			return err
 		}
+		if try == triesToAsk || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
 	}
-	return err
 }
 
 func askForProducerID(client sarama.Client) error {

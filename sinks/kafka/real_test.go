@@ -25,6 +25,7 @@ func TestARealCluster(t *testing.T) {
 		"a batch arrives with its receipts":                     testABatchArrivesWithItsReceipts,
 		"only the large records of a batch are rejected":        testOnlyTheLargeRecordsOfABatchAreRejected,
 		"an unknown topic from data leaves others alone":        testAnUnknownTopicFromDataIsTransientAndOthersGoOn,
+		"a new topic is found after a restart":                  testANewTopicIsFoundAfterABrokersRestart,
 		"a compacted topic takes no record without a key":       testARecordWithoutAKeyIsPermanentOnACompactedTopic,
 		"a topic that vanishes kills nothing":                   testAConfiguredTopicThatVanishesKillsNothing,
 		"health follows the broker":                             testHealthFollowsTheBroker,
