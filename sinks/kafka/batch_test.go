@@ -84,19 +84,6 @@ func TestARecordAboveTheClientsOwnLimitLeavesItsBatchAlone(t *testing.T) {
 	assert.NoError(t, results[2].Err)
 }
 
-func TestABatchCarriesOneVerdictOnAnUnknownTopic(t *testing.T) {
-	testABatchCarriesOneVerdictOnAnUnknownTopic(t, kafkatest.Fake(t))
-}
-
-func testABatchCarriesOneVerdictOnAnUnknownTopic(t *testing.T, cluster *kafkatest.Cluster) {
-	results := newSink(t, cluster, "nobody-made-this").DeliverBatch(t.Context(), batchOf(50))
-	assertClass(t, sinks.ClassPermanent, results[0].Err)
-	for _, r := range results[1:] {
-		assertClass(t, sinks.ClassUnavailable, r.Err)
-		assert.ErrorIs(t, r.Err, kafka.ErrNotConnected)
-	}
-}
-
 func TestABatchGoesToManyTopics(t *testing.T) {
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "one", "two"))
 	batch := batchOf(6)
@@ -113,33 +100,6 @@ func TestABatchGoesToManyTopics(t *testing.T) {
 	assert.ErrorIs(t, results[3].Err, kafka.ErrTopic)
 	assertClass(t, sinks.ClassTransient, results[5].Err)
 	assert.ErrorContains(t, results[5].Err, "topic neither-this")
-}
-
-// All are looked for at once: a cluster that is slow to say no says it to all.
-func TestTheTopicsOfABatchAreLookedForTogether(t *testing.T) {
-	const topics = 20
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "known"))
-	sink := newSink(t, cluster, "{{.Key}}")
-	_, err := sink.Deliver(t.Context(), delivery("known"))
-	require.NoError(t, err)
-
-	var asked sync.WaitGroup
-	asked.Add(topics)
-	seen := make(map[string]bool)
-	cluster.Fake.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.Fake.KeepControl()
-		for _, topic := range r.(*kmsg.MetadataRequest).Topics {
-			if name := *topic.Topic; strings.HasPrefix(name, "key-") && !seen[name] {
-				seen[name] = true
-				asked.Done()
-			}
-		}
-		cluster.Fake.SleepControl(asked.Wait) // no answer before all have asked
-		return nil, nil, false
-	})
-	for _, r := range sink.DeliverBatch(t.Context(), batchOf(topics)) {
-		assertClass(t, sinks.ClassTransient, r.Err)
-	}
 }
 
 func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {

@@ -266,9 +266,13 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 
 // askingConfig is the configuration of clients that only ask. Their pauses are
 // short, so that the time is for the tries: who runs out of it between two is
-// told nothing of what is wrong. The producer's pauses bridge an election.
+// told nothing of what is wrong. The producer's pauses bridge an election. The client
+// itself does not ask again, since all that others ask meanwhile would wait for it:
+// askForTopic does.
 func askingConfig(conf *sarama.Config) *sarama.Config {
 	asking := *conf
+	asking.Metadata.RefreshFrequency = 0 // what is known is not asked again
+	asking.Metadata.Retry.Max = 0
 	asking.Metadata.Retry.Backoff = conf.Metadata.Timeout / 20
 	return &asking
 }

@@ -18,8 +18,7 @@ import (
 )
 
 // A sink that is stuck is left out: Deliver waits for the outcome, see "Time" in
-// the package's documentation. So is one whose topic nobody created: of those who
-// find that out together, one is permanent and the others are unavailable.
+// the package's documentation.
 func TestConformance(t *testing.T) {
 	var (
 		cluster *kafkatest.Cluster

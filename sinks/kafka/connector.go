@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-
-	"github.com/waybill-go/waybill/sinks"
+	"github.com/eapache/go-resiliency/breaker"
 )
 
 // reconnectPause is the least time between two attempts to connect, however
 // many deliveries ask for it.
 const reconnectPause = 500 * time.Millisecond
+
+// triesToAsk is how often a topic is asked for before what the brokers say counts.
+const triesToAsk = 4
 
 // connector has the producer made when the first delivery needs it, by one
 // attempt at a time. The client cannot be made while no broker answers, and a
@@ -47,29 +49,20 @@ type attempt struct {
 	again time.Time // no other attempt before then
 }
 
-// awaitProducer returns the producer, once there is one.
-//
-// Of all deliveries that wait for an attempt, only the one that caused it
-// gets what it met with its own class; the others are told ErrNotConnected,
-// which is unavailable. So a topic that does not exist costs one dead letter
-// for each attempt and not the whole outbox.
+// awaitProducer returns the producer, once there is one. All errors are
+// unavailable, but for ctx's when it is cancelled.
 func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
 	if p := c.producer.Load(); p != nil {
 		return p, nil
 	}
-	a, mine := c.attempt()
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	a := c.attempt()
+	if err := a.await(ctx); err != nil {
+		return nil, err
 	}
-	switch {
-	case a.err == nil:
-		return c.producer.Load(), nil
-	case mine:
-		return nil, classifyConnect(c.topic, a.err)
+	if a.err != nil {
+		return nil, notConnected(c.topic, a.err)
 	}
-	return nil, sinks.Unavailable(fmt.Errorf("%w: %w", ErrNotConnected, describe(c.topic, a.err)))
+	return c.producer.Load(), nil
 }
 
 // awaitTopic returns when a topic from data is found. It is looked for ahead of
@@ -80,47 +73,50 @@ func (c *connector) awaitTopic(ctx context.Context, topic string) error {
 	if a == nil {
 		return nil
 	}
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := a.await(ctx); err != nil {
+		return err
 	}
-	switch {
-	case a.err == nil:
+	if a.err == nil {
 		return nil
-	case concernsTopicOnly(a.err):
-		return sinks.Transient(describe(topic, a.err))
 	}
-	return classifyConnect(topic, a.err)
+	if f, _ := faultOf(a.err); f == ofTopic || f == ofTopicName {
+		return classify(fromData, topic, a.err)
+	}
+	return notConnected(topic, a.err)
 }
 
-// failed gives an error of the producer its class. A topic from data that is
-// gone is looked for again.
+// failed gives an error of the producer its class. A topic from data that the
+// producer cannot find any more is looked for again.
 func (c *connector) failed(topic string, err error) error {
-	if c.topic == "" && concernsTopicOnly(err) {
+	if f, _ := faultOf(err); f == ofTopic || errors.Is(err, breaker.ErrBreakerOpen) {
 		c.found.Delete(topic)
-		return sinks.Transient(describe(topic, err))
 	}
-	return classify(topic, err)
+	return classify(c.origin(), topic, err)
 }
 
-// attempt returns the attempt to wait for, and whether this call began it.
-func (c *connector) attempt() (a *attempt, mine bool) {
+func (c *connector) origin() origin { return c.topic == "" }
+
+// attempt returns the attempt to connect that is running, or failed not long ago,
+// or begins.
+func (c *connector) attempt() *attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return refused(), true
+		return refused()
 	}
-	if c.last != nil && !c.last.over() {
-		return c.last, false
+	if c.last == nil || c.last.over() {
+		c.last = c.begin(c.connect)
 	}
-	c.last = c.begin(c.connect)
-	return c.last, true
+	return c.last
 }
 
 // search returns the attempt to find a topic that is running, or failed not long
 // ago, or begins; nil where the topic needs none: it is found, or stands in the
 // configuration.
+//
+// All use one client. It has one request under way and puts the topics that come
+// meanwhile into the next, so that a thousand topics cost a few requests and no
+// connection of their own.
 func (c *connector) search(topic string) *attempt {
 	if c.topic != "" {
 		return nil
@@ -140,8 +136,9 @@ func (c *connector) search(topic string) *attempt {
 	if c.asked == nil {
 		c.asked = make(map[string]*attempt)
 	}
+	asking := c.producer.Load().asking
 	a := c.begin(func() error {
-		err := c.find(topic)
+		err := askForTopic(asking, topic)
 		if err == nil {
 			c.found.Store(topic, nil)
 		}
@@ -171,6 +168,20 @@ func (c *connector) begin(try func() error) *attempt {
 	return a
 }
 
+// await returns nil when the attempt has ended. Where the time is over first nothing
+// is known but that the cluster is slow.
+func (a *attempt) await(ctx context.Context) error {
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return notConnected("", ctx.Err())
+	}
+	return ctx.Err()
+}
+
 // over tells whether the attempt failed long enough ago for another one. One
 // that succeeded is never over.
 func (a *attempt) over() bool {
@@ -195,29 +206,39 @@ func (a *attempt) succeeded() bool {
 // connect makes the producer. It asks all that can be refused with a client
 // of its own first: sarama does not close the one that it makes for a producer
 // when the producer cannot be made, and its breaker would turn the third
-// delivery to an unknown topic into one that failed for no reason.
+// delivery to an unknown topic into one that failed for no reason. Where data
+// names the topics the producer keeps that client.
 func (c *connector) connect() error {
-	client, err := sarama.NewClient(c.brokers, c.asking)
+	asking, err := sarama.NewClient(c.brokers, c.asking)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	if c.topic != "" {
-		if err := askForTopic(client, c.topic); err != nil {
-			return err
-		}
-	}
-	if c.config.Producer.Idempotent {
-		if err := askForProducerID(client); err != nil {
-			return err
-		}
-	}
-	producer, err := newProducer(c.brokers, c.config, marshaler{source: c.source})
+	producer, err := c.newProducer(asking)
 	if err != nil {
+		_ = asking.Close()
 		return err
+	}
+	if c.topic == "" {
+		producer.asking = asking
+	} else {
+		_ = asking.Close()
 	}
 	c.producer.Store(producer)
 	return nil
+}
+
+func (c *connector) newProducer(asking sarama.Client) (*producer, error) {
+	if c.topic != "" {
+		if err := askForTopic(asking, c.topic); err != nil {
+			return nil, err
+		}
+	}
+	if c.config.Producer.Idempotent {
+		if err := askForProducerID(asking); err != nil {
+			return nil, err
+		}
+	}
+	return newProducer(c.brokers, c.config, marshaler{source: c.source})
 }
 
 // check asks the cluster for the topic over a connection of its own.
@@ -225,7 +246,7 @@ func (c *connector) check(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return classifyConnect(c.topic, ErrClosed)
+		return notConnected(c.topic, ErrClosed)
 	}
 	c.running.Add(1)
 	c.mu.Unlock()
@@ -245,7 +266,7 @@ func (c *connector) check(ctx context.Context) error {
 
 func (c *connector) ask() error {
 	if err := c.find(c.topic); err != nil {
-		return classifyConnect(c.topic, c.explain(err))
+		return notConnected(c.topic, c.explain(err))
 	}
 	return nil
 }
@@ -289,16 +310,30 @@ func (c *connector) find(topic string) error {
 	return err
 }
 
-// askForTopic finds out whether the topic has a partition that can be written.
+// askForTopic finds out whether the topic has a partition that can be written. What
+// may have changed a moment later it asks again, as a topic that was just created
+// has no leader yet. Other topics are asked for during its pauses.
 func askForTopic(client sarama.Client, topic string) error {
-	err := client.RefreshMetadata(topic)
-	if errors.Is(err, sarama.ErrLeaderNotAvailable) {
-		// That is said as soon as one partition has none; the others may.
-		if writable, _ := client.WritablePartitions(topic); len(writable) > 0 {
+	pause := client.Config().Metadata.Retry.Backoff
+	deadline := time.Now().Add(client.Config().Metadata.Timeout - pause)
+	for try := 1; ; try++ {
+		err := client.RefreshMetadata(topic)
+		switch {
+		case err == nil:
 			return nil
+		case errors.Is(err, sarama.ErrLeaderNotAvailable):
+			// That is said as soon as one partition has none; the others may.
+			if writable, _ := client.WritablePartitions(topic); len(writable) > 0 {
+				return nil
+			}
+		case !errors.Is(err, sarama.ErrUnknownTopicOrPartition) && !errors.Is(err, sarama.ErrOutOfBrokers):
+			return err
 		}
+		if try == triesToAsk || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
 	}
-	return err
 }
 
 func askForProducerID(client sarama.Client) error {

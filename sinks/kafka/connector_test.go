@@ -16,36 +16,32 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-func TestAnUnknownTopicIsPermanent(t *testing.T) { testAnUnknownTopicIsPermanent(t, kafkatest.Fake(t)) }
-
-func testAnUnknownTopicIsPermanent(t *testing.T, cluster *kafkatest.Cluster) {
-	sink := newSink(t, cluster, "nobody-made-this")
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertClass(t, sinks.ClassPermanent, err)
-	assert.ErrorContains(t, err, "nobody-made-this")
-	assertClass(t, sinks.ClassPermanent, sink.CheckHealth(t.Context()))
+func TestAnUnknownTopicIsUnavailable(t *testing.T) {
+	testAnUnknownTopicIsUnavailable(t, kafkatest.Fake(t))
 }
 
-func TestManyDeliveriesConnectOnceAndOnlyOneCarriesTheVerdict(t *testing.T) {
+func testAnUnknownTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
+	sink := newSink(t, cluster, "nobody-made-this")
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	assertClass(t, sinks.ClassUnavailable, err)
+	assert.ErrorContains(t, err, "topic nobody-made-this")
+	assert.ErrorContains(t, err, "create the topic")
+	assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
+}
+
+func TestManyDeliveriesConnectOnce(t *testing.T) {
 	var connections counter
 	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen))
 	sink := newSink(t, cluster, "nobody-made-this")
-
-	var permanent counter
 	var workers sync.WaitGroup
 	for range 64 {
 		workers.Go(func() {
 			_, err := sink.Deliver(t.Context(), delivery("k"))
-			if class, _ := sinks.Classify(err); class == sinks.ClassPermanent {
-				permanent.add()
-				return
-			}
 			assertClass(t, sinks.ClassUnavailable, err)
 			assert.ErrorIs(t, err, kafka.ErrNotConnected)
 		})
 	}
 	workers.Wait()
-	assert.Equal(t, 1, permanent.count())
 	assert.LessOrEqual(t, connections.count(), 2, "a seed and the broker that it named")
 }
 

@@ -41,9 +41,9 @@
 // permanently undeliverable, as an illegal name does; Get makes it "". What the
 // template is made of should be the same for all notifications of a key: Kafka
 // knows no order between topics. Each topic is looked for ahead of its first
-// record. One that is unknown, or refused, is transient and not what it is where
-// the configuration names it: only the notifications that name it wait, and
-// go through if it is created or granted before their attempts are spent.
+// record, with one client for all. One that is unknown, or refused, is transient and
+// not what it is where the configuration names it: only the notifications that name it
+// wait, and go through if it is created or granted before their attempts are spent.
 //
 // # Order
 //
@@ -86,10 +86,10 @@
 //
 // # Errors
 //
-// See the table in errors.go for the class of each error. In short: what the
-// broker has against the record or the configured topic is permanent; a cluster
-// that cannot be reached, has no leader or does not let us in is unavailable;
-// the rest, such as missing replicas, is transient.
+// See the table in errors.go for each error, and fault.class for what follows. In
+// short: what the broker has against the record is permanent; what it has against the
+// configured topic is unavailable, as is a cluster that cannot be reached, lacks leaders
+// or replicas, or does not let us in; only what may be either is transient.
 //
 // A broker rejects all records of a partition for one bad one among them. So what
 // was rejected in company is sent again, in halves, while nothing else is under

@@ -18,77 +18,121 @@ import (
 )
 
 func TestEachErrorHasItsClass(t *testing.T) {
+	const (
+		permanent, transient, unavailable = sinks.ClassPermanent, sinks.ClassTransient, sinks.ClassUnavailable
+	)
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
-		err  error
-		want sinks.Class
+		err error
+		// configured is the class where the configuration names the topic, fromData where
+		// data does.
+		configured, fromData sinks.Class
 	}{
-		{sarama.ErrMessageSizeTooLarge, sinks.ClassPermanent},
-		{sarama.ErrMessageSetSizeTooLarge, sinks.ClassPermanent},
-		{sarama.ErrUnknownTopicOrPartition, sinks.ClassPermanent},
-		{sarama.ErrInvalidTopic, sinks.ClassPermanent},
-		{sarama.ErrInvalidRecord, sinks.ClassPermanent},
-		{sarama.ErrInvalidTimestamp, sinks.ClassPermanent},
-		{sarama.ConfigurationError("larger than Producer.MaxMessageBytes"), sinks.ClassPermanent},
-		{sarama.PacketEncodingError{Info: "a string of more than 2^15 bytes"}, sinks.ClassPermanent},
+		{sarama.ErrMessageSizeTooLarge, permanent, permanent},
+		{sarama.ErrMessageSetSizeTooLarge, permanent, permanent},
+		{sarama.ErrInvalidRecord, permanent, permanent},
+		{sarama.ErrInvalidTimestamp, permanent, permanent},
+		{sarama.ConfigurationError("larger than Producer.MaxMessageBytes"), permanent, permanent},
+		{sarama.PacketEncodingError{Info: "a string of more than 2^15 bytes"}, permanent, permanent},
 
-		{sarama.ErrOutOfBrokers, sinks.ClassUnavailable},
-		{sarama.Wrap(sarama.ErrOutOfBrokers, refused), sinks.ClassUnavailable},
-		{sarama.ErrClosedClient, sinks.ClassUnavailable},
-		{sarama.ErrNotConnected, sinks.ClassUnavailable},
-		{sarama.ErrShuttingDown, sinks.ClassUnavailable},
-		{sarama.ErrBrokerNotFound, sinks.ClassUnavailable},
-		{sarama.ErrInsufficientData, sinks.ClassUnavailable},
-		{sarama.PacketDecodingError{Info: "not Kafka's protocol"}, sinks.ClassUnavailable},
-		{sarama.ErrLeaderNotAvailable, sinks.ClassUnavailable},
-		{sarama.ErrNotLeaderForPartition, sinks.ClassUnavailable},
-		{sarama.ErrBrokerNotAvailable, sinks.ClassUnavailable},
-		{sarama.ErrReplicaNotAvailable, sinks.ClassUnavailable},
-		{sarama.ErrNetworkException, sinks.ClassUnavailable},
-		{sarama.ErrKafkaStorageError, sinks.ClassUnavailable},
-		{sarama.ErrOffsetsLoadInProgress, sinks.ClassUnavailable},
-		{sarama.ErrConsumerCoordinatorNotAvailable, sinks.ClassUnavailable},
-		{sarama.ErrNotCoordinatorForConsumer, sinks.ClassUnavailable},
-		{sarama.ErrTopicAuthorizationFailed, sinks.ClassUnavailable},
-		{sarama.ErrClusterAuthorizationFailed, sinks.ClassUnavailable},
-		{sarama.ErrSASLAuthenticationFailed, sinks.ClassUnavailable},
-		{sarama.ErrUnsupportedSASLMechanism, sinks.ClassUnavailable},
-		{sarama.ErrUnsupportedVersion, sinks.ClassUnavailable},
-		{sarama.ErrUnsupportedCompressionType, sinks.ClassUnavailable},
-		{breaker.ErrBreakerOpen, sinks.ClassUnavailable},
-		{refused, sinks.ClassUnavailable},
-		{&net.DNSError{Err: "no such host", IsNotFound: true}, sinks.ClassUnavailable},
-		{io.EOF, sinks.ClassUnavailable},
-		{io.ErrUnexpectedEOF, sinks.ClassUnavailable},
-		{net.ErrClosed, sinks.ClassUnavailable},
-		{ErrClosed, sinks.ClassUnavailable},
+		{sarama.ErrInvalidTopic, unavailable, permanent},
 
-		{sarama.ErrRequestTimedOut, sinks.ClassTransient},
-		{sarama.ErrNotEnoughReplicas, sinks.ClassTransient},
-		{sarama.ErrNotEnoughReplicasAfterAppend, sinks.ClassTransient},
-		{sarama.ErrInvalidMessage, sinks.ClassTransient},
-		{sarama.ErrOutOfOrderSequenceNumber, sinks.ClassTransient},
-		{sarama.ErrUnknownProducerID, sinks.ClassTransient},
-		{sarama.ErrIncompleteResponse, sinks.ClassTransient},
-		{sarama.ErrUnknown, sinks.ClassTransient},
-		{errors.New("something else"), sinks.ClassTransient},
+		{sarama.ErrUnknownTopicOrPartition, unavailable, transient},
+		{sarama.ErrTopicAuthorizationFailed, unavailable, transient},
+		{sarama.ErrInvalidPartitions, unavailable, transient},
+		{sarama.ErrInvalidReplicationFactor, unavailable, transient},
+		{sarama.ErrUnsupportedForMessageFormat, unavailable, transient},
+
+		{sarama.ErrOutOfBrokers, unavailable, unavailable},
+		{sarama.Wrap(sarama.ErrOutOfBrokers, refused), unavailable, unavailable},
+		{sarama.ErrClosedClient, unavailable, unavailable},
+		{sarama.ErrNotConnected, unavailable, unavailable},
+		{sarama.ErrShuttingDown, unavailable, unavailable},
+		{sarama.ErrBrokerNotFound, unavailable, unavailable},
+		{sarama.ErrInsufficientData, unavailable, unavailable},
+		{sarama.PacketDecodingError{Info: "not Kafka's protocol"}, unavailable, unavailable},
+		{sarama.ErrLeaderNotAvailable, unavailable, unavailable},
+		{sarama.ErrNotLeaderForPartition, unavailable, unavailable},
+		{sarama.ErrFencedLeaderEpoch, unavailable, unavailable},
+		{sarama.ErrUnknownLeaderEpoch, unavailable, unavailable},
+		{sarama.ErrNotController, unavailable, unavailable},
+		{sarama.ErrBrokerNotAvailable, unavailable, unavailable},
+		{sarama.ErrReplicaNotAvailable, unavailable, unavailable},
+		{sarama.ErrNotEnoughReplicas, unavailable, unavailable},
+		{sarama.ErrNotEnoughReplicasAfterAppend, unavailable, unavailable},
+		{sarama.ErrRequestTimedOut, unavailable, unavailable},
+		{sarama.ErrNetworkException, unavailable, unavailable},
+		{sarama.ErrKafkaStorageError, unavailable, unavailable},
+		{sarama.ErrOffsetsLoadInProgress, unavailable, unavailable},
+		{sarama.ErrConsumerCoordinatorNotAvailable, unavailable, unavailable},
+		{sarama.ErrNotCoordinatorForConsumer, unavailable, unavailable},
+		{sarama.ErrClusterAuthorizationFailed, unavailable, unavailable},
+		{sarama.ErrTransactionalIDAuthorizationFailed, unavailable, unavailable},
+		{sarama.ErrSASLAuthenticationFailed, unavailable, unavailable},
+		{sarama.ErrUnsupportedSASLMechanism, unavailable, unavailable},
+		{sarama.ErrIllegalSASLState, unavailable, unavailable},
+		{sarama.ErrUnsupportedVersion, unavailable, unavailable},
+		{sarama.ErrInvalidRequest, unavailable, unavailable},
+		{sarama.ErrInvalidRequiredAcks, unavailable, unavailable},
+		{sarama.ErrUnsupportedCompressionType, unavailable, unavailable},
+		{sarama.ErrOutOfOrderSequenceNumber, unavailable, unavailable},
+		{sarama.ErrUnknownProducerID, unavailable, unavailable},
+		{sarama.ErrInvalidProducerEpoch, unavailable, unavailable},
+		{sarama.ErrInvalidProducerIDMapping, unavailable, unavailable},
+		{sarama.ErrProducerFenced, unavailable, unavailable},
+		{breaker.ErrBreakerOpen, unavailable, unavailable},
+		{refused, unavailable, unavailable},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, unavailable, unavailable},
+		{io.EOF, unavailable, unavailable},
+		{io.ErrUnexpectedEOF, unavailable, unavailable},
+		{net.ErrClosed, unavailable, unavailable},
+		{ErrClosed, unavailable, unavailable},
+
+		{sarama.ErrInvalidMessage, transient, transient},
+		{sarama.ErrPolicyViolation, transient, transient},
+		{sarama.ErrIncompleteResponse, transient, transient},
+		{sarama.ErrUnknown, transient, transient},
+		{errors.New("something else"), transient, transient},
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
 			// As Watermill's publisher hands it on.
-			err := classify("orders", pkgerrors.Wrapf(c.err, "cannot produce message %s", "id"))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, c.want, class)
-			assert.ErrorIs(t, err, c.err)
-			assert.ErrorContains(t, err, "topic orders")
+			err := pkgerrors.Wrapf(c.err, "cannot produce message %s", "id")
+			for origin, want := range map[origin]sinks.Class{configured: c.configured, fromData: c.fromData} {
+				err := classify(origin, "orders", err)
+				class, _ := sinks.Classify(err)
+				assert.Equal(t, want, class, "%v", origin)
+				assert.ErrorIs(t, err, c.err)
+				assert.ErrorContains(t, err, "topic orders")
+			}
 		})
 	}
 }
 
-func TestWhileConnectingNothingIsTransient(t *testing.T) {
-	class, _ := sinks.Classify(classifyConnect("orders", errors.New("something else")))
-	assert.Equal(t, sinks.ClassUnavailable, class)
-	class, _ = sinks.Classify(classifyConnect("orders", sarama.ErrUnknownTopicOrPartition))
-	assert.Equal(t, sinks.ClassPermanent, class)
+// What else a broker may ever say kills nothing.
+func TestOnlyWhatIsAboutTheRecordIsPermanent(t *testing.T) {
+	permanent := map[origin][]sarama.KError{}
+	for code := sarama.ErrUnknown; code < 200; code++ {
+		for _, origin := range []origin{configured, fromData} {
+			if class, _ := sinks.Classify(classify(origin, "orders", code)); class == sinks.ClassPermanent {
+				permanent[origin] = append(permanent[origin], code)
+			}
+		}
+	}
+	record := []sarama.KError{
+		sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidTimestamp, sarama.ErrInvalidRecord,
+	}
+	assert.ElementsMatch(t, record, permanent[configured])
+	assert.ElementsMatch(t, append(record, sarama.ErrInvalidTopic), permanent[fromData])
+}
+
+func TestWhileConnectingEverythingIsUnavailable(t *testing.T) {
+	for _, met := range []error{errors.New("something else"), sarama.ErrUnknownTopicOrPartition, sarama.ErrInvalidTopic} {
+		err := notConnected("orders", met)
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, sinks.ClassUnavailable, class)
+		assert.ErrorIs(t, err, ErrNotConnected)
+		assert.ErrorIs(t, err, met)
+	}
 }
 
 func TestAMessageThatTheSinkDidNotMakeIsRefused(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -92,25 +90,6 @@ func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) 
 	workers.Wait()
 	assert.Less(t, time.Since(begin), 10*time.Second)
 	t.Log("all ended after", time.Since(begin))
-}
-
-func TestARejectedAuthorizationKillsNothing(t *testing.T) {
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))
-	fault := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertClass(t, sinks.ClassUnavailable, err)
-	fault.Remove()
-	_, err = sink.Deliver(t.Context(), delivery("k"))
-	assert.NoError(t, err)
-}
-
-func TestMissingReplicasAreTransient(t *testing.T) {
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))
-	cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertClass(t, sinks.ClassTransient, err)
 }
 
 func TestHealthFollowsTheBroker(t *testing.T) { testHealthFollowsTheBroker(t, kafkatest.Fake(t)) }

@@ -15,6 +15,7 @@ type producer struct {
 	publisher *wmkafka.Publisher
 	sarama    sarama.SyncProducer
 	marshaler marshaler
+	asking    sarama.Client // for topics from data; nil where the configuration names the topic
 }
 
 func newProducer(brokers []string, config *sarama.Config, m marshaler) (*producer, error) {
@@ -58,7 +59,13 @@ func (w *producer) publishAll(list []*publication) {
 	}
 }
 
-func (w *producer) close() error { return w.publisher.Close() }
+func (w *producer) close() error {
+	err := w.publisher.Close()
+	if w.asking != nil {
+		err = errors.Join(err, w.asking.Close())
+	}
+	return err
+}
 
 // tap keeps the producer inside a publisher, which has no other way to it. A
 // publisher uses none of the tracer's other methods.

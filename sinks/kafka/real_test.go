@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
@@ -19,17 +20,31 @@ func TestARealCluster(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *kafkatest.Cluster){
 		"a record carries the notification":                     testARecordCarriesTheNotification,
 		"parallel deliveries all arrive with their receipts":    testParallelDeliveriesAllArriveWithTheirReceipts,
-		"an unknown topic is permanent":                         testAnUnknownTopicIsPermanent,
+		"an unknown topic is unavailable":                       testAnUnknownTopicIsUnavailable,
 		"a record that is too large is alone in being rejected": testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered,
 		"a batch arrives with its receipts":                     testABatchArrivesWithItsReceipts,
 		"only the large records of a batch are rejected":        testOnlyTheLargeRecordsOfABatchAreRejected,
-		"a batch carries one verdict on an unknown topic":       testABatchCarriesOneVerdictOnAnUnknownTopic,
+		"an unknown topic from data leaves others alone":        testAnUnknownTopicFromDataIsTransientAndOthersGoOn,
+		"a new topic is found after a restart":                  testANewTopicIsFoundAfterABrokersRestart,
+		"a compacted topic takes no record without a key":       testARecordWithoutAKeyIsPermanentOnACompactedTopic,
+		"a topic that vanishes kills nothing":                   testAConfiguredTopicThatVanishesKillsNothing,
 		"health follows the broker":                             testHealthFollowsTheBroker,
 		"it lets in whom it should, over TLS":                   testARealClusterLetsInWhomItShould,
 		"keys stay in order through a restart":                  testKeysStayInOrderThroughARestart,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, kafkatest.Real(t)) })
 	}
+}
+
+// The fake takes them.
+func testARecordWithoutAKeyIsPermanentOnACompactedTopic(t *testing.T, cluster *kafkatest.Cluster) {
+	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}))
+	batch := batchOf(3)
+	batch[1].Key = "" // compacting needs one
+	results := sink.DeliverBatch(t.Context(), batch)
+	assert.NoError(t, results[0].Err)
+	assertClass(t, sinks.ClassPermanent, results[1].Err)
+	assert.NoError(t, results[2].Err)
 }
 
 func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster) {

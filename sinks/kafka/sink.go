@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -81,7 +82,8 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // ctx is looked at before the record is sent. Then Deliver waits for the
 // outcome, for which the configured timeout sets the limit, so that nothing is
 // ever left behind in the client. A failure after ctx ended is reported as the
-// context's error, a success as the success that it is.
+// context's error, unless the time passed because of the cluster, a success as the
+// success that it is.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	p := &publication{envelope: d.Envelope}
 	producer, err := s.prepare(ctx, p)
@@ -174,8 +176,11 @@ func (s *Sink) outcome(ctx context.Context, p *publication) (notification.Receip
 	switch {
 	case p.err == nil:
 		return p.receipt(), nil
-	case ctx.Err() != nil:
-		return "", ctx.Err()
+	case ctx.Err() == nil:
+		return "", s.connector.failed(p.topic, p.err)
 	}
-	return "", s.connector.failed(p.topic, p.err)
+	if f, _ := faultOf(p.err); f == ofCluster && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "", s.connector.failed(p.topic, p.err) // it took so long because of the cluster
+	}
+	return "", ctx.Err()
 }

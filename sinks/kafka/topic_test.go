@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -66,7 +67,11 @@ func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
 }
 
 func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "known"))
+	testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t, kafkatest.Fake(t))
+}
+
+func testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T, cluster *kafkatest.Cluster) {
+	known := cluster.CreateTopic(t, 1, nil)
 	sink := newSink(t, cluster, "{{.Key}}")
 	var workers sync.WaitGroup
 	for range 16 { // sarama's breaker would open at the third
@@ -77,7 +82,7 @@ func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
 			assert.ErrorContains(t, err, "create the topic")
 		})
 		workers.Go(func() {
-			_, err := sink.Deliver(t.Context(), delivery("known"))
+			_, err := sink.Deliver(t.Context(), delivery(known))
 			assert.NoError(t, err)
 		})
 	}
@@ -107,17 +112,6 @@ func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T)
 	deliverAtLast(t, sink, to(), transient)
 }
 
-func TestARefusedTopicFromDataIsTransient(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-	sink := newSink(t, cluster, "{{.Key}}")
-	fault := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	_, err := sink.Deliver(t.Context(), delivery("orders"))
-	assertClass(t, sinks.ClassTransient, err)
-	fault.Remove()
-	_, err = sink.Deliver(t.Context(), delivery("orders"))
-	assert.NoError(t, err)
-}
-
 func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
@@ -133,6 +127,23 @@ func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 	}
 }
 
+// The client that looks for topics gets over the end of its connections.
+func TestANewTopicIsFoundAfterABrokersRestart(t *testing.T) {
+	testANewTopicIsFoundAfterABrokersRestart(t, kafkatest.Fake(t))
+}
+
+func testANewTopicIsFoundAfterABrokersRestart(t *testing.T, cluster *kafkatest.Cluster) {
+	before, after := cluster.CreateTopic(t, 1, nil), cluster.CreateTopic(t, 1, nil)
+	sink := newSink(t, cluster, "{{.Key}}")
+	_, err := sink.Deliver(t.Context(), delivery(before))
+	require.NoError(t, err)
+	cluster.Stop(t)
+	_, err = sink.Deliver(t.Context(), delivery(after))
+	assertClass(t, sinks.ClassUnavailable, err)
+	cluster.Start(t)
+	deliverAtLast(t, sink, delivery(after), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
+}
+
 func TestAClosedSinkLooksForNoTopic(t *testing.T) {
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 	sink := newSink(t, cluster, "{{.Key}}")
@@ -142,6 +153,66 @@ func TestAClosedSinkLooksForNoTopic(t *testing.T) {
 	_, err = sink.Deliver(t.Context(), delivery("other"))
 	assert.ErrorIs(t, err, kafka.ErrClosed)
 	assertClass(t, sinks.ClassUnavailable, err)
+}
+
+func TestAllTopicsAreLookedForOverTheSameConnections(t *testing.T) {
+	const count = 302
+	batch := batchOf(count)
+	topics := make([]string, count)
+	for i, d := range batch {
+		topics[i] = d.Key
+	}
+	for name, c := range map[string]struct {
+		known   bool
+		deliver func(*kafka.Sink) []error
+	}{
+		"known, in a batch":   {true, func(sink *kafka.Sink) []error { return inABatch(t, sink, batch) }},
+		"known, each alone":   {true, func(sink *kafka.Sink) []error { return eachAlone(t, sink, batch) }},
+		"unknown, in a batch": {false, func(sink *kafka.Sink) []error { return inABatch(t, sink, batch) }},
+		"unknown, each alone": {false, func(sink *kafka.Sink) []error { return eachAlone(t, sink, batch) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var connections counter
+			options := []kfake.Opt{kfake.ListenFn(connections.listen)}
+			if c.known {
+				options = append(options, kfake.SeedTopics(1, topics...))
+			}
+			cluster := kafkatest.Fake(t, options...)
+			requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Count: -1, Observe: true})
+			begin := time.Now()
+			for _, err := range c.deliver(newSink(t, cluster, "{{.Key}}")) {
+				if c.known {
+					assert.NoError(t, err)
+				} else {
+					assertClass(t, sinks.ClassTransient, err)
+				}
+			}
+			t.Logf("%d connections, %d requests for metadata, %s", connections.count(), requests.Hits(), time.Since(begin))
+			assert.LessOrEqual(t, connections.count(), 4, "a seed and the broker that it named, for the producer and for the questions")
+		})
+	}
+}
+
+func inABatch(t *testing.T, sink *kafka.Sink, batch []*notification.Delivery) []error {
+	errs := make([]error, len(batch))
+	for i, r := range sink.DeliverBatch(t.Context(), batch) {
+		errs[i] = r.Err
+	}
+	return errs
+}
+
+func eachAlone(t *testing.T, sink *kafka.Sink, batch []*notification.Delivery) []error {
+	errs := make([]error, len(batch))
+	var workers errgroup.Group
+	workers.SetLimit(16)
+	for i, d := range batch {
+		workers.Go(func() error {
+			_, errs[i] = sink.Deliver(t.Context(), d)
+			return nil
+		})
+	}
+	_ = workers.Wait()
+	return errs
 }
 
 func createTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {

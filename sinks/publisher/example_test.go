@@ -2,11 +2,13 @@ package publisher_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
@@ -37,4 +39,31 @@ func Example() {
 	// Output:
 	// published to shop.order.placed <nil>
 	// order-17 customer-4 {"order":17}
+}
+
+var errNoServers = errors.New("no servers available") // of some library
+
+// The application says what its library's errors mean.
+func ExampleConfig_classify() {
+	sink, err := publisher.New(failing{errNoServers}, publisher.Config{
+		Topic: "orders",
+		Classify: func(err error) error {
+			if errors.Is(err, errNoServers) {
+				return sinks.Unavailable(err)
+			}
+			return err
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sink.Close(context.Background())
+
+	_, err = sink.Deliver(context.Background(), &notification.Delivery{
+		Envelope: &notification.Envelope{ID: "order-17", Type: "order.placed", Version: 1},
+	})
+	class, _ := sinks.Classify(err)
+	fmt.Println(class)
+	// Output: unavailable
 }

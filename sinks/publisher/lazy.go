@@ -21,7 +21,7 @@ var ErrClosed = errors.New("publisher is closed")
 // and connect is called again at the next message, one call at a time. Messages that
 // come meanwhile wait for it; it must bound its own time, and leave nothing open
 // when it fails. What it made once is kept: reconnecting after a connection is
-// lost is up to the library.
+// lost is up to the library, and what its errors mean then to [Config.Classify].
 //
 // Close closes what connect made. Its Publish may be called in parallel as far as
 // that of connect's publisher may.
@@ -63,8 +63,7 @@ func (l *lazy) publisher() (message.Publisher, error) {
 }
 
 func orUnavailable(err error) error {
-	var classed *sinks.Error
-	if errors.As(err, &classed) {
+	if hasClass(err) {
 		return err
 	}
 	return sinks.Unavailable(err)

@@ -15,10 +15,10 @@
 //
 // # Errors
 //
-// An error of the publisher is transient, unless it wraps one that was made with
-// [sinks.Permanent] and its neighbours: a publisher, or a decorator around it,
-// that knows better can say so. A topic that cannot be made of a notification
-// is permanent.
+// An error of the publisher has the class with which it was made, by
+// [sinks.Permanent] and its neighbours. One without a class gets that of
+// [Config.Classify]; else it is unavailable if it is of the connection, by type, and
+// transient if not. A topic that cannot be made of a notification is permanent.
 package publisher
 
 import (
@@ -71,6 +71,15 @@ type Config struct {
 	// With a field's name, metadata that a notification lacks makes its delivery
 	// permanently undeliverable; Get makes it "".
 	Topic string
+
+	// Classify gives an error of the publisher its class: it returns the error made with
+	// [sinks.Unavailable], [sinks.Permanent] or their neighbours. Of what it returns
+	// without a class, nil too, the class is found as if there were no Classify. Optional; it is
+	// not asked for errors that have a class, and may be called in parallel.
+	//
+	// Libraries have errors of their own for a lost connection. These belong here: else
+	// they are transient, and a broker's stop spends attempts.
+	Classify func(error) error
 }
 
 // Sink publishes deliveries. Its methods may be called in parallel, as far as
@@ -79,6 +88,7 @@ type Config struct {
 type Sink struct {
 	publisher message.Publisher
 	topic     topic
+	classify  func(error) error
 }
 
 var (
@@ -101,7 +111,7 @@ func New(p message.Publisher, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{publisher: p, topic: t}, nil
+	return &Sink{publisher: p, topic: t, classify: c.Classify}, nil
 }
 
 // Deliver publishes one message and returns "published to orders". The message
@@ -128,7 +138,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	}
-	return "", classify(fmt.Errorf("publish to %s: %w", topic, err))
+	return "", s.failed(topic, err)
 }
 
 // Close closes the publisher. When ctx ends first it returns the context's
@@ -142,17 +152,6 @@ func (s *Sink) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the publisher is still closing: %w", ctx.Err())
 	}
-}
-
-// classify makes transient what has no class. So is a context that ended inside
-// the publisher: ours had not, and without an attempt spent it would be tried
-// for ever.
-func classify(err error) error {
-	var classed *sinks.Error
-	if errors.As(err, &classed) {
-		return err
-	}
-	return sinks.Transient(err)
 }
 
 // newMessage copies what it takes: a publisher inside the process may hand the

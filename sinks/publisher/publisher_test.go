@@ -2,15 +2,22 @@ package publisher_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -217,4 +224,192 @@ func TestCloseWaitsForThePublisherNoLongerThanItsContext(t *testing.T) {
 	channel := subscribe(t, "orders")
 	require.NoError(t, newSink(t, channel, "orders").Close(t.Context()))
 	require.Error(t, channel.Publish("orders", message.NewMessage("1", nil)), "it is closed")
+}
+
+// A broker takes a line and answers with one, until it goes away.
+type broker struct {
+	net.Listener
+	mu    sync.Mutex
+	taken []net.Conn
+}
+
+func listen(t *testing.T, address string) *broker {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	b := &broker{Listener: l}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			b.taken = append(b.taken, conn)
+			b.mu.Unlock()
+			served.Go(func() { _, _ = io.Copy(conn, conn) })
+		}
+	})
+	t.Cleanup(func() {
+		b.goAway()
+		served.Wait()
+	})
+	return b
+}
+
+func (b *broker) goAway() {
+	_ = b.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, conn := range b.taken {
+		_ = conn.Close()
+	}
+}
+
+// linePublisher is a library's publisher in small: it dials when it is made, and again
+// once its connection is lost.
+type linePublisher struct {
+	address string
+	conn    net.Conn
+}
+
+func dial(address string) (message.Publisher, error) {
+	p := &linePublisher{address: address}
+	return p, p.dial()
+}
+
+func (p *linePublisher) dial() (err error) {
+	p.conn, err = net.Dial("tcp", p.address)
+	return err
+}
+
+func (p *linePublisher) Publish(_ string, messages ...*message.Message) error {
+	if p.conn == nil {
+		if err := p.dial(); err != nil {
+			return err
+		}
+	}
+	answer := make([]byte, len(messages[0].UUID))
+	if _, err := p.conn.Write([]byte(messages[0].UUID)); err != nil {
+		return p.lost(err)
+	}
+	if _, err := io.ReadFull(p.conn, answer); err != nil {
+		return p.lost(err)
+	}
+	return nil
+}
+
+func (p *linePublisher) lost(err error) error {
+	_ = p.conn.Close()
+	p.conn = nil
+	return pkgerrors.Wrap(err, "cannot publish") // as Watermill's libraries do
+}
+
+func (p *linePublisher) Close() error {
+	if p.conn == nil {
+		return nil
+	}
+	return p.conn.Close()
+}
+
+func TestABrokerThatGoesAwayAfterTheFirstMessageIsUnavailable(t *testing.T) {
+	b := listen(t, "127.0.0.1:0")
+	address := b.Addr().String()
+	sink := newSink(t, publisher.Lazy(func() (message.Publisher, error) { return dial(address) }), "orders")
+	defer func() { require.NoError(t, sink.Close(context.WithoutCancel(t.Context()))) }()
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
+	require.NoError(t, err)
+
+	b.goAway()
+	for n := range 5 { // the connection ends, then none can be made
+		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
+		class, _ := sinks.Classify(err)
+		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+	}
+	listen(t, address)
+	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.NoError(t, err)
+}
+
+func TestAnErrorWithoutAClassGetsOne(t *testing.T) {
+	_, notATime := time.Parse(time.RFC3339, "today")
+	for _, c := range []struct {
+		err  error
+		want sinks.Class
+	}{
+		{&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, sinks.ClassUnavailable},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, sinks.ClassUnavailable},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, sinks.ClassUnavailable},
+		{&url.Error{Op: "Post", URL: "http://broker", Err: io.EOF}, sinks.ClassUnavailable},
+		{&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, sinks.ClassUnavailable},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, sinks.ClassUnavailable},
+		{io.EOF, sinks.ClassUnavailable},
+		{io.ErrUnexpectedEOF, sinks.ClassUnavailable},
+		{io.ErrClosedPipe, sinks.ClassUnavailable},
+		{net.ErrClosed, sinks.ClassUnavailable},
+		{syscall.ECONNRESET, sinks.ClassUnavailable},
+		{syscall.EPIPE, sinks.ClassUnavailable},
+		{syscall.EHOSTUNREACH, sinks.ClassUnavailable},
+		{os.ErrDeadlineExceeded, sinks.ClassUnavailable},
+		{context.DeadlineExceeded, sinks.ClassUnavailable},
+		{publisher.ErrClosed, sinks.ClassUnavailable},
+
+		{context.Canceled, sinks.ClassTransient},
+		{&url.Error{Op: "parse", URL: "::", Err: errors.New("missing protocol scheme")}, sinks.ClassTransient},
+		{&os.PathError{Op: "open", Path: "orders", Err: syscall.ENOENT}, sinks.ClassTransient},
+		{syscall.EMSGSIZE, sinks.ClassTransient},
+		{notATime, sinks.ClassTransient},
+		{errors.New("nack"), sinks.ClassTransient},
+	} {
+		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
+			_, err := newSink(t, failing{pkgerrors.Wrap(c.err, "cannot publish")}, "orders").Deliver(t.Context(), sinktest.NewDelivery(1))
+			class, _ := sinks.Classify(err)
+			require.Equal(t, c.want, class)
+			require.ErrorIs(t, err, c.err)
+			require.ErrorContains(t, err, "publish to orders: ")
+		})
+	}
+}
+
+func TestTheApplicationClassesWhatHasNoClass(t *testing.T) {
+	var (
+		errTooLarge  = errors.New("too large")
+		errNoServers = errors.New("no servers")
+	)
+	classify := func(err error) error {
+		switch {
+		case errors.Is(err, errTooLarge):
+			return sinks.Permanent(err)
+		case errors.Is(err, errNoServers):
+			return sinks.Unavailable(err)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return sinks.Transient(err)
+		case errors.Is(err, io.ErrClosedPipe):
+			return nil
+		}
+		return errors.New("is not asked what went wrong, only which class it has")
+	}
+	for _, c := range []struct {
+		err  error
+		want sinks.Class
+	}{
+		{errTooLarge, sinks.ClassPermanent},
+		{errNoServers, sinks.ClassUnavailable},
+		{io.ErrUnexpectedEOF, sinks.ClassTransient}, // its word comes first
+		{io.ErrClosedPipe, sinks.ClassUnavailable},
+		{io.EOF, sinks.ClassUnavailable},
+		{errors.New("nack"), sinks.ClassTransient},
+		{sinks.Permanent(errNoServers), sinks.ClassPermanent}, // it has a class
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			sink, err := publisher.New(failing{fmt.Errorf("wrapped: %w", c.err)}, publisher.Config{Topic: "orders", Classify: classify})
+			require.NoError(t, err)
+			_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+			class, _ := sinks.Classify(err)
+			require.Equal(t, c.want, class)
+			require.ErrorIs(t, err, c.err)
+			require.ErrorContains(t, err, "publish to orders: ")
+		})
+	}
 }
