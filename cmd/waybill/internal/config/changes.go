@@ -74,4 +74,3 @@ func (c *Config) rest() Config {
 	rest.Sinks, rest.Routes = nil, nil
 	return rest
 }
-
