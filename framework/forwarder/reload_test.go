@@ -240,3 +240,20 @@ func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 		f.end()
 	})
 }
+
+// wrapped is a sink that cannot be compared, though its type can.
+type wrapped struct{ sinks.Sink }
+
+func TestSinksThatCannotBeComparedAreReplaced(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		sink := forwarder.Sink{Sink: wrapped{sinks.Func(s.Deliver)}}
+		f := o.start(map[string]forwarder.Sink{"a": sink, "b": sink}, route.Routes{"*": route.To("a", "b")})
+		f.flush()
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"a": sink}, route.Routes{"*": route.To("a")}))
+		o.append("t", "", "one")
+		f.flush()
+		require.Equal(t, []string{"one"}, s.given())
+		f.end()
+	})
+}

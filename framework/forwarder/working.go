@@ -78,9 +78,10 @@ func (w *working) likewise(other *working) bool {
 		w.Start == other.Start && w.OnDead == other.OnDead && reflect.DeepEqual(w.types, other.types) && w.path.Equal(other.path)
 }
 
-// isSame says whether two sinks are one.
+// isSame says whether two sinks are one. What cannot be compared, such as a function, is
+// not.
 func isSame(a, b sinks.Sink) bool {
-	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // working are the sinks as they are now. The map is not changed any more.
