@@ -1,7 +1,7 @@
 // Package sinks is the contract between the engine and a destination.
 //
 // A sink's life: a [Kind] builds it from its configuration; if it is an
-// [Opener], Open runs once before the first delivery; Deliver runs in parallel,
+// [Opener], Open succeeds once before the first delivery; Deliver runs in parallel,
 // up to the sink's parallelism threshold, never twice at once for one key; if
 // it is a [Closer], Close runs once, after the last Deliver returned.
 //
@@ -33,8 +33,8 @@ type Sink interface {
 
 // Opener is a sink that prepares something before the first delivery, such as
 // connections or templates. It must not fail only because the destination is
-// down at the moment: that is what [Unavailable] is for. An error of Open stops
-// the forwarder's start.
+// down at the moment: that is what [Unavailable] is for. While Open fails the sink is
+// unavailable, and Open is called again with later deliveries, never twice at a time.
 type Opener interface {
 	Open(ctx context.Context) error
 }

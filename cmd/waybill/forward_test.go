@@ -361,3 +361,65 @@ func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
 	require.Zero(t, f.wait())
 	require.Len(t, first.counts, 20)
 }
+
+// One sink that does not open keeps no other from starting, nor ends a forwarder at a
+// reload.
+func TestASinkThatDoesNotOpenKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		good := newReceiver(t)
+		folder := filepath.Join(t.TempDir(), "later")
+		path := o.config(t, "15s", good.URL)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		archive := func(sink string) string {
+			return strings.Replace(strings.Replace(string(text), "sinks:\n", "sinks:\n  "+sink+": {kind: jsonlines, start: oldest, with: {path: "+filepath.Join(folder, sink)+"}}\n", 1), "[partner]", "[partner, "+sink+"]", 1)
+		}
+		require.NoError(t, os.WriteFile(path, []byte(archive("first")), 0o600))
+		f := start(t, "forward", "-c", path)
+		f.awaitLine(t, "the sink is unavailable")
+		o.publish(t, 1, 20)
+		good.await(t, 20)
+
+		require.NoError(t, os.WriteFile(path, []byte(archive("second")), 0o600))
+		f.signal(t, syscall.SIGHUP)
+		f.awaitLine(t, "the configuration is not taken over")
+		o.publish(t, 21, 40)
+		good.await(t, 40)
+
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		require.Eventually(t, func() bool {
+			lines, _ := os.ReadFile(filepath.Join(folder, "first"))
+			return strings.Count(string(lines), "\n") == 40
+		}, 30*time.Second, 50*time.Millisecond, "it is opened with a later delivery")
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+	})
+}
+
+// Waiting for another database must not keep later reloads from happening.
+func TestAReloadToADatabaseThatIsAwayIsRefused(t *testing.T) {
+	t.Parallel()
+	o := databases["postgres"](t)
+	o.migrate(t)
+	first, second := newReceiver(t), newReceiver(t)
+	path := o.config(t, "15s", first.URL)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f := start(t, "forward", "-c", path)
+	o.publish(t, 1, 20)
+	first.await(t, 20)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), "database: ", "database: postgres://nowhere@127.0.0.1:1/nothing #", 1)), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	o.publish(t, 21, 40)
+	first.await(t, 40)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), first.URL, second.URL, 1)), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	f.awaitLine(t, "the configuration is not taken over")
+	f.awaitLine(t, "the configuration has changed and is taken over")
+	o.publish(t, 41, 60)
+	second.await(t, 20)
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+}

@@ -57,7 +57,7 @@ type Config struct {
 	// ReplyTo is where answers go, unless a type has a reply-to template.
 	ReplyTo string `yaml:"reply_to" doc:"addresses for answers, comma-separated; a type's reply-to.tmpl wins"`
 	// Templates is the directory of the templates; inside FS where that is set.
-	Templates string `yaml:"templates" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
+	Templates string `yaml:"templates" content:"true" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
 	// Locale is the language of the templates without one in their names.
 	Locale string `yaml:"locale" doc:"language of the templates that have none in their names (html.tmpl, not html.de.tmpl), such as en; a recipient who prefers it gets those"`
 	// MaxSizeMB bounds a whole mail, as it is sent.

@@ -94,9 +94,9 @@ type Basic struct {
 
 // TLS is how a server of an https URL is verified, and what it may verify.
 type TLS struct {
-	CAFile   string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's"`
-	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to servers"`
-	KeyFile  string `yaml:"key_file" doc:"PEM file of that certificate's key"`
+	CAFile   string `yaml:"ca_file" content:"true" doc:"PEM file of the authorities to trust instead of the system's"`
+	CertFile string `yaml:"cert_file" content:"true" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to servers"`
+	KeyFile  string `yaml:"key_file" content:"true" doc:"PEM file of that certificate's key"`
 }
 
 // Guard keeps requests out of private networks.

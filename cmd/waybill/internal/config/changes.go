@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -42,10 +43,11 @@ func (c *Config) ChangesTo(next *Config) Changes {
 }
 
 // Keep has a configuration use the sinks that were made for the one before, where their
-// own settings are the same.
+// own settings are the same, and the files that these name.
 func (c *Config) Keep(before *Config) {
 	for name, sink := range c.Sinks {
-		if old := before.Sinks[name]; old.Sink != nil && sink.Kind == old.Kind && reflect.DeepEqual(sink.settings, old.settings) {
+		if old := before.Sinks[name]; old.Sink != nil && sink.Kind == old.Kind &&
+			reflect.DeepEqual(sink.settings, old.settings) && maps.Equal(sink.contents, old.contents) {
 			sink.Sink = old.Sink
 			c.Sinks[name] = sink
 		}
@@ -61,8 +63,7 @@ func (c *Config) Delivering() (map[string]forwarder.Sink, route.Routes) {
 	return to, c.routes()
 }
 
-// compared is a sink's settings without what was made of them. They are as they were made,
-// since files that they name may have changed.
+// compared is a sink's settings without what was made of them.
 func (s Sink) compared() Sink {
 	s.Sink, s.With = nil, With{}
 	return s

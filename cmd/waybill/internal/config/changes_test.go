@@ -1,12 +1,20 @@
 package config_test
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
@@ -63,4 +71,73 @@ func TestSinksWhoseOwnSettingsAreTheSameAreKept(t *testing.T) {
 	require.Same(t, before.Sinks["partner"].Sink, after.Sinks["partner"].Sink)
 	require.NotSame(t, before.Sinks["other"].Sink, after.Sinks["other"].Sink)
 	require.Equal(t, 11, after.Sinks["partner"].Breaker.Among)
+}
+
+// reading is the settings of a kind that reads a file or a folder when it is made.
+type reading struct {
+	From string `yaml:"from" content:"true"`
+	TLS  struct {
+		File string `yaml:"file" content:"true"`
+	} `yaml:"tls"`
+}
+
+func (*reading) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", nil
+}
+
+func TestOtherContentsOfFilesAreAChangeOfTheirSink(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	put := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	link := filepath.Join(folder, "mounted")
+	put("v1/order/text.tmpl", "a")
+	put("v2/order/text.tmpl", "a")
+	require.NoError(t, os.Symlink(filepath.Join(folder, "v1"), link))
+	certificate := put("cert.pem", "a")
+	var set sinks.Set
+	require.NoError(t, sinks.Register(&set, "reading", "", func(_ sinks.Instance, r reading) (sinks.Sink, error) { return &r, nil }))
+	file := write(t, fmt.Sprintf(`
+database: sqlite:outbox.db
+sinks:
+  templates: {kind: reading, with: {from: %q}}
+  certificates: {kind: reading, with: {tls: {file: %q}}}
+  nothing: {kind: reading}
+routes: {"*": [templates, certificates, nothing]}
+`, link, certificate))
+	now := func() *config.Config {
+		c, err := config.Load(config.Source{File: file}, &set, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		return c
+	}
+	before := now()
+	changed := func() []string {
+		t.Helper()
+		after := now()
+		sinks := before.ChangesTo(after).Sinks
+		after.Keep(before)
+		for name, s := range after.Sinks {
+			require.Equal(t, !slices.Contains(sinks, name), s.Sink == before.Sinks[name].Sink, name)
+		}
+		before = after
+		return sinks
+	}
+	require.Empty(t, changed())
+	put("v1/order/text.tmpl", "b")
+	require.Equal(t, []string{"templates"}, changed())
+	put("v1/order/html.tmpl", "")
+	require.Equal(t, []string{"templates"}, changed(), "another file")
+	require.NoError(t, os.Remove(link))
+	require.NoError(t, os.Symlink(filepath.Join(folder, "v2"), link))
+	require.Equal(t, []string{"templates"}, changed(), "as a volume of Kubernetes changes")
+	put("v2/order/text.tmpl", "a")
+	require.Empty(t, changed(), "written again as it was")
+	put("cert.pem", "b")
+	require.Equal(t, []string{"certificates"}, changed())
+	require.NoError(t, os.Remove(certificate))
+	require.Equal(t, []string{"certificates"}, changed())
 }

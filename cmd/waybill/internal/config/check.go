@@ -47,6 +47,7 @@ func (l *loader) buildSinks(c *Config, kinds *sinks.Set, logger *slog.Logger) {
 			l.mistake(at, "%s: a sink's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", at)
 		}
 		sink.Sink, sink.settings = l.buildSink(sink, at, kinds, sinks.Instance{Name: name, Logger: logger.With("sink", name)})
+		sink.contents = contentsOf(sink.settings)
 		c.Sinks[name] = sink
 	}
 }

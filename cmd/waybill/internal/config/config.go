@@ -89,6 +89,8 @@ type Sink struct {
 	Sink sinks.Sink `yaml:"-"`
 	// settings is what Load made of with: the kind's own struct.
 	settings any
+	// contents are digests of the files that settings name, as they were then.
+	contents map[string]string
 }
 
 // With is the settings of a kind, which only the kind can read.
