@@ -75,7 +75,10 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 		})
 	}
 	changes.Wait()
-	return f.closeUnused(ctx, next)
+	if err := f.closeUnused(ctx, next); err != nil {
+		f.config.Logger.Warn("a sink that was replaced did not close well", "error", err)
+	}
+	return nil
 }
 
 // swap makes sinks those of the forwarder, and returns what has to know; nil if Run does

@@ -22,6 +22,7 @@ type living struct {
 	mu             sync.Mutex
 	opened, closed int
 	fails          error // of Open
+	closes         error // of Close
 }
 
 func (l *living) Open(context.Context) error {
@@ -37,7 +38,7 @@ func (l *living) Close(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed++
-	return nil
+	return l.closes
 }
 
 func (l *living) fail(err error) {
@@ -103,7 +104,7 @@ func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 
 func TestAReloadReplacesWhatHasChangedAndTouchesNothingElse(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		stays, before, after, added, removed := &living{}, &living{}, &living{}, &living{}, &living{}
+		stays, before, after, added, removed := &living{}, &living{}, &living{}, &living{}, &living{closes: errors.New("too late")}
 		stays.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
 		o.append("t", "", numbered("a", 100)...)
 		f := o.start(map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: before}, "goes": {Sink: removed}},
