@@ -42,12 +42,16 @@ once. Any number of forwarders may run on one outbox.`,
 		RunE:    f.run,
 	}
 	f.flags.add(cmd)
+	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "work only on this sink; several with commas, or the flag again. Others, and what has no route, are left to other forwarders")
+	cmd.Flags().BoolVar(&f.listen, "listen", true, "be woken by PostgreSQL's NOTIFY, in place of the configuration's forwarder.listen")
 	return cmd
 }
 
 type forward struct {
 	*program
 	flags  sourceFlags
+	sinks  []string
+	listen bool
 	source config.Source
 }
 
@@ -61,6 +65,10 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	var err error
 	if f.source, err = f.fileSource(cmd, f.flags); err != nil {
 		return err
+	}
+	f.source.Sinks = f.sinks
+	if cmd.Flags().Changed("listen") {
+		f.source.Listen = &f.listen
 	}
 	ctx := cmd.Context()
 	defer context.AfterFunc(ctx, func() {

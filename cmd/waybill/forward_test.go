@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -422,4 +423,36 @@ func TestAReloadToADatabaseThatIsAwayIsRefused(t *testing.T) {
 	second.await(t, 20)
 	f.signal(t, syscall.SIGTERM)
 	require.Zero(t, f.wait())
+}
+
+func TestForwardWorksOnlyOnTheSinksThatItIsGiven(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		one, two := newReceiver(t), newReceiver(t)
+		path := writeFile(t, fmt.Sprintf(`
+database: %q
+sinks:
+  one: {kind: http, with: {url: %q}}
+  two: {kind: http, start: oldest, with: {url: %q}}
+routes:
+  "order.*": [one, two]
+`, o.address, one.URL, two.URL))
+		f := start(t, "forward", "-c", path, "--sink", "one", "--listen=false")
+		o.publish(t, 1, 20)
+		one.await(t, 20)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Empty(t, two.counts)
+		f = start(t, "forward", "-c", path, "--sink", "two")
+		two.await(t, 20)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Len(t, one.counts, 20)
+		require.Len(t, two.counts, 20)
+
+		f = start(t, "forward", "-c", path, "--sink", "three")
+		f.awaitLine(t, "--sink three: there is no such sink; there are: one, two")
+		require.NotZero(t, f.wait())
+	})
 }

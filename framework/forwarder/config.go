@@ -55,6 +55,10 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// Unrouted says what becomes of notifications that no route matches.
 	Unrouted Unrouted
+	// Only names the sinks that this forwarder works on; default all. It leaves the
+	// others, and notifications without a route, to other forwarders, and no row goes
+	// that they need.
+	Only []string
 	// Retention is how long after they occurred rows stay in the log, and receipts
 	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
 	// has not settled stay longer. A store that is no store.Pruner keeps all.
@@ -298,6 +302,10 @@ func (c Config) compile() (*route.Table, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		p.Require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
 		c.Sinks[name].validate(p, "sinks."+name)
+	}
+	for _, name := range c.Only {
+		_, known := c.Sinks[name]
+		p.Require(known, "only: there is no sink %q", name)
 	}
 	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {

@@ -51,6 +51,7 @@ type Forwarder struct {
 	mu          sync.Mutex
 	routes      *route.Table
 	sinks       map[string]*working // _unrouted included
+	configured  []string            // names, also of sinks that are left to other forwarders
 	opened      []opened
 	coordinator *coordinate.Coordinator // while Run runs
 }
@@ -72,7 +73,7 @@ func New(c Config) (*Forwarder, error) {
 		memory: budget.New(c.Memory),
 		routes: routes,
 	}
-	f.sinks = f.work(c.Sinks, routes)
+	f.sinks, f.configured = f.work(c.Sinks, routes), slices.Collect(maps.Keys(c.Sinks))
 	return f, nil
 }
 
@@ -202,7 +203,7 @@ func (f *Forwarder) prune(stop, db context.Context) {
 	partitions, _ := f.config.Store.(store.Partitioner)
 	prune.New(prune.Config{
 		Leases: f.store, Rows: f.store.Pruner(rows), Partitions: f.store.Partitioner(partitions),
-		Retention: f.config.Retention, Sinks: f.names,
+		Retention: f.config.Retention, Sinks: f.known,
 		Owner: f.owner, Lease: f.config.Lease, Logger: f.config.Logger,
 	}).Run(stop, db)
 }

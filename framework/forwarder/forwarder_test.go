@@ -653,3 +653,37 @@ func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 		require.ErrorIs(t, <-f.ended, store.ErrPosition)
 	})
 }
+
+// Each of two forwarders has sinks of its own of one configuration.
+func TestAForwarderLeavesSinksToOthers(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var a, b script
+		start := func(only ...string) *engine {
+			return o.start(map[string]forwarder.Sink{"a": {Sink: &a}, "b": {Sink: &b}}, route.Routes{"*": route.To("a"), "t": route.To("a", "b")},
+				func(c *forwarder.Config) { c.Only, c.Retention = only, time.Hour })
+		}
+		f := start("a")
+		f.flush()
+		require.Equal(t, []string{"a"}, names(f.Stats()))
+		o.append("t", "", "1")
+		f.flush()
+		require.Equal(t, []string{"1"}, a.given())
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox`), "b has no cursors yet, and needs it")
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"a": {Sink: &a}, "c": {Sink: &b}}, route.Routes{"t": route.To("a", "c")}))
+		require.Equal(t, []string{"a"}, names(f.Stats()), "what is new is another forwarder's too")
+		f.end()
+
+		f = start("b")
+		f.flush()
+		o.append("t", "", "2")
+		f.flush()
+		require.Contains(t, b.given(), "2")
+		require.Empty(t, a.given())
+		f.end()
+
+		_, err := forwarder.New(forwarder.Config{Store: o.store, Only: []string{"c"}, Sinks: map[string]forwarder.Sink{"a": {Sink: &a}}, Routes: route.Routes{"*": route.To("a")}})
+		require.ErrorContains(t, err, `only: there is no sink "c"`)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -54,7 +55,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 			}
 		}
 	}
-	k := f.swap(next, table)
+	k := f.swap(next, slices.Collect(maps.Keys(c.Sinks)), table)
 	if k == nil {
 		return errors.Join(ErrNotRunning, f.closeUnused(ctx, before))
 	}
@@ -83,11 +84,11 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 
 // swap makes sinks those of the forwarder, and returns what has to know; nil if Run does
 // not run.
-func (f *Forwarder) swap(next map[string]*working, routes *route.Table) *coordinate.Coordinator {
+func (f *Forwarder) swap(next map[string]*working, configured []string, routes *route.Table) *coordinate.Coordinator {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.coordinator != nil {
-		f.sinks, f.routes = next, routes
+		f.sinks, f.configured, f.routes = next, configured, routes
 	}
 	return f.coordinator
 }

@@ -41,16 +41,25 @@ func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Re
 	return "", sinks.Permanent(ErrNoRoute)
 }
 
-// work makes what works for sinks, and for what has no route. Nothing is opened.
+// work makes what works for sinks, and for what has no route, as far as this forwarder works
+// on them. Nothing is opened.
 func (f *Forwarder) work(to map[string]Sink, routes *route.Table) map[string]*working {
 	all := make(map[string]*working, len(to)+1)
 	for name, sink := range to {
+		if f.leavesOut(name) {
+			continue
+		}
 		all[name] = f.workFor(name, sink, routes, routes.Filter(name))
 	}
-	if unrouted := routes.Unrouted(); f.config.Unrouted == UnroutedPark && !unrouted.None() {
+	if unrouted := routes.Unrouted(); f.config.Unrouted == UnroutedPark && !unrouted.None() && !f.leavesOut(store.SinkUnrouted) {
 		all[store.SinkUnrouted] = f.workFor(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), routes, unrouted)
 	}
 	return all
+}
+
+// leavesOut says whether a sink is another forwarder's.
+func (f *Forwarder) leavesOut(sink string) bool {
+	return len(f.config.Only) > 0 && !slices.Contains(f.config.Only, sink)
 }
 
 func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *working {
@@ -93,6 +102,13 @@ func (f *Forwarder) working() map[string]*working {
 
 // names are those of the sinks, in alphabetical order.
 func (f *Forwarder) names() []string { return slices.Sorted(maps.Keys(f.working())) }
+
+// known are the names of all sinks of the configuration, and of what has no route.
+func (f *Forwarder) known() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(f.configured), maps.Keys(f.sinks)))))
+}
 
 // prepare opens a sink, if it is to be opened and is not.
 func (f *Forwarder) prepare(ctx context.Context, w *working) error {

@@ -33,6 +33,8 @@ type Config struct {
 	Forwarder Forwarder         `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
 	Sinks     map[string]Sink   `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
 	Routes    map[string][]Rule `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
+
+	only []string // the sinks to work on; none for all
 }
 
 // Outbox names the tables and says how they are made.
@@ -173,6 +175,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store, logger *slog.Logger) forward
 		Connections:     c.Forwarder.Connections,
 		ShutdownTimeout: c.Forwarder.ShutdownTimeout,
 		Unrouted:        c.Forwarder.Unrouted,
+		Only:            c.only,
 		Retention:       c.Outbox.retention(),
 		Logger:          logger,
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -31,6 +32,16 @@ func load(source Source, kinds *sinks.Set, logger *slog.Logger) (*loader, *Confi
 	l.checkTables(c.Database, c.Outbox)
 	l.buildSinks(c, kinds, logger)
 	l.checkRoutes(c)
+	if source.Listen != nil {
+		c.Forwarder.Listen = source.Listen
+	}
+	for _, name := range source.Sinks {
+		if _, known := c.Sinks[name]; known {
+			c.only = append(c.only, name)
+		} else {
+			l.mistake("", "--sink %s: there is no such sink; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", "))
+		}
+	}
 	l.checkForwarder(c)
 	l.environment.reportUnknown()
 	if err := l.report.err(); err != nil {

@@ -18,6 +18,10 @@ type Source struct {
 	File string
 	// Database is the value of --database, which wins over all others; "" for none.
 	Database string
+	// Listen is the value of --listen, which wins over all others; nil for none.
+	Listen *bool
+	// Sinks are the values of --sink; none for all sinks.
+	Sinks []string
 	// Environ is the environment, as NAME=value.
 	Environ []string
 }
