@@ -127,7 +127,7 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 	k.db = db
 	k.stop, k.end = context.WithCancel(stop)
 	defer k.end()
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(pace.AtOnce)
 	defer timer.Stop()
 	for k.stop.Err() == nil {
 		select {
@@ -136,15 +136,15 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 			end()
 			timer.Reset(k.pause / 8) // a forwarder may wait for it
 			if k.apply() {
-				timer.Reset(0)
+				timer.Reset(pace.AtOnce)
 			}
 		case c := <-k.changes:
 			k.changing[c.sink] = c
 			if k.apply() {
-				timer.Reset(0)
+				timer.Reset(pace.AtOnce)
 			}
 		case <-k.nudged:
-			timer.Reset(0)
+			timer.Reset(pace.AtOnce)
 		case <-timer.C:
 			pause := k.pause
 			if err := k.look(); err == nil {

@@ -106,7 +106,7 @@ var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
 func (f *Feed) Run(ctx context.Context) {
 	pause := f.PollMin
 	last := int64(-1)
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(pace.AtOnce)
 	defer timer.Stop()
 	for {
 		cause := policy.WakePoll

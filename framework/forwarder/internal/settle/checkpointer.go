@@ -105,7 +105,7 @@ var rest = pace.Rest{Times: 4, Most: time.Second}
 // Run settles until stop is done, then writes the last checkpoint and returns nil; or
 // until the lease is lost, or db is done. db bounds all use of the database.
 func (c *Checkpointer) Run(stop, db context.Context) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(pace.AtOnce)
 	defer timer.Stop()
 	for {
 		select {
@@ -122,13 +122,13 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 		}
 		began := time.Now()
 		c.bringBack(db)
-		timer.Reset(rest.After(took + time.Since(began)))
+		timer.Reset(max(pace.AtOnce, rest.After(took+time.Since(began))))
 		select {
 		case <-stop.Done():
 		case <-c.Lane.Plenty():
 		case <-timer.C:
 		}
-		timer.Reset(c.untilNext())
+		timer.Reset(max(pace.AtOnce, c.untilNext()))
 	}
 }
 
