@@ -31,6 +31,19 @@ type Sink interface {
 	Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 }
 
+// Addresser is a sink whose deliveries go to several destinations, such as the hosts of
+// customers. What [Unavailable], [Throttled] and transient errors say is then about the
+// delivery's destination: its deliveries wait, parked and with no attempt spent, and those
+// to others go on. Slots are shared evenly between destinations, and one has no more than
+// are left free by all, unless fairness says otherwise.
+type Addresser interface {
+	// Destination names where a delivery goes, such as a scheme, host and port; "" where
+	// that says nothing, and the sink as a whole is meant. It is asked for each delivery,
+	// in parallel with deliveries, must return at once, and depends on nothing but the
+	// delivery. The name stands in logs and in status, so it holds no secret.
+	Destination(d *notification.Delivery) string
+}
+
 // Opener is a sink that prepares something before the first delivery, such as
 // connections or templates. It must not fail only because the destination is
 // down at the moment: that is what [Unavailable] is for. While Open fails the sink is

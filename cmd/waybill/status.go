@@ -30,7 +30,9 @@ rows in it whatever outbox.retention says. A sink that was taken out of the
 configuration would do so for ever: see waybill forget.
 
 CONDITION shows what holds up a sink: a person has paused it, or a forwarder finds
-it out of reach (breaker open) or was asked to wait (throttled).
+it out of reach (breaker open) or was asked to wait (throttled). Where a sink has many
+destinations, such as the hosts of customers, it names up to ten of those that a forwarder
+leaves alone.
 
 With --database, or WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
 of the sinks.`,
@@ -111,9 +113,9 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	}
 	if len(conditions) > 0 {
 		fmt.Fprintln(w)
-		held := newTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
+		held := newTable(w, "sink", "destination", "condition", "since", "until", "as seen by", "cause")
 		for _, c := range conditions {
-			held.AppendRow(table.Row{c.Sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
+			held.AppendRow(table.Row{c.Sink, orDash(c.Destination), c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
 		}
 		held.Render()
 	}

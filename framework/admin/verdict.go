@@ -224,6 +224,9 @@ func rowsText(n int64) string {
 func (w *inquiry) addConditions(v *Verdict) {
 	v.Conditions = w.conditions[v.Sink]
 	for _, c := range v.Conditions {
+		if c.Destination != "" { // perhaps not this one's, whose last error says it
+			continue
+		}
 		switch c.Kind {
 		case store.ConditionPaused:
 			v.Text += "; the sink is paused"

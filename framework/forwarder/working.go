@@ -65,6 +65,7 @@ func (f *Forwarder) leavesOut(sink string) bool {
 func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *working {
 	w := &working{Sink: sink, name: name, path: routes.To(name), types: types}
 	w.caller = &caller.Caller{Path: w.path, Deliver: deliverOf(sink), Prepare: func(ctx context.Context) error { return f.prepare(ctx, w) }}
+	w.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	w.dispatcher = dispatch.New(dispatch.Config{
 		Sink: name, Caller: w.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
 		Budget: f.memory, Observer: f.config.Observer, Logger: f.config.Logger,

@@ -16,15 +16,33 @@ type SinkState struct {
 	Cause       string    `json:"cause,omitempty"`
 	// ThrottledUntil is until when the sink has asked to be left alone.
 	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
+	// Destinations are up to ten of those that hold up their own deliveries, and
+	// AllDestinations is how many there are.
+	Destinations    []DestinationState `json:"destinations,omitempty"`
+	AllDestinations int                `json:"all_destinations,omitempty"`
+}
+
+// DestinationState is what a forwarder knows of one destination of a sink.
+type DestinationState struct {
+	Destination string `json:"destination"`
+	// OpenSince is when its breaker opened, zero if it did not; Cause the last error.
+	OpenSince time.Time `json:"open_since,omitzero"`
+	Cause     string    `json:"cause,omitempty"`
+	// ThrottledUntil is until when it has asked to be left alone.
+	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
 }
 
 // Holds reports whether it holds anything up.
-func (s SinkState) Holds() bool { return s.BreakerOpen || !s.ThrottledUntil.IsZero() }
+func (s SinkState) Holds() bool {
+	return s.BreakerOpen || !s.ThrottledUntil.IsZero() || len(s.Destinations) > 0
+}
 
 // Condition is why nothing, or less, goes to a sink at present.
 type Condition struct {
 	Sink string        `json:"sink"`
 	Kind ConditionKind `json:"condition"`
+	// Destination is the one of the sink's that is meant; "" for the sink as a whole.
+	Destination string `json:"destination,omitempty"`
 	// Forwarder is whose view it is; "" for what holds for all.
 	Forwarder string `json:"forwarder,omitempty"`
 	// Since is when the breaker opened, Until when the throttling ends.
@@ -65,10 +83,22 @@ func (r Membership) Conditions(now time.Time) []Condition {
 			if s.ThrottledUntil.After(now) {
 				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionThrottled, Forwarder: m.Owner, Until: s.ThrottledUntil})
 			}
+			for _, d := range s.Destinations {
+				c := Condition{Sink: sink, Destination: d.Destination, Forwarder: m.Owner}
+				switch {
+				case !d.OpenSince.IsZero():
+					c.Kind, c.Since, c.Cause = ConditionBreakerOpen, d.OpenSince, d.Cause
+				case d.ThrottledUntil.After(now):
+					c.Kind, c.Until = ConditionThrottled, d.ThrottledUntil
+				default:
+					continue
+				}
+				conditions = append(conditions, c)
+			}
 		}
 	}
 	slices.SortFunc(conditions, func(a, b Condition) int {
-		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Forwarder, b.Forwarder))
+		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Forwarder, b.Forwarder))
 	})
 	return conditions
 }

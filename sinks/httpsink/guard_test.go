@@ -107,7 +107,7 @@ func TestTheGuardCanBeSet(t *testing.T) {
 
 // Where a host comes from data, one that is down or asks to wait is not the
 // whole sink's trouble.
-func TestOneHostOfManyNeverStopsTheSink(t *testing.T) {
+func TestOneHostOfManyIsADestinationOfItsOwn(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "60")
 		w.WriteHeader(429)
@@ -115,15 +115,22 @@ func TestOneHostOfManyNeverStopsTheSink(t *testing.T) {
 	off := Guard{Mode: "off"}
 	_, gone, err := net.SplitHostPort(unusedAddress(t))
 	require.NoError(t, err)
-	for name, url := range map[string]string{
-		"asks to wait":   strings.Replace(r.URL, "127.0.0.1", "{{.Metadata.host}}", 1),
-		"refuses":        "http://{{.Metadata.host}}:" + gone,
-		"not resolvable": "http://{{.Metadata.host}}.invalid",
+	for name, c := range map[string]struct {
+		url   string
+		class sinks.Class
+	}{
+		"asks to wait":   {strings.Replace(r.URL, "127.0.0.1", "{{.Metadata.host}}", 1), sinks.ClassThrottled},
+		"refuses":        {"http://{{.Metadata.host}}:" + gone, sinks.ClassUnavailable},
+		"not resolvable": {"http://{{.Metadata.host}}.invalid", sinks.ClassUnavailable},
 	} {
-		sink := newSink(t, Config{URL: url, Guard: off})
+		sink := newSink(t, Config{URL: c.url, Guard: off})
 		require.NoError(t, sink.CheckHealth(t.Context()), "there is nothing to check")
 		_, err := sink.Deliver(t.Context(), hosted("127.0.0.1"))
-		assert.Equal(t, sinks.ClassTransient, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, c.class, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, strings.Replace(strings.TrimSuffix(c.url, "/"), "{{.Metadata.host}}", "127.0.0.1", 1), sink.Destination(hosted("127.0.0.1")))
 		assert.ErrorContains(t, err, "127.0.0.1", fmt.Sprint(name, " names the host"))
 	}
+
+	fixed := newSink(t, Config{URL: "http://partner.example/{{.Metadata.host}}"})
+	require.Empty(t, fixed.Destination(hosted("127.0.0.1")), "the host is the sink's")
 }

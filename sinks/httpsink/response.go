@@ -59,7 +59,6 @@ func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 //
 // What refuses the sink as a whole is unavailable: no delivery is to blame. Where
 // the URL comes from data it is about that URL only, so the delivery is retried.
-// The same goes for a host that asks to wait, where hosts come from data.
 func (s *Sink) refused(to place, resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		_ = resp.Body.Close() // it is the connection itself and has no end
@@ -79,7 +78,7 @@ func (s *Sink) refused(to place, resp *http.Response) error {
 		return sinks.Unavailable(e) // the proxy speaks, and would to every delivery
 	case refusesSink(e.Status) && s.destination.template == nil:
 		return sinks.Unavailable(e)
-	case mayWait(e.Status) && asked && !s.destination.open:
+	case mayWait(e.Status) && asked:
 		return sinks.Throttled(until, e)
 	case refusesSink(e.Status), mayWait(e.Status), mayPass(e.Status):
 		return sinks.Transient(e)
@@ -146,8 +145,7 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 // unanswered makes the error of an attempt that got no response. ctx is the
 // engine's, bounded the same with the sink's timeout.
 //
-// Where hosts come from data, one that cannot be reached says nothing of the
-// others: only this delivery is retried, or dead if the guard refuses its host. A
+// Where hosts come from data, a delivery is dead if the guard refuses its host. A
 // fixed host is the sink's: a name may lead into a private network for a moment.
 func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error) error {
 	var guarded *guardError
@@ -156,7 +154,7 @@ func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error
 		return fmt.Errorf("%s: %w", target, ctx.Err())
 	case errors.As(err, &guarded) && s.destination.open:
 		return sinks.Permanent(fmt.Errorf("%s: %w", target, err))
-	case unreachable(err) && !s.destination.open:
+	case unreachable(err):
 		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))
 	case bounded.Err() != nil:
 		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", target, s.timeout, bounded.Err()))

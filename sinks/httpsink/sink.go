@@ -25,10 +25,9 @@
 //	a connection that the guard refuses        permanent if the host comes from data, else unavailable
 //	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
 //
-// Throttled and unavailable let the whole sink wait. Where a template makes the URL,
-// a status that would be unavailable is transient: it is about that URL only; except
-// for a 407 of a proxy. Where hosts come from data no connection and Retry-After are
-// transient, too: one host of many is not the whole sink.
+// Throttled and unavailable let the whole sink wait; where hosts come from data, that
+// host only, see [Sink.Destination]. Where a template makes the URL, a status that would
+// be unavailable is transient: it is about that URL only; except for a 407 of a proxy.
 //
 // A batch that is refused for good is sent again in halves, see [Sink.DeliverBatch].
 //
@@ -80,6 +79,7 @@ var (
 	_ sinks.Batcher       = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
+	_ sinks.Addresser     = (*Sink)(nil)
 )
 
 // Register adds the kind "http" to set. [sinks.ErrDuplicateKind] if the name is
@@ -137,6 +137,19 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 		return "", sinks.Permanent(err)
 	}
 	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d))
+}
+
+// Destination is scheme, host and port where they come from data; "" where they are
+// fixed, or no URL can be made.
+func (s *Sink) Destination(d *notification.Delivery) string {
+	if !s.destination.open {
+		return ""
+	}
+	to, err := s.destination.of(d)
+	if err != nil {
+		return ""
+	}
+	return to.url.Scheme + "://" + to.url.Host
 }
 
 // Close closes all connections, at once. Deliver must not be called after it.

@@ -47,6 +47,9 @@ type Caller struct {
 	// Batcher makes several; nil: the sink takes one at a time.
 	Batcher sinks.Batcher
 
+	// Addresser says where deliveries go; nil: to one destination.
+	Addresser sinks.Addresser
+
 	preparing sync.Mutex
 	prepared  atomic.Bool
 }
@@ -88,6 +91,26 @@ func (c *Caller) PassesBy(page store.Page) []bool {
 		passes[i] = err == nil && !admitted
 	}
 	return passes
+}
+
+// Destinations are those of a page's rows; nil where the sink has one destination.
+func (c *Caller) Destinations(page store.Page) []string {
+	if c.Addresser == nil {
+		return nil
+	}
+	destinations := make([]string, len(page.Envelopes))
+	for i := range page.Envelopes {
+		destinations[i] = c.Destination(&notification.Delivery{Envelope: &page.Envelopes[i]})
+	}
+	return destinations
+}
+
+// Destination is where a delivery goes; "" where the sink does not tell.
+func (c *Caller) Destination(d *notification.Delivery) string {
+	if c.Addresser == nil {
+		return ""
+	}
+	return c.Addresser.Destination(d)
 }
 
 // Call has the sink make deliveries and returns as many results, which it may append to

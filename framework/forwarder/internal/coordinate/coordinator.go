@@ -313,7 +313,8 @@ func (k *Coordinator) states() map[string]store.SinkState {
 // heartbeat.
 func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
 	return !maps.EqualFunc(k.reported, states, func(a, b store.SinkState) bool {
-		return a.BreakerOpen == b.BreakerOpen && a.ThrottledUntil.IsZero() == b.ThrottledUntil.IsZero()
+		return a.BreakerOpen == b.BreakerOpen && a.ThrottledUntil.IsZero() == b.ThrottledUntil.IsZero() &&
+			(a.AllDestinations == 0) == (b.AllDestinations == 0)
 	})
 }
 

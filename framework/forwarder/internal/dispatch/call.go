@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -56,15 +57,23 @@ func (d *Dispatcher) fill(worker *call) bool {
 		d.lookAt(filled)
 		return false
 	}
+	postponed := 0
 	for len(worker.items) < size {
 		from, ok := d.queue.Next(limit * size)
-		if !ok || !d.admitted(now) {
+		if !ok || d.fillsItsShare(from, limit*size) || !d.admitted(now) {
 			break
 		}
 		it := d.queue.Pop(from)
 		if it.lane.ends(now) {
 			d.queue.Done(it)
 			d.pending--
+			continue
+		}
+		if d.postpones(it, now) {
+			if postponed++; postponed == maxPostponements {
+				d.lookAt(now) // others may want the lock
+				break
+			}
 			continue
 		}
 		worker.add(it)
@@ -78,6 +87,16 @@ func (d *Dispatcher) fill(worker *call) bool {
 	d.since = now
 	d.begin(worker, now)
 	return true
+}
+
+// fillsItsShare says whether a destination has as many slots already as are left free, so
+// that one which is slow leaves some to the others.
+func (d *Dispatcher) fillsItsShare(from fairqueue.Origin, slots int) bool {
+	if d.caller.Addresser == nil || d.settings.Fairness != "" {
+		return false
+	}
+	n := d.queue.GroupInFlight(from)
+	return n > 0 && n >= slots-d.inFlight
 }
 
 // fills says whether what may go now fills a batch.
@@ -138,6 +157,7 @@ func (d *Dispatcher) begin(worker *call, now time.Time) {
 	for _, it := range worker.items {
 		it.Attempt++
 		it.lane.inFlight++
+		d.probes(it)
 	}
 	worker.began = now
 	worker.ctx, worker.release = callContext(worker.items, now, d.settings.Timeout)

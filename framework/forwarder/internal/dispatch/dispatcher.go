@@ -8,7 +8,7 @@
 // Resume methods what was parked.
 //
 // The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
-// result.go, outcome.go, closing.go, deadline.go.
+// result.go, destination.go, outcome.go, closing.go, deadline.go.
 package dispatch
 
 import (
@@ -48,31 +48,32 @@ type Dispatcher struct {
 	budget   *budget.Budget
 	observer policy.Observer
 
-	mu       sync.Mutex
-	settings policy.Settings
-	batch    sinks.BatchLimits
-	lanes    map[*Lane]bool          // those that are worked on
-	memories memory.Lanes            // of what lanes that were lost have left
-	queue    *fairqueue.Queue[*item] // items that may go now: at most one of each key
-	pending  int                     // items handed over and not settled
-	inFlight int                     // of these, in the sink's hands
-	calls    int                     // of the sink, under way
-	stuck    int                     // of these, abandoned
-	workers  []*call                 // one for each worker; workers are started as they are needed
-	idle     int                     // workers that wait for work
-	ended    int                     // workers that are gone
-	work     *sync.Cond              // signalled when a worker may have something to do
-	drained  *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
-	breaker  *policy.Circuit
-	rate     *policy.Limiter
-	back     []*item     // put back by what is being settled, the first one first
-	since    time.Time   // when something began to wait for a batch to fill
-	again    *time.Timer // wakes the workers
-	againAt  time.Time   // then; zero: never
-	watch    *time.Timer // looks for calls that do not come back; armed while there are calls
-	watching bool
-	stopping bool
-	stats    Stats
+	mu           sync.Mutex
+	settings     policy.Settings
+	batch        sinks.BatchLimits
+	lanes        map[*Lane]bool          // those that are worked on
+	memories     memory.Lanes            // of what lanes that were lost have left
+	queue        *fairqueue.Queue[*item] // items that may go now: at most one of each key
+	pending      int                     // items handed over and not settled
+	inFlight     int                     // of these, in the sink's hands
+	calls        int                     // of the sink, under way
+	stuck        int                     // of these, abandoned
+	workers      []*call                 // one for each worker; workers are started as they are needed
+	idle         int                     // workers that wait for work
+	ended        int                     // workers that are gone
+	work         *sync.Cond              // signalled when a worker may have something to do
+	drained      *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
+	breaker      *policy.Circuit
+	destinations map[string]*destination // those of the sink that do not go well
+	rate         *policy.Limiter
+	back         []*item     // put back by what is being settled, the first one first
+	since        time.Time   // when something began to wait for a batch to fill
+	again        *time.Timer // wakes the workers
+	againAt      time.Time   // then; zero: never
+	watch        *time.Timer // looks for calls that do not come back; armed while there are calls
+	watching     bool
+	stopping     bool
+	stats        Stats
 }
 
 // Stats counts what was done for a sink.
@@ -94,7 +95,7 @@ func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
-		lanes: make(map[*Lane]bool), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
+		lanes: make(map[*Lane]bool), destinations: make(map[string]*destination), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
 	d.work = sync.NewCond(&d.mu)
 	d.drained = sync.NewCond(&d.mu)
@@ -142,6 +143,7 @@ func (d *Dispatcher) State() store.SinkState {
 	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
 		s.ThrottledUntil = until.UTC()
 	}
+	s.Destinations, s.AllDestinations = d.states(time.Now())
 	return s
 }
 
@@ -158,6 +160,9 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	defer d.mu.Unlock()
 	if s.Breaker != d.settings.Breaker {
 		d.breaker.Adjust(s.Breaker)
+		for _, known := range d.destinations {
+			known.circuit.Adjust(s.Breaker)
+		}
 	}
 	if s.Rate != d.settings.Rate {
 		d.rate = policy.NewLimiter(s.Rate)
@@ -203,7 +208,7 @@ func (d *Dispatcher) behind() {
 // groupOf names the group in which an item shares the sink's slots.
 func (d *Dispatcher) groupOf(it *item) string {
 	if d.settings.Fairness == "" {
-		return ""
+		return it.destination
 	}
 	return it.Metadata[d.settings.Fairness]
 }

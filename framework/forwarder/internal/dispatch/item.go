@@ -30,6 +30,11 @@ type item struct {
 	// destination could not be reached with this item; 0: it never met that.
 	unavailable int
 
+	// destination is where the item goes, if the sink says so; probe says that it is under
+	// way though the destination is open.
+	destination string
+	probe       bool
+
 	// chained says that the next one of its key is in the same batch.
 	chained bool
 }

@@ -120,7 +120,7 @@ func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
 
 func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	d := l.dispatcher
-	passesBy := d.caller.PassesBy(read)
+	passesBy, destinations := d.caller.PassesBy(read), d.caller.Destinations(read)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	restart := read.Rebased != ""
@@ -135,7 +135,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	}
 	l.out.add(read, restart)
 	if n := len(read.Envelopes); n > 0 {
-		l.addRows(read, l.out.last(), passesBy)
+		l.addRows(read, l.out.last(), passesBy, destinations)
 	}
 	if read.CaughtUp {
 		l.memory.ForgetLog()
@@ -146,7 +146,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	return true
 }
 
-func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
+func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, destinations []string) {
 	r := &rows{page: page, items: make([]item, len(read.Envelopes)), left: len(read.Envelopes), log: l.number}
 	for i := range read.Envelopes {
 		r.bytes += len(read.Envelopes[i].Payload) + envelopeBytes
@@ -158,6 +158,9 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool) {
 		it.Envelope = &read.Envelopes[i]
 		it.Sink = l.dispatcher.name
 		it.lane, it.rows, it.index = l, r, i
+		if destinations != nil {
+			it.destination = destinations[i]
+		}
 		made, remembered := l.remembered(it)
 		switch {
 		case l.unmet > 0 && store.ContainsOffset(l.before, it.Offset):
@@ -261,6 +264,12 @@ func (l *Lane) passed(it *item) {
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
 	l.log.Warn("delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
 	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
+	l.holdKey(it)
+}
+
+// postpone parks an item whose destination has to be left alone. No attempt is spent.
+func (l *Lane) postpone(it *item, why error, pause time.Duration) {
+	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error(), false)
 	l.holdKey(it)
 }
 

@@ -40,6 +40,14 @@ func (d *Dispatcher) opened(message string, err error) {
 	}
 }
 
+// observeDestination reports that the outage of a destination has begun, by its cause, or is
+// over.
+func (d *Dispatcher) observeDestination(name string, cause error) {
+	if d.observer != nil {
+		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Destination: name, Open: cause != nil, Cause: cause})
+	}
+}
+
 // throttled says that the sink waits until a time.
 func (d *Dispatcher) throttled(until time.Time, err error) {
 	d.log.Warn("sink is throttled, its deliveries wait", "error", err)

@@ -236,6 +236,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
+	it.destination = d.caller.Destination(&it.Delivery)
 	turn := keyqueue.Go
 	if it.Key != "" {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)

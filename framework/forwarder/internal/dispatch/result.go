@@ -24,6 +24,7 @@ func (d *Dispatcher) settle(worker *call) {
 		}
 		d.queue.Done(it)
 		it.lane.ended(1)
+		d.probed(it)
 		switch result := worker.results[i]; {
 		case it.lane.over != nil:
 			d.pending--
@@ -75,6 +76,7 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	if d.breaker.Delivered() {
 		d.available()
 	}
+	d.reached(it)
 	d.pending--
 	d.stats.Delivered++
 	it.lane.delivered(it, receipt)
@@ -100,6 +102,9 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 		class = sinks.ClassCancelled // whatever the sink made of it
 	} else if class == sinks.ClassCancelled {
 		class = sinks.ClassTransient // this process did not cancel it
+	}
+	if d.failedThere(it, class, until, err, now) {
+		return
 	}
 	switch class {
 	case sinks.ClassPermanent:
@@ -171,11 +176,17 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 	if began {
 		d.opened("nearly all deliveries to the sink fail, they wait", err)
 	}
-	d.stats.Failed++
 	if !spent {
+		d.stats.Failed++
 		d.putBack(it, false) // another one may fare better
 		return
 	}
+	d.retry(it, err, now)
+}
+
+// retry parks an item that has spent an attempt, for the next one, or gives it up.
+func (d *Dispatcher) retry(it *item, err error, now time.Time) {
+	d.stats.Failed++
 	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
 	pause := retry.Pause(it.Attempt)
 	switch {

@@ -76,6 +76,15 @@ func (q *Queue[T]) Next(slots int) (from Origin, ok bool) {
 	return FromLog, false
 }
 
+// GroupInFlight is how many are in flight of the group whose item Next found. No other
+// group of that origin that has something waiting has fewer.
+func (q *Queue[T]) GroupInFlight(from Origin) int {
+	if from == FromParked {
+		return q.parked.lines[0].inFlight
+	}
+	return q.fresh.lines[0].inFlight
+}
+
 // Pop takes the item that Next found. It is in flight until Done.
 func (q *Queue[T]) Pop(from Origin) T {
 	if from == FromParked {

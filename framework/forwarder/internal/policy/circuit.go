@@ -73,6 +73,9 @@ func (c *Circuit) Cause() error { return c.cause }
 // asked to wait. It may be past, or zero.
 func (c *Circuit) ThrottledUntil() time.Time { return c.throttled }
 
+// NoLimit is a limit that is none.
+const NoLimit = math.MaxInt
+
 // Limit is how many deliveries may be in flight at now, out of n.
 func (c *Circuit) Limit(n int, now time.Time) int {
 	switch {

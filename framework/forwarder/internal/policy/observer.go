@@ -68,9 +68,11 @@ type Checkpoint struct {
 
 // BreakerChange is a breaker that opens, because of a cause, or closes.
 type BreakerChange struct {
-	Sink  string
-	Open  bool
-	Cause error
+	Sink string
+	// Destination is the one of the sink's whose breaker it is; "" for the sink's own.
+	Destination string
+	Open        bool
+	Cause       error
 }
 
 // Throttling is a sink that waits.

@@ -1,0 +1,191 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// hosts is a sink whose destination is what stands before the dash of the id. Those that
+// are down answer as they are told.
+type hosts struct {
+	script
+	mu   sync.Mutex
+	down map[string]error
+	took map[string]time.Duration // how long a delivery takes
+	asks map[string]int           // of those that are down
+}
+
+func newHosts() *hosts {
+	s := &hosts{down: make(map[string]error), took: make(map[string]time.Duration), asks: make(map[string]int)}
+	s.answer = func(ctx context.Context, d *notification.Delivery) error {
+		name := s.Destination(d)
+		s.mu.Lock()
+		err, took := s.down[name], s.took[name]
+		if err != nil {
+			s.asks[name]++
+		}
+		s.mu.Unlock()
+		return errors.Join(takesTime(ctx, took), err)
+	}
+	return s
+}
+
+func (s *hosts) Destination(d *notification.Delivery) string {
+	name, _, _ := strings.Cut(d.ID, "-")
+	return name
+}
+
+func (s *hosts) set(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down[name] = err
+}
+
+// asked is how often one that is down was called since the last time.
+func (s *hosts) asked(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.asks[name]
+	s.asks[name] = 0
+	return n
+}
+
+// count is how many of a tenant were delivered or tried.
+func count(ids []string, tenant string) (n int) {
+	for _, id := range ids {
+		if strings.HasPrefix(id, tenant+"-") {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *outbox) appendTo(tenant string, n int) {
+	for _, id := range numbered(tenant+"-", n) {
+		o.append("t", tenant+id[len(id)-2:], id)
+	}
+}
+
+func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
+	for name, err := range map[string]error{
+		"unavailable": sinks.Unavailable(errors.New("connection refused")),
+		"throttled":   sinks.Throttled(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), errors.New("429")),
+		"failing":     errors.New("500"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				s := newHosts()
+				s.set("dead", err)
+				o.appendTo("dead", 100)
+				o.appendTo("good", 100)
+				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Max: time.Minute}})
+				f.flush()
+				require.Equal(t, 100, count(s.given(), "good"), "at once")
+				time.Sleep(30 * time.Minute)
+				synctest.Wait()
+				require.Less(t, s.asked("dead"), 600, "it is probed now and then")
+				require.Zero(t, f.Stats()[0].Dead)
+				o.appendTo("more", 50)
+				f.flush()
+				require.Equal(t, 50, count(s.given(), "more"))
+
+				s.set("dead", nil)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Empty(t, o.parked())
+				require.Equal(t, int64(250), f.Stats()[0].Delivered)
+				f.end()
+			})
+		})
+	}
+}
+
+func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newHosts()
+		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
+		o.append("t", "k", numbered("dead-", 50)...)
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 1}})
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		s.set("dead", nil)
+		s.given()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, numbered("dead-", 50), s.given())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newHosts()
+		s.set("t000", sinks.Unavailable(errors.New("connection refused")))
+		s.took["t000"] = 10 * time.Second // until it fails
+		for i := range 50 {
+			o.appendTo(fmt.Sprintf("t%03d", i), 20)
+		}
+		f := o.one(forwarder.Sink{Sink: s})
+		f.Wake()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, int64(49*20), f.Stats()[0].Delivered)
+		f.abandon()
+	})
+}
+
+func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newHosts()
+		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
+		var opened, closed atomic.Int32
+		watch := &breakerWatch{change: func(c forwarder.BreakerChange) {
+			require.Equal(t, "dead", c.Destination)
+			if c.Open {
+				opened.Add(1)
+			} else {
+				closed.Add(1)
+			}
+		}}
+		o.appendTo("dead", 20)
+		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Observer, c.Lease = watch, time.Minute })
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		membership, err := o.store.Membership(t.Context())
+		require.NoError(t, err)
+		require.Len(t, membership.Members, 1)
+		state := membership.Members[0].States["sink"]
+		require.False(t, state.BreakerOpen)
+		require.Equal(t, 1, state.AllDestinations)
+		require.Equal(t, "dead", state.Destinations[0].Destination)
+		require.Contains(t, state.Destinations[0].Cause, "connection refused")
+		s.set("dead", nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 1, opened.Load())
+		require.EqualValues(t, 1, closed.Load())
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}
+
+type breakerWatch struct {
+	forwarder.Unobserved
+	change func(forwarder.BreakerChange)
+}
+
+func (w *breakerWatch) Breaker(c forwarder.BreakerChange) { w.change(c) }

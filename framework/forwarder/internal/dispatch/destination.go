@@ -1,0 +1,183 @@
+package dispatch
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Where a sink says where each delivery goes (sinks.Addresser), one destination that is
+// down, asks to wait, or fails, keeps its own deliveries waiting and no others. They are
+// parked without an attempt spent, so that they take neither slots nor room in memory; when
+// one of them falls due, or a new one comes, it is the probe.
+
+const (
+	// maxTroubled is how many destinations are told apart; those beyond are treated as
+	// ones whose deliveries fail for the moment.
+	maxTroubled = 10_000
+	// maxPostponed bounds the pause of what is postponed.
+	maxPostponed = 5 * time.Minute
+	// maxPostponements bounds how many deliveries are postponed in a row while others
+	// wait for the lock.
+	maxPostponements = 256
+	// shownDestinations is how many destinations State names.
+	shownDestinations = 10
+)
+
+// destination is one that does not go well.
+type destination struct {
+	circuit  *policy.Circuit
+	inFlight int // calls begun while it was open: probes
+}
+
+// troubled returns what is known of a destination, from its first trouble on; nil for what
+// has none, and where there are too many.
+func (d *Dispatcher) troubled(name string) *destination {
+	known := d.destinations[name]
+	if known == nil && len(d.destinations) < maxTroubled {
+		known = &destination{circuit: policy.NewCircuit(d.settings.Breaker)}
+		d.destinations[name] = known
+	}
+	return known
+}
+
+// postpones parks an item whose destination has to be left alone.
+func (d *Dispatcher) postpones(it *item, now time.Time) bool {
+	known := d.destinations[it.destination]
+	if it.destination == "" || known == nil {
+		return false
+	}
+	limit := known.circuit.Limit(policy.NoLimit, now)
+	if limit > known.inFlight {
+		return false
+	}
+	d.queue.Done(it)
+	d.pending--
+	it.lane.postpone(it, known.why(), known.pause(now))
+	return true
+}
+
+// probes takes note that an item begins whose destination is open.
+func (d *Dispatcher) probes(it *item) {
+	if known := d.destinations[it.destination]; known != nil && known.circuit.IsOpen() {
+		known.circuit.Begin()
+		known.inFlight++
+		it.probe = true
+	}
+}
+
+// reached takes note that an item's destination took it, or refused it for what it is.
+func (d *Dispatcher) reached(it *item) {
+	known := d.destinations[it.destination]
+	if it.destination == "" || known == nil {
+		return
+	}
+	if known.circuit.IsOpen() {
+		d.log.Info("destination is available again", "destination", it.destination)
+		d.observeDestination(it.destination, nil)
+	}
+	delete(d.destinations, it.destination)
+}
+
+// failedThere settles an item by what its failure says of its destination. It returns false
+// where that says nothing, or nothing more than what the item's own retry does.
+func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, err error, now time.Time) bool {
+	if it.destination == "" || errors.Is(err, caller.ErrOpen) {
+		return false
+	}
+	switch class {
+	case sinks.ClassPermanent:
+		d.reached(it)
+		return false
+	case sinks.ClassThrottled, sinks.ClassUnavailable, sinks.ClassTransient:
+	default:
+		return false
+	}
+	known := d.troubled(it.destination)
+	if known == nil {
+		d.retry(it, err, now)
+		return true
+	}
+	wasOpen, spent := known.circuit.IsOpen(), false
+	switch class {
+	case sinks.ClassThrottled:
+		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now) {
+			d.log.Warn("destination is throttled, its deliveries wait", "destination", it.destination, "error", err)
+		}
+	case sinks.ClassUnavailable:
+		known.circuit.Unavailable(now, err)
+	default:
+		spent, _ = known.circuit.Failed(now, keyOrID(it), err)
+	}
+	if !wasOpen && known.circuit.IsOpen() {
+		d.log.Error("destination is unavailable, its deliveries wait", "destination", it.destination, "error", err)
+		d.observeDestination(it.destination, err)
+	}
+	if spent {
+		d.retry(it, err, now)
+		return true
+	}
+	it.Attempt--
+	d.pending--
+	it.lane.postpone(it, err, known.pause(now))
+	return true
+}
+
+// probed takes note that a probe of a destination has come back.
+func (d *Dispatcher) probed(it *item) {
+	if !it.probe {
+		return
+	}
+	it.probe = false
+	if known := d.destinations[it.destination]; known != nil && known.inFlight > 0 {
+		known.inFlight--
+	}
+}
+
+var errThrottled = errors.New("its destination has asked to wait")
+
+// why is the reason for which deliveries wait.
+func (t *destination) why() error {
+	if cause := t.circuit.Cause(); cause != nil {
+		return cause
+	}
+	return errThrottled
+}
+
+// pause is how long a delivery waits: until the next probe, and about as long as the
+// destination has been away, so that what waits for long is rarely written.
+func (t *destination) pause(now time.Time) time.Duration {
+	pause := max(t.circuit.Next().Sub(now), 0)
+	if t.circuit.IsOpen() {
+		pause = max(pause, min(now.Sub(t.circuit.OpenSince()), maxPostponed))
+	}
+	return pause + rand.N(pause/4+time.Second)
+}
+
+// states are the destinations that hold their deliveries up, the longest first.
+func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all int) {
+	for name, known := range d.destinations {
+		s := store.DestinationState{Destination: name}
+		if known.circuit.IsOpen() {
+			s.OpenSince = known.circuit.OpenSince().UTC()
+			s.Cause = policy.Text(known.why().Error(), maxErrorText/shownDestinations)
+		}
+		if until := known.circuit.ThrottledUntil(); until.After(now) {
+			s.ThrottledUntil = until.UTC()
+		}
+		if !s.OpenSince.IsZero() || !s.ThrottledUntil.IsZero() {
+			states = append(states, s)
+		}
+	}
+	slices.SortFunc(states, func(a, b store.DestinationState) int {
+		return cmp.Or(a.OpenSince.Compare(b.OpenSince), cmp.Compare(a.Destination, b.Destination))
+	})
+	return states[:min(len(states), shownDestinations)], len(states)
+}
