@@ -131,6 +131,40 @@ func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 	})
 }
 
+func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newHosts()
+		s.set("bad", sinks.Permanent(errors.New("400")))
+		o.appendTo("bad", 100)
+		o.appendTo("good", 100)
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
+		f.flush()
+		require.Equal(t, int64(100), f.Stats()[0].Delivered)
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before it was noticed")
+		s.set("bad", nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, int64(200-toRefuse), f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
+// What waits for its destination takes nothing of the sink's rate.
+func TestADestinationThatIsDownTakesNothingOfTheRate(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newHosts()
+		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
+		o.appendTo("dead", 100)
+		o.appendTo("good", 40)
+		f := o.one(forwarder.Sink{Sink: s, Rate: forwarder.Rate{Events: 10, Per: time.Second}, Parallelism: alone})
+		f.Wake()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		require.Equal(t, int64(40), f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
 func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()

@@ -94,11 +94,6 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// AtOnce is the time of a timer that is to end at once. One of 0 can crash Go's race
-// detector within testing/synctest: two goroutines of a bubble that find such timers ended
-// use the same context of the detector.
-const AtOnce = time.Nanosecond
-
 // Sleep waits and returns true, or false once ctx is done.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {

@@ -36,8 +36,8 @@ func (k *Coordinator) isChanging(sink string) bool {
 }
 
 // apply lets go of the lanes of sinks that are to change, and changes those of which none
-// is left. It returns whether there were some.
-func (k *Coordinator) apply() (changed bool) {
+// is left.
+func (k *Coordinator) apply() {
 	for sink, c := range k.changing {
 		if k.letsGo(sink) {
 			continue
@@ -53,9 +53,8 @@ func (k *Coordinator) apply() (changed bool) {
 		delete(k.changing, sink)
 		close(c.done)
 		k.heartbeat = time.Time{} // the others learn of it
-		changed = true
+		k.Nudge()
 	}
-	return changed
 }
 
 // letsGo returns whether work on a sink is under way, and ends it.

@@ -127,33 +127,32 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 	k.db = db
 	k.stop, k.end = context.WithCancel(stop)
 	defer k.end()
-	timer := time.NewTimer(pace.AtOnce)
+	timer := time.NewTimer(k.pause)
 	defer timer.Stop()
+	k.Nudge()
 	for k.stop.Err() == nil {
 		select {
 		case <-k.stop.Done():
+			continue
 		case end := <-k.ended:
 			end()
+			k.apply()
 			timer.Reset(k.pause / 8) // a forwarder may wait for it
-			if k.apply() {
-				timer.Reset(pace.AtOnce)
-			}
+			continue
 		case c := <-k.changes:
 			k.changing[c.sink] = c
-			if k.apply() {
-				timer.Reset(pace.AtOnce)
-			}
+			k.apply()
+			continue
 		case <-k.nudged:
-			timer.Reset(pace.AtOnce)
 		case <-timer.C:
-			pause := k.pause
-			if err := k.look(); err == nil {
-				k.failing.Over()
-			} else if k.stop.Err() == nil {
-				pause = k.failing.Met(err)
-			}
-			timer.Reset(pause)
 		}
+		pause := k.pause
+		if err := k.look(); err == nil {
+			k.failing.Over()
+		} else if k.stop.Err() == nil {
+			pause = k.failing.Met(err)
+		}
+		timer.Reset(pause)
 	}
 	k.leave() // or the lanes would be left for this one
 	for len(k.held)+len(k.cutting) > 0 {

@@ -57,12 +57,13 @@ func (d *Dispatcher) fill(worker *call) bool {
 		d.lookAt(filled)
 		return false
 	}
-	postponed := 0
+	postponed, admitted := 0, false // admitted by the rate, and not used yet
 	for len(worker.items) < size {
 		from, ok := d.queue.Next(limit * size)
-		if !ok || d.fillsItsShare(from, limit*size) || !d.admitted(now) {
+		if !ok || d.fillsItsShare(from, limit*size) || !admitted && !d.admitted(now) {
 			break
 		}
+		admitted = true
 		it := d.queue.Pop(from)
 		if it.lane.ends(now) {
 			d.queue.Done(it)
@@ -76,6 +77,7 @@ func (d *Dispatcher) fill(worker *call) bool {
 			}
 			continue
 		}
+		admitted = false
 		worker.add(it)
 		if d.batch.Ordered && size > 1 && it.Key != "" {
 			d.chain(worker, size, now)

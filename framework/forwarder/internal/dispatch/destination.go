@@ -59,8 +59,7 @@ func (d *Dispatcher) postpones(it *item, now time.Time) bool {
 		return false
 	}
 	d.queue.Done(it)
-	d.pending--
-	it.lane.postpone(it, known.why(), known.pause(now))
+	d.postpone(it, known.why(), now)
 	return true
 }
 
@@ -73,40 +72,43 @@ func (d *Dispatcher) probes(it *item) {
 	}
 }
 
-// reached takes note that an item's destination took it, or refused it for what it is.
+// reached takes note that an item's destination took it.
 func (d *Dispatcher) reached(it *item) {
 	known := d.destinations[it.destination]
 	if it.destination == "" || known == nil {
 		return
 	}
 	if known.circuit.IsOpen() {
-		d.log.Info("destination is available again", "destination", it.destination)
-		d.observeDestination(it.destination, nil)
+		d.destinationIsBack(it.destination)
 	}
 	delete(d.destinations, it.destination)
 }
 
 // failedThere settles an item by what its failure says of its destination. It returns false
-// where that says nothing, or nothing more than what the item's own retry does.
+// where that says nothing of it.
 func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, err error, now time.Time) bool {
-	if it.destination == "" || errors.Is(err, caller.ErrOpen) {
-		return false
-	}
-	switch class {
-	case sinks.ClassPermanent:
-		d.reached(it)
-		return false
-	case sinks.ClassThrottled, sinks.ClassUnavailable, sinks.ClassTransient:
-	default:
+	if it.destination == "" || errors.Is(err, caller.ErrOpen) || class == sinks.ClassCancelled || class == sinks.ClassUnknown {
 		return false
 	}
 	known := d.troubled(it.destination)
-	if known == nil {
+	switch {
+	case known == nil && class == sinks.ClassPermanent:
+		d.dead(it, err)
+		return true
+	case known == nil:
 		d.retry(it, err, now)
 		return true
 	}
-	wasOpen, spent := known.circuit.IsOpen(), false
+	wasOpen := known.circuit.IsOpen()
+	settle := d.postponeUnspent
 	switch class {
+	case sinks.ClassPermanent:
+		switch refusal := known.circuit.Refused(now, keyOrID(it), err); {
+		case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= d.maxAttempts(it):
+			settle = func(it *item, err error, _ time.Time) { d.dead(it, err) }
+		case refusal == policy.RefusalProbe:
+			settle = d.postpone
+		}
 	case sinks.ClassThrottled:
 		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now) {
 			d.log.Warn("destination is throttled, its deliveries wait", "destination", it.destination, "error", err)
@@ -114,20 +116,36 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 	case sinks.ClassUnavailable:
 		known.circuit.Unavailable(now, err)
 	default:
-		spent, _ = known.circuit.Failed(now, keyOrID(it), err)
+		if spent, _ := known.circuit.Failed(now, keyOrID(it), err); spent {
+			settle = d.retry
+		}
 	}
-	if !wasOpen && known.circuit.IsOpen() {
+	switch isOpen := known.circuit.IsOpen(); {
+	case isOpen && !wasOpen:
 		d.log.Error("destination is unavailable, its deliveries wait", "destination", it.destination, "error", err)
 		d.observeDestination(it.destination, err)
+	case wasOpen && !isOpen:
+		d.destinationIsBack(it.destination)
 	}
-	if spent {
-		d.retry(it, err, now)
-		return true
-	}
-	it.Attempt--
-	d.pending--
-	it.lane.postpone(it, err, known.pause(now))
+	settle(it, err, now)
 	return true
+}
+
+// postponeUnspent parks an item whose attempt counts as none.
+func (d *Dispatcher) postponeUnspent(it *item, err error, now time.Time) {
+	it.Attempt--
+	d.postpone(it, err, now)
+}
+
+// postpone parks an item until its destination is tried again.
+func (d *Dispatcher) postpone(it *item, why error, now time.Time) {
+	d.pending--
+	it.lane.postpone(it, why, d.destinations[it.destination].pause(now))
+}
+
+func (d *Dispatcher) destinationIsBack(name string) {
+	d.log.Info("destination is available again", "destination", name)
+	d.observeDestination(name, nil)
 }
 
 // probed takes note that a probe of a destination has come back.

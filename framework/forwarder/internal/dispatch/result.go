@@ -139,15 +139,19 @@ func (d *Dispatcher) refused(it *item, err error, now time.Time) {
 	case !wasOpen && isOpen:
 		d.opened("the sink refuses one delivery after the other for good, they wait", err)
 	}
-	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
 	switch {
-	case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= retry.MaxAttempts:
+	case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= d.maxAttempts(it):
 		d.dead(it, err)
 	case refusal == policy.RefusalProbe:
 		d.offerAgain(it, false)
 	default:
 		d.putBack(it, false)
 	}
+}
+
+func (d *Dispatcher) maxAttempts(it *item) int {
+	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
+	return retry.MaxAttempts
 }
 
 // unavailable puts an item back whose destination could not be reached, or refuses

@@ -106,15 +106,17 @@ var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
 func (f *Feed) Run(ctx context.Context) {
 	pause := f.PollMin
 	last := int64(-1)
-	timer := time.NewTimer(pace.AtOnce)
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	for {
+	for first := true; ; first = false {
 		cause := policy.WakePoll
-		select {
-		case <-ctx.Done():
-			return
-		case cause = <-f.woken:
-		case <-timer.C:
+		if !first {
+			select {
+			case <-ctx.Done():
+				return
+			case cause = <-f.woken:
+			case <-timer.C:
+			}
 		}
 		began := time.Now()
 		target, err := f.look(ctx)
