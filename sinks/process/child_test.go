@@ -26,6 +26,7 @@ const (
 	childVariable   = "WAYBILL_TEST_CHILD"
 	journalVariable = "WAYBILL_TEST_JOURNAL" // file that gets the lines that the child reads
 	pidsVariable    = "WAYBILL_TEST_PIDS"    // file that gets the ids of started processes
+	environVariable = "WAYBILL_TEST_ENVIRON" // file that gets the child's environment
 )
 
 func TestMain(m *testing.M) {
@@ -59,6 +60,7 @@ func (p *program) is(trait string) bool { return slices.Contains(p.traits, trait
 
 func (p *program) run() {
 	note(pidsVariable, fmt.Sprintln(os.Getpid()))
+	note(environVariable, strings.Join(os.Environ(), "\n")+"\n")
 	if p.is("stubborn") {
 		signal.Ignore(syscall.SIGTERM)
 	}
