@@ -96,5 +96,5 @@ func (c *child) startWithPipes() (err error) {
 	}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = ends[0], ends[3], ends[5]
 	c.stdin, c.stdout, c.stderr = ends[1], ends[2], ends[4]
-	return c.cmd.Start()
+	return start(c.cmd)
 }
