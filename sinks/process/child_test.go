@@ -64,6 +64,16 @@ func (p *program) run() {
 	if p.is("stubborn") {
 		signal.Ignore(syscall.SIGTERM)
 	}
+	terminated := make(chan os.Signal, 1)
+	if p.is("obeys") || p.is("lingers") {
+		signal.Notify(terminated, syscall.SIGTERM)
+	}
+	if p.is("traps") {
+		trap := `trap 'echo "helper: SIGTERM" >>"$0"' TERM; echo "helper: ready" >>"$0"; while :; do sleep 0.01; done`
+		if err := exec.Command("sh", "-c", trap, os.Getenv(journalVariable)).Start(); err != nil {
+			panic(err)
+		}
+	}
 	if p.is("forks") || p.is("sheds") {
 		sleeper := exec.Command("sleep", "1000")
 		if p.is("sheds") {
@@ -103,7 +113,12 @@ func (p *program) run() {
 	for _, number := range p.held {
 		ok(number, "at the end")
 	}
-	if p.is("stubborn") {
+	if p.is("obeys") || p.is("lingers") {
+		note(journalVariable, "program: end of file\n")
+		<-terminated
+		note(journalVariable, "program: SIGTERM\n")
+	}
+	if p.is("stubborn") || p.is("lingers") {
 		time.Sleep(time.Hour)
 	}
 }
