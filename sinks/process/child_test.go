@@ -206,6 +206,7 @@ func testConfig(t *testing.T, traits ...string) Config {
 			childVariable:   "child," + strings.Join(traits, ","),
 			journalVariable: folder + "/journal",
 			pidsVariable:    folder + "/pids",
+			"GORACE":        "atexit_sleep_ms=0", // under -race it would take a second to end
 		},
 		Grace:           5 * time.Second,
 		MaxRestartPause: 50 * time.Millisecond,
