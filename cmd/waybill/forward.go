@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/cmd/waybill/internal/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	processsink "github.com/waybill-go/waybill/sinks/process"
 )
 
 func newForward(p *program) *cobra.Command {
@@ -71,6 +72,9 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		f.source.Listen = &f.listen
 	}
 	ctx := cmd.Context()
+	if os.Getpid() == 1 { // in a container, without an init
+		go processsink.ReapOrphans(ctx)
+	}
 	defer context.AfterFunc(ctx, func() {
 		f.logger.Info("stopping; a second signal ends the program at once")
 	})()

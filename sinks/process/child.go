@@ -262,7 +262,7 @@ func (c *child) run(stopping, hurry <-chan struct{}) error {
 	pipes.Go(c.readStderr)
 	pipes.Go(c.writeStdin)
 	go func() {
-		c.exitStatus = c.cmd.Wait()
+		c.exitStatus = wait(c.cmd)
 		close(c.exited)
 	}()
 

@@ -26,6 +26,7 @@ const (
 	childVariable   = "WAYBILL_TEST_CHILD"
 	journalVariable = "WAYBILL_TEST_JOURNAL" // file that gets the lines that the child reads
 	pidsVariable    = "WAYBILL_TEST_PIDS"    // file that gets the ids of started processes
+	environVariable = "WAYBILL_TEST_ENVIRON" // file that gets the child's environment
 )
 
 func TestMain(m *testing.M) {
@@ -59,8 +60,19 @@ func (p *program) is(trait string) bool { return slices.Contains(p.traits, trait
 
 func (p *program) run() {
 	note(pidsVariable, fmt.Sprintln(os.Getpid()))
+	note(environVariable, strings.Join(os.Environ(), "\n")+"\n")
 	if p.is("stubborn") {
 		signal.Ignore(syscall.SIGTERM)
+	}
+	terminated := make(chan os.Signal, 1)
+	if p.is("obeys") || p.is("lingers") {
+		signal.Notify(terminated, syscall.SIGTERM)
+	}
+	if p.is("traps") {
+		trap := `trap 'echo "helper: SIGTERM" >>"$0"' TERM; echo "helper: ready" >>"$0"; while :; do sleep 0.01; done`
+		if err := exec.Command("sh", "-c", trap, os.Getenv(journalVariable)).Start(); err != nil {
+			panic(err)
+		}
 	}
 	if p.is("forks") || p.is("sheds") {
 		sleeper := exec.Command("sleep", "1000")
@@ -101,7 +113,12 @@ func (p *program) run() {
 	for _, number := range p.held {
 		ok(number, "at the end")
 	}
-	if p.is("stubborn") {
+	if p.is("obeys") || p.is("lingers") {
+		note(journalVariable, "program: end of file\n")
+		<-terminated
+		note(journalVariable, "program: SIGTERM\n")
+	}
+	if p.is("stubborn") || p.is("lingers") {
 		time.Sleep(time.Hour)
 	}
 }
@@ -189,6 +206,7 @@ func testConfig(t *testing.T, traits ...string) Config {
 			childVariable:   "child," + strings.Join(traits, ","),
 			journalVariable: folder + "/journal",
 			pidsVariable:    folder + "/pids",
+			"GORACE":        "atexit_sleep_ms=0", // under -race it would take a second to end
 		},
 		Grace:           5 * time.Second,
 		MaxRestartPause: 50 * time.Millisecond,

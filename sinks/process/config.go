@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -28,7 +29,8 @@ const (
 type Config struct {
 	Command         []string          `yaml:"command" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
 	Dir             string            `yaml:"dir" doc:"where the program runs. Default: where this program runs"`
-	Env             map[string]string `yaml:"env" doc:"environment variables of the program, beside and over those of this program"`
+	Env             map[string]string `yaml:"env" doc:"environment variables of the program, over those that it inherits"`
+	InheritEnv      []string          `yaml:"inherit_env" doc:"variables of this program that the program gets too, beside the few that every program needs (PATH, HOME, TMPDIR, LANG, TZ and the like): names, or beginnings of names with a * (AWS_*); a lone * is all. Most are kept from it, since passwords of the database and of other sinks may be among them"`
 	Grace           time.Duration     `yaml:"grace" doc:"how long the program may take to end once its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
 	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"how long the program may take from its start to its hello. Default 30s"`
 	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"the longest pause before a program that ended is started again; pauses begin at 100ms and double until it answers a delivery. Default 30s"`
@@ -89,6 +91,12 @@ func (c *Config) check() error {
 			mistake("env: %q is not the name of a variable; leave = and NUL out", name)
 		case hasNUL(c.Env[name]):
 			mistake("env.%s: the value contains a NUL byte, which no variable can hold", name)
+		}
+	}
+	for _, pattern := range c.InheritEnv {
+		name := strings.TrimSuffix(pattern, "*")
+		if pattern == "" || strings.ContainsAny(name, "*=$\x00") || strings.ContainsFunc(name, unicode.IsSpace) {
+			mistake("inherit_env: %q is neither the name of a variable nor the beginning of names with a * at its end; leave =, $, white space and NUL out", pattern)
 		}
 	}
 	for _, d := range []struct {

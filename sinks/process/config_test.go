@@ -27,6 +27,7 @@ func TestASinkIsBuiltFromYAML(t *testing.T) {
 command: [python3, handler.py]
 dir: /srv/shop
 env: {SHOP: "1"}
+inherit_env: [JAVA_HOME, "AWS_*"]
 grace: 3s
 max_line_bytes: 2048
 stderr: warn
@@ -34,7 +35,8 @@ stderr: warn
 	require.NoError(t, err)
 	require.Equal(t, Config{
 		Command: []string{"python3", "handler.py"}, Dir: "/srv/shop", Env: map[string]string{"SHOP": "1"},
-		Grace: 3 * time.Second, StartTimeout: DefaultStartTimeout, MaxRestartPause: DefaultMaxRestartPause,
+		InheritEnv: []string{"JAVA_HOME", "AWS_*"},
+		Grace:      3 * time.Second, StartTimeout: DefaultStartTimeout, MaxRestartPause: DefaultMaxRestartPause,
 		MaxLineBytes: 2048, Stderr: "warn",
 	}, built.(*Sink).config)
 }
@@ -44,6 +46,7 @@ func TestAllMistakesOfAConfigurationAreReported(t *testing.T) {
 	_, err := build(t, `
 dir: "a\0b"
 env: {"": "1", "A=B": "1", C: "x\0"}
+inherit_env: ["", "A=B", "A*B", "**", "$HOME", "A, B", "A\0", "*", GOOD_1, "GOOD_*"]
 grace: -1s
 start_timeout: -1s
 max_restart_pause: -1s
@@ -56,6 +59,13 @@ stderr: debug
 		`env: "" is not the name of a variable`,
 		`env: "A=B" is not the name of a variable`,
 		"env.C: the value contains a NUL byte",
+		`inherit_env: "" is neither`,
+		`inherit_env: "A=B" is neither`,
+		`inherit_env: "A*B" is neither`,
+		`inherit_env: "**" is neither`,
+		`inherit_env: "$HOME" is neither`,
+		`inherit_env: "A, B" is neither`,
+		`inherit_env: "A\x00" is neither the name of a variable nor the beginning of names with a * at its end`,
 		"grace: -1s is negative; leave it out for 5s",
 		"start_timeout: -1s is negative; leave it out for 30s",
 		"max_restart_pause: -1s is negative; leave it out for 30s",
@@ -64,7 +74,7 @@ stderr: debug
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.Len(t, strings.Split(err.Error(), "\n"), 10)
+	require.Len(t, strings.Split(err.Error(), "\n"), 17)
 	_, err = build(t, `command: ["", "x"]`)
 	require.EqualError(t, err, "command: the program is empty; give it first, such as [python3, handler.py]")
 	_, err = build(t, `command: ["x", "a\0"]`)

@@ -3,6 +3,7 @@ package process_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -66,4 +67,16 @@ func ExampleRegister() {
 	// command: is missing; give the program and its arguments, such as [python3, handler.py]
 	// grace: -1s is negative; leave it out for 5s
 	// stderr: "debug" is not offered; use info or warn
+}
+
+// A program that may be process 1 of a container waits for the orphans there.
+func ExampleReapOrphans() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if os.Getpid() == 1 {
+		go process.ReapOrphans(ctx)
+	}
+	fmt.Println("and runs the forwarder")
+	// Output:
+	// and runs the forwarder
 }

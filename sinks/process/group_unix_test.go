@@ -5,8 +5,10 @@ package process
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func leaveGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
@@ -97,6 +101,33 @@ func TestAProgramThatIgnoresEverythingIsKilled(t *testing.T) {
 	closeSink(t, sink)
 	require.GreaterOrEqual(t, time.Since(began), 2*c.Grace, "it was asked twice before")
 	requireGone(t, c, 2)
+}
+
+func TestAProgramHearsEndOfFileThenSIGTERMAndIsKilledAtLast(t *testing.T) {
+	t.Parallel()
+	for trait, killed := range map[string]bool{"obeys": false, "lingers": true} {
+		t.Run(trait, func(t *testing.T) {
+			t.Parallel()
+			c := testConfig(t, trait, "traps")
+			c.Grace = time.Second
+			var log lockedBuffer
+			sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			eventuallyTaken(t, sink)
+			require.Eventually(t, func() bool { return slices.Contains(noted(c, journalVariable), "helper: ready") }, soon, time.Millisecond)
+			began := time.Now()
+			closeSink(t, sink)
+			require.GreaterOrEqual(t, time.Since(began), c.Grace, "SIGTERM comes after a grace")
+			require.Equal(t, killed, strings.Contains(log.String(), "the program did not end and is killed"), log.String())
+			heard := noted(c, journalVariable)
+			end := slices.Index(heard, "program: end of file")
+			require.Positive(t, end, heard)
+			require.Greater(t, slices.Index(heard, "program: SIGTERM"), end, heard)
+			if killed { // else its group was killed at once after it
+				require.GreaterOrEqual(t, time.Since(began), 2*c.Grace, "SIGKILL comes after another grace")
+				require.Greater(t, slices.Index(heard, "helper: SIGTERM"), end, "the whole group gets it")
+			}
+		})
+	}
 }
 
 func TestAProgramThatIsKilledFromOutsideIsStartedAgain(t *testing.T) {

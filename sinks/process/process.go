@@ -21,6 +21,9 @@
 //	line longer than max_line_bytes             permanent
 //	the engine's context was cancelled          context.Canceled, as it is
 //
+// The program gets a minimal environment: what Config.Env and Config.InheritEnv do
+// not name, such as the database's password, is kept from it.
+//
 // The program has a process group of its own. Whatever of the group is left when
 // the program has ended is killed.
 package process

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -24,10 +22,7 @@ func (s *Sink) start() (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := &exec.Cmd{Path: program, Args: s.config.Command, Dir: s.config.Dir, Env: os.Environ()}
-	for _, name := range slices.Sorted(maps.Keys(s.config.Env)) {
-		cmd.Env = append(cmd.Env, name+"="+s.config.Env[name])
-	}
+	cmd := &exec.Cmd{Path: program, Args: s.config.Command, Dir: s.config.Dir, Env: s.config.environment(os.Environ())}
 	leadGroup(cmd)
 
 	c := &child{
@@ -101,5 +96,5 @@ func (c *child) startWithPipes() (err error) {
 	}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = ends[0], ends[3], ends[5]
 	c.stdin, c.stdout, c.stderr = ends[1], ends[2], ends[4]
-	return c.cmd.Start()
+	return start(c.cmd)
 }
