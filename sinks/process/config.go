@@ -26,9 +26,9 @@ const (
 // Config is what stands under "with:" for a sink of this kind. Only Command is
 // required; the zero value of every other field means its default.
 type Config struct {
-	Command         []string          `yaml:"command" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
+	Command         []string          `yaml:"command" secret:"arguments" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
 	Dir             string            `yaml:"dir" doc:"where the program runs. Default: where this program runs"`
-	Env             map[string]string `yaml:"env" doc:"environment variables of the program, beside and over those of this program"`
+	Env             map[string]string `yaml:"env" secret:"true" doc:"environment variables of the program, beside and over those of this program"`
 	Grace           time.Duration     `yaml:"grace" doc:"how long the program may take to end once its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
 	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"how long the program may take from its start to its hello. Default 30s"`
 	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"the longest pause before a program that ended is started again; pauses begin at 100ms and double until it answers a delivery. Default 30s"`
