@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // OAuth2 is how to get tokens from an authorization server: by a refresh token,
@@ -104,17 +106,28 @@ func (f *fetchedToken) get(ctx context.Context) (string, error) {
 	}
 	token, err := f.fetch(context.WithValue(ctx, oauth2.HTTPClient, f.client))
 	var refused *oauth2.RetrieveError
+	// The secrets of now: some servers have given another refresh token.
+	secrets := redact.New(f.ClientSecret, f.RefreshToken)
 	switch {
 	case errors.As(err, &refused) && refused.ErrorCode != "":
-		return "", fmt.Errorf("oauth2: %s: %s %s", f.TokenURL, refused.ErrorCode, refused.ErrorDescription)
+		return "", secrets.Error(fmt.Errorf("oauth2: %s: %s %s", redactedURL(f.TokenURL), refused.ErrorCode, refused.ErrorDescription))
 	case err != nil:
-		return "", fmt.Errorf("oauth2: %w", err)
+		return "", secrets.Error(fmt.Errorf("oauth2: %w", err))
 	}
 	f.token = token
 	if f.RefreshToken != "" && token.RefreshToken != "" {
 		f.RefreshToken = token.RefreshToken // some servers give a new one each time
 	}
 	return token.AccessToken, nil
+}
+
+// redactedURL is a URL without its password.
+func redactedURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "the token_url"
+	}
+	return u.Redacted()
 }
 
 func (f *fetchedToken) fetch(ctx context.Context) (*oauth2.Token, error) {

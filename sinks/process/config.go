@@ -112,4 +112,22 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
+// credentials are what the program may repeat and no one is to read: values of variables,
+// and of flags with long names. Other arguments are mostly files, which stand in every
+// stack trace.
+func (c *Config) credentials() []string {
+	all := slices.Collect(maps.Values(c.Env))
+	for i, argument := range c.Command {
+		flag, value, hasValue := strings.Cut(argument, "=")
+		switch {
+		case !strings.HasPrefix(flag, "--"):
+		case hasValue:
+			all = append(all, value)
+		case i > 0 && i+1 < len(c.Command) && !strings.HasPrefix(c.Command[i+1], "-"):
+			all = append(all, c.Command[i+1])
+		}
+	}
+	return all
+}
+
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
