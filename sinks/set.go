@@ -63,7 +63,17 @@ type Set struct {
 // source of decoding (field tag "yaml"), defaults ([Defaulter]), validation
 // ([Validator]) and of the generated reference and schema: field tag "doc", which
 // ends with "Required" or "Default …" where one of them is true, and "enum", the
-// values of a text with commas in between, where only these are valid.
+// values of a text with commas in between, where only these are valid. Field tag
+// "secret" says what nobody is shown, in waybill config show and in mistakes:
+//
+//   - "true": the whole value, and all values below, but no names of a map
+//   - "password": the password in an address, which is a URL or a list of key=value
+//   - "url": all of a URL but scheme, user, host and port; a user without a password too
+//   - "arguments": all of a command line, as a list, but the program and names of flags
+//   - "false": nothing
+//
+// Without the tag it is "password", and "true" where the key has the name of a secret,
+// such as api_key or token. Whatever else the tag says is "true".
 // A name that is taken gives ErrDuplicateKind.
 func Register[C any](s *Set, name, summary string, build func(Instance, C) (Sink, error)) error {
 	kind := Kind{

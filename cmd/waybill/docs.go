@@ -93,6 +93,13 @@ path that does not begin with a slash starts at the configuration's folder. The 
 is text of up to 64 KiB, and is read again at SIGHUP. A text that begins with file:
 itself is written with two colons: file::/is/no/file.
 
+What is marked as secret below, or in [sinks.md](sinks.md), is *** in what waybill config
+show prints, and no mistake quotes it. In an address this is the password; of the http sink's
+url it is the path too, since with many receivers that is the password. The values of headers,
+of a program's env and of its arguments are secret, whatever they hold: only names are shown.
+There is no way to have one shown; where it matters which value it is, let it come from a
+${NAME}, which is shown.
+
 What stands below sinks.NAME.with depends on the kind: see [sinks.md](sinks.md). Editors
 complete all keys with the schema that waybill config schema prints, which is also
 [waybill.schema.json](waybill.schema.json).

@@ -18,10 +18,10 @@ func newShow(p *program) *cobra.Command {
 flags over it, and defaults filled in. A setting that has neither a value nor a
 default is left out.
 
-Passwords in addresses are shown as ***, and so is what stands under a kind's keys
-with names like password, secret, token or api_key. Where a value comes from a
-${NAME} or a file:, the reference is shown and not the value. A secret that stands in the file under
-another name is shown: read the output before it is passed on.`,
+Secrets are shown as ***: what the references of the configuration and of the sinks mark
+as secret, such as passwords in addresses, the paths of a webhook's URL, and all values
+of headers, of a program's environment and of its arguments. Names are shown. Where a
+value comes from a ${NAME} or a file:, the reference is shown and not the value.`,
 		Example: `  waybill config show -c waybill.yaml`,
 		Args:    noArguments,
 		RunE:    s.run,

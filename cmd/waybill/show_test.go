@@ -111,7 +111,7 @@ sinks:
       command: [run, --token, '***', --password=***]
       env:
         DB_PASSWORD: '***'
-        LANG: C
+        LANG: '***'
       grace: 5s
       start_timeout: 30s
       max_restart_pause: 30s

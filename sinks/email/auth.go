@@ -1,6 +1,7 @@
 package email
 
 import (
+	"encoding/base64"
 	"errors"
 	"net/url"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // Values of Config.Auth.
@@ -100,6 +103,24 @@ func (c *Config) authOptions(user *url.Userinfo) []gomail.Option {
 		}
 	}
 	return append(options, gomail.WithOpportunisticSMTPAuth(all...))
+}
+
+// credentials are what no error may repeat: secrets, and passwords as they are sent.
+func (c *Config) credentials(user *url.Userinfo) redact.Credentials {
+	password, _ := user.Password()
+	return redact.New(append(asSent(user.Username(), password), c.OAuth2.ClientSecret, c.OAuth2.RefreshToken)...)
+}
+
+// asSent is a password or token, and how the mechanisms send it.
+func asSent(user, secret string) []string {
+	if secret == "" {
+		return nil
+	}
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	return []string{
+		secret, encode(secret), encode("\x00" + user + "\x00" + secret),
+		encode("user=" + user + "\x01auth=Bearer " + secret + "\x01\x01"),
+	}
 }
 
 // tokens is where the token for each new connection comes from; nil if none is

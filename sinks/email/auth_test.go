@@ -2,6 +2,7 @@ package email_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -202,4 +203,45 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 	good := email.Config{SMTP: "smtp://a@localhost", OAuth2: oauth, From: "a@example.com", Templates: "x"}
 	good.SetDefaults()
 	require.NoError(t, good.Validate())
+}
+
+// TestNoErrorRepeatsACredential although servers may: as it is, or as it was sent.
+func TestNoErrorRepeatsACredential(t *testing.T) {
+	echo := func(_ context.Context, user, secret string) error {
+		encode := base64.StdEncoding.EncodeToString
+		return smtptest.Reply(535, strings.Join([]string{"no", secret, encode([]byte(secret)), encode([]byte("\x00" + user + "\x00" + secret))}, " "))
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("token-hunter2\n"), 0o600))
+	authorization := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, secret, _ := r.BasicAuth()
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, "no: ", secret, r.FormValue("client_secret"), " ", r.FormValue("refresh_token"), " ", r.Header)
+	}))
+	t.Cleanup(authorization.Close)
+	for name, c := range map[string]email.Config{
+		"password":   {SMTP: "smtp://shop:pass-hunter2@%s"},
+		"login":      {SMTP: "smtp://shop:pass-hunter2@%s", Auth: email.AuthLogin},
+		"token":      {SMTP: "smtp://shop:token-hunter2@%s", Auth: email.AuthXOAUTH2},
+		"token_file": {SMTP: "smtp://shop@%s", TokenFile: file},
+		"oauth2": {SMTP: "smtp://shop@%s", OAuth2: email.OAuth2{
+			TokenURL: authorization.URL, ClientID: "shop", ClientSecret: "client-hunter2", RefreshToken: "refresh-hunter2",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, smtptest.Config{Mechanisms: []string{"PLAIN", "LOGIN", smtptest.XOAUTH2}, OnAuth: echo})
+			c.SMTP = fmt.Sprintf(c.SMTP, server.Address())
+			sink := newSink(t, c)
+			_, err := sink.Deliver(within(t), delivery(jane))
+			require.Error(t, err)
+			for _, e := range []error{err, sink.CheckHealth(within(t))} {
+				require.ErrorContains(t, e, " no")
+				require.NotContains(t, e.Error(), "hunter2")
+				require.NotContains(t, e.Error(), base64.StdEncoding.EncodeToString([]byte("hunter2"))[:8])
+				class, _ := sinks.Classify(e)
+				require.Equal(t, sinks.ClassUnavailable, class)
+				require.Contains(t, e.Error(), "***")
+			}
+		})
+	}
 }

@@ -41,7 +41,7 @@ const (
 // Config configures the kind email.
 type Config struct {
 	// SMTP is the mail server's URL.
-	SMTP string `yaml:"smtp" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given. Required"`
+	SMTP string `yaml:"smtp" secret:"password" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given. Required"`
 	// TLS says when an smtp:// connection is encrypted by STARTTLS. "" is
 	// TLSMandatory where SMTP names a user and a host that is not this machine, and
 	// TLSOpportunistic otherwise.

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/textproto"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // server is how to reach the mail server. It never changes.
@@ -21,6 +24,8 @@ type server struct {
 	options []gomail.Option
 	user    string
 	tokens  tokens // nil unless each connection needs one
+
+	credentials redact.Credentials // which nothing repeats of what servers say
 }
 
 func newServer(c Config) (*server, error) {
@@ -28,7 +33,7 @@ func newServer(c Config) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, user: u.User.Username(), tokens: c.tokens(u.User)}
+	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, user: u.User.Username(), tokens: c.tokens(u.User), credentials: c.credentials(u.User)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLSConfig != nil {
 		config = c.TLSConfig.Clone()
@@ -99,7 +104,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 		if token != "" && answerIn(err).isAboutUser() {
 			s.tokens.refused(token)
 		}
-		return nil, s.failure(StepConnect, causeOf(bounded, err))
+		return nil, s.failure(StepConnect, without(redact.New(asSent(s.user, token)...), causeOf(bounded, err)))
 	}
 	// From here on contexts bound the exchanges, not the library's deadline.
 	_ = c.raw.SetDeadline(time.Time{})
@@ -115,7 +120,19 @@ func (s *server) token(ctx context.Context) (string, error) {
 }
 
 func (s *server) failure(step Step, err error) *ServerError {
-	return &ServerError{Server: s.address, Step: step, Err: err}
+	return &ServerError{Server: s.address, Step: step, Err: without(s.credentials, err)}
+}
+
+// without is an error whose text, or the server's in it, has no credentials.
+func without(credentials redact.Credentials, err error) error {
+	var reply *textproto.Error
+	if !errors.As(err, &reply) {
+		return credentials.Error(err)
+	}
+	if text := credentials.Text(reply.Msg); text != reply.Msg {
+		return &textproto.Error{Code: reply.Code, Msg: text}
+	}
+	return err
 }
 
 // connection is one conversation with the server, used by one goroutine at a

@@ -11,16 +11,18 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // OAuth2 is how to get tokens from an authorization server: by a refresh token,
 // as a person's account has it (Gmail), or, without one, by client credentials,
 // as a service has them (Microsoft 365 with the permission SMTP.SendAsApp).
 type OAuth2 struct {
-	TokenURL     string   `yaml:"token_url" doc:"the authorization server's token endpoint, such as https://oauth2.googleapis.com/token or https://login.microsoftonline.com/TENANT/oauth2/v2.0/token"`
+	TokenURL     string   `yaml:"token_url" secret:"password" doc:"the authorization server's token endpoint, such as https://oauth2.googleapis.com/token or https://login.microsoftonline.com/TENANT/oauth2/v2.0/token"`
 	ClientID     string   `yaml:"client_id" doc:"the application's id"`
-	ClientSecret string   `yaml:"client_secret" doc:"the application's secret"`
-	RefreshToken string   `yaml:"refresh_token" doc:"of the account that sends; without one the tokens are the application's own (client credentials)"`
+	ClientSecret string   `yaml:"client_secret" secret:"true" doc:"the application's secret"`
+	RefreshToken string   `yaml:"refresh_token" secret:"true" doc:"of the account that sends; without one the tokens are the application's own (client credentials)"`
 	Scopes       []string `yaml:"scopes" doc:"what the tokens are for, with client credentials: https://outlook.office365.com/.default at Microsoft"`
 }
 
@@ -104,17 +106,28 @@ func (f *fetchedToken) get(ctx context.Context) (string, error) {
 	}
 	token, err := f.fetch(context.WithValue(ctx, oauth2.HTTPClient, f.client))
 	var refused *oauth2.RetrieveError
+	// The secrets of now: some servers have given another refresh token.
+	secrets := redact.New(f.ClientSecret, f.RefreshToken)
 	switch {
 	case errors.As(err, &refused) && refused.ErrorCode != "":
-		return "", fmt.Errorf("oauth2: %s: %s %s", f.TokenURL, refused.ErrorCode, refused.ErrorDescription)
+		return "", secrets.Error(fmt.Errorf("oauth2: %s: %s %s", redactedURL(f.TokenURL), refused.ErrorCode, refused.ErrorDescription))
 	case err != nil:
-		return "", fmt.Errorf("oauth2: %w", err)
+		return "", secrets.Error(fmt.Errorf("oauth2: %w", err))
 	}
 	f.token = token
 	if f.RefreshToken != "" && token.RefreshToken != "" {
 		f.RefreshToken = token.RefreshToken // some servers give a new one each time
 	}
 	return token.AccessToken, nil
+}
+
+// redactedURL is a URL without its password.
+func redactedURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "the token_url"
+	}
+	return u.Redacted()
 }
 
 func (f *fetchedToken) fetch(ctx context.Context) (*oauth2.Token, error) {

@@ -130,7 +130,7 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 			}
 			_, _, err = c.client.Text.ReadResponse(wanted)
 		}
-		replies = append(replies, err)
+		replies = append(replies, without(c.server.credentials, err))
 		code := answerIn(err).code
 		hungUp := err != nil && (code == 0 || code == codeClosing)
 		if hungUp || (err != nil && i == 0 && !pipelined) {
@@ -191,7 +191,7 @@ func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
 	if err != nil {
 		return "", c.server.failure(StepEnd, err)
 	}
-	return receiptText(reply), nil
+	return receiptText(c.server.credentials.Text(reply)), nil
 }
 
 // dotStuffed doubles a dot at the beginning of a line (RFC 5321, section 4.5.2).

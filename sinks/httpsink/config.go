@@ -56,20 +56,20 @@ const noProxy = "none"
 // Config is what stands under "with:" for a sink of this kind. Only URL is
 // required; the zero value of every other field means its default.
 type Config struct {
-	URL              string            `yaml:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
+	URL              string            `yaml:"url" secret:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
 	Format           string            `yaml:"format" enum:"json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
 	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
 	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request"`
-	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
-	Bearer           string            `yaml:"bearer" doc:"token for the Authorization header"`
+	Headers          map[string]string `yaml:"headers" secret:"true" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
+	Bearer           string            `yaml:"bearer" secret:"true" doc:"token for the Authorization header"`
 	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
-	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_"`
-	Secrets          []string          `yaml:"secrets" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
+	Secret           string            `yaml:"secret" secret:"true" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_"`
+	Secrets          []string          `yaml:"secrets" secret:"true" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
 	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery or batch may take; connecting may take half of it. Default 10s"`
 	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value follows the status in the receipt. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
 	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"how much of a response's body an error keeps, up to 65536. Default 4096"`
-	Proxy            string            `yaml:"proxy" doc:"proxy that requests go through, with http, https, socks5 or socks5h, user and password if it wants them; none for none. Default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say"`
+	Proxy            string            `yaml:"proxy" secret:"password" doc:"proxy that requests go through, with http, https, socks5 or socks5h, user and password if it wants them; none for none. Default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say"`
 	TLS              TLS               `yaml:"tls" doc:"settings for https"`
 	Guard            Guard             `yaml:"guard" doc:"refuses connections into private networks"`
 }
@@ -89,7 +89,7 @@ type Batch struct {
 // Basic is basic authentication.
 type Basic struct {
 	User     string `yaml:"user" doc:"name of the user, without a colon"`
-	Password string `yaml:"password" doc:"the user's password"`
+	Password string `yaml:"password" secret:"true" doc:"the user's password"`
 }
 
 // TLS is how a server of an https URL is verified, and what it may verify.

@@ -92,7 +92,7 @@ func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
 		"https://partner.example:99999": "port 99999 is above 65535",
 		"https://partner.example:https": "cannot be parsed",
 		"https://münchen.example":       "xn--",
-		"https://partner.example/#top":  "fragment #top would not be sent",
+		"https://partner.example/#top":  "the fragment behind # would not be sent",
 		"https://part ner.example":      "cannot be parsed",
 		"https://u:pass/word@host":      "percent-encode special characters of user and password",
 	} {

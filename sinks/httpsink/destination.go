@@ -218,18 +218,18 @@ func (v urlValue) String() string {
 
 const upperHexDigits = "0123456789ABCDEF"
 
-// parseURL accepts an absolute http or https URL. Its errors do not quote a URL
-// that has a password in it.
+// parseURL accepts an absolute http or https URL. Its errors quote nothing but scheme
+// and host: the rest may be the password.
 func parseURL(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, errors.New("is missing; give the address that takes the requests, such as https://partner.example/hooks")
 	}
 	u, err := url.Parse(raw)
+	if escape := url.EscapeError(""); errors.As(err, &escape) {
+		return nil, errors.New("cannot be parsed: invalid URL escape; write %25 for a percent sign")
+	}
 	if err != nil {
-		if strings.Contains(raw, "@") {
-			return nil, errors.New("cannot be parsed; percent-encode special characters of user and password")
-		}
-		return nil, fmt.Errorf("cannot be parsed: %w", errors.Unwrap(err)) // without url.Error's own quote of the whole
+		return nil, errors.New("cannot be parsed; check host and port, and percent-encode special characters of user and password")
 	}
 	port, _ := strconv.Atoi(u.Port()) // "" is 0, Parse has checked the rest for digits
 	switch {
@@ -242,7 +242,7 @@ func parseURL(raw string) (*url.URL, error) {
 	case port > 65535:
 		return nil, fmt.Errorf("port %d is above 65535", port)
 	case u.Fragment != "":
-		return nil, fmt.Errorf("fragment #%s would not be sent; leave it out", u.Fragment)
+		return nil, errors.New("the fragment behind # would not be sent; leave it out")
 	}
 	return u, nil
 }

@@ -17,8 +17,8 @@ type ResponseError struct {
 	// Location is where a redirect points to, "" for every other response.
 	Location string
 	// Body is the start of the response's body: valid UTF-8 without control
-	// characters, at most max_response_bytes long, the sink's own credentials
-	// replaced by "***". It may be empty.
+	// characters, at most max_response_bytes long, the sink's own credentials, and
+	// the URL's path and query, replaced by "***". It may be empty.
 	Body string
 }
 

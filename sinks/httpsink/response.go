@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 const (
@@ -29,11 +31,6 @@ const (
 	// bodyTime is how long the body of a response may take, whatever is read of it.
 	// The status is known by then, so a delivery does not wait for more.
 	bodyTime = 300 * time.Millisecond
-
-	// minCredential is the length from which on a configured text is taken
-	// for a credential and kept out of errors. Shorter ones ("1", "json")
-	// would punch holes into everything.
-	minCredential = 6
 )
 
 // receiptHeaders are customary names for a request's id at its destination.
@@ -64,13 +61,14 @@ func (s *Sink) refused(to place, resp *http.Response) error {
 		_ = resp.Body.Close() // it is the connection itself and has no end
 		resp.Body = http.NoBody
 	}
+	excerpt := s.excerpt.without(to.url)
 	e := &ResponseError{
 		Target: to.target,
 		Status: resp.StatusCode,
-		Body:   s.excerpt.read(resp.Body),
+		Body:   excerpt.read(resp.Body),
 	}
 	if e.Status/100 == 3 {
-		e.Location = s.excerpt.clean(resp.Header.Get("Location"))
+		e.Location = excerpt.clean(resp.Header.Get("Location"))
 	}
 	until, asked := retryAfter(resp.Header.Get("Retry-After"), s.now())
 	switch {
@@ -197,21 +195,21 @@ func drain(resp *http.Response) {
 // without the sink's own credentials, which some servers echo.
 type excerpt struct {
 	limit       int
-	credentials []string
-	replacer    *strings.Replacer
+	credentials redact.Credentials
 }
 
 func newExcerpt(limit int, credentials []string) excerpt {
-	x := excerpt{limit: limit}
-	var pairs []string
-	for _, c := range credentials {
-		if len(c) >= minCredential {
-			x.credentials = append(x.credentials, c)
-			pairs = append(pairs, c, "***")
-		}
+	return excerpt{limit, redact.New(credentials...)}
+}
+
+// without leaves out what of a URL is secret too: path and query, as a whole, and the
+// values in the query. Servers that do not know a path like to repeat it.
+func (x excerpt) without(u *url.URL) excerpt {
+	secrets := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
+	for _, values := range u.Query() {
+		secrets = append(secrets, values...)
 	}
-	x.replacer = strings.NewReplacer(pairs...)
-	return x
+	return excerpt{x.limit, x.credentials.With(secrets...)}
 }
 
 // read returns the start of body, or what came of it before an error.
@@ -225,9 +223,9 @@ func (x excerpt) read(body io.Reader) string {
 // could not store.
 func (x excerpt) clean(text string) string {
 	cut := len(text) >= x.limit
-	text = x.replacer.Replace(text[:min(len(text), x.limit)])
+	text = x.credentials.Text(text[:min(len(text), x.limit)])
 	if cut {
-		text = x.withoutCutCredential(text)
+		text = x.credentials.WithoutCut(text)
 	}
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || unicode.IsControl(r) {
@@ -236,17 +234,4 @@ func (x excerpt) clean(text string) string {
 		return r
 	}, text)
 	return strings.Join(strings.Fields(text), " ")
-}
-
-// withoutCutCredential removes the start of a credential from text's end.
-func (x excerpt) withoutCutCredential(text string) string {
-	for _, c := range x.credentials {
-		for n := min(len(c)-1, len(text)); n > 0; n-- {
-			if strings.HasSuffix(text, c[:n]) {
-				text = text[:len(text)-n]
-				break
-			}
-		}
-	}
-	return text
 }

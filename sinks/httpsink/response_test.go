@@ -304,6 +304,20 @@ func TestTheEnginesContextPassesThrough(t *testing.T) {
 	assert.Equal(t, sinks.ClassTransient, classOf(err))
 }
 
+// TestNoErrorRepeatsThePath of a URL, which many servers echo that do not know it.
+func TestNoErrorRepeatsThePath(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Location", "https://elsewhere.example"+req.RequestURI)
+		w.WriteHeader(308)
+		fmt.Fprintf(w, "Cannot POST %s: no %s there, and %q is no token", req.RequestURI, req.URL.Path, req.URL.Query().Get("token"))
+	})
+	for _, url := range []string{"/hooks/T17/hunter2", "/hooks/hunter2?token=hunter2", "/{{.Type}}/hunter2?token=hunter2", "/hunter%322/x?token=hunter2"} {
+		_, err := r.sink(t, Config{URL: r.URL + url}).Deliver(t.Context(), newDelivery())
+		require.ErrorContains(t, err, "308 Permanent Redirect to https://elsewhere.example***")
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
 // Servers in debug mode echo what they got.
 func TestNoErrorRepeatsACredential(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/eapache/go-resiliency/breaker"
+
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // reconnectPause is the least time between two attempts to connect, however
@@ -91,7 +93,13 @@ func (c *connector) failed(topic string, err error) error {
 	if f, _ := faultOf(err); f == ofTopic || errors.Is(err, breaker.ErrBreakerOpen) {
 		c.found.Delete(topic)
 	}
-	return classify(c.origin(), topic, err)
+	return classify(c.origin(), topic, c.withoutPassword(err))
+}
+
+// withoutPassword is an error whose text has not the password: brokers choose the words
+// of a refusal.
+func (c *connector) withoutPassword(err error) error {
+	return redact.New(c.config.Net.SASL.Password).Error(err)
 }
 
 func (c *connector) origin() origin { return c.topic == "" }
@@ -276,6 +284,7 @@ func (c *connector) ask() error {
 // TLS, with a few bytes of it; old ones also if they refuse the credentials. What a broker has against the mechanism, sarama
 // drops: then ErrOutOfBrokers wraps nothing.
 func (c *connector) explain(err error) error {
+	err = c.withoutPassword(err)
 	sasl, encrypted := c.config.Net.SASL.Enable, c.config.Net.TLS.Enable
 	switch {
 	case sasl && errors.Is(err, sarama.ErrOutOfBrokers) && errors.Unwrap(err) == nil:

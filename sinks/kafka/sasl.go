@@ -15,7 +15,7 @@ import (
 type SASL struct {
 	Mechanism string `yaml:"mechanism" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" doc:"PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN sends the password as it is, so it wants tls. Default: no SASL."`
 	User      string `yaml:"user" doc:"Name of the user."`
-	Password  string `yaml:"password" doc:"The user's password."`
+	Password  string `yaml:"password" secret:"true" doc:"The user's password."`
 }
 
 // scramHashes are the mechanisms by the names that Kafka gives them; PLAIN has

@@ -27,9 +27,9 @@ const (
 // Config is what stands under "with:" for a sink of this kind. Only Command is
 // required; the zero value of every other field means its default.
 type Config struct {
-	Command         []string          `yaml:"command" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
+	Command         []string          `yaml:"command" secret:"arguments" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
 	Dir             string            `yaml:"dir" doc:"where the program runs. Default: where this program runs"`
-	Env             map[string]string `yaml:"env" doc:"environment variables of the program, over those that it inherits"`
+	Env             map[string]string `yaml:"env" secret:"true" doc:"environment variables of the program, over those that it inherits"`
 	InheritEnv      []string          `yaml:"inherit_env" doc:"variables of this program that the program gets too, beside the few that every program needs (PATH, HOME, TMPDIR, LANG, TZ and the like): names, or beginnings of names with a * (AWS_*); a lone * is all. Most are kept from it, since passwords of the database and of other sinks may be among them"`
 	Grace           time.Duration     `yaml:"grace" doc:"how long the program may take to end once its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
 	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"how long the program may take from its start to its hello. Default 30s"`
@@ -118,6 +118,24 @@ func (c *Config) check() error {
 		mistake("stderr: %q is not offered; use info or warn", c.Stderr)
 	}
 	return errors.Join(errs...)
+}
+
+// credentials are what the program may repeat and no one is to read: values of variables,
+// and of flags with long names. Other arguments are mostly files, which stand in every
+// stack trace.
+func (c *Config) credentials() []string {
+	all := slices.Collect(maps.Values(c.Env))
+	for i, argument := range c.Command {
+		flag, value, hasValue := strings.Cut(argument, "=")
+		switch {
+		case !strings.HasPrefix(flag, "--"):
+		case hasValue:
+			all = append(all, value)
+		case i > 0 && i+1 < len(c.Command) && !strings.HasPrefix(c.Command[i+1], "-"):
+			all = append(all, c.Command[i+1])
+		}
+	}
+	return all
 }
 
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }

@@ -108,13 +108,13 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 		line, err = readLine(lines, line[:0], c.sink.config.MaxLineBytes)
 		switch {
 		case errors.Is(err, errLongLine):
-			return fmt.Errorf("%w: a line on stdout is longer than max_line_bytes, %d; it begins with %q", ErrProtocol, c.sink.config.MaxLineBytes, excerpt(line))
+			return fmt.Errorf("%w: a line on stdout is longer than max_line_bytes, %d; it begins with %q", ErrProtocol, c.sink.config.MaxLineBytes, excerpt(line, c.sink.credentials))
 		case err != nil:
 			return fmt.Errorf("%w: it %w of stdout", ErrProtocol, errHungUp) // a line without an end is no line
 		case len(line) == 0:
 			continue
 		}
-		r, err := decodeReply(line)
+		r, err := decodeReply(line, c.sink.credentials)
 		switch {
 		case err != nil:
 		case !greeted:
@@ -156,7 +156,11 @@ func (c *child) readStderr() {
 	for {
 		var err error
 		line, err = readLine(lines, line[:0], maxLogLine)
-		if text := clean(string(line), maxLogLine); text != "" {
+		said := c.sink.credentials.Text(string(line))
+		if errors.Is(err, errLongLine) {
+			said = c.sink.credentials.WithoutCut(said)
+		}
+		if text := clean(said, maxLogLine); text != "" {
 			if errors.Is(err, errLongLine) {
 				text += "…"
 			}

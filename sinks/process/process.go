@@ -40,6 +40,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // Kind is what stands behind "kind:" in the configuration.
@@ -57,6 +58,8 @@ type Sink struct {
 	name     string
 	logger   *slog.Logger
 	suspects suspects
+
+	credentials redact.Credentials // which nothing repeats of what the program says
 
 	stopping chan struct{} // closed when Close is called
 	hurry    chan struct{} // closed when Close may wait no longer
@@ -94,9 +97,12 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		in.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Sink{
-		config:   c,
-		name:     in.Name,
-		logger:   in.Logger,
+		config: c,
+		name:   in.Name,
+		logger: in.Logger,
+
+		credentials: redact.New(c.credentials()...),
+
 		stopping: make(chan struct{}),
 		hurry:    make(chan struct{}),
 		down:     errNotOpen,

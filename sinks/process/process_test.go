@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -560,7 +561,7 @@ func FuzzDecodeReply(f *testing.F) {
 	}
 	now := time.Now()
 	f.Fuzz(func(t *testing.T, line []byte) {
-		r, err := decodeReply(line)
+		r, err := decodeReply(line, redact.Credentials{})
 		if err != nil {
 			require.ErrorIs(t, err, ErrProtocol)
 			return
@@ -580,4 +581,29 @@ func FuzzDecodeReply(f *testing.F) {
 			require.True(t, until.After(now) && !until.After(now.Add(maxThrottle)), until)
 		}
 	})
+}
+
+func TestWhatTheProgramSaysIsWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	c.Command = append(c.Command, "--token", "argument-hunter2", "--password=flag-hunter2")
+	c.Env["DB_PASSWORD"] = "variable-hunter2"
+	var log lockedBuffer
+	sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	const all = "argument-hunter2 flag-hunter2 variable-hunter2"
+
+	receipt, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(`{"outcome":"ok","receipt":"` + all + `"}`)}))
+	require.NoError(t, err)
+	require.EqualValues(t, "*** *** ***", receipt)
+	_, err = sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(`{"outcome":"permanent","error":"` + all + `"}`)}))
+	require.EqualError(t, err, "permanent: *** *** ***")
+	require.Equal(t, sinks.ClassPermanent, classOf(err))
+	_, err = sink.Deliver(t.Context(), delivery(t, act{Say: all}))
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), delivery(t, act{Print: all}))
+	require.ErrorIs(t, err, ErrProtocol)
+	require.NotContains(t, err.Error(), "hunter2")
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "is started again") }, soon, time.Millisecond)
+	require.Contains(t, log.String(), ` text="*** *** ***"`)
+	require.NotContains(t, log.String(), "hunter2")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // ProtocolVersion is the version of docs/process-protocol.md that is spoken here.
@@ -138,27 +139,29 @@ type reply struct {
 	Error string `json:"error"` // of both
 
 	fault error // of an answer: what is wrong with the rest of it
+
+	credentials redact.Credentials // which no text repeats
 }
 
 // decodeReply reads a line of the program. An error means that the protocol is
 // broken: it cannot be told what the line is about. An answer whose delivery is
-// known may still have a fault.
-func decodeReply(line []byte) (*reply, error) {
-	r := new(reply)
+// known may still have a fault. No text that comes of it repeats a credential.
+func decodeReply(line []byte, credentials redact.Credentials) (*reply, error) {
+	r := &reply{credentials: credentials}
 	err := json.Unmarshal(line, r)
 	var field *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &field) && r.Line == lineAnswer && r.Delivery != nil && field.Field != "delivery":
 		r.fault = fmt.Errorf("%w: %s is a %s", ErrAnswer, field.Field, field.Value)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %q on stdout is not a line of it (%w); what is for people belongs on stderr", ErrProtocol, excerpt(line), err)
+		return nil, fmt.Errorf("%w: %q on stdout is not a line of it (%w); what is for people belongs on stderr", ErrProtocol, excerpt(line, credentials), err)
 	}
 	switch {
 	case r.Line == lineHello:
 	case r.Line != lineAnswer:
-		return nil, fmt.Errorf("%w: %q on stdout has the line %q, which is neither hello nor answer", ErrProtocol, excerpt(line), r.Line)
+		return nil, fmt.Errorf("%w: %q on stdout has the line %q, which is neither hello nor answer", ErrProtocol, excerpt(line, credentials), r.clean(r.Line, 64))
 	case r.Delivery == nil:
-		return nil, fmt.Errorf("%w: the answer %q names no delivery", ErrProtocol, excerpt(line))
+		return nil, fmt.Errorf("%w: the answer %q names no delivery", ErrProtocol, excerpt(line, credentials))
 	}
 	return r, nil
 }
@@ -169,7 +172,7 @@ func (r *reply) checkHello() error {
 	case r.Line != lineHello:
 		return fmt.Errorf("%w: its first line is %s and not hello", ErrProtocol, r.Line)
 	case r.Error != "":
-		return fmt.Errorf("%w: it refuses: %s", ErrProtocol, clean(r.Error, maxErrorBytes))
+		return fmt.Errorf("%w: it refuses: %s", ErrProtocol, r.clean(r.Error, maxErrorBytes))
 	case r.Version != ProtocolVersion:
 		return fmt.Errorf("%w: it speaks version %d, and this sink only %d", ErrProtocol, r.Version, ProtocolVersion)
 	}
@@ -182,12 +185,12 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		return "", sinks.Transient(r.fault)
 	}
 	cause := errors.New("the program gives no reason")
-	if text := clean(r.Error, maxErrorBytes); text != "" {
+	if text := r.clean(r.Error, maxErrorBytes); text != "" {
 		cause = errors.New(text)
 	}
 	switch r.Outcome {
 	case "ok":
-		return notification.Receipt(clean(r.Receipt, maxReceiptBytes)), nil
+		return notification.Receipt(r.clean(r.Receipt, maxReceiptBytes)), nil
 	case "transient":
 		return "", sinks.Transient(cause)
 	case "unavailable":
@@ -207,7 +210,7 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		return "", sinks.Throttled(until, cause)
 	}
 	return "", sinks.Transient(fmt.Errorf("%w: the outcome %q is none of ok, transient, throttled, unavailable, permanent, unknown",
-		ErrAnswer, clean(r.Outcome, 64)))
+		ErrAnswer, r.clean(r.Outcome, 64)))
 }
 
 func (r *reply) throttledUntil(now time.Time) (time.Time, error) {
@@ -222,12 +225,15 @@ func (r *reply) throttledUntil(now time.Time) (time.Time, error) {
 	until, err := time.Parse(time.RFC3339, *r.Until)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("%w: until is %q and not a time like %s", ErrAnswer, clean(*r.Until, 64), "2026-01-02T15:04:05Z")
+		return time.Time{}, fmt.Errorf("%w: until is %q and not a time like %s", ErrAnswer, r.clean(*r.Until, 64), "2026-01-02T15:04:05Z")
 	case until.After(limit):
 		return limit, nil
 	}
 	return until, nil
 }
+
+// clean is a text of the reply without credentials, bounded and fit for logs.
+func (r *reply) clean(text string, limit int) string { return clean(r.credentials.Text(text), limit) }
 
 // clean bounds a text of the program and makes it fit for logs and databases:
 // valid UTF-8, no control characters but line ends and tabs.
@@ -248,6 +254,6 @@ func clean(text string, limit int) string {
 }
 
 // excerpt is enough of a line to find where it comes from.
-func excerpt(line []byte) string {
-	return clean(string(line[:min(len(line), 200)]), 120)
+func excerpt(line []byte, credentials redact.Credentials) string {
+	return clean(credentials.Text(string(line[:min(len(line), maxLogLine)])), 120)
 }

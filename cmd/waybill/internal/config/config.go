@@ -3,12 +3,12 @@
 //
 // Everything that is wrong is reported at once, with file and line, before
 // anything starts. The structs of this package are the reference: their field
-// tags give the keys ("yaml"), what they mean ("doc") and what there is to choose
-// from ("enum"); see [sinks.Register].
+// tags give the keys ("yaml"), what they mean ("doc"), what there is to choose
+// from ("enum") and what nobody is shown ("secret"); see [sinks.Register].
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, report.go, effective.go, show.go, reference.go, schema.go.
+// check.go, report.go, secrets.go, effective.go, show.go, reference.go, schema.go.
 package config
 
 import (
@@ -28,7 +28,7 @@ import (
 // Config is the whole file. What the user left out is zero here; the
 // package that uses the value has the default.
 type Config struct {
-	Database  Database          `yaml:"database" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
+	Database  Database          `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
 	Outbox    Outbox            `yaml:"outbox" doc:"the tables"`
 	Forwarder Forwarder         `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
 	Sinks     map[string]Sink   `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
@@ -137,8 +137,8 @@ type Policy struct {
 // conditions. See [route.Rule].
 type Rule struct {
 	Sink    string            `yaml:"sink" short:"true" doc:"the sink's name. Required"`
-	When    string            `yaml:"when" doc:"a condition, such as payload.total > 100 && metadata.tenant == 'acme'. The language is that of expr-lang.org, over type, version, key, id, occurred_on, metadata and, where it is JSON, payload; what may be missing is asked for with ?. as in payload.customer?.country. A notification for which it is false passes the sink by; one on which it fails is parked as dead. Default: always"`
-	Payload map[string]string `yaml:"payload" doc:"what the sink gets instead of the payload: names of fields to expressions of the same language, as in {order: payload.id, total: payload.amount.value}. Default: the payload as it is"`
+	When    string            `yaml:"when" secret:"false" doc:"a condition, such as payload.total > 100 && metadata.tenant == 'acme'. The language is that of expr-lang.org, over type, version, key, id, occurred_on, metadata and, where it is JSON, payload; what may be missing is asked for with ?. as in payload.customer?.country. A notification for which it is false passes the sink by; one on which it fails is parked as dead. Default: always"`
+	Payload map[string]string `yaml:"payload" secret:"false" doc:"what the sink gets instead of the payload: names of fields to expressions of the same language, as in {order: payload.id, total: payload.amount.value}. Default: the payload as it is"`
 }
 
 // routes are those of the engine.

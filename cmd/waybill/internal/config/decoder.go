@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"math"
@@ -33,7 +34,10 @@ type decoder struct {
 	places map[string]place  // of each key that is given
 	typed  map[string]string // the text of each value into which something from outside came
 	fields map[string]bool   // each key that could be given
-	wrong  map[string]bool   // each key that is reported already
+	// secrecy is that of the keys, and values are those of keys that hide something.
+	secrecy map[string]secrecy
+	values  map[string]string
+	wrong   map[string]bool // each key that is reported already
 
 	nodes, depth int
 	endless      bool // one of them is beyond its bound
@@ -129,8 +133,10 @@ func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 		}
 		values[name] = e.value
 	}
+	above := d.secrecyOf(path)
 	for _, f := range fields {
 		at := join(path, f.name)
+		d.secrecy[at] = f.secrecy(above)
 		d.decode(values[f.name], f.value, at)
 		if f.tag.Get("zero") == "refused" && d.given(at) && !d.wrong[at] && f.value.IsZero() {
 			d.mistake(at, "%s is 0: leave it out for its default", at)
@@ -159,12 +165,16 @@ func (d *decoder) mapping(node *yaml.Node, v reflect.Value, path string) {
 		d.anything(node, v, path)
 		return
 	}
+	above, simple := d.secrecyOf(path), v.Type().Elem().Kind() == reflect.String || v.Type().Elem().Kind() == reflect.Interface
 	for _, e := range d.entries(node, path, "names and values") {
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
-		value := reflect.New(v.Type().Elem()).Elem()
-		d.decode(e.value, value, join(path, e.key.Value))
+		value, at := reflect.New(v.Type().Elem()).Elem(), join(path, e.key.Value)
+		if simple { // else it is a name that the user gives, such as a sink's
+			d.secrecy[at] = above.below(e.key.Value)
+		}
+		d.decode(e.value, value, at)
 		v.SetMapIndex(reflect.ValueOf(e.key.Value).Convert(v.Type().Key()), value)
 	}
 }
@@ -185,6 +195,9 @@ func (d *decoder) list(node *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
+	if d.secrecyOf(path) == hidesArguments {
+		d.secrecy[path+"[0]"] = hidesNothing // the program
+	}
 	for i, item := range node.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if item.Line > 0 {
@@ -313,10 +326,11 @@ func (d *decoder) whole(value, typed, path string) (text string, ok bool) {
 func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 	var err error
 	wanted := ""
+	d.values[path] = node.Value
 	switch target := v.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
 		if err = target.UnmarshalText([]byte(node.Value)); err != nil {
-			d.mistake(path, "%s: %v", path, err)
+			d.mistake(path, "%s: %s", path, d.secretsBelow(path).redacted(err.Error()))
 		}
 		return
 	case *time.Duration:
@@ -334,8 +348,44 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 		wanted = wantedOf(v)
 	}
 	if err != nil {
-		d.mistake(path, "%s is %q: write %s", path, shown, wanted)
+		d.mistake(path, "%s is %q: write %s", path, d.masked(path, shown), wanted)
 	}
+}
+
+// secrecyOf is that of a key, or of the nearest one above it.
+func (d *decoder) secrecyOf(path string) secrecy {
+	for ; path != ""; path = parent(path) {
+		if s, ok := d.secrecy[path]; ok {
+			return s
+		}
+	}
+	return untagged
+}
+
+// masked is a value without its secrets, or what the user typed in its place.
+func (d *decoder) masked(path, value string) string {
+	if typed, fromOutside := d.typed[path]; fromOutside {
+		return d.secrecyOf(path).maskedReference(typed)
+	}
+	return d.secrecyOf(path).masked(value)
+}
+
+// secretsBelow are the secret pieces of the values of a key and of those below it.
+func (d *decoder) secretsBelow(path string) concealed {
+	secrets := make(concealed)
+	for at, value := range d.values {
+		if rest, below := strings.CutPrefix(at, path); !below || path != "" && rest != "" && rest[0] != '.' && rest[0] != '[' {
+			continue
+		}
+		if typed, fromOutside := d.typed[at]; fromOutside && onlyReferences(typed) {
+			continue // the report knows of it
+		}
+		d.secrecyOf(at).split(value, func(piece string) string {
+			secrets.add(piece, mask)
+			return mask
+		})
+	}
+	return secrets
 }
 
 func wantedOf(v reflect.Value) string {
@@ -388,6 +438,8 @@ func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
 			d.report.add(d.report.file, node.Content[i].Line, "a key is a word, not %s", nameOf(node.Content[i]))
 		case key.ShortTag() == "!!merge":
 			d.report.add(d.report.file, key.Line, "merging with << is not offered; repeat the keys, or use an alias for a whole value")
+		case strings.Contains(strings.Trim(key.Value, ":"), ":") && follow(value) == nil: // {password:secret}
+			d.report.add(d.report.file, key.Line, "%s: a key has a colon in it and no value: write a space after the colon", cmp.Or(path, "the file"))
 		case first[key.Value] > 0:
 			d.report.add(d.report.file, key.Line, "%s is given twice, first on line %d", join(path, key.Value), first[key.Value])
 		default:

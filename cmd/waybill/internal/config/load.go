@@ -68,7 +68,7 @@ func LoadTables(source Source) (Tables, error) {
 		return Tables{}, l.report.err()
 	}
 	var c struct {
-		Database  Database `yaml:"database"`
+		Database  Database `yaml:"database" secret:"password"`
 		Outbox    Outbox   `yaml:"outbox"`
 		Forwarder skipped  `yaml:"forwarder"`
 		Sinks     skipped  `yaml:"sinks"`
@@ -184,6 +184,8 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 		places:      make(map[string]place),
 		typed:       make(map[string]string),
 		fields:      make(map[string]bool),
+		secrecy:     make(map[string]secrecy),
+		values:      make(map[string]string),
 		wrong:       make(map[string]bool),
 	}}
 	text, ok := source.read(r)
@@ -196,7 +198,10 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 // complain reports errors of a check that names keys by their paths below base,
 // at the beginning of each error. What follows from a mistake that is reported
 // already is left out.
+//
+// The texts are the kinds' own; what they quote of secrets is masked.
 func (l *loader) complain(base string, err error) {
+	secrets := l.secretsBelow(base)
 	for _, e := range flatten(err) {
 		text := e.Error()
 		key, _, _ := strings.Cut(text, " ")
@@ -205,6 +210,7 @@ func (l *loader) complain(base string, err error) {
 		if l.reported(path) {
 			continue
 		}
+		text = key + secrets.redacted(oneLine(text[len(key):]))
 		switch p := l.placeOf(path); {
 		case known:
 			l.report.add(p.where, p.line, "%s", join(base, text))

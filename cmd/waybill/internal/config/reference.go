@@ -55,7 +55,7 @@ func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 		if value, ok := defaultOf(f.value); ok && standard == "" {
 			standard = fmt.Sprint(value)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.value), plain.Replace(standard), plain.Replace(meaning))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.value), plain.Replace(standard), plain.Replace(meaning)+f.secrecy(untagged).mark())
 		value := f.value
 		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice {
 			if value.Kind() == reflect.Map {
@@ -69,6 +69,21 @@ func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 			writeKeys(b, value, at)
 		}
 	}
+}
+
+// mark says in the reference what nobody is shown.
+func (s secrecy) mark() string {
+	switch s {
+	case hidesNothing, untagged:
+		return ""
+	case hidesPassword:
+		return ". **The password in it is secret**"
+	case hidesPath:
+		return ". **Secret but for scheme, user and host**"
+	case hidesArguments:
+		return ". **Arguments are secret**"
+	}
+	return ". **Secret**"
 }
 
 // lastSentence is what a doc tag ends with where a key is required or has a default.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 )
@@ -37,7 +35,7 @@ func (m Mistake) LogValue() slog.Value {
 }
 
 // Error is everything that is wrong with a configuration: first what the file
-// has, by line, then what comes from elsewhere. No text holds a password.
+// has, by line, then what comes from elsewhere. No text holds a secret.
 type Error struct{ Mistakes []Mistake }
 
 // Error lists the mistakes, one a line.
@@ -54,42 +52,21 @@ type report struct {
 	file  string
 	found []Mistake
 	// expanded are values that came in for a ${NAME}, with how they are shown.
-	expanded map[string]string
+	expanded concealed
 }
 
 func (r *report) add(where string, line int, format string, args ...any) {
-	text := r.redacted(oneLine(fmt.Sprintf(format, args...)))
+	text := r.expanded.redacted(oneLine(fmt.Sprintf(format, args...)))
 	r.found = append(r.found, Mistake{Where: where, Line: line, Text: text})
 }
-
-// minSecret is the shortest value that is taken for a secret; shorter ones stand
-// in every text.
-const minSecret = 4
 
 // conceal keeps what an environment variable holds out of the report, whatever
 // repeats it: it may be a password.
 func (r *report) conceal(value, shown string) {
-	if len(value) < minSecret {
-		return
-	}
 	if r.expanded == nil {
-		r.expanded = make(map[string]string)
+		r.expanded = make(concealed)
 	}
-	quoted := strconv.Quote(value)
-	for _, form := range []string{value, quoted[1 : len(quoted)-1], oneLine(value)} {
-		r.expanded[form] = shown
-	}
-}
-
-// redacted replaces the longest values first, since one may hold another.
-func (r *report) redacted(text string) string {
-	values := slices.SortedFunc(maps.Keys(r.expanded), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
-	})
-	for _, value := range values {
-		text = strings.ReplaceAll(text, value, r.expanded[value])
-	}
-	return text
+	r.expanded.add(value, shown)
 }
 
 // oneLine keeps a text from breaking a report or a terminal.

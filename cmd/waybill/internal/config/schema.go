@@ -118,6 +118,9 @@ func fieldSchema(f field) schema {
 	if value, ok := defaultOf(f.value); ok {
 		s["default"] = value
 	}
+	if f.secrecy(untagged) == hidesAll {
+		s["writeOnly"] = true
+	}
 	return described(s, f.tag.Get("doc"))
 }
 

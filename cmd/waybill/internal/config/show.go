@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,9 +17,8 @@ import (
 )
 
 // Show writes what holds as YAML: the file with the variables over it and defaults
-// filled in. Secrets are not in it: passwords of addresses and what keys with names
-// like secret or token hold are masked, and where a ${NAME} or a file brought something
-// in the reference stands, without its default. The error is as that of [Load].
+// filled in. What the tag secret names is masked, and where a ${NAME} or a file brought
+// something in the reference stands, without its default. The error is as that of [Load].
 func Show(source Source, kinds *sinks.Set, logger *slog.Logger) ([]byte, error) {
 	l, c, err := load(source, kinds, logger)
 	if err != nil {
@@ -107,11 +105,11 @@ func (s *show) present(value reflect.Value, path string) *yaml.Node {
 	typed, fromOutside := s.typed[path]
 	switch {
 	case fromOutside:
-		return textNode(maskedReference(typed, path))
+		return textNode(s.secrecyOf(path).maskedReference(typed))
 	case v.Type() == reflect.TypeFor[With]():
 		return s.present(reflect.ValueOf(s.settings[path]).Elem(), path)
 	case isScalar(v):
-		return scalarNode(v, path)
+		return scalarNode(v, s.secrecyOf(path))
 	case (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && !v.IsNil():
 		return s.present(v.Elem(), path)
 	case v.Kind() == reflect.Struct:
@@ -175,32 +173,37 @@ func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
 		if item == nil {
 			item = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 		}
-		if i > 0 && secretFlag.MatchString(n.Content[i-1].Value) && item.Kind == yaml.ScalarNode && !isReference(item.Value) {
-			item = textNode(mask)
-		}
 		n.Content = append(n.Content, item)
 	}
 	return n
 }
 
 // scalarNode is a single value that nothing from outside came into.
-func scalarNode(v reflect.Value, path string) *yaml.Node {
-	switch value := v.Interface().(type) {
-	case Database:
-		return textNode(escaped(masked(value.address(), path)))
-	case time.Duration:
-		return textNode(DurationText(value))
-	case fmt.Stringer:
-		return textNode(escaped(masked(value.String(), path)))
-	}
-	if v.Kind() == reflect.String || isSecret(path) {
-		return textNode(escaped(masked(fmt.Sprint(v), path)))
+func scalarNode(v reflect.Value, is secrecy) *yaml.Node {
+	if text, ok := textOf(v); ok {
+		return textNode(escaped(is.masked(text)))
 	}
 	n := new(yaml.Node)
 	if err := n.Encode(v.Interface()); err != nil || n.Kind != yaml.ScalarNode {
 		return textNode(mask) // better than a guess
 	}
+	if shown := is.masked(n.Value); shown != n.Value {
+		return textNode(shown)
+	}
 	return n
+}
+
+// textOf is a value as the user writes it; false if it is no text.
+func textOf(v reflect.Value) (string, bool) {
+	switch value := v.Interface().(type) {
+	case Database:
+		return value.address(), true
+	case time.Duration:
+		return DurationText(value), true
+	case fmt.Stringer:
+		return value.String(), true
+	}
+	return v.String(), v.Kind() == reflect.String
 }
 
 func textNode(value string) *yaml.Node {
@@ -215,74 +218,6 @@ func (d Database) address() string {
 		return "sqlite:" + d.dsn
 	}
 	return d.dsn
-}
-
-// mask stands for a secret.
-const mask = "***"
-
-// secretWords are parts of names of what must not be shown.
-const secretWords = `passw(?:or)?d|passphrase|secret|token|bearer|credential|authorization|cookie|signature|api[-_]?key|access[-_]?key|private[-_]?key`
-
-var (
-	secretName = regexp.MustCompile(`(?i)` + secretWords + `|(?:^|[-_])key$`)
-	// A file's name is none, whatever is in the file.
-	fileName = regexp.MustCompile(`(?i)[-_]?(?:file|path)$`)
-	// The last @ ends the password, which may hold others if it is not encoded.
-	passwordInURL = regexp.MustCompile(`(://[^:/?#@\s]*:)([^\s]*)@`)
-	// As in a URL's query, a list of key=value, and arguments of programs.
-	assignment = regexp.MustCompile(`(?i)((?:` + secretWords + `)[\w-]*\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)`)
-	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*(?:` + secretWords + `)[\w-]*$`)
-
-	reference   = regexp.MustCompile(`^\$\{(?:\w+|file:[^}]*)\}$`)
-	fileInPlace = regexp.MustCompile(`^file:[^:]`)
-	withDefault = regexp.MustCompile(`\$\{(\w+):-[^}]*\}`)
-)
-
-// isSecret says whether a key of a kind's settings is one of a secret, by its name
-// or the name of a key above it.
-func isSecret(path string) bool {
-	_, names, below := strings.Cut(path, ".with.")
-	if !below {
-		return false
-	}
-	return slices.ContainsFunc(strings.FieldsFunc(names, func(r rune) bool { return r == '.' || r == '[' || r == ']' }), func(name string) bool {
-		return secretName.MatchString(name) && !fileName.MatchString(name)
-	})
-}
-
-// masked is a value without its secrets.
-func masked(value, path string) string {
-	if isSecret(path) && value != "" {
-		return mask
-	}
-	value = replaceSecond(passwordInURL, value, "@")
-	return replaceSecond(assignment, value, "")
-}
-
-// replaceSecond masks the second group of each match, before what ends the match; a
-// reference, which tells nothing, stays.
-func replaceSecond(pattern *regexp.Regexp, value, end string) string {
-	return pattern.ReplaceAllStringFunc(value, func(found string) string {
-		parts := pattern.FindStringSubmatch(found)
-		if reference.MatchString(parts[2]) {
-			return found
-		}
-		return parts[1] + mask + end
-	})
-}
-
-// isReference says whether a whole value tells only where it comes from.
-func isReference(value string) bool {
-	return reference.MatchString(value) || fileInPlace.MatchString(value)
-}
-
-// maskedReference is a value as the user typed it, with ${NAME} in it or in a file.
-func maskedReference(typed, path string) string {
-	typed = withDefault.ReplaceAllString(typed, "$${$1}")
-	if isReference(typed) {
-		return typed
-	}
-	return masked(typed, path)
 }
 
 // escaped keeps a text from being read as a reference.
