@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"mime"
-	"net/http"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -27,7 +26,7 @@ const eventHeaderPrefix = "Ce-"
 
 // eventHeader returns the headers of an event in binary mode: CloudEvents 1.0,
 // HTTP Protocol Binding, section 3.1.
-func (s *Sink) eventHeader(d *notification.Delivery, payload []byte) http.Header {
+func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
 	w := s.newHeader(12 + len(d.Metadata))
 	set := func(name, value string) { w.set(eventHeaderPrefix+upperFirst(name), encodeEventValue(value)) }
 	set("specversion", "1.0")
@@ -46,29 +45,27 @@ func (s *Sink) eventHeader(d *notification.Delivery, payload []byte) http.Header
 	}
 	w.setPlain(headerContentType, cloudevents.ContentType(d.Metadata, isPlain))
 	s.addAttempt(&w, d)
-	s.finish(&w, encodeValue(d.ID), payload)
-	return w.header
+	return w
 }
 
 // structuredHeader returns the headers of an event in structured mode.
-func (s *Sink) structuredHeader(d *notification.Delivery, event []byte) http.Header {
+func (s *Sink) structuredHeader(d *notification.Delivery) headerWriter {
 	w := s.newHeader(8)
 	w.set(headerContentType, contentTypeEvent)
 	s.addAttempt(&w, d)
-	s.finish(&w, encodeValue(d.ID), event)
-	return w.header
+	return w
 }
 
-// batchHeader returns the headers of a batch. Its id is that of the batch: the
-// same events give the same one, other events never do, so that a receiver
-// that remembers ids never drops a batch for another one's.
-func (s *Sink) batchHeader(batch []*notification.Delivery, events []byte) http.Header {
+// batchHeader returns the headers of a batch.
+func (s *Sink) batchHeader() headerWriter {
 	w := s.newHeader(5)
 	w.set(headerContentType, contentTypeEventBatch)
-	s.finish(&w, batchID(batch), events)
-	return w.header
+	return w
 }
 
+// batchID is the id of a batch: the same events give the same one, other events
+// never do, so that a receiver that remembers ids never drops a batch for another
+// one's.
 func batchID(batch []*notification.Delivery) string {
 	ids := sha256.New()
 	for _, d := range batch {

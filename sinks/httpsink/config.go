@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -64,8 +65,10 @@ type Config struct {
 	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
 	Bearer           string            `yaml:"bearer" doc:"token for the Authorization header"`
 	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
-	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_"`
+	Secret           string            `yaml:"secret" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_. Where the URL's host comes from data only ed25519 keys are taken: each receiver could forge requests to the others"`
 	Secrets          []string          `yaml:"secrets" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
+	MasterSecret     string            `yaml:"master_secret" doc:"signs requests with a secret for each host, which is derived from it, for receivers that must not know each other's: base64 of 32 or more random bytes, which no receiver gets"`
+	MasterSecrets    []string          `yaml:"master_secrets" doc:"more secrets like master_secret; one derived from each signs every request"`
 	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery or batch may take; connecting may take half of it. Default 10s"`
 	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value follows the status in the receipt. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
 	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"how much of a response's body an error keeps, up to 65536. Default 4096"`
@@ -148,7 +151,7 @@ func (c *Config) Validate() error {
 type origin struct {
 	destination destination
 	headers     http.Header
-	keys        []key             // sign; none for no signature
+	signer      signer
 	roots       *x509.CertPool    // nil for the system's
 	certificate []tls.Certificate // at most one
 	guard       *guard            // nil for none
@@ -301,22 +304,44 @@ func (r *resolver) setBasic(user, password string) {
 }
 
 func (r *resolver) readSecrets() {
-	if r.Secret != "" {
-		r.readSecret("secret", r.Secret)
+	for name, secret := range numbered("secret", r.Secret, r.Secrets) {
+		k, err := parseSecret(secret)
+		if _, shared := k.(*symmetric); shared && r.destination.open {
+			err = errSharedSecret
+		}
+		r.credentials = append(r.credentials, secretCredential(secret))
+		r.signer.keys = append(r.signer.keys, k)
+		if err != nil {
+			r.mistake("%s: %w", name, err)
+		}
 	}
-	for i, secret := range r.Secrets {
-		r.readSecret(fmt.Sprintf("secrets[%d]", i), secret)
+	for name, secret := range numbered("master_secret", r.MasterSecret, r.MasterSecrets) {
+		m, err := parseMaster(secret)
+		r.credentials = append(r.credentials, secret)
+		r.signer.masters = append(r.signer.masters, m)
+		if err != nil {
+			r.mistake("%s: %w", name, err)
+		}
 	}
 }
 
-func (r *resolver) readSecret(name, secret string) {
-	k, err := parseSecret(secret)
-	if err != nil {
-		r.mistake("%s: %w", name, err)
-		return
+// errSharedSecret is that of one symmetric secret for many receivers.
+var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
+	"use master_secret with a new one, from which each host gets a secret of its own, an ed25519 key, which begins with " + privateKeyPrefix + ", or a sink for each receiver")
+
+// numbered yields one value, if there is any, and more of them, by their names in
+// the configuration.
+func numbered(name, one string, more []string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if one != "" && !yield(name, one) {
+			return
+		}
+		for i, value := range more {
+			if !yield(fmt.Sprintf("%ss[%d]", name, i), value) {
+				return
+			}
+		}
 	}
-	r.keys = append(r.keys, k)
-	r.credentials = append(r.credentials, secretCredential(secret))
 }
 
 func (r *resolver) readTLS(urlIsGood bool) {

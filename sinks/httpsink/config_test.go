@@ -37,7 +37,7 @@ max_response_bytes: 100
 	assert.Equal(t, "PUT https://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, 3*time.Second, sink.timeout)
 	assert.Equal(t, 100, sink.excerpt.limit)
-	assert.NotNil(t, sink.signer)
+	assert.True(t, sink.signer.signs())
 }
 
 func TestOnlyTheURLIsRequired(t *testing.T) {
@@ -47,7 +47,7 @@ func TestOnlyTheURLIsRequired(t *testing.T) {
 	assert.Equal(t, "POST http://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, DefaultTimeout, sink.timeout)
 	assert.Equal(t, DefaultMaxResponseBytes, sink.excerpt.limit)
-	assert.Nil(t, sink.signer)
+	assert.False(t, sink.signer.signs())
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {

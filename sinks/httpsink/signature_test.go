@@ -109,9 +109,15 @@ func TestWithoutASecretNothingIsSigned(t *testing.T) {
 // verifySignature lets the standard's own library read a request, its time too.
 func verifySignature(t *testing.T, secret string, r received) {
 	t.Helper()
+	require.NoError(t, verify(secret, r))
+}
+
+func verify(secret string, r received) error {
 	webhook, err := standardwebhooks.NewWebhook(secret)
-	require.NoError(t, err)
-	require.NoError(t, webhook.Verify([]byte(r.Body), r.Header))
+	if err != nil {
+		return err
+	}
+	return webhook.Verify([]byte(r.Body), r.Header)
 }
 
 // The library knows v1 only, so v1a is verified by the standard's text.

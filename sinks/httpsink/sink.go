@@ -71,7 +71,7 @@ type Sink struct {
 	health         func(context.Context) error
 	template       *http.Request
 	headers        http.Header
-	signer         *signer // nil where nothing is signed
+	signer         signer
 	now            func() time.Time
 }
 
@@ -112,6 +112,7 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 		health:         dial.probe(o),
 		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
 		headers:        o.headers,
+		signer:         o.signer,
 		now:            time.Now,
 	}
 	if c.Format == FormatBatch {
@@ -120,9 +121,6 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 	}
 	if c.ReceiptHeader != "" {
 		s.receiptHeaders = []string{http.CanonicalHeaderKey(c.ReceiptHeader)}
-	}
-	if len(o.keys) > 0 {
-		s.signer = &signer{o.keys}
 	}
 	return s, nil
 }
@@ -136,7 +134,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", sinks.Permanent(err)
 	}
-	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d))
+	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d, to))
 }
 
 // Close closes all connections, at once. Deliver must not be called after it.
@@ -170,27 +168,25 @@ type message struct {
 // message makes the message of one attempt. The payload is copied, since the
 // transport may still read the body of an attempt that was cancelled after
 // Deliver returned.
-func (s *Sink) message(d *notification.Delivery) message {
+func (s *Sink) message(d *notification.Delivery, to place) message {
+	id := encodeValue(d.ID)
 	switch s.format {
 	case FormatBinary:
-		body := bytes.Clone(d.Payload)
-		return message{s.eventHeader(d, body), body}
+		return s.finish(s.eventHeader(d), to, id, bytes.Clone(d.Payload))
 	case FormatStructured:
-		body := s.appendEvent(nil, d)
-		return message{s.structuredHeader(d, body), body}
+		return s.finish(s.structuredHeader(d), to, id, s.appendEvent(nil, d))
 	case FormatBatch:
 		m, _ := s.batchMessage([]*notification.Delivery{d})
 		return m
 	}
-	body := bytes.Clone(d.Payload)
-	return message{s.header(d, body), body}
+	return s.finish(s.header(d), to, id, bytes.Clone(d.Payload))
 }
 
 // batchMessage makes the message of as many of the batch as one request takes, which
 // are the first n.
 func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
 	body, n := s.appendBatch(nil, batch)
-	return message{s.batchHeader(batch[:n], body), body}, n
+	return s.finish(s.batchHeader(), s.destination.fixed, batchID(batch[:n]), body), n
 }
 
 // send makes one request and reads its response. The deadline is where the sink's

@@ -362,7 +362,7 @@ func TestARequestHoldsItsOwnCopyOfThePayload(t *testing.T) {
 	d := newDelivery()
 	want := string(d.Payload)
 	sink := newSink(t, Config{URL: "http://partner.example"})
-	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d))
+	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d, sink.destination.fixed))
 	clear(d.Payload)
 	again, err := req.GetBody()
 	require.NoError(t, err)
