@@ -27,7 +27,8 @@ const eventHeaderPrefix = "Ce-"
 // eventHeader returns the headers of an event in binary mode: CloudEvents 1.0,
 // HTTP Protocol Binding, section 3.1.
 func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
-	w := s.newHeader(12 + len(d.Metadata))
+	metadata := s.metadata.of(d.Metadata)
+	w := s.newHeader(12 + len(metadata))
 	set := func(name, value string) { w.set(eventHeaderPrefix+upperFirst(name), encodeEventValue(value)) }
 	set("specversion", "1.0")
 	set("id", cloudevents.Attribute(d.ID))
@@ -40,7 +41,7 @@ func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
 	if d.Key != "" {
 		set(cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
 	}
-	for name, value := range cloudevents.Extensions(d.Metadata) {
+	for name, value := range cloudevents.Extensions(metadata) {
 		set(name, value)
 	}
 	w.setPlain(headerContentType, cloudevents.ContentType(d.Metadata, isPlain))
@@ -114,7 +115,7 @@ func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 	if d.Key != "" {
 		b = appendMember(b, cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
 	}
-	for name, value := range cloudevents.Extensions(d.Metadata) {
+	for name, value := range cloudevents.Extensions(s.metadata.of(d.Metadata)) {
 		b = appendMember(b, name, value)
 	}
 	media := cloudevents.ContentType(d.Metadata, isPlain)

@@ -60,6 +60,7 @@ type Config struct {
 	URL              string            `yaml:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
 	Format           string            `yaml:"format" enum:"json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
+	Metadata         []string          `yaml:"metadata" doc:"which metadata is sent, beside the content type and the trace context (traceparent, tracestate), which always are: names, beginnings followed by *, or * for all. Default: none"`
 	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
 	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request"`
 	Headers          map[string]string `yaml:"headers" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
@@ -150,6 +151,7 @@ func (c *Config) Validate() error {
 // once.
 type origin struct {
 	destination destination
+	metadata    selection
 	headers     http.Header
 	signer      signer
 	roots       *x509.CertPool    // nil for the system's
@@ -177,6 +179,7 @@ func (c *Config) resolve() (*origin, error) {
 	r := &resolver{Config: c, origin: origin{headers: make(http.Header)}}
 	r.checkLimits()
 	r.checkFormat()
+	r.readMetadata()
 	destination, user, err := newDestination(c.Method, c.URL)
 	if err != nil {
 		r.mistake("url: %w", err)
@@ -242,6 +245,13 @@ func (r *resolver) checkFormat() {
 	}
 	if strings.Contains(r.URL, "{{") {
 		r.mistake("url: is a template, but a batch goes to one place; use format %s, or a sink for each place", FormatStructured)
+	}
+}
+
+func (r *resolver) readMetadata() {
+	var err error
+	if r.metadata, err = newSelection(r.Metadata); err != nil {
+		r.mistakes = append(r.mistakes, err)
 	}
 }
 

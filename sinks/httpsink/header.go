@@ -28,8 +28,8 @@ const (
 	// this customary name. With a batch it is the batch's.
 	HeaderIdempotencyKey = "Idempotency-Key"
 
-	// HeaderMetaPrefix stands before the name of every other metadata. In the
-	// name everything but letters, digits, ".", "-" and "_" is percent-encoded;
+	// HeaderMetaPrefix stands before the name of metadata that the configuration
+	// lists. In the name everything but letters, digits, ".", "-" and "_" is percent-encoded;
 	// its case is lost on the way. Some servers drop names with "_" unless told
 	// otherwise (nginx: underscores_in_headers).
 	HeaderMetaPrefix = "Waybill-Meta-"
@@ -59,8 +59,9 @@ var userAgent = "waybill/" + version()
 
 // header returns the headers of one attempt in the format json.
 func (s *Sink) header(d *notification.Delivery) headerWriter {
-	size := 6 + len(d.Metadata)
-	if _, ok := d.Metadata[notification.MetadataContentType]; ok {
+	metadata := s.metadata.of(d.Metadata)
+	size := 6 + len(metadata)
+	if _, ok := metadata[notification.MetadataContentType]; ok {
 		size--
 	}
 	w := s.newHeader(size)
@@ -74,7 +75,7 @@ func (s *Sink) header(d *notification.Delivery) headerWriter {
 	if !d.OccurredOn.IsZero() {
 		w.set(HeaderOccurredOn, formatTime(d.OccurredOn))
 	}
-	w.setMetadata(d.Metadata)
+	w.setMetadata(metadata)
 	return w
 }
 

@@ -61,6 +61,7 @@ type Sink struct {
 	destination    destination
 	format         string
 	source         string // of events
+	metadata       selection
 	batch          sinks.BatchLimits
 	maxBytes       int // of a batch's request
 	timeout        time.Duration
@@ -104,6 +105,7 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 		destination:    o.destination,
 		format:         c.Format,
 		source:         c.CloudEvents.Source,
+		metadata:       o.metadata,
 		timeout:        c.Timeout,
 		excerpt:        newExcerpt(c.MaxResponseBytes, o.credentials),
 		receiptHeaders: receiptHeaders,

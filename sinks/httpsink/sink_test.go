@@ -192,7 +192,7 @@ func TestConformance(t *testing.T) {
 				New: func(t *testing.T) sinks.Sink {
 					var c Config
 					r, c = start(t)
-					c.URL = r.URL
+					c.URL, c.Metadata = r.URL, everything
 					sink, err := New(sinks.Instance{}, c)
 					require.NoError(t, err)
 					return sink
@@ -208,7 +208,7 @@ func TestConformance(t *testing.T) {
 
 func TestARequestTellsEverythingAboutTheNotification(t *testing.T) {
 	r := newReceiver(t)
-	sink := r.sink(t, Config{URL: r.URL + "/hooks?shop=1", Headers: map[string]string{"x-shop": "1"}})
+	sink := r.sink(t, Config{URL: r.URL + "/hooks?shop=1", Metadata: everything, Headers: map[string]string{"x-shop": "1"}})
 	d := &notification.Delivery{
 		Envelope: &notification.Envelope{
 			ID:         "0198c0de-0000-7000-8000-000000000001",
