@@ -1,15 +1,11 @@
 package httpsink
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"mime"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
@@ -49,10 +45,10 @@ func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
 	return w
 }
 
-// structuredHeader returns the headers of an event in structured mode.
-func (s *Sink) structuredHeader(d *notification.Delivery) headerWriter {
+// besideHeader returns the headers of a body that has all of the notification.
+func (s *Sink) besideHeader(d *notification.Delivery, contentType string) headerWriter {
 	w := s.newHeader(8)
-	w.set(headerContentType, contentTypeEvent)
+	w.set(headerContentType, contentType)
 	s.addAttempt(&w, d)
 	return w
 }
@@ -120,25 +116,8 @@ func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 	}
 	media := cloudevents.ContentType(d.Metadata, isPlain)
 	b = appendMember(b, "datacontenttype", media)
-	switch {
-	case len(d.Payload) == 0:
-	case isJSON(media) && utf8.Valid(d.Payload) && json.Valid(d.Payload):
-		b = append(b, `,"data":`...)
-		b = append(b, bytes.TrimSpace(d.Payload)...)
-	default:
-		b = append(b, `,"data_base64":"`...)
-		b = base64.StdEncoding.AppendEncode(b, d.Payload)
-		b = append(b, '"')
-	}
+	b = appendPayload(b, "data", media, d.Payload)
 	return append(b, '}')
-}
-
-func appendMember(b []byte, name, value string) []byte {
-	text, _ := json.Marshal(value) // a string can always be written
-	b = append(b, `,"`...)
-	b = append(b, name...)
-	b = append(b, `":`...)
-	return append(b, text...)
 }
 
 // isJSON follows the JSON Event Format, section 3.1: the subtype is json, or

@@ -36,13 +36,17 @@ const (
 
 // Formats of a request.
 const (
+	FormatEnvelope   = "envelope"               // all as JSON
 	FormatJSON       = "json"                   // the payload as it is, the rest in headers
 	FormatBinary     = "cloudevents-binary"     // the payload as it is, the rest in headers of CloudEvents
 	FormatStructured = "cloudevents-structured" // one event as JSON
 	FormatBatch      = "cloudevents-batch"      // many events as JSON
 )
 
-var formats = []string{FormatJSON, FormatBinary, FormatStructured, FormatBatch}
+var formats = []string{FormatEnvelope, FormatJSON, FormatBinary, FormatStructured, FormatBatch}
+
+// isEvents tells whether requests of a format are CloudEvents.
+func isEvents(format string) bool { return strings.HasPrefix(format, "cloudevents-") }
 
 // Modes of the guard.
 const (
@@ -59,7 +63,7 @@ const noProxy = "none"
 type Config struct {
 	URL              string            `yaml:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
-	Format           string            `yaml:"format" enum:"json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
+	Format           string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: envelope (all of the notification as JSON), json (the payload as it is, the rest in headers, which no signature covers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
 	Metadata         []string          `yaml:"metadata" doc:"which metadata is sent, beside the content type and the trace context (traceparent, tracestate), which always are: names, beginnings followed by *, or * for all. Default: none"`
 	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
 	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request"`
@@ -119,8 +123,8 @@ func (c *Config) SetDefaults() {
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
-	if c.Format == "" {
-		c.Format = FormatJSON
+	if c.Format == "" && c.URL != "" { // before that, the secrets are not known yet
+		c.Format = c.defaultFormat()
 	}
 	if c.Format == FormatBatch && c.Batch.Size == 0 {
 		c.Batch.Size = DefaultBatchSize
@@ -137,6 +141,15 @@ func (c *Config) SetDefaults() {
 	if c.Guard.Mode == "" {
 		c.Guard.Mode = GuardAuto
 	}
+}
+
+// defaultFormat is one whose body is all of the request that counts, if it is signed:
+// headers are not.
+func (c *Config) defaultFormat() string {
+	if c.Secret != "" || len(c.Secrets) > 0 || c.MasterSecret != "" || len(c.MasterSecrets) > 0 {
+		return FormatEnvelope
+	}
+	return FormatJSON
 }
 
 // Validate reports all mistakes at once. No error repeats a secret.
@@ -213,14 +226,17 @@ func (r *resolver) checkLimits() {
 }
 
 func (r *resolver) checkFormat() {
+	if r.Format == "" {
+		return // nor is there a URL, which is reported
+	}
 	if !slices.Contains(formats, r.Format) {
 		r.mistake("format: %q is not offered; use %s", r.Format, strings.Join(formats, ", "))
 		return
 	}
 	switch source, err := url.Parse(r.CloudEvents.Source); {
-	case r.Format == FormatJSON && r.CloudEvents.Source != "":
+	case !isEvents(r.Format) && r.CloudEvents.Source != "":
 		r.mistake("cloudevents.source: is for the cloudevents formats, and format is %s", r.Format)
-	case r.Format == FormatJSON:
+	case !isEvents(r.Format):
 	case r.CloudEvents.Source == "":
 		r.mistake("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
 	case err != nil || !isPlain(r.CloudEvents.Source) || strings.ContainsAny(r.CloudEvents.Source, ` "<>\^`+"`{|}"):
@@ -499,7 +515,7 @@ func reserved(canonical, format string) string {
 	if strings.HasPrefix(canonical, "Waybill-") || strings.HasPrefix(canonical, "Webhook-") {
 		return "is written by the sink; choose another name"
 	}
-	if strings.HasPrefix(canonical, eventHeaderPrefix) && format != FormatJSON {
+	if strings.HasPrefix(canonical, eventHeaderPrefix) && isEvents(format) {
 		return "belongs to the event; choose another name"
 	}
 	return ""

@@ -105,7 +105,7 @@ func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
 
 func TestEverySettingIsChecked(t *testing.T) {
 	for want, c := range map[string]Config{
-		`format: "xml" is not offered; use json, cloudevents-binary`:                        {Format: "xml"},
+		`format: "xml" is not offered; use envelope, json, cloudevents-binary`:              {Format: "xml"},
 		`cloudevents.source: is missing`:                                                    {Format: FormatBinary},
 		`cloudevents.source: is for the cloudevents formats`:                                {CloudEvents: CloudEvents{Source: "/shop"}},
 		`cloudevents.source: "a b" is not a URI`:                                            {Format: FormatBinary, CloudEvents: CloudEvents{Source: "a b"}},

@@ -56,7 +56,7 @@ func asciiLower(s string) string {
 
 func TestHostileTextReachesTheReceiverAsData(t *testing.T) {
 	r := newReceiver(t)
-	sink := r.sink(t, Config{Secret: vectorSecret, Metadata: everything})
+	sink := r.sink(t, Config{Format: FormatJSON, Secret: vectorSecret, Metadata: everything})
 	for _, text := range hostileTexts {
 		d := newDelivery()
 		d.ID, d.Type, d.Key = "i"+text, "t"+text, "k"+text

@@ -47,7 +47,7 @@ func TestTheIndependentSignatureMatchesThePublishedVector(t *testing.T) {
 func TestARequestIsSignedAsThePublishedVector(t *testing.T) {
 	for _, secret := range []string{vectorSecret, strings.TrimPrefix(vectorSecret, "whsec_")} {
 		r := newReceiver(t)
-		sink := r.sink(t, Config{Secret: secret})
+		sink := r.sink(t, Config{Format: FormatJSON, Secret: secret})
 		sink.now = func() time.Time { return time.Unix(vectorTimestamp, 999) }
 		d := newDelivery()
 		d.ID, d.Payload = vectorID, []byte(vectorBody)
@@ -64,7 +64,7 @@ func TestARequestIsSignedAsThePublishedVector(t *testing.T) {
 
 func TestEachAttemptIsSignedWithItsOwnTime(t *testing.T) {
 	r := newReceiver(t)
-	sink := r.sink(t, Config{Secret: vectorSecret})
+	sink := r.sink(t, Config{Format: FormatJSON, Secret: vectorSecret})
 	d := newDelivery()
 	for _, at := range []int64{1700000000, 1700000060} {
 		sink.now = func() time.Time { return time.Unix(at, 0) }
@@ -82,7 +82,7 @@ func TestEachAttemptIsSignedWithItsOwnTime(t *testing.T) {
 // A dot in the id would let two different (id, timestamp) pairs sign alike.
 func TestADotInTheIDIsEncodedBeforeItIsSigned(t *testing.T) {
 	r := newReceiver(t)
-	sink := r.sink(t, Config{Secret: vectorSecret})
+	sink := r.sink(t, Config{Format: FormatJSON, Secret: vectorSecret})
 	d := newDelivery()
 	d.ID = "order.42"
 

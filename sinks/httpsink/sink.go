@@ -175,8 +175,10 @@ func (s *Sink) message(d *notification.Delivery, to place) message {
 	switch s.format {
 	case FormatBinary:
 		return s.finish(s.eventHeader(d), to, id, bytes.Clone(d.Payload))
+	case FormatEnvelope:
+		return s.finish(s.besideHeader(d, defaultContentType), to, id, s.appendEnvelope(nil, d))
 	case FormatStructured:
-		return s.finish(s.structuredHeader(d), to, id, s.appendEvent(nil, d))
+		return s.finish(s.besideHeader(d, contentTypeEvent), to, id, s.appendEvent(nil, d))
 	case FormatBatch:
 		m, _ := s.batchMessage([]*notification.Delivery{d})
 		return m

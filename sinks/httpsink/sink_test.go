@@ -130,6 +130,12 @@ func (r *receiver) only(t *testing.T) received {
 // envelopes reads back what the requests tell, as a receiver would.
 func (r *receiver) envelopes(t *testing.T) (es []notification.Envelope) {
 	for _, req := range r.all() {
+		if req.Header.Get(HeaderID) == "" {
+			e, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 64 << 20}.Envelope(req.again())
+			require.NoError(t, err)
+			es = append(es, *e)
+			continue
+		}
 		e := notification.Envelope{Payload: []byte(req.Body), Metadata: notification.Metadata{
 			notification.MetadataContentType: req.Header.Get("Content-Type"),
 		}}
@@ -180,7 +186,10 @@ func TestConformance(t *testing.T) {
 		return newReceiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).sink(t, Config{})
 	}
 	for name, start := range map[string]func(*testing.T) (*receiver, Config){
-		"http/1.1": func(t *testing.T) (*receiver, Config) { return newReceiver(t), Config{Secret: vectorSecret} },
+		"http/1.1": func(t *testing.T) (*receiver, Config) {
+			return newReceiver(t), Config{Format: FormatJSON, Secret: vectorSecret}
+		},
+		"envelope": func(t *testing.T) (*receiver, Config) { return newReceiver(t), Config{Secret: vectorSecret} },
 		"http/2": func(t *testing.T) (*receiver, Config) {
 			r, ca := newTLSReceiver(t)
 			return r, Config{TLS: TLS{CAFile: ca}}
