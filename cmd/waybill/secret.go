@@ -18,8 +18,8 @@ func newSecret(p *program) *cobra.Command {
 		Long: `Print the secret of one receiver of an http sink with a master_secret: what the owner
 of that host gets, and nobody else. Of the URL scheme, host and port count.
 
-There is a line for each master secret, that of master_secret first. The output is a secret: it
-belongs neither into logs nor into the history of a shell.
+There is a line for each master secret, that of master_secret first. What is printed is
+a secret: it belongs into no log.
 
 Neither the database's address nor the sink's other secrets are needed.`,
 		Example: `  waybill config secret partners https://partner.example`,

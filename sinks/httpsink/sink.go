@@ -1,10 +1,12 @@
 // Package httpsink delivers notifications as HTTP requests: webhooks, in short.
 //
-// The body is the payload, byte for byte; everything else travels in headers,
-// see [HeaderID] and its neighbours. Other formats are CloudEvents 1.0 in binary,
-// structured and batched mode, see [FormatBinary]. With secrets each request is
-// signed as Standard Webhooks 1.0.0 says (https://www.standardwebhooks.com), so a
-// receiver can verify it with any library of that standard.
+// With secrets each request is signed as Standard Webhooks 1.0.0 says
+// (https://www.standardwebhooks.com), so a receiver can verify it with any library of
+// that standard, or with [Envelope]. Its body is an envelope with all of the
+// notification, since no header is signed. Without secrets the body is the payload,
+// byte for byte, and everything else travels in headers, see [HeaderID] and its
+// neighbours. Other formats are CloudEvents 1.0 in binary, structured and batched mode,
+// see [FormatBinary].
 //
 // Requests go to one URL, or to one that a template makes of the notification's
 // type, key and metadata. Where data has a say in the host, a guard keeps requests
