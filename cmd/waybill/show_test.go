@@ -7,6 +7,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestConfigShowKnowsTheFormatOfSignedRequests(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, `
+database: sqlite:outbox.db
+sinks:
+  partner: {kind: http, with: {url: "https://{{.Metadata.host}}/", master_secret: `+master+`}}
+  plain: {kind: http, with: {url: "https://partner.example"}}
+routes: {"*": [partner, plain]}
+`)
+	r := waybill(t, "config", "show", "-c", file)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "format: envelope\n")
+	require.Contains(t, r.stdout, "format: json\n")
+	require.Contains(t, r.stdout, "master_secret: '***'\n")
+}
+
 func TestConfigShowFillsInDefaultsAndMasksSecrets(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, `

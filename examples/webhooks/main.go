@@ -1,6 +1,7 @@
 // Webhooks shows both ends of a webhook. The shop signs its requests as Standard
 // Webhooks says; the partner verifies them with the standard's own library and
-// refuses a forgery. A request whose answer got lost comes again, and the partner
+// refuses a forgery. All that counts is in the body, which is signed: an envelope with
+// id, type and payload. A request whose answer got lost comes again, and the partner
 // knows it by its id. In the middle the partner changes to a new secret, without a
 // word to the shop: the shop signs with both.
 //
@@ -130,7 +131,8 @@ func shop(ctx context.Context, url string, secrets ...string) error {
 
 // forge sends the partner an order that the shop knows nothing of.
 func forge(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"order_id": "o-666", "customer": "mallory"}`))
+	order := `{"id": "forged", "type": "order.placed", "version": 1, "payload": {"order_id": "o-666", "customer": "mallory"}}`
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(order))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type partner struct {
 	mu     sync.Mutex
 	secret *standardwebhooks.Webhook // that it verifies with
 	next   *standardwebhooks.Webhook // that it changes to
-	known  map[string]bool           // ids of webhooks; a real partner keeps them with the orders
+	known  map[string]bool           // ids of notifications; a real partner keeps them with the orders
 	booked []string
 }
 
@@ -47,16 +47,21 @@ func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "who are you?", http.StatusUnauthorized)
 		return
 	}
-	var o OrderPlaced
-	if err := json.Unmarshal(body, &o); err != nil {
+	// All that counts is in the body: headers are not signed.
+	var e struct {
+		ID      string      `json:"id"`
+		Type    string      `json:"type"`
+		Payload OrderPlaced `json:"payload"`
+	}
+	if err := json.Unmarshal(body, &e); err != nil || e.Type != "order.placed" {
 		http.Error(w, "no order", http.StatusUnprocessableEntity) // never to be tried again
 		return
 	}
-	if id := r.Header.Get("webhook-id"); p.known[id] {
-		fmt.Fprintf(p.out, "%s: known already\n", o.OrderID)
+	if p.known[e.ID] {
+		fmt.Fprintf(p.out, "%s: known already\n", e.Payload.OrderID)
 	} else {
-		p.known[id] = true
-		p.book(w, o)
+		p.known[e.ID] = true
+		p.book(w, e.Payload)
 	}
 }
 

@@ -38,7 +38,7 @@ func BenchmarkDeliver(b *testing.B) {
 	})
 	b.Run("bare-headers", func(b *testing.B) {
 		server := benchmarkServer(b)
-		post := bareLoop(b, server.URL, d.Payload, benchmarkSink(b, server.URL, "").header(d, d.Payload))
+		post := bareLoop(b, server.URL, d.Payload, benchmarkSink(b, server.URL, "").header(d).header)
 		inFlight(b, post)
 	})
 	for _, c := range []struct{ name, secret string }{{"sink", ""}, {"sink-signed", vectorSecret}} {

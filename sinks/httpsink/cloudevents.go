@@ -1,16 +1,11 @@
 package httpsink
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"mime"
-	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
@@ -27,8 +22,9 @@ const eventHeaderPrefix = "Ce-"
 
 // eventHeader returns the headers of an event in binary mode: CloudEvents 1.0,
 // HTTP Protocol Binding, section 3.1.
-func (s *Sink) eventHeader(d *notification.Delivery, payload []byte) http.Header {
-	w := s.newHeader(12 + len(d.Metadata))
+func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
+	metadata := s.metadata.of(d.Metadata)
+	w := s.newHeader(12 + len(metadata))
 	set := func(name, value string) { w.set(eventHeaderPrefix+upperFirst(name), encodeEventValue(value)) }
 	set("specversion", "1.0")
 	set("id", cloudevents.Attribute(d.ID))
@@ -41,34 +37,32 @@ func (s *Sink) eventHeader(d *notification.Delivery, payload []byte) http.Header
 	if d.Key != "" {
 		set(cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
 	}
-	for name, value := range cloudevents.Extensions(d.Metadata) {
+	for name, value := range cloudevents.Extensions(metadata) {
 		set(name, value)
 	}
 	w.setPlain(headerContentType, cloudevents.ContentType(d.Metadata, isPlain))
 	s.addAttempt(&w, d)
-	s.finish(&w, encodeValue(d.ID), payload)
-	return w.header
+	return w
 }
 
-// structuredHeader returns the headers of an event in structured mode.
-func (s *Sink) structuredHeader(d *notification.Delivery, event []byte) http.Header {
+// besideHeader returns the headers of a body that has all of the notification.
+func (s *Sink) besideHeader(d *notification.Delivery, contentType string) headerWriter {
 	w := s.newHeader(8)
-	w.set(headerContentType, contentTypeEvent)
+	w.set(headerContentType, contentType)
 	s.addAttempt(&w, d)
-	s.finish(&w, encodeValue(d.ID), event)
-	return w.header
+	return w
 }
 
-// batchHeader returns the headers of a batch. Its id is that of the batch: the
-// same events give the same one, other events never do, so that a receiver
-// that remembers ids never drops a batch for another one's.
-func (s *Sink) batchHeader(batch []*notification.Delivery, events []byte) http.Header {
+// batchHeader returns the headers of a batch.
+func (s *Sink) batchHeader() headerWriter {
 	w := s.newHeader(5)
 	w.set(headerContentType, contentTypeEventBatch)
-	s.finish(&w, batchID(batch), events)
-	return w.header
+	return w
 }
 
+// batchID is the id of a batch: the same events give the same one, other events
+// never do, so that a receiver that remembers ids never drops a batch for another
+// one's.
 func batchID(batch []*notification.Delivery) string {
 	ids := sha256.New()
 	for _, d := range batch {
@@ -117,30 +111,13 @@ func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 	if d.Key != "" {
 		b = appendMember(b, cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
 	}
-	for name, value := range cloudevents.Extensions(d.Metadata) {
+	for name, value := range cloudevents.Extensions(s.metadata.of(d.Metadata)) {
 		b = appendMember(b, name, value)
 	}
 	media := cloudevents.ContentType(d.Metadata, isPlain)
 	b = appendMember(b, "datacontenttype", media)
-	switch {
-	case len(d.Payload) == 0:
-	case isJSON(media) && utf8.Valid(d.Payload) && json.Valid(d.Payload):
-		b = append(b, `,"data":`...)
-		b = append(b, bytes.TrimSpace(d.Payload)...)
-	default:
-		b = append(b, `,"data_base64":"`...)
-		b = base64.StdEncoding.AppendEncode(b, d.Payload)
-		b = append(b, '"')
-	}
+	b = appendPayload(b, "data", media, d.Payload)
 	return append(b, '}')
-}
-
-func appendMember(b []byte, name, value string) []byte {
-	text, _ := json.Marshal(value) // a string can always be written
-	b = append(b, `,"`...)
-	b = append(b, name...)
-	b = append(b, `":`...)
-	return append(b, text...)
 }
 
 // isJSON follows the JSON Event Format, section 3.1: the subtype is json, or

@@ -77,7 +77,7 @@ func TestCloudEventsReadByTheirSDK(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			r := newReceiver(t)
 			d := newOrder()
-			receipt, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom}).Deliver(t.Context(), d)
+			receipt, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom, Metadata: everything}).Deliver(t.Context(), d)
 			require.NoError(t, err)
 			assert.Equal(t, notification.Receipt("http 202"), receipt)
 			request := r.only(t)
@@ -123,7 +123,7 @@ func TestWhatTravelsBesideAnEvent(t *testing.T) {
 		FormatBatch:      {"Content-Length", "Content-Type", "Idempotency-Key", "User-Agent"},
 	} {
 		r := newReceiver(t)
-		_, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom}).Deliver(t.Context(), newOrder())
+		_, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom, Metadata: everything}).Deliver(t.Context(), newOrder())
 		require.NoError(t, err)
 		assert.Equal(t, want, slices.Sorted(maps.Keys(r.only(t).Header)), format)
 	}
@@ -261,7 +261,7 @@ func FuzzAnEventIsValidWhateverIsInIt(f *testing.F) {
 	}
 	f.Add("data", `{"x":1}`, []byte(` {"a":"b"} `))
 	f.Add("a", "\u0085\ufdd0\uffff\U0001ffff", []byte(`{}]`))
-	sink, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Format: FormatBatch, CloudEvents: eventsFrom})
+	sink, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Format: FormatBatch, CloudEvents: eventsFrom, Metadata: everything})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, name, text string, payload []byte) {
 		d := newOrder()
@@ -283,7 +283,7 @@ func FuzzAnEventIsValidWhateverIsInIt(f *testing.F) {
 		if name != "content-type" || !isJSON(text) || text == "application/json" { // the SDK knows no +json
 			require.Equal(t, bytes.TrimSpace(payload), bytes.TrimSpace(events[0].Data()))
 		}
-		for header, values := range sink.eventHeader(d, payload) {
+		for header, values := range sink.eventHeader(d).header {
 			require.True(t, isToken(header), header)
 			require.True(t, isPlain(values[0]), "%q", values[0])
 		}

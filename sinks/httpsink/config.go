@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -35,13 +36,17 @@ const (
 
 // Formats of a request.
 const (
+	FormatEnvelope   = "envelope"               // all as JSON
 	FormatJSON       = "json"                   // the payload as it is, the rest in headers
 	FormatBinary     = "cloudevents-binary"     // the payload as it is, the rest in headers of CloudEvents
 	FormatStructured = "cloudevents-structured" // one event as JSON
 	FormatBatch      = "cloudevents-batch"      // many events as JSON
 )
 
-var formats = []string{FormatJSON, FormatBinary, FormatStructured, FormatBatch}
+var formats = []string{FormatEnvelope, FormatJSON, FormatBinary, FormatStructured, FormatBatch}
+
+// isEvents tells whether requests of a format are CloudEvents.
+func isEvents(format string) bool { return strings.HasPrefix(format, "cloudevents-") }
 
 // Modes of the guard.
 const (
@@ -58,14 +63,17 @@ const noProxy = "none"
 type Config struct {
 	URL              string            `yaml:"url" secret:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
-	Format           string            `yaml:"format" enum:"json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: json (the payload as it is, the rest in headers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default json"`
+	Format           string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: envelope (all of the notification as JSON), json (the payload as it is, the rest in headers, which no signature covers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
+	Metadata         []string          `yaml:"metadata" doc:"which metadata is sent, beside the content type and the trace context (traceparent, tracestate), which always are: names, beginnings followed by *, or * for all. Default: none"`
 	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
 	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request"`
 	Headers          map[string]string `yaml:"headers" secret:"true" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
 	Bearer           string            `yaml:"bearer" secret:"true" doc:"token for the Authorization header"`
 	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
-	Secret           string            `yaml:"secret" secret:"true" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_"`
+	Secret           string            `yaml:"secret" secret:"true" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_. Where the URL's host comes from data only ed25519 keys are taken: each receiver could forge requests to the others"`
 	Secrets          []string          `yaml:"secrets" secret:"true" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
+	MasterSecret     string            `yaml:"master_secret" secret:"true" doc:"signs requests with a secret for each host, which is derived from it, for receivers that must not know each other's: base64 of 32 or more random bytes, which no receiver gets"`
+	MasterSecrets    []string          `yaml:"master_secrets" secret:"true" doc:"more secrets like master_secret; one derived from each signs every request"`
 	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery or batch may take; connecting may take half of it. Default 10s"`
 	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value follows the status in the receipt. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
 	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"how much of a response's body an error keeps, up to 65536. Default 4096"`
@@ -115,8 +123,8 @@ func (c *Config) SetDefaults() {
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
-	if c.Format == "" {
-		c.Format = FormatJSON
+	if c.Format == "" && c.URL != "" { // before that, the secrets are not known yet
+		c.Format = c.defaultFormat()
 	}
 	if c.Format == FormatBatch && c.Batch.Size == 0 {
 		c.Batch.Size = DefaultBatchSize
@@ -135,6 +143,15 @@ func (c *Config) SetDefaults() {
 	}
 }
 
+// defaultFormat is one whose body is all of the request that counts, if it is signed:
+// headers are not.
+func (c *Config) defaultFormat() string {
+	if c.Secret != "" || len(c.Secrets) > 0 || c.MasterSecret != "" || len(c.MasterSecrets) > 0 {
+		return FormatEnvelope
+	}
+	return FormatJSON
+}
+
 // Validate reports all mistakes at once. No error repeats a secret.
 func (c *Config) Validate() error {
 	filled := *c
@@ -147,8 +164,9 @@ func (c *Config) Validate() error {
 // once.
 type origin struct {
 	destination destination
+	metadata    selection
 	headers     http.Header
-	keys        []key             // sign; none for no signature
+	signer      signer
 	roots       *x509.CertPool    // nil for the system's
 	certificate []tls.Certificate // at most one
 	guard       *guard            // nil for none
@@ -174,6 +192,7 @@ func (c *Config) resolve() (*origin, error) {
 	r := &resolver{Config: c, origin: origin{headers: make(http.Header)}}
 	r.checkLimits()
 	r.checkFormat()
+	r.readMetadata()
 	destination, user, err := newDestination(c.Method, c.URL)
 	if err != nil {
 		r.mistake("url: %w", err)
@@ -207,14 +226,17 @@ func (r *resolver) checkLimits() {
 }
 
 func (r *resolver) checkFormat() {
+	if r.Format == "" {
+		return // nor is there a URL, which is reported
+	}
 	if !slices.Contains(formats, r.Format) {
 		r.mistake("format: %q is not offered; use %s", r.Format, strings.Join(formats, ", "))
 		return
 	}
 	switch source, err := url.Parse(r.CloudEvents.Source); {
-	case r.Format == FormatJSON && r.CloudEvents.Source != "":
+	case !isEvents(r.Format) && r.CloudEvents.Source != "":
 		r.mistake("cloudevents.source: is for the cloudevents formats, and format is %s", r.Format)
-	case r.Format == FormatJSON:
+	case !isEvents(r.Format):
 	case r.CloudEvents.Source == "":
 		r.mistake("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
 	case err != nil || !isPlain(r.CloudEvents.Source) || strings.ContainsAny(r.CloudEvents.Source, ` "<>\^`+"`{|}"):
@@ -239,6 +261,13 @@ func (r *resolver) checkFormat() {
 	}
 	if strings.Contains(r.URL, "{{") {
 		r.mistake("url: is a template, but a batch goes to one place; use format %s, or a sink for each place", FormatStructured)
+	}
+}
+
+func (r *resolver) readMetadata() {
+	var err error
+	if r.metadata, err = newSelection(r.Metadata); err != nil {
+		r.mistakes = append(r.mistakes, err)
 	}
 }
 
@@ -301,22 +330,44 @@ func (r *resolver) setBasic(user, password string) {
 }
 
 func (r *resolver) readSecrets() {
-	if r.Secret != "" {
-		r.readSecret("secret", r.Secret)
+	for name, secret := range numbered("secret", r.Secret, r.Secrets) {
+		k, err := parseSecret(secret)
+		if _, shared := k.(*symmetric); shared && r.destination.open {
+			err = errSharedSecret
+		}
+		r.credentials = append(r.credentials, secretCredential(secret))
+		r.signer.keys = append(r.signer.keys, k)
+		if err != nil {
+			r.mistake("%s: %w", name, err)
+		}
 	}
-	for i, secret := range r.Secrets {
-		r.readSecret(fmt.Sprintf("secrets[%d]", i), secret)
+	for name, secret := range numbered("master_secret", r.MasterSecret, r.MasterSecrets) {
+		m, err := parseMaster(secret)
+		r.credentials = append(r.credentials, secret)
+		r.signer.masters = append(r.signer.masters, m)
+		if err != nil {
+			r.mistake("%s: %w", name, err)
+		}
 	}
 }
 
-func (r *resolver) readSecret(name, secret string) {
-	k, err := parseSecret(secret)
-	if err != nil {
-		r.mistake("%s: %w", name, err)
-		return
+// errSharedSecret is that of one symmetric secret for many receivers.
+var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
+	"use master_secret with a new one, from which each host gets a secret of its own, an ed25519 key, which begins with " + privateKeyPrefix + ", or a sink for each receiver")
+
+// numbered yields one value, if there is any, and more of them, by their names in
+// the configuration.
+func numbered(name, one string, more []string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if one != "" && !yield(name, one) {
+			return
+		}
+		for i, value := range more {
+			if !yield(fmt.Sprintf("%ss[%d]", name, i), value) {
+				return
+			}
+		}
 	}
-	r.keys = append(r.keys, k)
-	r.credentials = append(r.credentials, secretCredential(secret))
 }
 
 func (r *resolver) readTLS(urlIsGood bool) {
@@ -464,7 +515,7 @@ func reserved(canonical, format string) string {
 	if strings.HasPrefix(canonical, "Waybill-") || strings.HasPrefix(canonical, "Webhook-") {
 		return "is written by the sink; choose another name"
 	}
-	if strings.HasPrefix(canonical, eventHeaderPrefix) && format != FormatJSON {
+	if strings.HasPrefix(canonical, eventHeaderPrefix) && isEvents(format) {
 		return "belongs to the event; choose another name"
 	}
 	return ""

@@ -37,7 +37,7 @@ max_response_bytes: 100
 	assert.Equal(t, "PUT https://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, 3*time.Second, sink.timeout)
 	assert.Equal(t, 100, sink.excerpt.limit)
-	assert.NotNil(t, sink.signer)
+	assert.True(t, sink.signer.signs())
 }
 
 func TestOnlyTheURLIsRequired(t *testing.T) {
@@ -47,7 +47,7 @@ func TestOnlyTheURLIsRequired(t *testing.T) {
 	assert.Equal(t, "POST http://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, DefaultTimeout, sink.timeout)
 	assert.Equal(t, DefaultMaxResponseBytes, sink.excerpt.limit)
-	assert.Nil(t, sink.signer)
+	assert.False(t, sink.signer.signs())
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
@@ -105,7 +105,7 @@ func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
 
 func TestEverySettingIsChecked(t *testing.T) {
 	for want, c := range map[string]Config{
-		`format: "xml" is not offered; use json, cloudevents-binary`:                        {Format: "xml"},
+		`format: "xml" is not offered; use envelope, json, cloudevents-binary`:              {Format: "xml"},
 		`cloudevents.source: is missing`:                                                    {Format: FormatBinary},
 		`cloudevents.source: is for the cloudevents formats`:                                {CloudEvents: CloudEvents{Source: "/shop"}},
 		`cloudevents.source: "a b" is not a URI`:                                            {Format: FormatBinary, CloudEvents: CloudEvents{Source: "a b"}},

@@ -1,9 +1,19 @@
 package httpsink
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+)
+
+// Errors of a [Receiver] about a request.
+var (
+	// ErrSignature is about one that none of the receiver's secrets has signed lately.
+	ErrSignature = errors.New("request is not signed by the sender")
+	// ErrEnvelope is about one that is signed and holds no notification in the
+	// format that the receiver expects.
+	ErrEnvelope = errors.New("request holds no notification")
 )
 
 // ResponseError is a response that did not take the delivery.

@@ -15,22 +15,22 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// A partner takes notifications at a URL. The engine makes the delivery; here
-// it is made by hand.
+// A partner takes signed notifications at a URL and verifies them. The engine makes the
+// delivery; here it is made by hand.
 func Example() {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		fmt.Println(r.Method, r.URL.Path, string(body))
-		fmt.Println(r.Header.Get("Waybill-Type"), r.Header.Get("Waybill-Id"))
-		fmt.Println("signed:", r.Header.Get("Webhook-Signature") != "")
+		e, err := httpsink.Envelope(r, secret)
+		if err != nil {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		fmt.Println(r.Method, r.URL.Path, e.Type, e.ID, string(e.Payload))
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer partner.Close()
 
-	sink, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{
-		URL:    partner.URL + "/hooks",
-		Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-	})
+	sink, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{URL: partner.URL + "/hooks", Secret: secret})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -50,10 +50,20 @@ func Example() {
 	})
 	fmt.Println("receipt:", receipt, err)
 	// Output:
-	// POST /hooks {"order":42}
-	// order.placed 0198c0de-0000-7000-8000-000000000001
-	// signed: true
+	// POST /hooks order.placed 0198c0de-0000-7000-8000-000000000001 {"order":42}
 	// receipt: http 202 <nil>
+}
+
+// Each receiver gets a secret of its own, derived from one that none of them gets.
+func ExampleDeriveSecret() {
+	const master = "YWJjZGFiY2RhYmNkYWJjZGFiY2RhYmNkYWJjZGFiY2Q=" // openssl rand -base64 32
+	for _, receiver := range []string{"https://one.example/hooks", "https://two.example:8443/"} {
+		secret, err := httpsink.DeriveSecret(master, receiver)
+		fmt.Println(receiver, secret, err)
+	}
+	// Output:
+	// https://one.example/hooks whsec_sQeDN1orGMy6VILDmjAt4ZCF670PF75yehSbUDWGveY= <nil>
+	// https://two.example:8443/ whsec_OhnWfRXN3rnZnzcGyK42vzC9kB1XVsQZ+WM1e8HBQ7s= <nil>
 }
 
 // A program offers the kind; its users configure it. All their mistakes come

@@ -28,8 +28,8 @@ const (
 	// this customary name. With a batch it is the batch's.
 	HeaderIdempotencyKey = "Idempotency-Key"
 
-	// HeaderMetaPrefix stands before the name of every other metadata. In the
-	// name everything but letters, digits, ".", "-" and "_" is percent-encoded;
+	// HeaderMetaPrefix stands before the name of metadata that the configuration
+	// lists. In the name everything but letters, digits, ".", "-" and "_" is percent-encoded;
 	// its case is lost on the way. Some servers drop names with "_" unless told
 	// otherwise (nginx: underscores_in_headers).
 	HeaderMetaPrefix = "Waybill-Meta-"
@@ -57,16 +57,15 @@ const (
 // userAgent names Waybill and its version, unless the configuration does.
 var userAgent = "waybill/" + version()
 
-// header returns the headers of one attempt in the format json. payload is what
-// will be sent.
-func (s *Sink) header(d *notification.Delivery, payload []byte) http.Header {
-	size := 6 + len(d.Metadata)
-	if _, ok := d.Metadata[notification.MetadataContentType]; ok {
+// header returns the headers of one attempt in the format json.
+func (s *Sink) header(d *notification.Delivery) headerWriter {
+	metadata := s.metadata.of(d.Metadata)
+	size := 6 + len(metadata)
+	if _, ok := metadata[notification.MetadataContentType]; ok {
 		size--
 	}
 	w := s.newHeader(size)
-	id := encodeValue(d.ID)
-	w.set(HeaderID, id)
+	w.set(HeaderID, encodeValue(d.ID))
 	w.set(HeaderType, encodeValue(d.Type))
 	w.set(HeaderVersion, strconv.Itoa(d.Version))
 	w.set(HeaderAttempt, strconv.Itoa(d.Attempt))
@@ -76,16 +75,15 @@ func (s *Sink) header(d *notification.Delivery, payload []byte) http.Header {
 	if !d.OccurredOn.IsZero() {
 		w.set(HeaderOccurredOn, formatTime(d.OccurredOn))
 	}
-	w.setMetadata(d.Metadata)
-	s.finish(&w, id, payload)
-	return w.header
+	w.setMetadata(metadata)
+	return w
 }
 
 // newHeader begins with what all requests have in common; size is how many
 // headers will come on top.
 func (s *Sink) newHeader(size int) headerWriter {
 	size += 3 // User-Agent, Idempotency-Key, and Content-Type
-	if s.signer != nil {
+	if s.signer.signs() {
 		size += 3
 	}
 	h := make(http.Header, size+len(s.headers)) // a map grown too large costs more than all values
@@ -99,12 +97,14 @@ func (s *Sink) newHeader(size int) headerWriter {
 	return w
 }
 
-// finish adds what tells a receiver that a request came before, and who sent it.
-func (s *Sink) finish(w *headerWriter, id string, body []byte) {
+// finish makes a message of headers and body. It adds what tells a receiver that
+// a request came before, and who sent it.
+func (s *Sink) finish(w headerWriter, to place, id string, body []byte) message {
 	w.set(HeaderIdempotencyKey, id)
-	if s.signer != nil {
-		s.signer.sign(w, id, s.now(), body)
+	if s.signer.signs() {
+		s.signer.sign(&w, to.url, id, s.now(), body)
 	}
+	return message{w.header, body}
 }
 
 // headerWriter fills a header whose values all lie in one allocation.

@@ -56,7 +56,7 @@ func asciiLower(s string) string {
 
 func TestHostileTextReachesTheReceiverAsData(t *testing.T) {
 	r := newReceiver(t)
-	sink := r.sink(t, Config{Secret: vectorSecret})
+	sink := r.sink(t, Config{Format: FormatJSON, Secret: vectorSecret, Metadata: everything})
 	for _, text := range hostileTexts {
 		d := newDelivery()
 		d.ID, d.Type, d.Key = "i"+text, "t"+text, "k"+text
@@ -92,7 +92,7 @@ func TestMetadataNamesThatDifferInCaseOnlyBothArrive(t *testing.T) {
 	r := newReceiver(t)
 	d := newDelivery()
 	d.Metadata["tenant"], d.Metadata["Tenant"] = "a", "b"
-	_, err := r.sink(t, Config{}).Deliver(t.Context(), d)
+	_, err := r.sink(t, Config{Metadata: everything}).Deliver(t.Context(), d)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []string{"a", "b"}, r.only(t).Header.Values("Waybill-Meta-Tenant"))
 }

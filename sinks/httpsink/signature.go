@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,17 +39,32 @@ type key interface {
 
 // signer signs requests as Standard Webhooks 1.0.0 says, with each of its keys:
 // a receiver that changes its secret knows the old or the new one.
-type signer struct{ keys []key }
+type signer struct {
+	keys    []key
+	masters []master // of keys that differ from receiver to receiver
+}
+
+// signs tells whether there is anything to sign with.
+func (s *signer) signs() bool { return len(s.keys)+len(s.masters) > 0 }
+
+// keysFor are those of the requests to one receiver.
+func (s *signer) keysFor(to *url.URL) []key {
+	keys := slices.Clip(s.keys)
+	for _, m := range s.masters {
+		keys = append(keys, newSymmetric(m.derive(to)))
+	}
+	return keys
+}
 
 // sign adds the three headers of the standard. The signed content is
 // "id.timestamp.body".
-func (s *signer) sign(w *headerWriter, id string, at time.Time, body []byte) {
+func (s *signer) sign(w *headerWriter, to *url.URL, id string, at time.Time, body []byte) {
 	id = strings.ReplaceAll(id, ".", "%2e")
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	head := make([]byte, 0, len(id)+len(timestamp)+2)
 	head = append(append(append(append(head, id...), '.'), timestamp...), '.')
 	var signatures []byte
-	for i, k := range s.keys {
+	for i, k := range s.keysFor(to) {
 		if i > 0 {
 			signatures = append(signatures, ' ')
 		}

@@ -1,10 +1,12 @@
 // Package httpsink delivers notifications as HTTP requests: webhooks, in short.
 //
-// The body is the payload, byte for byte; everything else travels in headers,
-// see [HeaderID] and its neighbours. Other formats are CloudEvents 1.0 in binary,
-// structured and batched mode, see [FormatBinary]. With secrets each request is
-// signed as Standard Webhooks 1.0.0 says (https://www.standardwebhooks.com), so a
-// receiver can verify it with any library of that standard.
+// With secrets each request is signed as Standard Webhooks 1.0.0 says
+// (https://www.standardwebhooks.com), so a receiver can verify it with any library of
+// that standard, or with [Envelope]. Its body is an envelope with all of the
+// notification, since no header is signed. Without secrets the body is the payload,
+// byte for byte, and everything else travels in headers, see [HeaderID] and its
+// neighbours. Other formats are CloudEvents 1.0 in binary, structured and batched mode,
+// see [FormatBinary].
 //
 // Requests go to one URL, or to one that a template makes of the notification's
 // type, key and metadata. Where data has a say in the host, a guard keeps requests
@@ -60,6 +62,7 @@ type Sink struct {
 	destination    destination
 	format         string
 	source         string // of events
+	metadata       selection
 	batch          sinks.BatchLimits
 	maxBytes       int // of a batch's request
 	timeout        time.Duration
@@ -70,7 +73,7 @@ type Sink struct {
 	health         func(context.Context) error
 	template       *http.Request
 	headers        http.Header
-	signer         *signer // nil where nothing is signed
+	signer         signer
 	now            func() time.Time
 }
 
@@ -104,6 +107,7 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 		destination:    o.destination,
 		format:         c.Format,
 		source:         c.CloudEvents.Source,
+		metadata:       o.metadata,
 		timeout:        c.Timeout,
 		excerpt:        newExcerpt(c.MaxResponseBytes, o.credentials),
 		receiptHeaders: receiptHeaders,
@@ -112,6 +116,7 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 		health:         dial.probe(o),
 		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
 		headers:        o.headers,
+		signer:         o.signer,
 		now:            time.Now,
 	}
 	if c.Format == FormatBatch {
@@ -120,9 +125,6 @@ func New(_ sinks.Instance, c Config) (*Sink, error) {
 	}
 	if c.ReceiptHeader != "" {
 		s.receiptHeaders = []string{http.CanonicalHeaderKey(c.ReceiptHeader)}
-	}
-	if len(o.keys) > 0 {
-		s.signer = &signer{o.keys}
 	}
 	return s, nil
 }
@@ -136,7 +138,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", sinks.Permanent(err)
 	}
-	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d))
+	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d, to))
 }
 
 // Destination is scheme, host and port where they come from data; "" where they are
@@ -183,27 +185,27 @@ type message struct {
 // message makes the message of one attempt. The payload is copied, since the
 // transport may still read the body of an attempt that was cancelled after
 // Deliver returned.
-func (s *Sink) message(d *notification.Delivery) message {
+func (s *Sink) message(d *notification.Delivery, to place) message {
+	id := encodeValue(d.ID)
 	switch s.format {
 	case FormatBinary:
-		body := bytes.Clone(d.Payload)
-		return message{s.eventHeader(d, body), body}
+		return s.finish(s.eventHeader(d), to, id, bytes.Clone(d.Payload))
+	case FormatEnvelope:
+		return s.finish(s.besideHeader(d, defaultContentType), to, id, s.appendEnvelope(nil, d))
 	case FormatStructured:
-		body := s.appendEvent(nil, d)
-		return message{s.structuredHeader(d, body), body}
+		return s.finish(s.besideHeader(d, contentTypeEvent), to, id, s.appendEvent(nil, d))
 	case FormatBatch:
 		m, _ := s.batchMessage([]*notification.Delivery{d})
 		return m
 	}
-	body := bytes.Clone(d.Payload)
-	return message{s.header(d, body), body}
+	return s.finish(s.header(d), to, id, bytes.Clone(d.Payload))
 }
 
 // batchMessage makes the message of as many of the batch as one request takes, which
 // are the first n.
 func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
 	body, n := s.appendBatch(nil, batch)
-	return message{s.batchHeader(batch[:n], body), body}, n
+	return s.finish(s.batchHeader(), s.destination.fixed, batchID(batch[:n]), body), n
 }
 
 // send makes one request and reads its response. The deadline is where the sink's

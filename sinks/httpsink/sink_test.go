@@ -130,6 +130,12 @@ func (r *receiver) only(t *testing.T) received {
 // envelopes reads back what the requests tell, as a receiver would.
 func (r *receiver) envelopes(t *testing.T) (es []notification.Envelope) {
 	for _, req := range r.all() {
+		if req.Header.Get(HeaderID) == "" {
+			e, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 64 << 20}.Envelope(req.again())
+			require.NoError(t, err)
+			es = append(es, *e)
+			continue
+		}
 		e := notification.Envelope{Payload: []byte(req.Body), Metadata: notification.Metadata{
 			notification.MetadataContentType: req.Header.Get("Content-Type"),
 		}}
@@ -180,7 +186,10 @@ func TestConformance(t *testing.T) {
 		return newReceiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).sink(t, Config{})
 	}
 	for name, start := range map[string]func(*testing.T) (*receiver, Config){
-		"http/1.1": func(t *testing.T) (*receiver, Config) { return newReceiver(t), Config{Secret: vectorSecret} },
+		"http/1.1": func(t *testing.T) (*receiver, Config) {
+			return newReceiver(t), Config{Format: FormatJSON, Secret: vectorSecret}
+		},
+		"envelope": func(t *testing.T) (*receiver, Config) { return newReceiver(t), Config{Secret: vectorSecret} },
 		"http/2": func(t *testing.T) (*receiver, Config) {
 			r, ca := newTLSReceiver(t)
 			return r, Config{TLS: TLS{CAFile: ca}}
@@ -192,7 +201,7 @@ func TestConformance(t *testing.T) {
 				New: func(t *testing.T) sinks.Sink {
 					var c Config
 					r, c = start(t)
-					c.URL = r.URL
+					c.URL, c.Metadata = r.URL, everything
 					sink, err := New(sinks.Instance{}, c)
 					require.NoError(t, err)
 					return sink
@@ -208,7 +217,7 @@ func TestConformance(t *testing.T) {
 
 func TestARequestTellsEverythingAboutTheNotification(t *testing.T) {
 	r := newReceiver(t)
-	sink := r.sink(t, Config{URL: r.URL + "/hooks?shop=1", Headers: map[string]string{"x-shop": "1"}})
+	sink := r.sink(t, Config{URL: r.URL + "/hooks?shop=1", Metadata: everything, Headers: map[string]string{"x-shop": "1"}})
 	d := &notification.Delivery{
 		Envelope: &notification.Envelope{
 			ID:         "0198c0de-0000-7000-8000-000000000001",
@@ -362,7 +371,7 @@ func TestARequestHoldsItsOwnCopyOfThePayload(t *testing.T) {
 	d := newDelivery()
 	want := string(d.Payload)
 	sink := newSink(t, Config{URL: "http://partner.example"})
-	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d))
+	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d, sink.destination.fixed))
 	clear(d.Payload)
 	again, err := req.GetBody()
 	require.NoError(t, err)

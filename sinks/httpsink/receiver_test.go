@@ -1,0 +1,243 @@
+package httpsink
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// requestOf is the request that a delivery becomes, as a server gets it.
+func requestOf(t testing.TB, c Config, d *notification.Delivery) *http.Request {
+	t.Helper()
+	c.URL = "https://partner.example/hooks"
+	sink, err := New(sinks.Instance{}, c)
+	require.NoError(t, err)
+	return sink.request(t.Context(), sink.destination.fixed, sink.message(d, sink.destination.fixed))
+}
+
+func (r received) again() *http.Request {
+	return &http.Request{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.Body))}
+}
+
+// withBody is a request whose body somebody changed.
+func withBody(r *http.Request, body string) *http.Request {
+	r.Body = io.NopCloser(strings.NewReader(body))
+	return r
+}
+
+func describedOrder() *notification.Delivery {
+	d := newOrder()
+	d.OccurredOn = d.OccurredOn.UTC().Truncate(time.Microsecond)
+	d.Payload = bytes.TrimSpace(d.Payload)
+	delete(d.Metadata, "Tenant")
+	d.Metadata["tenant"], d.Metadata["grÖße"], d.Metadata["tracestate"] = " größe ", "10 €", "vendor=50%"
+	return d
+}
+
+func TestAReceiverGetsWhatWasPublished(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	privateKey := privateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
+	publicKey := publicKeyPrefix + base64.StdEncoding.EncodeToString(public)
+	derived, err := DeriveSecret(masterSecret, "https://partner.example")
+	require.NoError(t, err)
+	d := describedOrder()
+	for name, tt := range map[string]struct {
+		sender  Config
+		secrets []string
+	}{
+		"symmetric":     {Config{Secret: vectorSecret}, []string{vectorSecret}},
+		"plain":         {Config{Secret: vectorSecret}, []string{strings.TrimPrefix(vectorSecret, secretPrefix)}},
+		"ed25519":       {Config{Secret: privateKey}, []string{publicKey}},
+		"derived":       {Config{MasterSecret: masterSecret}, []string{derived}},
+		"sender's next": {Config{Secrets: []string{newSecret(), privateKey, vectorSecret}}, []string{vectorSecret}},
+		"either":        {Config{Secret: privateKey}, []string{newSecret(), publicKey}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.sender
+			c.Metadata = everything
+			got, err := Envelope(requestOf(t, c, d), tt.secrets...)
+			require.NoError(t, err)
+			assert.Equal(t, d.Envelope, got)
+
+			c.Format = FormatJSON
+			got, err = Receiver{Secrets: tt.secrets}.EnvelopeFromHeaders(requestOf(t, c, d))
+			require.NoError(t, err)
+			assert.Equal(t, d.Envelope, got)
+		})
+	}
+}
+
+func TestAReceiverRefusesWhatWasNotSigned(t *testing.T) {
+	sender := Config{Secret: vectorSecret}
+	other, _, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		change  func(*http.Request)
+		secrets []string
+	}{
+		"another secret":      {func(*http.Request) {}, []string{newSecret()}},
+		"another public key":  {func(*http.Request) {}, []string{publicKeyPrefix + base64.StdEncoding.EncodeToString(other)}},
+		"no signature":        {func(r *http.Request) { r.Header.Del(HeaderWebhookSignature) }, nil},
+		"no time":             {func(r *http.Request) { r.Header.Del(HeaderWebhookTimestamp) }, nil},
+		"a time that is none": {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "now") }, nil},
+		"a time of eons":      {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "-9223372036854775808") }, nil},
+		"another time":        {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, fmt.Sprint(time.Now().Unix()+1)) }, nil},
+		"another id":          {func(r *http.Request) { r.Header.Set(HeaderWebhookID, "x") }, nil},
+		"another body":        {func(r *http.Request) { withBody(r, `{"id":"1","type":"t","version":1}`) }, nil},
+		"too many of them": {func(r *http.Request) {
+			r.Header.Set(HeaderWebhookSignature, strings.Repeat("v1,x ", maxSignatures)+r.Header.Get(HeaderWebhookSignature))
+		}, nil},
+	} {
+		secrets := tt.secrets
+		if secrets == nil {
+			secrets = []string{vectorSecret}
+		}
+		r := requestOf(t, sender, newOrder())
+		tt.change(r)
+		_, err := Envelope(r, secrets...)
+		require.ErrorIs(t, err, ErrSignature, name)
+	}
+}
+
+func TestAReceiverRefusesOldRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		receive := func(after time.Duration) error {
+			r := requestOf(t, Config{Secret: vectorSecret}, newOrder())
+			time.Sleep(after)
+			_, err := Envelope(r, vectorSecret)
+			return err
+		}
+		require.NoError(t, receive(signatureAge))
+		require.ErrorIs(t, receive(signatureAge+time.Second), ErrSignature)
+	})
+}
+
+func TestAReceiverNeedsSecretsThatAreItsOwn(t *testing.T) {
+	for want, secrets := range map[string][]string{
+		"no secret is given":              nil,
+		"secret 2: is 0 bytes long":       {vectorSecret, ""},
+		"secret 1: is not base64":         {"whsec_p@ss"},
+		"is the sender's":                 {newPrivateKey(t)},
+		"is not base64 of 32 bytes after": {"whpk_MTIz"},
+	} {
+		_, err := Envelope(requestOf(t, Config{Secret: vectorSecret}, newOrder()), secrets...)
+		require.ErrorContains(t, err, want)
+		assert.NotErrorIs(t, err, ErrSignature)
+		assert.NotContains(t, err.Error(), "p@ss")
+	}
+}
+
+func TestTheBodyOfARequestIsBounded(t *testing.T) {
+	d := newOrder()
+	d.Payload = fmt.Appendf(nil, "%q", strings.Repeat("x", DefaultMaxRequestBytes))
+	var tooLarge *http.MaxBytesError
+	_, err := Envelope(requestOf(t, Config{Secret: vectorSecret}, d), vectorSecret)
+	require.ErrorAs(t, err, &tooLarge)
+	assert.Equal(t, int64(DefaultMaxRequestBytes), tooLarge.Limit)
+
+	got, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 2 << 20}.Envelope(requestOf(t, Config{Secret: vectorSecret}, d))
+	require.NoError(t, err)
+	assert.Equal(t, d.Payload, got.Payload)
+}
+
+// Headers are not signed: they must not say how a request is read.
+func TestHeadersDoNotChangeAnEnvelope(t *testing.T) {
+	d := describedOrder()
+	r := requestOf(t, Config{Secret: vectorSecret, Metadata: everything}, d)
+	for name, value := range map[string]string{
+		HeaderID: "x", HeaderType: "account.closed", HeaderVersion: "9", HeaderKey: "x", "Waybill-Meta-Tenant": "x",
+		"Content-Type": "application/cloudevents+json", "Traceparent": "x",
+	} {
+		r.Header.Set(name, value)
+	}
+	got, err := Envelope(r, vectorSecret)
+	require.NoError(t, err)
+	assert.Equal(t, d.Envelope, got)
+}
+
+// The author of a payload could else have it read as a notification.
+func TestASignedPayloadIsNoEnvelope(t *testing.T) {
+	d := newOrder()
+	d.Payload = []byte(`{"id":"1","type":"account.closed","version":1}`)
+	_, err := Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
+	require.ErrorIs(t, err, ErrEnvelope)
+	assert.ErrorContains(t, err, "is not that of the signature")
+}
+
+func TestWhatIsSignedButNoEnvelopeIsTold(t *testing.T) {
+	for payload, want := range map[string]string{
+		"not JSON":              "invalid character",
+		`[]`:                    "cannot unmarshal",
+		`{"id":"1"}`:            "type name is empty",
+		`{"id":"1","type":"t"}`: "version 0 is outside",
+	} {
+		d := newOrder()
+		d.ID, d.Payload = "1", []byte(payload)
+		_, err := Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
+		require.ErrorIs(t, err, ErrEnvelope, payload)
+		assert.ErrorContains(t, err, want)
+	}
+	for header, value := range map[string]string{HeaderType: "%zz", HeaderVersion: "three", HeaderOccurredOn: "today", HeaderMetaPrefix + "X": "%"} {
+		r := requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, newOrder())
+		r.Header.Set(header, value)
+		_, err := Receiver{Secrets: []string{vectorSecret}}.EnvelopeFromHeaders(r)
+		require.ErrorIs(t, err, ErrEnvelope, header)
+		assert.ErrorContains(t, err, header)
+	}
+}
+
+func FuzzAnEnvelopeArrivesAsItWas(f *testing.F) {
+	for _, s := range hostileTexts {
+		f.Add(s, s, []byte(s))
+	}
+	f.Add("content-type", "text/plain", []byte("1"))
+	f.Add("payload", `","type":"x`, []byte(`{"a":[1.0, null]}`))
+	f.Fuzz(func(t *testing.T, name, text string, payload []byte) {
+		d := newOrder()
+		d.OccurredOn = d.OccurredOn.UTC().Truncate(time.Microsecond)
+		d.ID, d.Key, d.Payload = "i"+text, text, payload
+		d.Metadata = notification.Metadata{name: text, "x": "y"}
+		if d.Validate() != nil {
+			return
+		}
+		got, err := Envelope(requestOf(t, Config{Secret: vectorSecret, Metadata: everything}, d), vectorSecret)
+		require.NoError(t, err)
+		require.Equal(t, bytes.TrimSpace(d.Payload), bytes.TrimSpace(got.Payload))
+		got.Payload = d.Payload
+		require.Equal(t, d.Envelope, got)
+	})
+}
+
+func FuzzAReceiverNeverPanics(f *testing.F) {
+	f.Add("id", "t", "k", "m", `{"id":"id","type":"t","version":1,"payload":null}`)
+	f.Fuzz(func(t *testing.T, id, typ, key, meta, body string) {
+		r := &http.Request{Header: http.Header{
+			HeaderWebhookID: {id}, HeaderType: {typ}, HeaderKey: {key}, HeaderMetaPrefix + meta: {typ}, HeaderVersion: {"1"},
+			HeaderWebhookTimestamp: {fmt.Sprint(time.Now().Unix())},
+		}}
+		r.Header.Set(HeaderWebhookSignature, independentSignature(t, vectorSecret, id, r.Header.Get(HeaderWebhookTimestamp), body))
+		receiver := Receiver{Secrets: []string{vectorSecret}}
+		for _, read := range []func(*http.Request) (*notification.Envelope, error){receiver.Envelope, receiver.EnvelopeFromHeaders} {
+			if e, err := read(withBody(r, body)); err == nil {
+				require.NoError(t, e.Validate())
+			} else {
+				require.ErrorIs(t, err, ErrEnvelope)
+			}
+		}
+	})
+}
