@@ -151,7 +151,7 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 	if err != nil {
 		return ""
 	}
-	return to.url.Scheme + "://" + to.url.Host
+	return originOf(to.url)
 }
 
 // Close closes all connections, at once. Deliver must not be called after it.
