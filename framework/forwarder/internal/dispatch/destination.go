@@ -185,7 +185,6 @@ func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all
 		s := store.DestinationState{Destination: name}
 		if known.circuit.IsOpen() {
 			s.OpenSince = known.circuit.OpenSince().UTC()
-			s.Cause = policy.Text(known.why().Error(), maxErrorText/shownDestinations)
 		}
 		if until := known.circuit.ThrottledUntil(); until.After(now) {
 			s.ThrottledUntil = until.UTC()
@@ -197,5 +196,12 @@ func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all
 	slices.SortFunc(states, func(a, b store.DestinationState) int {
 		return cmp.Or(a.OpenSince.Compare(b.OpenSince), cmp.Compare(a.Destination, b.Destination))
 	})
-	return states[:min(len(states), shownDestinations)], len(states)
+	all = len(states)
+	states = states[:min(all, shownDestinations)]
+	for i := range states {
+		if cause := d.destinations[states[i].Destination].circuit.Cause(); cause != nil {
+			states[i].Cause = policy.Text(cause.Error(), maxErrorText/shownDestinations)
+		}
+	}
+	return states, all
 }
