@@ -113,9 +113,13 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	}
 	if len(conditions) > 0 {
 		fmt.Fprintln(w)
-		held := newTable(w, "sink", "destination", "condition", "since", "until", "as seen by", "cause")
+		held := newTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
 		for _, c := range conditions {
-			held.AppendRow(table.Row{c.Sink, orDash(c.Destination), c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
+			sink := c.Sink
+			if c.Destination != "" {
+				sink += " to " + c.Destination
+			}
+			held.AppendRow(table.Row{sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
 		}
 		held.Render()
 	}

@@ -127,3 +127,12 @@ oldest row:  3, of 2026-01-02 12:00:00Z
  old   paused        -                     -      -           -
 `, b.String())
 }
+
+func TestStatusNamesTheDestinationsThatHoldUpTheirOwn(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	printStatus(&b, store.Status{}, []store.Condition{
+		{Sink: "hooks", Destination: "https://a.example", Kind: store.ConditionBreakerOpen, Forwarder: "w", Since: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), Cause: "refused"},
+	}, time.Now())
+	require.Contains(t, b.String(), "\n hooks to https://a.example  breaker open  2026-01-02 12:00:00Z  -      w           refused\n")
+}
