@@ -47,7 +47,8 @@ type Addresser interface {
 // Opener is a sink that prepares something before the first delivery, such as
 // connections or templates. It must not fail only because the destination is
 // down at the moment: that is what [Unavailable] is for. While Open fails the sink is
-// unavailable, and Open is called again with later deliveries, never twice at a time.
+// unavailable, and Open is called again with later deliveries: never twice at a time for
+// one name of the configuration.
 type Opener interface {
 	Open(ctx context.Context) error
 }

@@ -9,7 +9,10 @@
 // This package is the public side. The engine is in the packages below internal, of which
 // each imports only those after it: coordinate (which forwarder works on which lane), lane
 // (the work on one lane), feed (reading the log), settle (checkpoints and what is parked),
-// dispatch (deliveries), quota (how many statements run at once), and the pure parts fairqueue, keyqueue, window and policy.
+// dispatch (deliveries), caller (one call of a sink), quota (how many statements run at
+// once), and the parts that know nothing of the others: budget, fairqueue, keyqueue, memory,
+// policy and window. The files in the order in which to read them: config.go, forwarder.go,
+// working.go, reload.go.
 package forwarder
 
 import (

@@ -13,7 +13,7 @@ import (
 // not timed: an expression must not fail because the machine is busy.
 const (
 	// budget is what all expressions about one notification may take for one sink,
-	// together. A unit is about 0.2 µs, or 1 µs in the slowest functions.
+	// together. A unit takes 0.1 to 0.6 µs.
 	budget = 200_000
 
 	unitsOfElement = 2 // what one element of a list costs
