@@ -32,9 +32,10 @@ func (*dialect) NowPlus(d time.Duration) tables.Expr {
 	return tables.SQL(`strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', (? / 1000.0) || ' seconds')`, milliseconds(d))
 }
 
-// Elapsed is 0 for what is no time.
+// Elapsed is 0 for what is no time. A Julian day as a floating-point number is exact to about 40 µs, so that the
+// difference of two is rounded to SQLite's milliseconds.
 func (*dialect) Elapsed(since string) string {
-	return `CAST(coalesce((julianday('now') - julianday(` + since + `)) * 86400000000, 0) AS INTEGER)`
+	return `CAST(round(coalesce((julianday('now') - julianday(` + since + `)) * 86400000, 0)) AS INTEGER) * 1000`
 }
 
 // LogTime reads a time in any form that the log takes.

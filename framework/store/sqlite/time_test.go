@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -20,6 +21,26 @@ func TestTimesKeepTheirMicroseconds(t *testing.T) {
 		}
 		if a.Before(b) != (formatTime(a) < formatTime(b)) {
 			t.Fatalf("%s and %s compare otherwise as texts", a.UTC(), b.UTC())
+		}
+	})
+}
+
+// A lease that was taken for an hour is left for no more than that.
+func TestElapsedIsExactToTheMillisecond(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	d := &dialect{}
+	rapid.Check(t, func(t *rapid.T) {
+		want := time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "milliseconds")) * time.Millisecond
+		later := d.NowPlus(want)
+		var elapsed int64
+		if err := db.QueryRowContext(context.Background(), `SELECT `+d.Elapsed(`later`)+` FROM (SELECT `+later.Text+` AS later)`, later.Args...).Scan(&elapsed); err != nil {
+			t.Fatal(err)
+		}
+		if got := -time.Duration(elapsed) * time.Microsecond; got != want {
+			t.Fatalf("a time in %s is %s away", want, got)
 		}
 	})
 }
