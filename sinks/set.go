@@ -1,30 +1,47 @@
 package sinks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/waybill-go/waybill/registry"
 )
 
 // Errors of a Set.
 var (
-	ErrDuplicateKind = errors.New("sink kind is registered twice")
+	ErrDuplicateKind = errors.New("two sink kinds have one name")
 	ErrUnknownKind   = errors.New("unknown sink kind")
 )
 
-// Instance is what the engine tells a sink about itself when it is built.
+// Instance is what the program gives a sink that is built, beside its configuration.
+// The zero value of each field stands for none.
 type Instance struct {
 	// Name is the sink's name in the configuration.
 	Name string
-	// Logger carries the sink's name already. Never nil.
+	// Logger carries the sink's name already. A kind gets one in any case.
 	Logger *slog.Logger
+	// Types are those that the program knows, for sinks that decode payloads into Go
+	// values.
+	Types *registry.Registry
+	// HTTPClient makes the requests of sinks that speak HTTP, in place of a client of
+	// their own. What the configuration says of connections (proxy, TLS, guard) is then
+	// the client's affair, and refused.
+	HTTPClient *http.Client
+	// Dial opens the TCP connections of sinks that make any, in place of a dialer of
+	// their own. It must be safe for concurrent use.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Defaulter is a configuration that fills what the user left out. It runs
-// before the user's values are decoded over it.
+// Defaulter is a configuration that fills what the user left out, and nothing else: a
+// field that is not zero stays as it is. It runs before the user's values are decoded
+// over it, and may run again.
 type Defaulter interface {
 	SetDefaults()
 }
@@ -36,34 +53,34 @@ type Validator interface {
 	Validate() error
 }
 
-// Kind is a way of delivering: kafka, http, email, or one of the user's own.
+// Kind is a way of delivering: kafka, http, email, or one of the user's own. Make it with
+// [NewKind].
 type Kind struct {
 	// Name is what stands behind "kind:" in the configuration.
 	Name string
 	// Summary is one line for the reference.
 	Summary string
+	// Answers are for the reference, in the order of their importance.
+	Answers []Answer
 
 	newConfig func() any
 	build     func(Instance, any) (Sink, error)
 }
 
-// Config returns a new pointer to the kind's configuration with its defaults
-// set, for the reference and for tests.
-func (k Kind) Config() any { return k.newConfig() }
-
-// Set is the kinds that a program knows. There is no global one: the program's
-// composition root makes it and registers what it wants to offer. The zero
-// value is an empty set; it is safe for concurrent use.
-type Set struct {
-	mu    sync.RWMutex
-	kinds map[string]Kind
+// Answer is what a destination may say to a delivery, and what the sink makes of it.
+type Answer struct {
+	// Says is in the destination's words, such as "HTTP 401, 403".
+	Says string
+	// Means is "delivered", or the class of the error, with a condition where there is one.
+	Means string
 }
 
-// Register adds a kind whose configuration is the struct C. C is the only
+// NewKind makes a kind whose configuration is the struct C. C is the only
 // source of decoding (field tag "yaml"), defaults ([Defaulter]), validation
 // ([Validator]) and of the generated reference and schema: field tag "doc", which
 // ends with "Required" or "Default …" where one of them is true, and "enum", the
-// values of a text with commas in between, where only these are valid. Field tag
+// values of a text with commas in between, where only these are valid. Fields with the
+// tag yaml:"-" are for Go only. Field tag
 // "secret" says what nobody is shown, in waybill config show and in mistakes:
 //
 //   - "true": the whole value, and all values below, but no names of a map
@@ -74,11 +91,11 @@ type Set struct {
 //
 // Without the tag it is "password", and "true" where the key has the name of a secret,
 // such as api_key or token. Whatever else the tag says is "true".
-// A name that is taken gives ErrDuplicateKind.
-func Register[C any](s *Set, name, summary string, build func(Instance, C) (Sink, error)) error {
-	kind := Kind{
+func NewKind[C any](name, summary string, build func(Instance, C) (Sink, error), answers ...Answer) Kind {
+	return Kind{
 		Name:    name,
 		Summary: summary,
+		Answers: answers,
 		newConfig: func() any {
 			c := new(C)
 			if d, ok := any(c).(Defaulter); ok {
@@ -88,28 +105,16 @@ func Register[C any](s *Set, name, summary string, build func(Instance, C) (Sink
 		},
 		build: func(in Instance, config any) (Sink, error) { return build(in, *config.(*C)) },
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, taken := s.kinds[name]; taken {
-		return fmt.Errorf("%w: %q", ErrDuplicateKind, name)
-	}
-	if s.kinds == nil {
-		s.kinds = make(map[string]Kind)
-	}
-	s.kinds[name] = kind
-	return nil
 }
 
-// Build makes a sink of the named kind. decode fills the configuration that it
-// is handed a pointer to, such as yaml.Node.Decode; the result is validated
-// before the sink is built. Nothing is opened or connected.
-func (s *Set) Build(kind string, in Instance, decode func(config any) error) (Sink, error) {
-	s.mu.RLock()
-	k, known := s.kinds[kind]
-	s.mu.RUnlock()
-	if !known {
-		return nil, fmt.Errorf("%w %q; known are %s", ErrUnknownKind, kind, strings.Join(s.Names(), ", "))
-	}
+// Config returns a new pointer to the kind's configuration with its defaults
+// set, for the reference and for tests.
+func (k Kind) Config() any { return k.newConfig() }
+
+// Build makes a sink. decode fills the configuration that it is handed a pointer to, such
+// as yaml.Node.Decode; the result is validated before the sink is built. Nothing is opened
+// or connected.
+func (k Kind) Build(in Instance, decode func(config any) error) (Sink, error) {
 	config := k.newConfig()
 	if err := decode(config); err != nil {
 		return nil, err
@@ -125,22 +130,45 @@ func (s *Set) Build(kind string, in Instance, decode func(config any) error) (Si
 	return k.build(in, config)
 }
 
-// Names lists the registered kinds in alphabetical order.
-func (s *Set) Names() []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	names := make([]string, 0, len(s.kinds))
-	for name := range s.kinds {
-		names = append(names, name)
+// Set is the kinds that a program knows. There is no global one: the program's
+// composition root makes it of what it wants to offer. A nil one is empty. It does not
+// change, and is safe for concurrent use.
+type Set struct{ kinds map[string]Kind }
+
+// NewSet makes a set. Two kinds of one name give ErrDuplicateKind.
+func NewSet(kinds ...Kind) (*Set, error) {
+	s := &Set{make(map[string]Kind, len(kinds))}
+	for _, k := range kinds {
+		if _, taken := s.kinds[k.Name]; taken {
+			return nil, fmt.Errorf("%w: %q", ErrDuplicateKind, k.Name)
+		}
+		s.kinds[k.Name] = k
 	}
-	slices.Sort(names)
-	return names
+	return s, nil
+}
+
+// Build makes a sink of the named kind, as [Kind.Build] does.
+func (s *Set) Build(kind string, in Instance, decode func(config any) error) (Sink, error) {
+	k, known := s.Kind(kind)
+	if !known {
+		return nil, fmt.Errorf("%w %q; known are %s", ErrUnknownKind, kind, strings.Join(s.Names(), ", "))
+	}
+	return k.Build(in, decode)
+}
+
+// Names lists the kinds in alphabetical order.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.kinds))
 }
 
 // Kind returns the kind of that name.
 func (s *Set) Kind(name string) (Kind, bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	if s == nil {
+		return Kind{}, false
+	}
 	k, ok := s.kinds[name]
 	return k, ok
 }

@@ -60,10 +60,10 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer desk.close()
 
-	// The kinds that this program offers: one line more for one of your own. In a
-	// program like cmd/waybill the YAML is a part of its configuration file.
-	kinds := new(sinks.Set)
-	if err := errors.Join(jsonlines.Register(kinds), Register(kinds)); err != nil {
+	// The kinds that this program offers: one of Waybill's, and one of its own. In a
+	// program with a configuration file the YAML is a part of it: see examples/own-program.
+	kinds, err := sinks.NewSet(jsonlines.Kind(), Kind())
+	if err != nil {
 		return err
 	}
 	pager, err := kinds.Build("pager", sinks.Instance{Name: "on-call"}, func(config any) error {

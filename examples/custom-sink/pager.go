@@ -34,9 +34,9 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Register adds the kind "pager" to what a program offers.
-func Register(set *sinks.Set) error {
-	return sinks.Register(set, "pager", "a page for each notification, to the desk",
+// Kind is the sink kind pager.
+func Kind() sinks.Kind {
+	return sinks.NewKind("pager", "a page for each notification, to the desk",
 		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return &Pager{c}, nil })
 }
 

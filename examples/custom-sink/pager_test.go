@@ -72,10 +72,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestMistakesAreNamedAsTheUserTypedThem(t *testing.T) {
-	var set sinks.Set
-	require.NoError(t, Register(&set))
 	build := func(text string) error {
-		_, err := set.Build("pager", sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
+		_, err := Kind().Build(sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
 		return err
 	}
 	require.NoError(t, build(`address: "localhost:70"`))

@@ -629,7 +629,7 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	})
 	require.ErrorIs(t, err, forwarder.ErrConfig)
 	for _, mistake := range []string{
-		"the store is missing", `routes.order.placed names "nowhere"; known sinks are _mine, mail, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is 1s to 1ms",
+		"the store is missing", `routes.order.placed: names the unknown sink "nowhere"; known are _mine, mail, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is 1s to 1ms",
 		`sinks._mine: names`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
 		`sinks.partner.parallelism.above is "never"`, "sinks.partner.retry.max_attempts is -1", "sinks.partner.retry.max is 1m0s, less than initial 1h0m0s",
 		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,

@@ -31,9 +31,9 @@ import (
 // Errors of a table.
 var (
 	ErrPattern     = errors.New("invalid route pattern")
-	ErrUnknownSink = errors.New("route to an unknown sink")
-	ErrNoSinks     = errors.New("route without sinks")
-	ErrNoType      = errors.New("route matches no registered type")
+	ErrUnknownSink = errors.New("names the unknown sink")
+	ErrNoSinks     = errors.New("has no sinks")
+	ErrNoType      = errors.New("matches no registered type")
 	ErrExpression  = errors.New("expression")
 )
 
@@ -58,15 +58,15 @@ func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error
 			problems = append(problems, err)
 		}
 		if types != nil && !matchesAny(pattern, types) {
-			problems = append(problems, fmt.Errorf("%w: routes.%s; registered are %s", ErrNoType, pattern, strings.Join(namesOf(types), ", ")))
+			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, strings.Join(namesOf(types), ", ")))
 		}
 		if len(routes[pattern]) == 0 {
-			problems = append(problems, fmt.Errorf("%w: routes.%s: name at least one sink", ErrNoSinks, pattern))
+			problems = append(problems, fmt.Errorf("routes.%s: %w: name at least one", pattern, ErrNoSinks))
 		}
 		for _, r := range routes[pattern] {
 			if !slices.Contains(sinks, r.Sink) {
-				problems = append(problems, fmt.Errorf("%w: routes.%s names %q; known sinks are %s",
-					ErrUnknownSink, pattern, r.Sink, strings.Join(slices.Sorted(slices.Values(sinks)), ", ")))
+				problems = append(problems, fmt.Errorf("routes.%s: %w %q; known are %s",
+					pattern, ErrUnknownSink, r.Sink, strings.Join(slices.Sorted(slices.Values(sinks)), ", ")))
 			}
 			compiled, err := r.compile(pattern)
 			if err != nil {

@@ -58,7 +58,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, route.ErrUnknownSink)
 	require.ErrorIs(t, err, route.ErrPattern)
 	require.ErrorIs(t, err, route.ErrNoSinks)
-	require.ErrorContains(t, err, `routes.order.placed names "evnts"; known sinks are events, mail, partner`)
+	require.ErrorContains(t, err, `routes.order.placed: names the unknown sink "evnts"; known are events, mail, partner`)
 }
 
 func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
 			continue
 		}
 		require.ErrorIs(t, err, route.ErrNoType)
-		require.ErrorContains(t, err, "routes."+pattern+"; registered are order.placed")
+		require.ErrorContains(t, err, "routes."+pattern+": matches no registered type; registered are order.placed")
 	}
 }
 

@@ -17,20 +17,13 @@ import (
 // build makes a sink as the configuration file does.
 func build(t *testing.T, text string) (sinks.Sink, error) {
 	t.Helper()
-	var set sinks.Set
-	require.NoError(t, email.Register(&set))
-	return set.Build(email.Kind, sinks.Instance{Name: "mail"}, func(config any) error {
+	return email.Kind().Build(sinks.Instance{Name: "mail"}, func(config any) error {
 		return yaml.Unmarshal([]byte(text), config)
 	})
 }
 
-func TestTheKindRegistersOnceAndHasDefaults(t *testing.T) {
-	var set sinks.Set
-	require.NoError(t, email.Register(&set))
-	require.ErrorIs(t, email.Register(&set), sinks.ErrDuplicateKind)
-	kind, known := set.Kind("email")
-	require.True(t, known)
-	config, ok := kind.Config().(*email.Config)
+func TestTheKindHasDefaults(t *testing.T) {
+	config, ok := email.Kind().Config().(*email.Config)
 	require.True(t, ok)
 	assert.Equal(t, &email.Config{Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
 }

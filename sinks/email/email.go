@@ -47,12 +47,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Kind is the name of the sink kind in the configuration.
-const Kind = "email"
-
-// Register adds the kind to set.
-func Register(set *sinks.Set) error {
-	return sinks.Register(set, Kind, "one email for each notification, from templates, by SMTP",
+// Kind is the sink kind email.
+func Kind() sinks.Kind {
+	return sinks.NewKind("email", "one email for each notification, from templates, by SMTP",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
 }
 

@@ -219,3 +219,20 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler,
 	}
 	return named, errors.Join(problems...)
 }
+
+// Kind is the sink kind function: a sink of several handlers that the program supplies,
+// like [Mux], by the names that the sinks have in the configuration. The types are those
+// of the [sinks.Instance]. A name without handlers is an [sinks.Absent] sink.
+func Kind(handlers map[string][]Handler) sinks.Kind {
+	return sinks.NewKind("function", "functions of the program, for types that it knows",
+		func(in sinks.Instance, _ struct{}) (sinks.Sink, error) {
+			own, ok := handlers[in.Name]
+			switch {
+			case !ok:
+				return sinks.Absent(in.Name), nil
+			case in.Types == nil:
+				return nil, errors.New("the program has functions for it, and no types")
+			}
+			return Mux(in.Types, own...), nil
+		})
+}

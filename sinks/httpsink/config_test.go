@@ -15,9 +15,7 @@ import (
 
 func build(t *testing.T, config string) (sinks.Sink, error) {
 	t.Helper()
-	var set sinks.Set
-	require.NoError(t, Register(&set))
-	return set.Build("http", sinks.Instance{Name: "partner"}, func(c any) error {
+	return Kind().Build(sinks.Instance{Name: "partner"}, func(c any) error {
 		return yaml.Unmarshal([]byte(config), c)
 	})
 }
@@ -171,13 +169,6 @@ func TestACAFileNeedsTLSAndCertificates(t *testing.T) {
 	_, err := New(sinks.Instance{}, Config{URL: "http://partner.example", TLS: TLS{CAFile: "config_test.go"}})
 	assert.ErrorContains(t, err, "tls.ca_file: url is plain http")
 	assert.ErrorContains(t, err, "tls.ca_file: config_test.go holds no certificate in PEM form")
-}
-
-func TestTheKindCanBeRegisteredOnce(t *testing.T) {
-	var set sinks.Set
-	require.NoError(t, Register(&set))
-	assert.ErrorIs(t, Register(&set), sinks.ErrDuplicateKind)
-	assert.Equal(t, []string{"http"}, set.Names())
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {

@@ -68,13 +68,8 @@ func ExampleDeriveSecret() {
 
 // A program offers the kind; its users configure it. All their mistakes come
 // back at once.
-func ExampleRegister() {
-	var kinds sinks.Set
-	if err := httpsink.Register(&kinds); err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err := kinds.Build("http", sinks.Instance{Name: "partner"}, func(config any) error {
+func ExampleKind() {
+	_, err := httpsink.Kind().Build(sinks.Instance{Name: "partner"}, func(config any) error {
 		return yaml.Unmarshal([]byte("{url: partner.example/hooks, method: GET}"), config)
 	})
 	fmt.Println(err)

@@ -52,9 +52,6 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Kind is what stands behind "kind:" in the configuration.
-const Kind = "http"
-
 // Sink sends deliveries to one URL, or to one for each. It implements
 // [sinks.Batcher], with batches in the format [FormatBatch] only, [sinks.Closer]
 // and [sinks.HealthChecker]; all methods may be called in parallel.
@@ -85,10 +82,9 @@ var (
 	_ sinks.Addresser     = (*Sink)(nil)
 )
 
-// Register adds the kind "http" to set. [sinks.ErrDuplicateKind] if the name is
-// taken.
-func Register(set *sinks.Set) error {
-	return sinks.Register(set, Kind, "requests to a URL, signed as Standard Webhooks",
+// Kind is the sink kind http.
+func Kind() sinks.Kind {
+	return sinks.NewKind("http", "requests to a URL, signed as Standard Webhooks",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
 }
 

@@ -36,16 +36,12 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Kind is what stands behind "kind:" in the configuration.
-const Kind = "jsonlines"
-
 // maxBatch is how many deliveries are written, and synced, at once.
 const maxBatch = 512
 
-// Register adds the kind "jsonlines" to set. [sinks.ErrDuplicateKind] if the name
-// is taken.
-func Register(set *sinks.Set) error {
-	return sinks.Register(set, Kind, "a line of JSON for each notification, to the output or a file",
+// Kind is the sink kind jsonlines.
+func Kind() sinks.Kind {
+	return sinks.NewKind("jsonlines", "a line of JSON for each notification, to the output or a file",
 		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) })
 }
 

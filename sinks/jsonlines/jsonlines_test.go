@@ -311,11 +311,8 @@ func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 }
 
 func TestAllMistakesOfAConfigurationAreReportedAtOnce(t *testing.T) {
-	var set sinks.Set
-	require.NoError(t, jsonlines.Register(&set))
-	require.ErrorIs(t, jsonlines.Register(&set), sinks.ErrDuplicateKind)
 	build := func(text string) error {
-		_, err := set.Build(jsonlines.Kind, sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
+		_, err := jsonlines.Kind().Build(sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
 		return err
 	}
 	require.NoError(t, build(""))

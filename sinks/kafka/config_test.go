@@ -94,11 +94,8 @@ func decode(t *testing.T, text string) kafka.Config {
 	return c
 }
 
-func TestTheSetBuildsTheSink(t *testing.T) {
-	var set sinks.Set
-	require.NoError(t, kafka.Register(&set))
-	require.ErrorIs(t, kafka.Register(&set), sinks.ErrDuplicateKind)
-	sink, err := set.Build(kafka.Kind, sinks.Instance{Name: "events"}, func(config any) error {
+func TestTheKindBuildsTheSink(t *testing.T) {
+	sink, err := kafka.Kind().Build(sinks.Instance{Name: "events"}, func(config any) error {
 		c := config.(*kafka.Config)
 		c.Brokers, c.Topic = []string{"localhost:9092"}, "orders"
 		return nil

@@ -12,12 +12,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Kind is the name behind "kind:" in the configuration.
-const Kind = "kafka"
-
-// Register adds the kind to a set.
-func Register(set *sinks.Set) error {
-	return sinks.Register(set, Kind, "Writes each notification as a record to a Kafka topic.",
+// Kind is the sink kind kafka.
+func Kind() sinks.Kind {
+	return sinks.NewKind("kafka", "Writes each notification as a record to a Kafka topic.",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
 }
 

@@ -14,9 +14,7 @@ import (
 
 func build(t *testing.T, config string) (sinks.Sink, error) {
 	t.Helper()
-	var set sinks.Set
-	require.NoError(t, Register(&set))
-	return set.Build("process", sinks.Instance{Name: "shop"}, func(c any) error {
+	return Kind().Build(sinks.Instance{Name: "shop"}, func(c any) error {
 		return yaml.Unmarshal([]byte(config), c)
 	})
 }
@@ -79,13 +77,6 @@ stderr: debug
 	require.EqualError(t, err, "command: the program is empty; give it first, such as [python3, handler.py]")
 	_, err = build(t, `command: ["x", "a\0"]`)
 	require.ErrorContains(t, err, "command: contains a NUL byte")
-}
-
-func TestTheKindCanBeRegisteredOnce(t *testing.T) {
-	t.Parallel()
-	var set sinks.Set
-	require.NoError(t, Register(&set))
-	require.ErrorIs(t, Register(&set), sinks.ErrDuplicateKind)
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {

@@ -53,13 +53,8 @@ func Example() {
 
 // A program offers the kind; its users configure it. All their mistakes come
 // back at once.
-func ExampleRegister() {
-	var kinds sinks.Set
-	if err := process.Register(&kinds); err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err := kinds.Build("process", sinks.Instance{Name: "ledger"}, func(config any) error {
+func ExampleKind() {
+	_, err := process.Kind().Build(sinks.Instance{Name: "ledger"}, func(config any) error {
 		return yaml.Unmarshal([]byte("{grace: -1s, stderr: debug}"), config)
 	})
 	fmt.Println(err)

@@ -43,9 +43,6 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// Kind is what stands behind "kind:" in the configuration.
-const Kind = "process"
-
 // firstPause is how long a program that ended waits for its next start; pauses
 // double up to max_restart_pause until one has answered something.
 const firstPause = 100 * time.Millisecond
@@ -79,10 +76,9 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// Register adds the kind "process" to set. [sinks.ErrDuplicateKind] if the name
-// is taken.
-func Register(set *sinks.Set) error {
-	return sinks.Register(set, Kind, "a program of your own, in any language, that reads and answers lines of JSON",
+// Kind is the sink kind process.
+func Kind() sinks.Kind {
+	return sinks.NewKind("process", "a program of your own, in any language, that reads and answers lines of JSON",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
 }
 

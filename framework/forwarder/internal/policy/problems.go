@@ -26,8 +26,14 @@ func (p *Problems) Require(ok bool, format string, args ...any) {
 	}
 }
 
-// Add notes an error as a problem.
+// Add notes an error as a problem; each part of one that errors.Join made is one.
 func (p *Problems) Add(err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(joined.Unwrap()...).Error() == err.Error() {
+		for _, part := range joined.Unwrap() {
+			p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, part))
+		}
+		return
+	}
 	p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
 }
 

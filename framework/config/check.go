@@ -1,0 +1,154 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func (l *loader) checkTables(d Database, o Outbox) {
+	if d.Dialect() == "" && !l.reported("database") {
+		l.report.add(l.report.file, 0, "database is missing: write it in the file, set %s, or use --database", variable("database"))
+	}
+	if l.given("outbox.prefix") && !l.reported("outbox.prefix") {
+		validate := store.ValidatePrefix
+		if d.Dialect() == PostgreSQL {
+			validate = func(prefix string) error { _, _, err := store.SplitPrefix(prefix); return err }
+		}
+		if err := validate(o.Prefix); err != nil {
+			l.mistake("outbox.prefix", "outbox.prefix: %v", err)
+		}
+	}
+	if payloads := []Payload{"", PayloadJSON, PayloadBytes}; !slices.Contains(payloads, o.Payload) {
+		l.mistake("outbox.payload", "outbox.payload is %q: use %s or %s", o.Payload, PayloadJSON, PayloadBytes)
+	}
+}
+
+// sinkName keeps names readable in logs and tables, and in environment variables.
+var sinkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// buildSinks builds each sink of its kind and settings. Its constructor runs even
+// where the settings are wrong, to see all that is: what it makes is thrown
+// away then, and a sink opens nothing before Open.
+func (l *loader) buildSinks(c *Config) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		sink, at := c.Sinks[name], join("sinks", name)
+		if !sinkName.MatchString(name) {
+			l.mistake(at, "%s: a sink's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", at)
+		}
+		sink.Sink, sink.settings = l.buildSink(sink, at, c.options.Kinds, c.options.instance(name))
+		sink.contents = contentsOf(sink.settings)
+		c.Sinks[name] = sink
+	}
+}
+
+func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sinks.Instance) (built sinks.Sink, settings any) {
+	with := join(at, "with")
+	if _, known := kinds.Kind(sink.Kind); !known {
+		l.reportKind(sink.Kind, at, kinds.Names())
+		var anything any
+		l.decode(sink.With.node, reflect.ValueOf(&anything).Elem(), with)
+		l.environment.skip(with)
+		return nil, nil
+	}
+	built, err := kinds.Build(sink.Kind, instance, func(config any) error {
+		settings = config
+		l.decode(sink.With.node, reflect.ValueOf(config).Elem(), with)
+		return nil
+	})
+	if err != nil {
+		l.complain(with, err)
+	}
+	return built, settings
+}
+
+func (l *loader) reportKind(kind, at string, known []string) {
+	key := join(at, "kind")
+	switch {
+	case l.reported(key):
+	case kind == "":
+		l.mistake(key, "%s is missing: use %s", key, strings.Join(known, ", "))
+	default:
+		l.mistake(key, "%s: unknown sink kind %q%s", key, kind, didYouMean(kind, known))
+	}
+}
+
+// checkRoutes says what [route.New] would say of all routes together, each on its
+// own line.
+func (l *loader) checkRoutes(c *Config) {
+	if len(c.Routes) == 0 && !l.reported("routes") {
+		l.mistake("routes", "routes: there is none, so nothing would be delivered")
+	}
+	names := slices.Collect(maps.Keys(c.Sinks))
+	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
+		at := join("routes", pattern)
+		if l.reported(at) {
+			continue
+		}
+		if err := route.ValidatePattern(pattern); err != nil {
+			l.mistake(at, "%s: use a type like order.placed, the beginning of types like order.*, or *", at)
+		}
+		if len(c.Routes[pattern]) == 0 {
+			l.mistake(at, "%s: name at least one sink", at)
+		}
+		for i, rule := range c.Routes[pattern] {
+			l.checkRule(rule, at, fmt.Sprintf("%s[%d]", at, i), names)
+		}
+	}
+}
+
+func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
+	name := join(at, "sink")
+	switch known := slices.Contains(sinks, rule.Sink); {
+	case known || l.reported(name) || l.reported("sinks"):
+	case rule.Sink == "":
+		l.mistake(name, "%s is missing: name the sink", name)
+	default:
+		l.mistake(name, "%s names the unknown sink %q%s", pattern, rule.Sink, didYouMean(rule.Sink, sinks))
+	}
+	if err := route.Rule(rule).Check(); err != nil {
+		l.complain(at, err)
+	}
+}
+
+// checkForwarder asks the engine what it thinks of its settings. Where something is wrong
+// already it is asked about the rest only: not about sinks, routes and types.
+func (l *loader) checkForwarder(c *Config) {
+	engine := c.ForwarderConfig(unopened{})
+	right := len(l.report.found) == 0
+	for name, sink := range engine.Sinks {
+		if !right || sink.Sink == nil {
+			sink.Sink = unbuilt{}
+			engine.Sinks[name] = sink
+		}
+	}
+	if len(engine.Sinks) == 0 {
+		if !l.reported("sinks") {
+			l.mistake("sinks", "sinks: there is none")
+		}
+		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}}
+	}
+	if !right {
+		engine.Types, engine.Routes = nil, route.Routes{"*": route.To(slices.Collect(maps.Keys(engine.Sinks))...)}
+	}
+	if _, err := forwarder.New(engine); err != nil {
+		for _, e := range flatten(err) {
+			l.complain("", errors.New(strings.TrimPrefix(e.Error(), forwarder.ErrConfig.Error()+": ")))
+		}
+	}
+}
+
+// unopened and unbuilt stand for what the engine does not look at before it runs.
+type (
+	unopened struct{ forwarder.Store }
+	unbuilt  struct{ sinks.Sink }
+)

@@ -1,0 +1,418 @@
+package config_test
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/function"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// password stands where a real one would, in files and variables of testdata.
+const password = "hunter2"
+
+// kinds are the sink kinds of these tests.
+func kinds(t testing.TB) *sinks.Set {
+	t.Helper()
+	return setOf(t, httpsink.Kind())
+}
+
+func setOf(t testing.TB, kinds ...sinks.Kind) *sinks.Set {
+	t.Helper()
+	set, err := sinks.NewSet(kinds...)
+	require.NoError(t, err)
+	return set
+}
+
+func load(t testing.TB, source config.Source) (*config.Config, error) {
+	t.Helper()
+	return config.Load(source, config.Options{Kinds: kinds(t)})
+}
+
+// write makes a file of a text.
+func write(t testing.TB, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "waybill.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestMistakesAreReportedTogetherWithTheirLines(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/mistakes/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+
+			_, err = load(t, config.Source{File: file, Environ: environOf(string(text))})
+
+			var mistakes *config.Error
+			require.ErrorAs(t, err, &mistakes)
+			require.NotContains(t, err.Error(), password)
+			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
+			if *update {
+				require.NoError(t, os.WriteFile(golden, []byte(err.Error()+"\n"), 0o600))
+			}
+			expected, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			require.Equal(t, string(expected), mistakes.Error()+"\n")
+		})
+	}
+}
+
+// environOf reads the environment that a file of testdata asks for.
+func environOf(text string) (environ []string) {
+	for line := range strings.Lines(text) {
+		if entry, ok := strings.CutPrefix(line, "# env: "); ok {
+			environ = append(environ, strings.TrimSpace(entry))
+		}
+	}
+	return environ
+}
+
+// whole gives every key.
+const whole = `
+database: postgres://app:${PASSWORD}@localhost:5432/app?sslmode=disable
+outbox: {prefix: mail_outbox, lanes: 4, payload: bytea, receipts: on, retention: 24h}
+forwarder:
+  name: "${NAME:-left}-1"
+  poll: {min: 2ms, max: 1s}
+  listen: false
+  lease: 1m
+  connections: 12
+  shutdown_timeout: 5s
+  unrouted: ignore
+sinks:
+  partner:
+    kind: http
+    with: {url: "https://partner.example/$$1/$2", headers: {X-Shop: a}, timeout: 3s}
+    start: 2026-03-01T01:00:00+01:00
+    parallelism: {threshold: "${N}", above: sequential}
+    retry:
+      {max_attempts: 3, max_age: 48h, initial: 2s, multiplier: 1.5, max: 1h, jitter: 0, types: {"order.*": {max_attempts: 1}}}
+    on_dead: halt
+    on_unknown: {retry_for: 36h}
+    timeout: 10s
+    rate: 50/s, burst 100
+    breaker: {failure_share: 0.5, among: 10, max_pause: 1m, off: true}
+    fairness: tenant
+  other: {kind: http, with: {url: "https://other.example/"}}
+routes:
+  order.placed: &both [partner, other]
+  "customer.*": *both
+`
+
+type observer struct{ forwarder.Unobserved }
+
+func TestEveryKeyReachesTheForwarder(t *testing.T) {
+	t.Parallel()
+	source := config.Source{File: write(t, whole), Environ: []string{"PASSWORD=" + password, "N=7"}}
+
+	logger, types := slog.New(slog.DiscardHandler), registry.New()
+	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed"))
+	require.NoError(t, registry.Register[struct{ B int }](types, "customer.moved"))
+	observed := observer{}
+	hooks := forwarder.Hooks{Dead: func(context.Context, *sql.Tx, []forwarder.Parked) error { return nil }}
+	c, err := config.Load(source, config.Options{
+		Kinds: kinds(t), Logger: logger, Types: types, Observer: observed, Hooks: hooks,
+		Middleware: []message.HandlerMiddleware{func(next message.HandlerFunc) message.HandlerFunc { return next }},
+	})
+	require.NoError(t, err)
+	engine := c.ForwarderConfig(nil)
+	require.Same(t, types, engine.Types)
+	require.Equal(t, observed, engine.Observer)
+	for _, sink := range engine.Sinks {
+		require.NotNil(t, sink.Hooks.Dead)
+		require.Len(t, sink.Middleware, 1)
+	}
+
+	require.Equal(t, config.PostgreSQL, c.Database.Dialect())
+	require.Equal(t, "postgres://app:"+password+"@localhost:5432/app?sslmode=disable", c.Database.DSN())
+	aDay := 24 * time.Hour
+	require.Equal(t, config.Outbox{Prefix: "mail_outbox", Lanes: 4, Payload: config.PayloadBytes, Receipts: true, Retention: &aDay}, c.Outbox)
+	require.False(t, c.Tables().Listen)
+	require.Equal(t, route.To("partner", "other"), engine.Routes["customer.*"])
+	partner := engine.Sinks["partner"]
+	require.IsType(t, (*httpsink.Sink)(nil), partner.Sink)
+	require.Less(t, partner.Retry.Jitter, 1e-9, "0 is no jitter, not the default")
+	partner.Sink, partner.Retry.Jitter, partner.Middleware, partner.Hooks = nil, 0, nil, forwarder.Hooks{}
+	require.Equal(t, forwarder.Sink{
+		Start:       "2026-03-01T01:00:00+01:00",
+		Parallelism: forwarder.Parallelism{Threshold: 7, Above: forwarder.AboveSequential},
+		Retry: forwarder.Retry{
+			MaxAttempts: 3, MaxAge: 2 * aDay, Initial: 2 * time.Second, Multiplier: 1.5, Max: time.Hour,
+			Types: map[string]forwarder.Retry{"order.*": {MaxAttempts: 1}},
+		},
+		OnDead:    forwarder.OnDeadHalt,
+		OnUnknown: forwarder.OnUnknown{RetryFor: 36 * time.Hour},
+		Timeout:   10 * time.Second,
+		Rate:      forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
+		Breaker:   forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
+		Fairness:  "tenant",
+	}, partner)
+	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "what is left out has the engine's defaults")
+	engine.Sinks = nil
+	require.Equal(t, forwarder.Config{
+		Routes:          engine.Routes,
+		Name:            "left-1",
+		Lanes:           4,
+		Poll:            forwarder.Poll{Min: 2 * time.Millisecond, Max: time.Second},
+		Lease:           time.Minute,
+		Connections:     12,
+		ShutdownTimeout: 5 * time.Second,
+		Unrouted:        forwarder.UnroutedIgnore,
+		Retention:       aDay,
+		Logger:          logger,
+	}, engine)
+}
+
+func TestARetentionOfZeroKeepsAll(t *testing.T) {
+	t.Parallel()
+	source := config.Source{File: write(t, whole), Environ: []string{"PASSWORD=x", "N=7", "WAYBILL_OUTBOX_RETENTION=0"}}
+	c, err := load(t, source)
+	require.NoError(t, err)
+	require.Equal(t, forwarder.KeepForever, c.ForwarderConfig(nil).Retention)
+
+	source.Environ[2] = "WAYBILL_OUTBOX_RETENTION=-1h"
+	_, err = load(t, source)
+	require.ErrorContains(t, err, "outbox.retention is -1h0m0s: use more than 0")
+}
+
+func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
+	t.Parallel()
+	environ := []string{
+		"PASSWORD=x", "N=7", "NAME=",
+		"WAYBILL_DATABASE=sqlite:elsewhere.db",
+		"WAYBILL_OUTBOX_LANES=2",
+		"WAYBILL_FORWARDER_POLL_MAX=2s",
+		"WAYBILL_FORWARDER_LISTEN=true",
+		"WAYBILL_FORWARDER_NAME=$literally ${this}",
+		"WAYBILL_FORWARDER_LEASE=", // counts as not set
+		"WAYBILL_SINKS_PARTNER_WITH_TIMEOUT=4s",
+		"WAYBILL_SINKS_PARTNER_RETRY_JITTER=0.5",
+		"WAYBILL_SINKS_OTHER_TIMEOUT=7s",
+		"WAYBILL_ROUTES_CUSTOMER__=other",
+		"WAYBILL_SERVICE_HOST=10.0.0.1",
+		"WAYBILL_PORT=tcp://10.0.0.1:8090",
+		"WAYBILL_TEST_ANYTHING=1",
+	}
+	source := config.Source{File: write(t, whole), Environ: environ}
+
+	c, err := load(t, source)
+	require.NoError(t, err)
+	require.Equal(t, config.SQLite, c.Database.Dialect())
+	require.Equal(t, "elsewhere.db", c.Database.DSN())
+	require.Equal(t, 2, c.Outbox.Lanes)
+	require.Equal(t, 2*time.Second, c.Forwarder.Poll.Max)
+	require.True(t, c.Tables().Listen)
+	require.Equal(t, "$literally ${this}", c.Forwarder.Name)
+	require.Equal(t, time.Minute, c.Forwarder.Lease)
+	require.InDelta(t, 0.5, *c.Sinks["partner"].Retry.Jitter, 0)
+	require.Equal(t, 7*time.Second, c.Sinks["other"].Timeout)
+	require.Equal(t, []config.Rule{{Sink: "other"}}, c.Routes["customer.*"])
+	require.Equal(t, []config.Rule{{Sink: "partner"}, {Sink: "other"}}, c.Routes["order.placed"])
+
+	source.Database = "sqlite:flag.db"
+	c, err = load(t, source)
+	require.NoError(t, err)
+	require.Equal(t, "flag.db", c.Database.DSN())
+}
+
+func TestWhoeverForwardsListensUnlessToldNotTo(t *testing.T) {
+	t.Parallel()
+	text := `
+database: postgres://localhost/app
+sinks: {partner: {kind: http, with: {url: "https://partner.example/"}}}
+routes: {"*": [partner]}
+`
+	c, err := load(t, config.Source{File: write(t, text)})
+	require.NoError(t, err)
+	require.True(t, c.Tables().Listen)
+
+	tables, err := config.LoadTables(config.Source{File: write(t, text)})
+	require.NoError(t, err)
+	require.False(t, tables.Listen, "only the tables are looked at")
+}
+
+func TestTablesNeedNoFileAndNoOtherSections(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]config.Source{
+		"flag":     {Database: "sqlite:outbox.db"},
+		"variable": {Environ: []string{"WAYBILL_DATABASE=sqlite:outbox.db"}},
+		"file with broken sinks": {
+			File:    write(t, "database: sqlite:outbox.db\nsinks: {a: {kind: nonsense, with: {x: \"${UNSET}\"}}}\n"),
+			Environ: []string{"WAYBILL_SINKS_A_WITH_X=1", "WAYBILL_ROUTES_X=a"},
+		},
+		"flag over a broken address": {File: write(t, "database: ${UNSET}\n"), Database: "sqlite:outbox.db"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tables, err := config.LoadTables(source)
+			require.NoError(t, err)
+			require.Equal(t, "outbox.db", tables.Database.DSN())
+		})
+	}
+}
+
+func TestTablesReportTheirOwnMistakes(t *testing.T) {
+	t.Parallel()
+	path := write(t, "outbox: {prefix: \"9\"}\nsink: {}\n")
+	_, err := config.LoadTables(config.Source{File: path, Environ: []string{"WAYBILL_OUTBOX_PREFX=a"}})
+	require.EqualError(t, err, path+": database is missing: write it in the file, set WAYBILL_DATABASE, or use --database\n"+
+		path+`:1: outbox.prefix: invalid table prefix "9": use up to 40 lower-case letters, digits and underscores, beginning with a letter`+"\n"+
+		path+`:2: unknown key "sink"; did you mean sinks?`+"\n"+
+		"WAYBILL_OUTBOX_PREFX: this variable stands for no key; did you mean WAYBILL_OUTBOX_PREFIX?")
+
+	path = write(t, "outbox: {prefix: billing.order}\n")
+	_, err = config.LoadTables(config.Source{File: path, Database: "sqlite:outbox.db"})
+	require.EqualError(t, err, path+`:1: outbox.prefix: invalid table prefix "billing.order": this database has no schemas, leave out all up to the dot`)
+	_, err = config.LoadTables(config.Source{File: path, Database: "postgres://localhost/app"})
+	require.NoError(t, err)
+
+	_, err = config.LoadTables(config.Source{Database: "oracle://scott:" + password + "@db"})
+	require.EqualError(t, err, "--database: database: is not a database address; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
+
+	_, err = config.LoadTables(config.Source{})
+	require.EqualError(t, err, "database is missing: write it in the file, set WAYBILL_DATABASE, or use --database")
+}
+
+func TestUnreadableFilesAreReported(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "waybill.yml")
+	_, err := load(t, config.Source{File: missing})
+	require.EqualError(t, err, missing+": there is no such file")
+
+	folder := t.TempDir()
+	_, err = load(t, config.Source{File: folder})
+	require.EqualError(t, err, folder+": is a directory")
+
+	huge := write(t, strings.Repeat("# filler\n", 1<<17))
+	_, err = load(t, config.Source{File: huge})
+	require.EqualError(t, err, huge+": is larger than 1 MiB, the limit of a configuration")
+}
+
+// settings are a kind's with fields of all shapes.
+type settings struct {
+	Words   []string          `yaml:"words"`
+	Pairs   map[string]int    `yaml:"pairs"`
+	Nested  *nested           `yaml:"nested"`
+	Absent  *nested           `yaml:"absent"`
+	Self    *settings         `yaml:"self"`
+	Any     any               `yaml:"any"`
+	Ratio   float32           `yaml:"ratio"`
+	Inlined nested            `yaml:",inline"`
+	Hidden  string            `yaml:"-"`
+	Items   []nested          `yaml:"items"`
+	Labels  map[string]nested `yaml:"labels"`
+	Small   uint8             `yaml:"small"`
+}
+
+type nested struct {
+	Deep string `yaml:"deep"`
+}
+
+func (settings) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", nil
+}
+
+func TestSettingsOfAllShapes(t *testing.T) {
+	t.Parallel()
+	var got settings
+	set := setOf(t, sinks.NewKind("shapes", "", func(_ sinks.Instance, s settings) (sinks.Sink, error) {
+		got = s
+		return s, nil
+	}))
+	text := `
+database: sqlite:outbox.db
+sinks:
+  a:
+    kind: shapes
+    with:
+      words: [a, "${B}"]
+      pairs: {x: 1, y: "${N}"}
+      any: {list: [1, "${B}", null], map: {t: true}}
+      ratio: 0.5
+      deep: inlined
+      items: [{deep: one}, {deep: two}]
+      labels: {first: {deep: three}}
+      small: 255
+routes: {"*": [a]}
+`
+	environ := []string{"B=b", "N=2", "WAYBILL_SINKS_A_WITH_NESTED_DEEP=below", "WAYBILL_SINKS_A_WITH_LABELS_FIRST_DEEP=four"}
+	_, err := config.Load(config.Source{File: write(t, text), Environ: environ}, config.Options{Kinds: set})
+	require.NoError(t, err)
+	require.Equal(t, settings{
+		Words:   []string{"a", "b"},
+		Pairs:   map[string]int{"x": 1, "y": 2},
+		Nested:  &nested{"below"},
+		Any:     map[string]any{"list": []any{1, "b", nil}, "map": map[string]any{"t": true}},
+		Ratio:   0.5,
+		Inlined: nested{"inlined"},
+		Items:   []nested{{"one"}, {"two"}},
+		Labels:  map[string]nested{"first": {"four"}},
+		Small:   255,
+	}, got)
+
+	_, err = config.Load(config.Source{File: write(t, strings.Replace(text, "255", "256", 1)), Environ: environ}, config.Options{Kinds: set})
+	require.ErrorContains(t, err, `:14: sinks.a.with.small is "256": write a whole number from 0 to 255`)
+}
+
+func TestTypesAndHandlersOfTheProgramAreCheckedWithTheirLines(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	type placed struct{ A int }
+	require.NoError(t, registry.Register[placed](types, "order.placed"))
+	handlers := map[string][]function.Handler{"billing": {function.On(func(context.Context, placed) error { return nil })}}
+	options := config.Options{Kinds: setOf(t, function.Kind(handlers)), Types: types}
+	_, err := config.Load(config.Source{File: write(t, `
+database: sqlite:outbox.db
+sinks:
+  billing: {kind: function}
+routes:
+  order.plcaed: [billing]
+`)}, options)
+	require.ErrorContains(t, err, "waybill.yaml:6: routes.order.plcaed: matches no registered type; registered are order.placed")
+
+	_, err = config.Load(config.Source{File: write(t, `
+database: sqlite:outbox.db
+sinks:
+  billing: {kind: function}
+  shipping: {kind: function}
+routes:
+  order.placed: [shipping]
+`)}, options)
+	require.ErrorContains(t, err, "waybill.yaml:4: sinks.billing: no route to the handler of order.placed")
+
+	c, err := config.Load(config.Source{File: write(t, `
+database: sqlite:outbox.db
+sinks:
+  billing: {kind: function}
+  shipping: {kind: function}
+routes:
+  order.placed: [billing, shipping]
+`)}, options)
+	require.NoError(t, err, "another program's functions are not asked for")
+	require.Equal(t, []string{"shipping"}, c.Absent())
+}

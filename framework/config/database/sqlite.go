@@ -1,0 +1,57 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+type sqliteDialect config.Outbox
+
+var _ dialect = sqliteDialect{}
+
+func (o sqliteDialect) config() sqlite.Config {
+	return sqlite.Config{Prefix: o.Prefix, Receipts: o.Receipts}
+}
+
+func (o sqliteDialect) connect(path string, create bool) (*sql.DB, error) {
+	if _, err := os.Stat(path); !create && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no file %s: run `waybill migrate`", store.ErrNotMigrated, path)
+	}
+	return sqlite.OpenDB(path)
+}
+
+func (o sqliteDialect) migrate(ctx context.Context, db *sql.DB, partitionRows int64) ([]string, error) {
+	if partitionRows > 0 {
+		return nil, errNoPartitions
+	}
+	return sqlite.Migrate(ctx, db, o.config())
+}
+
+func (o sqliteDialect) migrationSQL(partitionRows int64) (string, error) {
+	if partitionRows > 0 {
+		return "", errNoPartitions
+	}
+	return sqlite.MigrationSQL(o.config())
+}
+
+var errNoPartitions = errors.New("SQLite has no partitions: leave out --partition-rows")
+
+func (sqliteDialect) grants(string, string) (string, error) {
+	return "", errors.New("SQLite has no roles: who may write the file may do all")
+}
+
+func (o sqliteDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
+	return sqlite.Open(ctx, db, o.config())
+}
+
+// passes: a file that cannot be read now will not be in a while either, and a
+// busy one is waited for by the driver.
+func (sqliteDialect) passes(error) bool { return false }

@@ -1,0 +1,77 @@
+package config_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestTheTypeItselfCountsBeforePatternsAndOfTheseTheLongest(t *testing.T) {
+	t.Parallel()
+	c, err := config.LoadDeliveries(config.Source{File: write(t, `
+sinks:
+  a:
+    kind: http
+    with: {secret: "${NOT_AT_HAND}"}
+    retry:
+      max_attempts: 9
+      max: 1h
+      types:
+        "*": {max_attempts: 2, jitter: 0}
+        "order.*": {initial: 2h}
+        order.a: {max_attempts: 4, max_age: 3h}
+routes: {"*": [a], "order.*": [a]}
+`)})
+	require.NoError(t, err)
+	fifth, none := 0.2, 0.0
+	for typ, want := range map[string]struct {
+		policy config.Policy
+		from   string
+	}{
+		"order.a": {config.Policy{MaxAttempts: 4, MaxAge: 3 * time.Hour, Initial: time.Second, Multiplier: 2, Max: time.Hour, Jitter: &fifth}, "order.a"},
+		"order.b": {config.Policy{MaxAttempts: 9, Initial: 2 * time.Hour, Multiplier: 2, Max: 2 * time.Hour, Jitter: &fifth}, "order.*"},
+		"parcel":  {config.Policy{MaxAttempts: 2, Initial: time.Second, Multiplier: 2, Max: time.Hour, Jitter: &none}, "*"},
+	} {
+		got := c.Effective("a", typ)
+		require.Equal(t, want.policy, got.Retry, typ)
+		require.Equal(t, want.from, got.RetryFrom, typ)
+		require.Equal(t, want.policy.MaxAttempts, c.MaxAttempts("a", typ), typ)
+	}
+}
+
+// dead is a sink that nobody delivers to.
+type dead struct{}
+
+func (dead) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", nil
+}
+
+// TestDefaultsAreTheForwarders asks a forwarder, which fills them in itself.
+func TestDefaultsAreTheForwarders(t *testing.T) {
+	t.Parallel()
+	set := setOf(t, sinks.NewKind("dead", "", func(sinks.Instance, struct{}) (sinks.Sink, error) { return dead{}, nil }))
+	source := config.Source{File: write(t, "database: sqlite:a.db\nsinks: {a: {kind: dead}}\nroutes: {\"*\": [a]}\n")}
+	c, err := config.Load(source, config.Options{Kinds: set})
+	require.NoError(t, err)
+	f, err := forwarder.New(c.ForwarderConfig(struct{ forwarder.Store }{}))
+	require.NoError(t, err)
+	var its forwarder.Sink
+	require.NoError(t, f.Adjust("a", func(s *forwarder.Sink) { its = *s }))
+
+	e := c.Effective("a", "order.placed")
+	require.Equal(t, its.Parallelism, forwarder.Parallelism(e.Parallelism))
+	require.Equal(t, its.Retry, forwarder.Retry{
+		MaxAttempts: e.Retry.MaxAttempts, MaxAge: e.Retry.MaxAge, Initial: e.Retry.Initial,
+		Multiplier: e.Retry.Multiplier, Max: e.Retry.Max, Jitter: *e.Retry.Jitter,
+	})
+	require.Equal(t, its.OnDead, e.OnDead)
+	require.Equal(t, its.Timeout, e.Timeout)
+	require.Equal(t, its.Rate, e.Rate)
+}

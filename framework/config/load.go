@@ -1,0 +1,261 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Load reads everything that forwarding needs and builds the sinks, of the kinds
+// that there are. Nothing is opened. The error is an *Error with all that is wrong.
+func Load(source Source, options Options) (*Config, error) {
+	_, c, err := load(source, options)
+	return c, err
+}
+
+// load is Load, and returns what knows where everything came from as well.
+func load(source Source, options Options) (*loader, *Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, nil, l.report.err()
+	}
+	c := &Config{options: options.withDefaults()}
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	l.buildSinks(c)
+	l.checkRoutes(c)
+	if source.Listen != nil {
+		c.Forwarder.Listen = source.Listen
+	}
+	for _, name := range source.Sinks {
+		if _, known := c.Sinks[name]; known {
+			c.only = append(c.only, name)
+		} else {
+			l.mistake("", "--sink %s: there is no such sink; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", "))
+		}
+	}
+	l.checkForwarder(c)
+	l.environment.reportUnknown()
+	if err := l.report.err(); err != nil {
+		return nil, nil, err
+	}
+	return l, c, nil
+}
+
+// Tables is the part of a configuration that says where the outbox is.
+type Tables struct {
+	Database Database
+	Outbox   Outbox
+	// Listen says that the program that opens the outbox is to be woken by the database.
+	// Only those who forward need it.
+	Listen bool
+}
+
+// LoadTables reads database and outbox only. So the tables can be made and
+// looked at without a file, and where what forwarding needs is not at hand, such
+// as a sink's password. Keys of the other sections are not judged.
+func LoadTables(source Source) (Tables, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return Tables{}, l.report.err()
+	}
+	var c struct {
+		Database  Database `yaml:"database" secret:"password"`
+		Outbox    Outbox   `yaml:"outbox"`
+		Forwarder skipped  `yaml:"forwarder"`
+		Sinks     skipped  `yaml:"sinks"`
+		Routes    skipped  `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	l.environment.reportUnknown()
+	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
+}
+
+// LoadRoutes reads all of the configuration and builds no sinks, so their secrets
+// need not be at hand, nor a file: for people who look at what goes where. Without
+// a file there are no routes.
+func LoadRoutes(source Source) (*Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, l.report.err()
+	}
+	c := new(Config)
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	if len(c.Routes) > 0 {
+		l.checkRoutes(c)
+	}
+	return c, l.report.err()
+}
+
+// LoadDeliveries reads what says where notifications go and how deliveries are made.
+// No sinks are built and keys of database are not judged, so no secrets need to be
+// at hand.
+func LoadDeliveries(source Source) (*Config, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return nil, l.report.err()
+	}
+	var c struct {
+		Database  skipped           `yaml:"database"`
+		Outbox    Outbox            `yaml:"outbox"`
+		Forwarder Forwarder         `yaml:"forwarder"`
+		Sinks     map[string]Sink   `yaml:"sinks"`
+		Routes    map[string][]Rule `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes}
+	l.checkRoutes(whole)
+	l.checkForwarder(whole)
+	return whole, l.report.err()
+}
+
+// LoadSettings decodes some keys of a sink's own settings into a struct, and makes
+// something of them; what is wrong is reported at the lines of the keys, as with
+// Load. The other keys, such as one with a password, need not make sense.
+func LoadSettings(source Source, sink string, keys []string, settings any, use func() error) error {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return l.report.err()
+	}
+	var c struct {
+		Database  skipped         `yaml:"database"`
+		Outbox    skipped         `yaml:"outbox"`
+		Forwarder skipped         `yaml:"forwarder"`
+		Sinks     map[string]Sink `yaml:"sinks"`
+		Routes    skipped         `yaml:"routes"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	with := join(join("sinks", sink), "with")
+	l.decode(only(c.Sinks[sink].With.node, keys), reflect.ValueOf(settings).Elem(), with)
+	if err := l.report.err(); err != nil {
+		return err
+	}
+	if err := use(); err != nil {
+		l.complain(with, err)
+	}
+	return l.report.err()
+}
+
+// only is a mapping without all keys but some; anything else is left as it is.
+func only(node *yaml.Node, keys []string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return node
+	}
+	some := *node
+	some.Content = nil
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if slices.Contains(keys, node.Content[i].Value) {
+			some.Content = append(some.Content, node.Content[i:i+2]...)
+		}
+	}
+	return &some
+}
+
+// Tables is the part of the configuration that says where the outbox is, for
+// those who forward.
+func (c *Config) Tables() Tables {
+	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
+	return Tables{Database: c.Database, Outbox: c.Outbox, Listen: listen}
+}
+
+// loader is a decoder and the checks of what it decoded.
+type loader struct{ decoder }
+
+// newLoader parses the source's file. Where that fails, the report has it and
+// there is nothing more to look at.
+func newLoader(source Source) (*loader, *yaml.Node) {
+	r := &report{file: source.File}
+	variables := source.variables()
+	l := &loader{decoder{
+		report:      r,
+		environment: newEnvironment(variables, r),
+		outside:     outside{report: r, variables: variables, folder: filepath.Dir(source.File)},
+		flags:       map[string]string{"database": source.Database},
+		places:      make(map[string]place),
+		typed:       make(map[string]string),
+		fields:      make(map[string]bool),
+		secrecy:     make(map[string]secrecy),
+		values:      make(map[string]string),
+		wrong:       make(map[string]bool),
+	}}
+	text, ok := source.read(r)
+	if !ok {
+		return l, nil
+	}
+	return l, parseDocument(text, r)
+}
+
+// complain reports errors of a check that names keys by their paths below base,
+// at the beginning of each error. What follows from a mistake that is reported
+// already is left out.
+//
+// The texts are the kinds' own; what they quote of secrets is masked.
+func (l *loader) complain(base string, err error) {
+	secrets := l.secretsBelow(base)
+	for _, e := range flatten(err) {
+		text := e.Error()
+		key, _, _ := strings.Cut(text, " ")
+		key, _, _ = strings.Cut(key, ":")
+		path, known := l.nearestKey(join(base, key), base)
+		if l.reported(path) {
+			continue
+		}
+		text = key + secrets.redacted(oneLine(text[len(key):]))
+		switch p := l.placeOf(path); {
+		case known:
+			l.report.add(p.where, p.line, "%s", join(base, text))
+		case base != "":
+			l.report.add(p.where, p.line, "%s: %s", base, text)
+		default:
+			l.report.add(p.where, p.line, "%s", text)
+		}
+	}
+}
+
+// nearestKey is the longest beginning of a path, longer than base, that is a key;
+// base and false if there is none.
+func (l *loader) nearestKey(path, base string) (string, bool) {
+	for len(path) > len(base) {
+		if l.fields[path] || l.given(path) {
+			return path, true
+		}
+		path = parent(path)
+	}
+	return base, false
+}
+
+// reported says whether something about a key, or one above it, is reported.
+func (l *loader) reported(path string) bool {
+	for path != "" && !l.wrong[path] {
+		path = parent(path)
+	}
+	return l.wrong[path]
+}
+
+// flatten returns the parts of an errors.Join, or the error itself. An error
+// that wraps several others in words of its own is not taken apart.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	parts := joined.Unwrap()
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		texts[i] = part.Error()
+	}
+	if strings.Join(texts, "\n") != err.Error() {
+		return []error{err}
+	}
+	var all []error
+	for _, part := range parts {
+		all = append(all, flatten(part)...)
+	}
+	return all
+}

@@ -1,0 +1,228 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Show writes what holds as YAML: the file with the variables over it and defaults
+// filled in. What the tag secret names is masked, and where a ${NAME} or a file brought
+// something in the reference stands, without its default. The error is as that of [Load].
+func Show(source Source, options Options) ([]byte, error) {
+	l, c, err := load(source, options)
+	if err != nil {
+		return nil, err
+	}
+	s := &show{loader: l, settings: make(map[string]any)}
+	for name, sink := range c.Sinks {
+		s.addSettings(sink, join("sinks", name)+".with", options.Kinds)
+	}
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(s.node(reflect.ValueOf(c.withDefaults()), "")); err != nil {
+		return nil, fmt.Errorf("write the configuration: %w", err)
+	}
+	return b.Bytes(), encoder.Close()
+}
+
+// DurationText is a duration as people write it: 15m, not 15m0s.
+func DurationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// withDefaults is a copy in which what was left out is filled in.
+func (c *Config) withDefaults() Config {
+	filled := *c
+	o, f := &filled.Outbox, &filled.Forwarder
+	its := c.ForwarderConfig(nil).WithDefaults()
+	o.Prefix = cmp.Or(o.Prefix, store.DefaultPrefix)
+	o.Lanes = its.Lanes
+	o.Payload = cmp.Or(o.Payload, PayloadJSON)
+	o.Retention = cmp.Or(o.Retention, &its.Retention)
+	f.Name, f.Poll, f.Lease = its.Name, Poll(its.Poll), its.Lease
+	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
+	if listen := true; c.Database.Dialect() == PostgreSQL {
+		f.Listen = cmp.Or(f.Listen, &listen)
+	}
+	filled.Sinks = make(map[string]Sink, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		filled.Sinks[name] = sink.withDefaults()
+	}
+	return filled
+}
+
+// show makes YAML of what was loaded.
+type show struct {
+	*loader
+	settings map[string]any // of kinds, by the paths of their with
+}
+
+// addSettings decodes a sink's settings again. Defaults are set before and between:
+// some depend on what the user has given.
+func (s *show) addSettings(sink Sink, at string, kinds *sinks.Set) {
+	kind, _ := kinds.Kind(sink.Kind)
+	settings := kind.Config()
+	s.decode(sink.With.node, reflect.ValueOf(settings).Elem(), at)
+	if d, ok := settings.(sinks.Defaulter); ok {
+		d.SetDefaults()
+		s.decode(sink.With.node, reflect.ValueOf(settings).Elem(), at)
+	}
+	s.settings[at] = settings
+}
+
+// node is a value as YAML; nil for what stands neither in the file nor has a
+// default.
+func (s *show) node(v reflect.Value, path string) *yaml.Node {
+	isItem := strings.HasSuffix(path, "]") // a list without it would be another one
+	if v.IsZero() && v.Kind() != reflect.Bool && v.Type() != reflect.TypeFor[With]() && !s.given(path) && !isItem {
+		return nil
+	}
+	return s.present(v, path)
+}
+
+func (s *show) present(value reflect.Value, path string) *yaml.Node {
+	v := reflect.New(value.Type()).Elem() // one that has an address
+	v.Set(value)
+	typed, fromOutside := s.typed[path]
+	switch {
+	case fromOutside:
+		return textNode(s.secrecyOf(path).maskedReference(typed))
+	case v.Type() == reflect.TypeFor[With]():
+		return s.present(reflect.ValueOf(s.settings[path]).Elem(), path)
+	case isScalar(v):
+		return scalarNode(v, s.secrecyOf(path))
+	case (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && !v.IsNil():
+		return s.present(v.Elem(), path)
+	case v.Kind() == reflect.Struct:
+		return s.structNode(v, path)
+	case v.Kind() == reflect.Map:
+		return s.mapNode(v, path)
+	case v.Kind() == reflect.Slice:
+		return s.listNode(v, path)
+	}
+	return nil
+}
+
+func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	fields := fieldsOf(v)
+	if short := slices.IndexFunc(fields, field.isShort); short >= 0 && onlyOne(fields, short) {
+		return s.present(fields[short].value, path)
+	}
+	for _, f := range fields {
+		if below := s.node(f.value, join(path, f.name)); below != nil {
+			n.Content = append(n.Content, textNode(f.name), below)
+		}
+	}
+	if len(n.Content) == 0 {
+		return nil
+	}
+	return n
+}
+
+// onlyOne says that no other field has something.
+func onlyOne(fields []field, one int) bool {
+	for i, f := range fields {
+		if i != one && !f.value.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *show) mapNode(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	keys := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
+		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+	for _, key := range keys {
+		if below := s.node(v.MapIndex(key), join(path, fmt.Sprint(key))); below != nil {
+			n.Content = append(n.Content, textNode(fmt.Sprint(key)), below)
+		}
+	}
+	if len(n.Content) == 0 {
+		return nil
+	}
+	return n
+}
+
+func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for i := range v.Len() {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		item := s.node(v.Index(i), at)
+		if item == nil {
+			item = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+		}
+		n.Content = append(n.Content, item)
+	}
+	return n
+}
+
+// scalarNode is a single value that nothing from outside came into.
+func scalarNode(v reflect.Value, is secrecy) *yaml.Node {
+	if text, ok := textOf(v); ok {
+		return textNode(escaped(is.masked(text)))
+	}
+	n := new(yaml.Node)
+	if err := n.Encode(v.Interface()); err != nil || n.Kind != yaml.ScalarNode {
+		return textNode(mask) // better than a guess
+	}
+	if shown := is.masked(n.Value); shown != n.Value {
+		return textNode(shown)
+	}
+	return n
+}
+
+// textOf is a value as the user writes it; false if it is no text.
+func textOf(v reflect.Value) (string, bool) {
+	switch value := v.Interface().(type) {
+	case Database:
+		return value.address(), true
+	case time.Duration:
+		return DurationText(value), true
+	case fmt.Stringer:
+		return value.String(), true
+	}
+	return v.String(), v.Kind() == reflect.String
+}
+
+func textNode(value string) *yaml.Node {
+	n := new(yaml.Node)
+	n.SetString(value)
+	return n
+}
+
+// address is the database as the configuration has it.
+func (d Database) address() string {
+	if d.dialect == SQLite {
+		return "sqlite:" + d.dsn
+	}
+	return d.dsn
+}
+
+// escaped keeps a text from being read as a reference.
+func escaped(value string) string {
+	if rest, ok := strings.CutPrefix(value, filePrefix); ok {
+		value = filePrefix + ":" + rest
+	}
+	return strings.ReplaceAll(value, "$", "$$")
+}

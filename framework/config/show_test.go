@@ -1,0 +1,90 @@
+package config_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/config"
+)
+
+func show(t testing.TB, source config.Source) string {
+	t.Helper()
+	text, err := config.Show(source, config.Options{Kinds: kinds(t)})
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestWhatIsShownIsTheSameConfiguration reads it again.
+func TestWhatIsShownIsTheSameConfiguration(t *testing.T) {
+	t.Parallel()
+	environ := []string{"PASSWORD=" + password, "N=7"}
+	source := config.Source{File: write(t, whole), Environ: environ}
+	before, err := load(t, source)
+	require.NoError(t, err)
+	shown := show(t, source)
+	again := config.Source{File: write(t, shown), Environ: environ}
+	after, err := load(t, again)
+	require.NoError(t, err, shown)
+	require.Equal(t, shown, show(t, again))
+	require.Equal(t, before.Database, after.Database, "a reference stays one")
+	require.Equal(t, before.Routes, after.Routes)
+	for name := range before.Sinks {
+		for _, typ := range []string{"order.placed", "customer.moved", "else"} {
+			require.Equal(t, before.Effective(name, typ), after.Effective(name, typ))
+		}
+	}
+}
+
+func TestNoSecretIsShown(t *testing.T) {
+	t.Parallel()
+	const key = "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==" // base64 of hunter2hunter2…
+	for name, address := range map[string]string{
+		"URL":          "postgres://app:hunter2@localhost/app?sslmode=disable",
+		"with @ in it": "postgres://app:a@hunter2@localhost/app",
+		"in the query": "postgres://localhost/app?user=app&password=hunter2",
+		"list":         "host=localhost user=app password=hunter2",
+		"quoted list":  `host=localhost password='my \'hunter2\' x'`,
+		"from outside": "${DATABASE_URL:-postgres://app:hunter2@localhost/app}",
+		"half outside": "postgres://app:${PASSWORD:-hunter2}@${HOST}/app",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shown := show(t, config.Source{File: write(t, `
+database: `+strconv.Quote(address)+`
+sinks:
+  plain:
+    kind: http
+    with:
+      url: "https://partner.example/${KEY}?token=hunter2&shop=1"
+      bearer: hunter2
+      headers: {X-Api-Key: hunter2, X-Shop: kites, X-Sum: "${PASSWORD}"}
+      proxy: http://user:hunter2@proxy.example
+  signed:
+    kind: http
+    with: {url: "https://user:hunter2@partner.example/", secret: "`+key+`", secrets: ["`+key+`", "${SECOND}"]}
+  basic:
+    kind: http
+    with: {url: "https://partner.example/", basic: {user: me, password: hunter2}}
+routes: {"*": [plain, signed, basic]}
+`), Environ: []string{"KEY=hunter2", "PASSWORD=hunter2", "HOST=localhost", "SECOND=" + key, "WAYBILL_SINKS_BASIC_WITH_BASIC_PASSWORD=hunter2"}})
+			require.NotContains(t, shown, "hunter2")
+			require.NotContains(t, shown, key)
+			for _, visible := range []string{"X-Shop: '***'", "X-Sum: ${PASSWORD}", "user: me", "partner.example/${KEY}***", "${SECOND}", "user:***@proxy.example"} {
+				require.Contains(t, shown, visible)
+			}
+		})
+	}
+}
+
+func TestDurationsAreWrittenAsPeopleDo(t *testing.T) {
+	t.Parallel()
+	for text, d := range map[string]time.Duration{
+		"0s": 0, "10s": 10 * time.Second, "1m30s": 90 * time.Second, "15m": 15 * time.Minute, "1h30m": 90 * time.Minute,
+		"48h": 48 * time.Hour, "1h0m1s": time.Hour + time.Second, "100ms": 100 * time.Millisecond,
+	} {
+		require.Equal(t, text, config.DurationText(d))
+	}
+}

@@ -1,0 +1,130 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/program/internal/bench"
+)
+
+// quickly has a bench end soon.
+var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms", "--clients", "1"}
+
+func TestABenchPrintsTablesAndPages(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(t.TempDir(), "report.html")
+	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page}, quickly...)...)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `(?s)On SQLite .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(html), "<svg")
+}
+
+func TestBenchesAreCompared(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "result.json")
+	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--json"}, quickly...)...)
+	require.Zero(t, r.code, r.stderr)
+	require.NoError(t, os.WriteFile(file, []byte(r.stdout), 0o600))
+
+	r = waybill(t, "bench", "compare", file, file)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `drain, noop +throughput notifications/s .* 1\.00 +needs two runs +unknown`, r.stdout)
+	r = waybill(t, "bench", "compare", file, file, "--json")
+	require.Zero(t, r.code, r.stderr)
+	var c bench.Comparison
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &c))
+	require.InDelta(t, 1, c.Rows[0].Ratio, 1e-12)
+
+	other := writeFile(t, "database: sqlite:outbox.db")
+	for _, args := range [][]string{{"bench", "compare"}, {"bench", "compare", file}, {"bench", "compare", file, other}, {"bench", "compare", file, "nowhere.json"}} {
+		require.Equal(t, exitUsage, waybill(t, args...).code, args)
+	}
+}
+
+// partner is a configuration with a real HTTP sink, and one that needs a secret.
+func partner(t *testing.T, o outbox, url string) string {
+	return writeFile(t, fmt.Sprintf(`
+database: %q
+sinks:
+  partner: {kind: http, with: {url: %q}, parallelism: {threshold: 3}}
+  mail: {kind: email, with: {smtp: "smtp://nobody:${SECRET}@mail.example.com", from: a@example.com, templates: nowhere}}
+routes: {"*": [partner, mail]}
+`, o.address, url))
+}
+
+func TestConfiguredSinksAreLeftAloneUnlessTheyAreNamed(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := newReceiver(t)
+		got := waybill(t, append([]string{"bench", "drain", "-c", partner(t, o, r.URL), "--json"}, quickly...)...)
+		require.Zero(t, got.code, got.stderr)
+		var result bench.Result
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
+		var names []string
+		for _, c := range result.Scenarios[0].Cases {
+			names = append(names, c.Name)
+		}
+		require.Equal(t, []string{"mail (built-in smtp)", "partner (built-in http)"}, names, "receivers of the same kinds stand in their places")
+		count, _ := r.bodies()
+		require.Zero(t, count)
+	})
+}
+
+func TestRealSinksAreAskedFor(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	o := databases["sqlite"](t)
+	file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
+	args := append([]string{"bench", "drain", "-c", file, "--sinks", "partner", "--json"}, quickly...)
+
+	refused := waybill(t, args...)
+	require.Equal(t, exitUsage, refused.code)
+	require.Contains(t, refused.stderr, "It delivers made-up notifications of the type waybill.bench to the real sink partner.\n")
+	require.Contains(t, refused.stderr, "there is no terminal to ask on: read the lines above, then use --yes")
+	count, _ := r.bodies()
+	require.Zero(t, count)
+
+	agreed := waybill(t, append(args, "--yes")...)
+	require.Zero(t, agreed.code, agreed.stderr)
+	var result bench.Result
+	require.NoError(t, json.Unmarshal([]byte(agreed.stdout), &result))
+	check := result.Scenarios[0].Cases[0].Checks[0]
+	require.Equal(t, bench.Check{Sink: "partner", Counted: "receipts", Expected: 100, Arrived: 100}, check, "a warm-up and a run")
+	count, _ = r.bodies()
+	require.Equal(t, 50, count)
+}
+
+func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args   []string
+		stderr string
+	}{
+		"scenario":       {[]string{"bench", "drian"}, `there is no scenario "drian"`},
+		"runs":           {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
+		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
+		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
+		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
+		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := waybill(t, c.args...)
+			require.Equal(t, exitUsage, r.code, r.stderr)
+			require.Contains(t, r.stderr, c.stderr)
+			require.NotContains(t, r.stderr, "hunter2")
+			require.Empty(t, r.stdout)
+		})
+	}
+	r := waybill(t, "bench", "drain", "--database", nowhere)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "connection refused")
+	require.NotContains(t, r.stderr, "hunter2")
+}

@@ -1,0 +1,187 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func newCheck(p *invocation) *cobra.Command {
+	c := &check{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Find what is wrong with a configuration and whether its sinks can be reached",
+		Long: `Find all that waybill forward would refuse about a configuration, with lines: the
+exit code is 2 then. After that, ask each sink that can check it whether its
+destination would take a delivery now; the exit code is 1 if one would not. The table also has
+the routes to each sink.
+
+Nothing is delivered and the database is not opened. The check connects to an http
+sink's host, sends a NOOP to a mail server, and asks a Kafka cluster for the topic,
+which creates it if the brokers create topics on request. It starts a process sink's
+program and ends it, and finds out whether a file can be written. Sinks that have no
+such check are not opened. With --offline no sink is asked.`,
+		Example: `  waybill config check -c waybill.yaml
+  waybill config check --offline --json`,
+		Args: noArguments,
+		RunE: c.run,
+	}
+	c.flags.add(cmd)
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Second, "how long a sink may take to answer")
+	cmd.Flags().BoolVar(&c.offline, "offline", false, "ask no sink")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the result as JSON, mistakes as well")
+	return cmd
+}
+
+type check struct {
+	*invocation
+	flags   sourceFlags
+	timeout time.Duration
+	offline bool
+	json    bool
+}
+
+// health is what a check found out about a sink.
+type health string
+
+const (
+	healthy    health = "healthy"
+	notHealthy health = "not healthy"
+	notChecked health = "not checked" // it has no check, or was not asked
+)
+
+// checkView is the result of a check.
+type checkView struct {
+	Mistakes []mistakeView `json:"mistakes"`
+	Sinks    []sinkHealth  `json:"sinks"`
+}
+
+type mistakeView struct {
+	Where string `json:"where,omitempty"`
+	Line  int    `json:"line,omitempty"`
+	Text  string `json:"text"`
+}
+
+type sinkHealth struct {
+	Sink   string   `json:"sink"`
+	Kind   string   `json:"kind"`
+	Health health   `json:"health"`
+	Error  string   `json:"error,omitempty"`
+	Routes []string `json:"routes"`
+}
+
+func (c *check) run(cmd *cobra.Command, _ []string) error {
+	if c.timeout <= 0 {
+		return wrongUsage(cmd, fmt.Errorf("--timeout is %s: use more than 0", c.timeout))
+	}
+	source, err := c.fileSource(cmd, c.flags)
+	if err != nil {
+		return err
+	}
+	loaded, err := config.Load(source, c.options)
+	if err != nil {
+		return errors.Join(c.printMistakes(err), err)
+	}
+	found := c.askAll(cmd.Context(), loaded)
+	if err := cmd.Context().Err(); err != nil {
+		return err
+	}
+	if c.json {
+		err = printJSON(c.stdout, checkView{Mistakes: []mistakeView{}, Sinks: found})
+	} else {
+		printHealth(c.stdout, found)
+	}
+	return errors.Join(err, healthError(found))
+}
+
+// printMistakes has them in the result too, for programs that read it.
+func (c *check) printMistakes(err error) error {
+	var mistakes *config.Error
+	if !c.json || !errors.As(err, &mistakes) {
+		return nil
+	}
+	view := checkView{Sinks: []sinkHealth{}}
+	for _, m := range mistakes.Mistakes {
+		view.Mistakes = append(view.Mistakes, mistakeView(m))
+	}
+	return printJSON(c.stdout, view)
+}
+
+// askAll asks all sinks at once.
+func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth {
+	names := slices.Sorted(maps.Keys(loaded.Sinks))
+	found := make([]sinkHealth, len(names))
+	var asking sync.WaitGroup
+	for i, name := range names {
+		sink := loaded.Sinks[name]
+		found[i] = sinkHealth{Sink: name, Kind: sink.Kind, Health: notChecked, Routes: loaded.RoutesTo(name)}
+		checker, ok := sink.Sink.(sinks.HealthChecker)
+		if !ok || c.offline {
+			continue
+		}
+		asking.Go(func() {
+			found[i].Health = healthy
+			if err := c.ask(ctx, checker); err != nil {
+				found[i].Health, found[i].Error = notHealthy, err.Error()
+			}
+		})
+	}
+	asking.Wait()
+	return found
+}
+
+// ask opens a sink, has it tell, and closes it.
+func (c *check) ask(ctx context.Context, sink sinks.HealthChecker) error {
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if opener, ok := sink.(sinks.Opener); ok {
+		if err := opener.Open(bounded); err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	if closer, ok := sink.(sinks.Closer); ok {
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+			defer cancel()
+			_ = closer.Close(closing) // how it is closed says nothing of its health
+		}()
+	}
+	err := sink.CheckHealth(bounded)
+	if err != nil && bounded.Err() != nil {
+		return fmt.Errorf("no answer within %s: %w", c.timeout, err)
+	}
+	return err
+}
+
+func healthError(found []sinkHealth) error {
+	var ill []string
+	for _, f := range found {
+		if f.Health == notHealthy {
+			ill = append(ill, f.Sink)
+		}
+	}
+	if len(ill) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not healthy: %s", strings.Join(ill, ", "))
+}
+
+func printHealth(w io.Writer, found []sinkHealth) {
+	t := newTable(w, "sink", "kind", "health", "routes", "error")
+	for _, f := range found {
+		t.AppendRow(table.Row{f.Sink, f.Kind, f.Health, orDash(strings.Join(f.Routes, ", ")), orDash(firstLine(f.Error, 300))})
+	}
+	t.Render()
+}

@@ -1,0 +1,60 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/waybill-go/waybill/framework/config"
+)
+
+// Exit codes, as the help of the root tells them.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitSignal = 130
+)
+
+func exitCode(err error) int {
+	var usage *usageError
+	var mistakes *config.Error
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage), errors.As(err, &mistakes):
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitSignal
+	}
+	return exitFailed
+}
+
+// untilSignalled returns a context that the first SIGINT or SIGTERM ends; the
+// second one ends the process through exit. stop gives the signals back.
+func untilSignalled(parent context.Context, exit func(code int)) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		for range 2 {
+			select {
+			case <-done:
+				return
+			case <-signals:
+			}
+			if ctx.Err() != nil {
+				exit(exitSignal)
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}

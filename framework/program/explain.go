@@ -1,0 +1,281 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newExplain(p *invocation) *cobra.Command {
+	e := &explain{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "explain TYPE...",
+		Short: "Show where notifications of a type go, and how they are delivered",
+		Long: `Show, for each type, to which sinks its notifications go and by which routes, under
+which conditions and with which payload, or what becomes of them where no route
+matches; and what holds for its deliveries to each sink, with defaults filled in: the
+threshold, attempts and pauses between them, and which of retry.types they come from,
+timeout, rate and on_dead.
+
+With --data it also evaluates the conditions for a notification with that payload,
+and shows what each sink would get. Nothing is sent.
+
+It reads routes and settings of deliveries only: neither the database's address nor
+the sinks' secrets are needed.`,
+		Example: `  waybill config explain order.placed customer.moved
+  waybill config explain order.placed --data order.json --metadata tenant=acme`,
+		Args: someTypes,
+		RunE: e.run,
+	}
+	cmd.Flags().StringVarP(&e.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	e.sample.add(cmd, "ask the conditions of")
+	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+// someTypes is for commands about types.
+func someTypes(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return wrongUsage(cmd, errors.New("give a type of notifications, such as order.placed"))
+	}
+	for _, typ := range args {
+		if err := notification.ValidateType(typ); err != nil {
+			return wrongUsage(cmd, err)
+		}
+	}
+	return nil
+}
+
+type explain struct {
+	*invocation
+	flags  sourceFlags
+	sample sample
+	json   bool
+}
+
+// typeView is what becomes of a type.
+type typeView struct {
+	Type string `json:"type"`
+	// RoutedAs is the type's present name, where the one that was given is an alias.
+	RoutedAs string `json:"routed_as,omitempty"`
+	// Unrouted is what becomes of it where no route matches.
+	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
+	Sinks    []deliveryView     `json:"sinks"`
+}
+
+// deliveryView is what holds for deliveries of a type to a sink.
+type deliveryView struct {
+	Sink        string          `json:"sink"`
+	Kind        string          `json:"kind"`
+	Routes      []routeView     `json:"routes"`
+	Sample      *sampleView     `json:"sample,omitempty"`
+	Parallelism parallelismView `json:"parallelism"`
+	Retry       retryView       `json:"retry"`
+	Timeout     string          `json:"timeout"`
+	Rate        string          `json:"rate,omitempty"`
+	OnDead      string          `json:"on_dead"`
+}
+
+// routeView is a rule that brings a type to a sink.
+type routeView struct {
+	Route   string            `json:"route"`
+	When    string            `json:"when,omitempty"`
+	Payload map[string]string `json:"payload,omitempty"`
+}
+
+// routesOf lists the rules that bring a type along a path.
+func routesOf(path *route.Path, typ string) []routeView {
+	var views []routeView
+	for _, step := range path.Steps(typ) {
+		views = append(views, routeView{step.Pattern, step.When, step.Payload})
+	}
+	return views
+}
+
+type parallelismView struct {
+	Threshold int    `json:"threshold"`
+	Above     string `json:"above"`
+}
+
+type retryView struct {
+	// Types is the pattern of retry.types that it comes from.
+	Types       string  `json:"types,omitempty"`
+	MaxAttempts int     `json:"max_attempts"`
+	MaxAge      string  `json:"max_age,omitempty"`
+	Initial     string  `json:"initial"`
+	Multiplier  float64 `json:"multiplier"`
+	Max         string  `json:"max"`
+	Jitter      float64 `json:"jitter"`
+}
+
+func (e *explain) run(cmd *cobra.Command, args []string) error {
+	source, err := e.fileSource(cmd, e.flags)
+	if err != nil {
+		return err
+	}
+	c, err := config.LoadDeliveries(source)
+	if err != nil {
+		return err
+	}
+	routes, err := c.Table()
+	if err != nil {
+		return err
+	}
+	if err := e.sample.read(cmd); err != nil {
+		return err
+	}
+	views := make([]typeView, len(args))
+	for i, typ := range args {
+		views[i] = e.typeOf(c, routes, typ)
+	}
+	if e.json {
+		return printJSON(e.stdout, views)
+	}
+	for i, view := range views {
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
+		}
+		printType(e.stdout, view)
+	}
+	return nil
+}
+
+func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) typeView {
+	view := typeView{Type: typ, Sinks: []deliveryView{}}
+	name := routes.TypeOf(typ)
+	if name != typ {
+		view.RoutedAs = name
+	}
+	for _, sink := range routes.Sinks(typ) {
+		path := routes.To(sink)
+		delivery := deliveryOf(c, sink, name)
+		delivery.Routes = routesOf(path, typ)
+		if e.sample.file != "" {
+			delivery.Sample = e.sample.ask(path, typ)
+		}
+		view.Sinks = append(view.Sinks, delivery)
+	}
+	if len(view.Sinks) == 0 {
+		view.Unrouted = cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)
+	}
+	return view
+}
+
+func deliveryOf(c *config.Config, sink, typ string) deliveryView {
+	e := c.Effective(sink, typ)
+	view := deliveryView{
+		Sink:        sink,
+		Kind:        c.Sinks[sink].Kind,
+		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above)},
+		Retry: retryView{
+			Types:       e.RetryFrom,
+			MaxAttempts: e.Retry.MaxAttempts,
+			Initial:     config.DurationText(e.Retry.Initial),
+			Multiplier:  e.Retry.Multiplier,
+			Max:         config.DurationText(e.Retry.Max),
+			Jitter:      *e.Retry.Jitter,
+		},
+		Timeout: config.DurationText(e.Timeout),
+		Rate:    e.Rate.String(),
+		OnDead:  string(e.OnDead),
+	}
+	if e.Retry.MaxAge > 0 {
+		view.Retry.MaxAge = config.DurationText(e.Retry.MaxAge)
+	}
+	return view
+}
+
+// name is the type, and what it is routed as.
+func (v typeView) name() string {
+	if v.RoutedAs == "" {
+		return v.Type
+	}
+	return v.Type + " (an alias, routed as " + v.RoutedAs + ")"
+}
+
+func printType(w io.Writer, view typeView) {
+	switch {
+	case view.Unrouted == forwarder.UnroutedIgnore:
+		fmt.Fprintf(w, "%s: no route matches, so it is passed over (forwarder.unrouted: ignore)\n", view.name())
+		return
+	case view.Unrouted != "":
+		fmt.Fprintf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.name(), store.SinkUnrouted)
+		return
+	}
+	fmt.Fprintln(w, view.name())
+	t := newTable(w, "sink", "kind", "routes", "threshold", "attempts", "pauses", "max age", "by", "timeout", "rate", "on dead")
+	for _, d := range view.Sinks {
+		by := "retry"
+		if d.Retry.Types != "" {
+			by = "retry.types." + d.Retry.Types
+		}
+		t.AppendRow(table.Row{
+			d.Sink, d.Kind, d.patterns(), fmt.Sprintf("%d %s", d.Parallelism.Threshold, d.Parallelism.Above),
+			d.Retry.MaxAttempts, d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
+		})
+	}
+	t.Render()
+	for _, d := range view.Sinks {
+		d.printRules(w)
+	}
+	for _, d := range view.Sinks {
+		if d.Sample != nil {
+			d.Sample.print(w, d.Sink)
+		}
+	}
+}
+
+// patterns are those of the rules, each once.
+func (d deliveryView) patterns() string {
+	var patterns []string
+	for _, r := range d.Routes {
+		if !slices.Contains(patterns, r.Route) {
+			patterns = append(patterns, r.Route)
+		}
+	}
+	return strings.Join(patterns, ", ")
+}
+
+// printRules tells of rules that ask something of a notification.
+func (d deliveryView) printRules(w io.Writer) {
+	if !slices.ContainsFunc(d.Routes, func(r routeView) bool { return r.When != "" || r.Payload != nil }) {
+		return
+	}
+	for _, r := range d.Routes {
+		fmt.Fprintf(w, " %s: %s", d.Sink, r.Route)
+		if r.When != "" {
+			fmt.Fprintf(w, ", when %s", r.When)
+		}
+		if r.Payload != nil {
+			fields := make([]string, 0, len(r.Payload))
+			for _, name := range slices.Sorted(maps.Keys(r.Payload)) {
+				fields = append(fields, name+": "+r.Payload[name])
+			}
+			fmt.Fprintf(w, ", with the payload {%s}", strings.Join(fields, ", "))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// pauses tells the pauses between attempts: 1s x2 to 15m ±20%.
+func (r retryView) pauses() string {
+	text := fmt.Sprintf("%s x%g to %s", r.Initial, r.Multiplier, r.Max)
+	if r.Jitter > 0 {
+		text += " ±" + strconv.FormatFloat(100*r.Jitter, 'g', 3, 64) + "%"
+	}
+	return text
+}

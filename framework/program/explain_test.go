@@ -1,0 +1,166 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// explained has neither a database nor the secrets that it names.
+const explained = `
+forwarder: {unrouted: %s}
+sinks:
+  partner:
+    kind: http
+    with: {url: "${PARTNER_URL}", secret: "${PARTNER_SECRET}"}
+    parallelism: {threshold: 4, above: sequential}
+    retry: {max_attempts: 5, jitter: 0, types: {"order.*": {max_attempts: 2, max_age: 48h, max: 90s}}}
+    rate: 50/s, burst 100
+    timeout: 10s
+    on_dead: halt
+  events: {kind: kafka}
+routes:
+  order.placed: [partner, events]
+  "order.*": [partner]
+  "customer.*": [partner]
+`
+
+func TestConfigExplainTellsSinksAndSettings(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, fmt.Sprintf(explained, "park"))
+	r := waybill(t, "config", "explain", "-c", file, "order.placed", "customer.moved", "parcel.lost")
+	require.Equal(t, result{stdout: `order.placed
+ SINK     KIND   ROUTES                 THRESHOLD     ATTEMPTS  PAUSES             MAX AGE  BY                   TIMEOUT  RATE             ON DEAD
+ events   kafka  order.placed           16 bounded          12  1s x2 to 15m ±20%  -        retry                30s      -                continue
+ partner  http   order.placed, order.*  4 sequential         2  1s x2 to 1m30s     48h      retry.types.order.*  10s      50/s, burst 100  halt
+
+customer.moved
+ SINK     KIND  ROUTES      THRESHOLD     ATTEMPTS  PAUSES        MAX AGE  BY     TIMEOUT  RATE             ON DEAD
+ partner  http  customer.*  4 sequential         5  1s x2 to 15m  -        retry  10s      50/s, burst 100  halt
+
+parcel.lost: no route matches, so it is parked as dead under the sink _unrouted (forwarder.unrouted: park)
+`}, r)
+}
+
+func TestConfigExplainAsJSON(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, fmt.Sprintf(explained, "ignore"))
+	r := waybill(t, "config", "explain", "-c", file, "order.moved", "parcel.lost", "--json")
+	require.Zero(t, r.code, r.stderr)
+	require.JSONEq(t, `[
+		{"type": "order.moved", "sinks": [{
+			"sink": "partner", "kind": "http", "routes": [{"route": "order.*"}],
+			"parallelism": {"threshold": 4, "above": "sequential"},
+			"retry": {"types": "order.*", "max_attempts": 2, "max_age": "48h", "initial": "1s", "multiplier": 2, "max": "1m30s", "jitter": 0},
+			"timeout": "10s", "rate": "50/s, burst 100", "on_dead": "halt"
+		}]},
+		{"type": "parcel.lost", "unrouted": "ignore", "sinks": []}
+	]`, r.stdout)
+
+	r = waybill(t, "config", "explain", "-c", file, "parcel.lost")
+	require.Equal(t, result{stdout: "parcel.lost: no route matches, so it is passed over (forwarder.unrouted: ignore)\n"}, r)
+}
+
+const conditional = `
+sinks:
+  partner: {kind: http}
+  events: {kind: kafka}
+routes:
+  order.placed:
+    - events
+    - sink: partner
+      when: payload.total > 100 && metadata.tenant == "acme"
+      payload: {order: payload.id, sum: payload.total}
+  "order.*":
+    - {sink: partner, when: key == "urgent"}
+`
+
+func TestConfigExplainTellsConditionsAndWhatBecomesOfAPayload(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, conditional)
+	rules := `order.placed
+ SINK     KIND   ROUTES                 THRESHOLD   ATTEMPTS  PAUSES             MAX AGE  BY     TIMEOUT  RATE  ON DEAD
+ events   kafka  order.placed           16 bounded        12  1s x2 to 15m ±20%  -        retry  30s      -     continue
+ partner  http   order.placed, order.*  16 bounded        12  1s x2 to 15m ±20%  -        retry  30s      -     continue
+ partner: order.placed, when payload.total > 100 && metadata.tenant == "acme", with the payload {order: payload.id, sum: payload.total}
+ partner: order.*, when key == "urgent"
+`
+	require.Equal(t, result{stdout: rules}, waybill(t, "config", "explain", "-c", file, "order.placed"))
+
+	data := writeFile(t, `{"id": 7, "total": 120}`)
+	for want, args := range map[string][]string{
+		" this one goes to events: {\"id\": 7, \"total\": 120}\n this one goes to partner: {\"order\":7,\"sum\":120}\n":   {"--metadata", "tenant=acme"},
+		" this one goes to events: {\"id\": 7, \"total\": 120}\n this one passes partner by: no condition holds\n":        {"--metadata", "tenant=other"},
+		" this one goes to events: {\"id\": 7, \"total\": 120}\n this one goes to partner: {\"id\": 7, \"total\": 120}\n": {"--key", "urgent"},
+	} {
+		r := waybill(t, append([]string{"config", "explain", "-c", file, "order.placed", "--data", data}, args...)...)
+		require.Equal(t, result{stdout: rules + want}, r)
+	}
+	odd := writeFile(t, `{"id": 7, "total": "a lot"}`)
+	r := waybill(t, "config", "explain", "-c", file, "order.placed", "--data", odd)
+	require.Equal(t, rules+` this one goes to events: {"id": 7, "total": "a lot"}
+ this one would be dead for partner: expression: routes.order.placed: when: invalid operation: string > int (1:15)
+`, r.stdout)
+
+	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--data", data, "--metadata", "tenant=acme", "--json")
+	require.Zero(t, r.code, r.stderr)
+	var views []typeView
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &views))
+	require.Equal(t, []routeView{
+		{Route: "order.placed", When: `payload.total > 100 && metadata.tenant == "acme"`, Payload: map[string]string{"order": "payload.id", "sum": "payload.total"}},
+		{Route: "order.*", When: `key == "urgent"`},
+	}, views[0].Sinks[1].Routes)
+	require.True(t, views[0].Sinks[1].Sample.Goes)
+	require.JSONEq(t, `{"order": 7, "sum": 120}`, string(views[0].Sinks[1].Sample.Payload))
+}
+
+func TestConfigExplainRefusesASampleThatIsNone(t *testing.T) {
+	t.Parallel()
+	file, broken := writeFile(t, conditional), writeFile(t, `{"id": `)
+	r := waybill(t, "config", "explain", "-c", file, "order.placed", "--data", broken)
+	require.Equal(t, result{code: exitFailed, stderr: "waybill: --data: " + broken + " is not JSON\n"}, r)
+	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--data", broken+"2")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "no such file")
+	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--key", "k")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "give its payload with --data")
+}
+
+func TestConfigExplainRefusesWhatIsNoTypeAndAWrongFile(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "sinks: {a: {kind: http, on_dead: stop}}\nroutes:\n  a: [b]\n")
+	r := waybill(t, "config", "explain", "-c", file, "a")
+	require.Equal(t, result{code: exitUsage, stderr: file + ":1: sinks.a.on_dead is \"stop\": use continue or halt\n" +
+		file + ":3: routes.a names the unknown sink \"b\"; did you mean a?\n"}, r)
+
+	r = waybill(t, "config", "explain", "-c", file)
+	require.Equal(t, result{code: exitUsage, stderr: "waybill: give a type of notifications, such as order.placed; see waybill config explain --help\n"}, r)
+
+	r = waybill(t, "config", "explain", "-c", file, "order.*")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, `type name "order.*" contains '*'`)
+}
+
+func TestConfigExplainTellsOfAnAliasWhatItTellsOfItsType(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))
+	routes, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, types)
+	require.NoError(t, err)
+	c := &config.Config{Sinks: map[string]config.Sink{
+		"events": {Kind: "kafka", Retry: config.Retry{Types: map[string]config.Policy{"price.set": {MaxAttempts: 3}}}},
+	}}
+
+	view := new(explain).typeOf(c, routes, "price.changed")
+	require.Equal(t, "price.changed (an alias, routed as price.set)", view.name())
+	require.Equal(t, "events", view.Sinks[0].Sink)
+	require.Equal(t, 3, view.Sinks[0].Retry.MaxAttempts)
+	require.Equal(t, "price.set", view.Sinks[0].Routes[0].Route)
+}

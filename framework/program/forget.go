@@ -1,0 +1,98 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newForget(p *invocation) *cobra.Command {
+	f := &forget{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "forget SINK",
+		Short: "Delete what the outbox keeps for a removed sink",
+		Long: `Delete the cursors, the parked deliveries and the receipts of a sink that was
+taken out of the configuration. Until then the log keeps everything that the sink
+has not settled. What is parked for it will never be delivered.
+
+It shows how much there is and asks first; --yes answers for scripts. A sink that
+a forwarder is working on is not forgotten. If a sink of that name comes
+back, it begins where sinks.NAME.start says, which is by default after all that is
+in the log then.
+
+It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`,
+		Example: `  waybill forget partner
+  waybill forget partner --yes --json --database postgres://app@localhost/app`,
+		Args: oneSink,
+		RunE: f.run,
+	}
+	f.flags.add(cmd)
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON; needs --yes")
+	return cmd
+}
+
+// oneSink is for commands about a sink.
+func oneSink(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return wrongUsage(cmd, errors.New("name a sink"))
+	case 1:
+		return nil
+	}
+	return noArguments(cmd, args[1:])
+}
+
+type forget struct {
+	*invocation
+	flags     sourceFlags
+	yes, json bool
+}
+
+func (f *forget) run(cmd *cobra.Command, args []string) error {
+	if !f.yes && (f.json || !isTerminal(cmd.InOrStdin())) {
+		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with waybill status, then use --yes"))
+	}
+	outbox, cleanup, err := newStore(cmd.Context(), f.source(f.flags))
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	if !f.yes {
+		traces, err := outbox.Traces(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
+		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
+		if err != nil || !yes {
+			fmt.Fprintln(f.stdout, "nothing is deleted")
+			return err
+		}
+	}
+	traces, err := outbox.Forget(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(f.stdout, traces)
+	}
+	fmt.Fprintf(f.stdout, "deleted %s of %s\n", tracesText(traces), args[0])
+	return nil
+}
+
+func tracesText(t store.Traces) string {
+	return fmt.Sprintf("%s, %s and %s", countText(t.Cursors, "cursor", "cursors"),
+		countText(t.Parked, "parked delivery", "parked deliveries"), countText(t.Receipts, "receipt", "receipts"))
+}
+
+func countText(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}

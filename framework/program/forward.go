@@ -1,0 +1,194 @@
+package program
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	processsink "github.com/waybill-go/waybill/sinks/process"
+)
+
+func newForward(p *invocation) *cobra.Command {
+	f := &forward{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "forward",
+		Short: "Forward notifications from the outbox to the sinks",
+		Long: `Forward notifications from the outbox to the sinks that their routes name, until
+SIGINT or SIGTERM: then deliveries in flight may end within
+forwarder.shutdown_timeout, and the leases are given back. A second signal ends
+the program at once; what was delivered but not yet written to a checkpoint is repeated.
+
+On SIGHUP it reads the configuration again, and the files that hold its values. Sinks
+and routes change while it runs: what is new is opened first, the sinks that changed let
+what is in flight end, and the others go on. For anything else, such as the database,
+the forwarder stops gracefully and another one takes its place in the same process. A
+configuration with mistakes, or with a sink that does not open, is reported and not
+applied.
+
+A sink that does not open at the start is unavailable, and is opened with a later
+delivery.
+
+It may start before the database: while that cannot be reached it waits. A wrong
+password, an unknown database or an outbox that is not migrated is an error at
+once. Any number of forwarders may run on one outbox.`,
+		Example: `  waybill forward -c waybill.yaml --log-format json`,
+		Args:    noArguments,
+		RunE:    f.run,
+	}
+	f.flags.add(cmd)
+	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "work only on this sink; several with commas, or the flag again. Others, and what has no route, are left to other forwarders")
+	cmd.Flags().BoolVar(&f.listen, "listen", true, "be woken by PostgreSQL's NOTIFY, in place of the configuration's forwarder.listen")
+	return cmd
+}
+
+type forward struct {
+	*invocation
+	flags  sourceFlags
+	sinks  []string
+	listen bool
+	source config.Source
+}
+
+// engine is a forwarder and the configuration that it came from.
+type engine struct {
+	*forwarder.Forwarder
+	config *config.Config
+}
+
+func (f *forward) run(cmd *cobra.Command, _ []string) error {
+	var err error
+	if f.source, err = f.fileSource(cmd, f.flags); err != nil {
+		return err
+	}
+	f.source.Sinks = f.sinks
+	if cmd.Flags().Changed("listen") {
+		f.source.Listen = &f.listen
+	}
+	ctx := cmd.Context()
+	if os.Getpid() == 1 { // in a container, without an init
+		go processsink.ReapOrphans(ctx)
+	}
+	defer context.AfterFunc(ctx, func() {
+		f.logger.Info("stopping; a second signal ends the program at once")
+	})()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	e, cleanup, err := newEngine(ctx, f.source, f.options)
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped while it waited for the database
+	}
+	for err == nil {
+		var next *engine
+		var cleanupNext func()
+		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
+		cleanup()
+		if next == nil {
+			break
+		}
+		e, cleanup = next, cleanupNext
+	}
+	return err
+}
+
+// replacement is a forwarder that is to run in another one's place.
+type replacement struct {
+	*engine
+	cleanup func()
+}
+
+// runUntilReplaced runs a forwarder until ctx is done, or until the configuration is
+// another one that it cannot take over: then it returns the forwarder that can,
+// which runs next.
+func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-chan os.Signal) (next *engine, cleanup func(), err error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(running) }()
+	replaced := make(chan replacement)
+	go func() {
+		defer close(replaced)
+		for {
+			select {
+			case <-running.Done():
+				return
+			case <-hangups:
+			}
+			if r := f.reload(running, e); r.engine != nil {
+				replaced <- r
+				return
+			}
+		}
+	}()
+	select {
+	case err = <-ended:
+		stop()
+		if r := <-replaced; r.engine != nil {
+			r.cleanup()
+		}
+		return nil, nil, err
+	case r := <-replaced:
+		stop()
+		if err := <-ended; err != nil || r.engine == nil {
+			if r.engine != nil {
+				r.cleanup()
+			}
+			return nil, nil, err
+		}
+		return r.engine, r.cleanup, nil
+	}
+}
+
+// awaitDatabase is how long a reload waits for another database.
+const awaitDatabase = 10 * time.Second
+
+// reload reads the configuration again. A forwarder takes over sinks and routes; for
+// the rest reload returns another one.
+func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
+	c, err := loadForwarding(f.source, f.options)
+	if err != nil {
+		f.refuse(err)
+		return r
+	}
+	changes := e.config.ChangesTo(c)
+	switch {
+	case changes.None():
+		f.logger.Info("the configuration is as it was")
+		return r
+	case changes.More:
+		bounded, cancel := context.WithTimeout(ctx, awaitDatabase)
+		defer cancel()
+		r.engine, r.cleanup, err = newEngine(bounded, f.source, f.options)
+		if err != nil {
+			f.refuse(err)
+			return replacement{}
+		}
+		f.logger.Info("the configuration has changed: another forwarder takes over")
+		return r
+	}
+	c.Keep(e.config)
+	destinations, routes := c.Delivering()
+	if err := e.Reload(ctx, destinations, routes); err != nil {
+		if ctx.Err() == nil {
+			f.refuse(err)
+		}
+		return r
+	}
+	e.config = c
+	f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes)
+	return r
+}
+
+// refuse says why a configuration is not taken over.
+func (f *forward) refuse(err error) {
+	f.print(err)
+	f.logger.Error("the configuration is not taken over: the forwarder goes on as it was")
+}

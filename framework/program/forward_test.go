@@ -1,0 +1,458 @@
+package program
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+func TestForwardDeliversWhatPlainSQLInserts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 20)
+		destination := newReceiver(t)
+
+		f := startForward(t, "-c", o.config(t, "15s", destination.URL))
+		destination.await(t, 20)
+		o.publish(t, 21, 40)
+		destination.await(t, 40)
+
+		r := f.end(t)
+		require.Zero(t, r.code, r.stderr)
+		require.Empty(t, r.stdout)
+		require.NotContains(t, r.stderr, "level=ERROR")
+		require.NotContains(t, r.stderr, "level=WARN")
+		for body, count := range destination.counts {
+			require.Equal(t, 1, count, body)
+		}
+	})
+}
+
+func TestForwardOnAnOutboxThatIsNotMigratedFails(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := waybill(t, "forward", "-c", o.config(t, "15s", "http://127.0.0.1:1/"))
+		require.Equal(t, exitFailed, r.code)
+		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`\n$", r.stderr)
+	})
+}
+
+// running is the real program.
+type running struct {
+	*exec.Cmd
+	lines chan string // of stderr, until it ends
+}
+
+// start starts the program. At the end of the test it is killed if it still runs.
+func start(t testing.TB, args ...string) *running {
+	t.Helper()
+	p := &running{Cmd: exec.Command(binary, args...), lines: make(chan string, 1000)}
+	p.Env = []string{} // not the developer's
+	stderr, err := p.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.lines)
+		for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
+			p.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		if p.ProcessState == nil {
+			_ = p.Process.Kill()
+			_ = p.wait()
+		}
+	})
+	return p
+}
+
+// wait returns the exit code, once stderr is read to its end.
+func (p *running) wait() int {
+	for range p.lines { //nolint:revive // nobody asked for the rest
+	}
+	_ = p.Wait()
+	return p.ProcessState.ExitCode()
+}
+
+// awaitLine waits for a line of stderr that holds a text.
+func (p *running) awaitLine(t *testing.T, text string) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			require.True(t, ok, "the program ended without saying %q", text)
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-late:
+			t.Fatalf("the program does not say %q", text)
+		}
+	}
+}
+
+func (p *running) signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	require.NoError(t, p.Process.Signal(s))
+}
+
+func TestForwardKilledInABacklogDeliversTheRestWhenStartedAgain(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		const backlog = 3000
+		o.migrate(t)
+		o.publish(t, 1, backlog)
+		destination := newReceiver(t)
+		config := o.config(t, "1s", destination.URL)
+
+		first := start(t, "forward", "-c", config)
+		destination.await(t, backlog/10)
+		first.signal(t, syscall.SIGKILL)
+		first.wait()
+		got, _ := destination.bodies()
+		require.Less(t, got, backlog, "it was killed in the middle")
+
+		second := start(t, "forward", "-c", config)
+		destination.await(t, backlog)
+		second.signal(t, syscall.SIGTERM)
+		require.Zero(t, second.wait())
+	})
+}
+
+func TestForwardStoppedByASignalGivesItsLeasesBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 10)
+		destination := newReceiver(t)
+		config := o.config(t, "1h", destination.URL)
+
+		first := start(t, "forward", "-c", config)
+		destination.await(t, 10)
+		first.signal(t, syscall.SIGTERM)
+		require.Zero(t, first.wait())
+
+		o.publish(t, 11, 20)
+		second := start(t, "forward", "-c", config)
+		destination.await(t, 20) // long before an hour is over
+		second.signal(t, syscall.SIGINT)
+		require.Zero(t, second.wait())
+	})
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	o.publish(t, 1, 1)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	stuck := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		once.Do(func() { close(entered) })
+		<-leave
+	}))
+	defer stuck.Close()
+	defer close(leave)
+
+	p := start(t, "forward", "-c", o.config(t, "15s", stuck.URL))
+	<-entered
+	p.signal(t, syscall.SIGTERM)
+	p.awaitLine(t, "stopping")
+	p.signal(t, syscall.SIGTERM)
+	require.Equal(t, exitSignal, p.wait())
+}
+
+func TestForwardWaitsForADatabaseThatIsDown(t *testing.T) {
+	t.Parallel()
+	o := databases["postgres"](t)
+	o.migrate(t)
+	o.publish(t, 1, 5)
+	destination := newReceiver(t)
+	door := newDoor(t, o.address)
+
+	p := start(t, "forward", "-c", outbox{address: door.address}.config(t, "15s", destination.URL))
+	line := p.awaitLine(t, "the database cannot be reached")
+	require.Contains(t, line, "level=WARN")
+	door.open(t)
+	p.awaitLine(t, "the database is there")
+	destination.await(t, 5)
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
+}
+
+func TestForwardStopsWhileItWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	p := start(t, "forward", "-c", outbox{address: nowhere}.config(t, "15s", "http://127.0.0.1:1/"))
+	line := p.awaitLine(t, "the database cannot be reached")
+	require.NotContains(t, line, "hunter2")
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
+}
+
+func TestForwardDoesNotWaitForWhatWillNotComeRight(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(postgrestest.DSN(t))
+	require.NoError(t, err)
+	missingDatabase, missingUser := *u, *u
+	missingDatabase.Path = "/no_such_database"
+	missingUser.User = url.UserPassword("no_such_user", "hunter2")
+	for name, c := range map[string]struct {
+		address *url.URL
+		stderr  string
+	}{
+		"unknown database": {&missingDatabase, `database "no_such_database" does not exist`},
+		"unknown user":     {&missingUser, `no_such_user`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := waybill(t, "forward", "-c", outbox{address: c.address.String()}.config(t, "15s", "http://127.0.0.1:1/"))
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.stderr, c.stderr)
+			require.NotContains(t, r.stderr, "hunter2")
+			require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
+		})
+	}
+}
+
+// door is an address at which nobody listens until it is opened; then it leads to
+// a database.
+type door struct {
+	address string
+	port    string
+	target  string
+}
+
+func newDoor(t *testing.T, address string) *door {
+	t.Helper()
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	d := &door{port: listener.Addr().String(), target: u.Host}
+	require.NoError(t, listener.Close())
+	u.Host = d.port
+	d.address = u.String()
+	return d
+}
+
+func (d *door) open(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", d.port)
+	require.NoError(t, err)
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		for {
+			outside, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() { d.pass(outside) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		connections.Wait()
+	})
+}
+
+// pass carries bytes both ways until one side ends.
+func (d *door) pass(outside net.Conn) {
+	defer outside.Close()
+	inside, err := net.Dial("tcp", d.target)
+	if err != nil {
+		return
+	}
+	defer inside.Close()
+	done := make(chan struct{}, 2)
+	carry := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		done <- struct{}{}
+	}
+	go carry(inside, outside)
+	go carry(outside, inside)
+	<-done
+}
+
+func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		first, second := newReceiver(t), newReceiver(t)
+		path := o.config(t, "15s", first.URL)
+		f := start(t, "forward", "-c", path)
+		o.publish(t, 1, 20)
+		first.await(t, 20)
+		change := func(old, to string) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			changed := strings.Replace(string(text), old, to, 1)
+			require.NotEqual(t, string(text), changed)
+			require.NoError(t, os.WriteFile(path, []byte(changed), 0o600))
+		}
+		reload := func(answer string) {
+			f.signal(t, syscall.SIGHUP)
+			f.awaitLine(t, answer)
+		}
+
+		reload("the configuration is as it was")
+		change("threshold: 8", "threshold: -8")
+		reload("sinks.partner.parallelism.threshold is -8")
+		f.awaitLine(t, "the configuration is not taken over")
+		change("threshold: -8", "threshold: 16")
+		reload("the configuration has changed and is taken over")
+		o.publish(t, 21, 40)
+		first.await(t, 40)
+
+		change(first.URL, second.URL)
+		reload("the configuration has changed and is taken over")
+		o.publish(t, 41, 60)
+		second.await(t, 20)
+
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Len(t, first.counts, 40)
+		for _, counts := range []map[string]int{first.counts, second.counts} {
+			for body, count := range counts {
+				require.Equal(t, 1, count, body)
+			}
+		}
+	})
+}
+
+func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	first, second := newReceiver(t), newReceiver(t)
+	path := o.config(t, "15s", "file:url")
+	file := filepath.Join(filepath.Dir(path), "url")
+	require.NoError(t, os.WriteFile(file, []byte(first.URL+"\n"), 0o600))
+	f := start(t, "forward", "-c", path)
+	o.publish(t, 1, 20)
+	first.await(t, 20)
+
+	require.NoError(t, os.Remove(file))
+	f.signal(t, syscall.SIGHUP)
+	f.awaitLine(t, "sinks.partner.with.url: the file "+file+" does not exist")
+	f.awaitLine(t, "the configuration is not taken over")
+	require.NoError(t, os.WriteFile(file, []byte(second.URL+"\n"), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	f.awaitLine(t, "the configuration has changed and is taken over")
+	o.publish(t, 21, 40)
+	second.await(t, 20)
+
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+	require.Len(t, first.counts, 20)
+}
+
+// One sink that does not open keeps no other from starting, nor ends a forwarder at a
+// reload.
+func TestASinkThatDoesNotOpenKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		good := newReceiver(t)
+		folder := filepath.Join(t.TempDir(), "later")
+		path := o.config(t, "15s", good.URL)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		archive := func(sink string) string {
+			return strings.Replace(strings.Replace(string(text), "sinks:\n", "sinks:\n  "+sink+": {kind: jsonlines, start: oldest, with: {path: "+filepath.Join(folder, sink)+"}}\n", 1), "[partner]", "[partner, "+sink+"]", 1)
+		}
+		require.NoError(t, os.WriteFile(path, []byte(archive("first")), 0o600))
+		f := start(t, "forward", "-c", path)
+		f.awaitLine(t, "the sink is unavailable")
+		o.publish(t, 1, 20)
+		good.await(t, 20)
+
+		require.NoError(t, os.WriteFile(path, []byte(archive("second")), 0o600))
+		f.signal(t, syscall.SIGHUP)
+		f.awaitLine(t, "the configuration is not taken over")
+		o.publish(t, 21, 40)
+		good.await(t, 40)
+
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		require.Eventually(t, func() bool {
+			lines, _ := os.ReadFile(filepath.Join(folder, "first"))
+			return strings.Count(string(lines), "\n") == 40
+		}, 30*time.Second, 50*time.Millisecond, "it is opened with a later delivery")
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+	})
+}
+
+// Waiting for another database must not keep later reloads from happening.
+func TestAReloadToADatabaseThatIsAwayIsRefused(t *testing.T) {
+	t.Parallel()
+	o := databases["postgres"](t)
+	o.migrate(t)
+	first, second := newReceiver(t), newReceiver(t)
+	path := o.config(t, "15s", first.URL)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f := start(t, "forward", "-c", path)
+	o.publish(t, 1, 20)
+	first.await(t, 20)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), "database: ", "database: postgres://nowhere@127.0.0.1:1/nothing #", 1)), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	o.publish(t, 21, 40)
+	first.await(t, 40)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), first.URL, second.URL, 1)), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	f.awaitLine(t, "the configuration is not taken over")
+	f.awaitLine(t, "the configuration has changed and is taken over")
+	o.publish(t, 41, 60)
+	second.await(t, 20)
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+}
+
+func TestForwardWorksOnlyOnTheSinksThatItIsGiven(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		one, two := newReceiver(t), newReceiver(t)
+		path := writeFile(t, fmt.Sprintf(`
+database: %q
+sinks:
+  one: {kind: http, with: {url: %q}}
+  two: {kind: http, start: oldest, with: {url: %q}}
+routes:
+  "order.*": [one, two]
+`, o.address, one.URL, two.URL))
+		f := start(t, "forward", "-c", path, "--sink", "one", "--listen=false")
+		o.publish(t, 1, 20)
+		one.await(t, 20)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Empty(t, two.counts)
+		f = start(t, "forward", "-c", path, "--sink", "two")
+		two.await(t, 20)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Len(t, one.counts, 20)
+		require.Len(t, two.counts, 20)
+
+		f = start(t, "forward", "-c", path, "--sink", "three")
+		f.awaitLine(t, "--sink three: there is no such sink; there are: one, two")
+		require.NotZero(t, f.wait())
+	})
+}

@@ -1,0 +1,109 @@
+package program
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/config"
+)
+
+// example is a configuration to begin with. Its comments say what can be changed.
+//
+//go:embed example.yaml
+var example string
+
+func newInit(p *invocation) *cobra.Command {
+	i := &initialize{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write a commented configuration to begin with",
+		Long: `Write a commented configuration to begin with, to waybill.yaml or another file; - is
+stdout. It works as it is once the environment variables that it names are set. A
+file that exists already is left unchanged, and the exit code is 2.`,
+		Example: `  waybill config init
+  waybill config init - | less`,
+		Args: atMostOneFile,
+		RunE: i.run,
+	}
+	cmd.Flags().BoolVar(&i.json, "json", false, "print as JSON what was written and what to set")
+	return cmd
+}
+
+func atMostOneFile(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if args[0] == "" {
+		return wrongUsage(cmd, errors.New("the name of the file is empty"))
+	}
+	return noArguments(cmd, args[1:])
+}
+
+type initialize struct {
+	*invocation
+	json bool
+}
+
+func (i *initialize) run(cmd *cobra.Command, args []string) error {
+	file := config.DefaultFile
+	if len(args) > 0 {
+		file = args[0]
+	}
+	if file == "-" {
+		if i.json {
+			return wrongUsage(cmd, errors.New("the file on stdout is YAML, not JSON: leave --json out, or name another file"))
+		}
+		_, err := fmt.Fprint(i.stdout, example)
+		return err
+	}
+	switch err := writeNew(file, example); {
+	case errors.Is(err, fs.ErrExist):
+		return wrongUsage(cmd, fmt.Errorf("%s is there already: name another file", file))
+	case err != nil:
+		return err
+	}
+	variables := placeholders(example)
+	if i.json {
+		return printJSON(i.stdout, struct {
+			File      string   `json:"file"`
+			Variables []string `json:"variables"`
+		}{file, variables})
+	}
+	fmt.Fprintf(i.stdout, "wrote %s: set %s, then run waybill config check -c %[1]s\n", file, strings.Join(variables, ", "))
+	return nil
+}
+
+// writeNew writes a file that was not there before, or none.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// placeholder is a variable outside of comments.
+var placeholder = regexp.MustCompile(`(?m)^[^#\n]*\$\{(\w+)\}`)
+
+// placeholders lists the variables that a configuration needs, in its order.
+func placeholders(text string) []string {
+	var names []string
+	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(names, match[1]) {
+			names = append(names, match[1])
+		}
+	}
+	return names
+}

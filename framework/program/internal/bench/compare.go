@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/waybill-go/waybill/framework/program/internal/columns"
+)
+
+// confidence is that of the intervals of a Comparison.
+const confidence = 0.95
+
+// Comparison is what two results say of each other.
+type Comparison struct {
+	Rows []ComparedMetric `json:"rows"`
+	// Warnings are reasons why the two cannot be compared, or less well.
+	Warnings []string `json:"warnings"`
+}
+
+// ComparedMetric is a metric of a case that both results have.
+type ComparedMetric struct {
+	Scenario string `json:"scenario"`
+	Case     string `json:"case"`
+	Quantity
+	Before float64 `json:"before"` // medians
+	After  float64 `json:"after"`
+	// Ratio is after divided by before: of the geometric means of their runs, between
+	// Low and High with a confidence of 95 %. Without at least two runs on both sides
+	// Low and High are 0.
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	// Verdict is better, worse, or the same: the interval holds 1. It is unknown
+	// without an interval.
+	Verdict Verdict `json:"verdict"`
+}
+
+// Verdict is what a ratio means.
+type Verdict string
+
+// The verdicts.
+const (
+	Better  Verdict = "better"
+	Worse   Verdict = "worse"
+	Same    Verdict = "no difference seen"
+	Unknown Verdict = "unknown"
+)
+
+// Compare compares the metrics that two results share. Metrics that are neither good
+// nor bad, or not above 0, are left out.
+func Compare(before, after *Result) Comparison {
+	c := Comparison{Rows: []ComparedMetric{}, Warnings: []string{}}
+	c.warn("before", before)
+	c.warn("after", after)
+	if before.Waybill != after.Waybill {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("the versions of waybill differ: %s before, %s after", before.Waybill, after.Waybill))
+	}
+	c.warnOfDifferences("machine", before.Machine.stable(), after.Machine.stable())
+	c.warnOfDifferences("database", before.Server.stable(), after.Server.stable())
+	c.warnOfDifferences("settings", before.Settings, after.Settings)
+	for _, s := range before.Scenarios {
+		i := slices.IndexFunc(after.Scenarios, func(other Scenario) bool { return other.Name == s.Name })
+		if i < 0 {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("only before has %s", s.Name))
+			continue
+		}
+		c.compareCases(s, after.Scenarios[i])
+	}
+	for _, s := range after.Scenarios {
+		if !slices.ContainsFunc(before.Scenarios, func(other Scenario) bool { return other.Name == s.Name }) {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("only after has %s", s.Name))
+		}
+	}
+	return c
+}
+
+// stable is what a machine has that does not change from run to run.
+func (m Machine) stable() Machine {
+	m.Busy, m.Load = 0, 0
+	return m
+}
+
+// stable is what a database has that does not change from run to run.
+func (s Server) stable() Server {
+	s.RoundTripMS = 0
+	return s
+}
+
+func (c *Comparison) warn(which string, r *Result) {
+	if !r.OK {
+		c.Warnings = append(c.Warnings, which+" lost notifications: its figures are worth nothing")
+	}
+	for _, warning := range r.Warnings {
+		c.Warnings = append(c.Warnings, which+": "+warning)
+	}
+}
+
+// warnOfDifferences names the fields in which two values of one type differ.
+func (c *Comparison) warnOfDifferences(what string, before, after any) {
+	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
+	for i := range a.NumField() {
+		if x, y := a.Field(i).Interface(), b.Field(i).Interface(); !reflect.DeepEqual(x, y) {
+			name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s differs: %v before, %v after", what, name, x, y))
+		}
+	}
+}
+
+func (c *Comparison) compareCases(before, after Scenario) {
+	for _, one := range before.Cases {
+		i := slices.IndexFunc(after.Cases, func(other Case) bool { return other.Name == one.Name })
+		if i < 0 {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("only before has %s, %s", before.Name, one.Name))
+			continue
+		}
+		for _, m := range one.Metrics {
+			other := after.Cases[i].find(m.Name)
+			if m.Better == "" || other == nil || m.Min <= 0 || other.Min <= 0 {
+				continue
+			}
+			row := ComparedMetric{Scenario: before.Name, Case: one.Name, Quantity: m.Quantity, Before: m.Median, After: other.Median}
+			row.Ratio, row.Low, row.High = ratio(m.Runs, other.Runs)
+			row.Verdict = row.verdict()
+			c.Rows = append(c.Rows, row)
+		}
+	}
+}
+
+// ratio divides the geometric mean of after by that of before. The interval is
+// Welch's for the difference of the means of logarithms, which takes the runs for
+// log-normal and asks for no equal variances: B. L. Welch, "The generalization of
+// Student's problem when several different population variances are involved",
+// Biometrika 34, 1947.
+func ratio(before, after []float64) (ratio, low, high float64) {
+	x, y := logarithms(before), logarithms(after)
+	difference := stat.Mean(y, nil) - stat.Mean(x, nil)
+	ratio = math.Exp(difference)
+	if len(x) < 2 || len(y) < 2 {
+		return ratio, 0, 0
+	}
+	vx, vy := stat.Variance(x, nil)/float64(len(x)), stat.Variance(y, nil)/float64(len(y))
+	if vx+vy == 0 {
+		return ratio, ratio, ratio // nothing varies, so nothing is uncertain
+	}
+	freedom := (vx + vy) * (vx + vy) / (vx*vx/float64(len(x)-1) + vy*vy/float64(len(y)-1))
+	t := distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(1 - (1-confidence)/2)
+	margin := t * math.Sqrt(vx+vy)
+	return ratio, math.Exp(difference - margin), math.Exp(difference + margin)
+}
+
+func logarithms(values []float64) []float64 {
+	logs := make([]float64, len(values))
+	for i, v := range values {
+		logs[i] = math.Log(v)
+	}
+	return logs
+}
+
+func (m ComparedMetric) verdict() Verdict {
+	switch {
+	case m.High == 0:
+		return Unknown
+	case m.Low <= 1 && m.High >= 1:
+		return Same
+	case (m.Low > 1) == (m.Better == "higher"):
+		return Better
+	}
+	return Worse
+}
+
+// Print writes the comparison for people.
+func (c Comparison) Print(w io.Writer) {
+	t := columns.New(w, 2, "", "", "before", "after", "ratio", "95 % interval", "")
+	for _, m := range c.Rows {
+		t.AppendRow(table.Row{m.Scenario + ", " + m.Case, m.title(), number(m.Before), number(m.After),
+			fmt.Sprintf("%.2f", m.Ratio), m.interval(), m.Verdict})
+	}
+	if len(c.Rows) == 0 {
+		fmt.Fprintln(w, "The two have nothing in common.")
+	} else {
+		t.Render()
+	}
+	if len(c.Warnings) > 0 {
+		fmt.Fprintln(w, "\nBefore you trust these ratios:")
+		for _, warning := range c.Warnings {
+			fmt.Fprintln(w, "  - "+warning)
+		}
+	}
+}
+
+func (m ComparedMetric) interval() string {
+	if m.High == 0 {
+		return "needs two runs"
+	}
+	return fmt.Sprintf("%.2f–%.2f", m.Low, m.High)
+}

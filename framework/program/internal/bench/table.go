@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/waybill-go/waybill/framework/program/internal/columns"
+)
+
+// Print writes the result for people: for each scenario a table with a line for
+// each case, and the median of its runs with the least and the most.
+func (r *Result) Print(w io.Writer) {
+	fmt.Fprintf(w, "\n%s\n%s\n", r.Where(), r.How())
+	for _, s := range r.Scenarios {
+		fmt.Fprintf(w, "\n%s: %s\n\n", s.Name, explanations[s.Name])
+		s.print(w)
+		for _, c := range s.Cases {
+			if c.Skipped != "" {
+				fmt.Fprintf(w, "%s is left out: %s\n", c.Name, c.Skipped)
+			}
+		}
+	}
+	fmt.Fprintf(w, "\n%s\n", r.Verdict())
+	for _, c := range r.Losses() {
+		fmt.Fprintln(w, "  "+c)
+	}
+	if len(r.Warnings) > 0 {
+		fmt.Fprintln(w, "\nBefore you trust these figures:")
+		for _, warning := range r.Warnings {
+			fmt.Fprintln(w, "  - "+warning)
+		}
+	}
+}
+
+// explanations say, in a line, what a scenario measures.
+var explanations = map[string]string{
+	"publish": "what notifications cost the transactions that publish them",
+	"drain":   "how fast a backlog is delivered",
+	"latency": "from the commit to the sink's receipt, at a steady rate",
+	"sustain": "publishing and delivering at the same time",
+	"sweep":   "which parallelism threshold to choose",
+	"fault":   "what is left of the throughput when something is wrong",
+}
+
+// Where says in a line what was measured on.
+func (r *Result) Where() string {
+	return fmt.Sprintf("On %s %s, %.2f ms away; %s, %s, %s of memory, %s, %s.", r.Server.Kind, r.Server.Version, r.Server.RoundTripMS,
+		orUnknown(r.Machine.Processor), plural(r.Machine.Processors, "processor"), bytesText(int64(r.Machine.MemoryBytes)), r.Machine.Platform, r.Machine.Go)
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown processor"
+	}
+	return text
+}
+
+// How says in a line how it was measured.
+func (r *Result) How() string {
+	s := r.Settings
+	return fmt.Sprintf("Payloads of %s over %s; medians of %s after a warm-up, in parentheses the least and the most.",
+		plural(s.PayloadBytes, "byte"), plural(s.Keys, "key"), plural(s.Runs, "run"))
+}
+
+// quantities are those that any case of the scenario has, in their order.
+func (s Scenario) quantities() []Quantity {
+	var list []Quantity
+	for _, c := range s.Cases {
+		for _, m := range c.Metrics {
+			if !slices.Contains(list, m.Quantity) {
+				list = append(list, m.Quantity)
+			}
+		}
+	}
+	return list
+}
+
+// maxColumns is how many quantities stand beside each other on a terminal; more stand
+// below each other.
+const maxColumns = 6
+
+// Grid is the scenario's table, the first line its head: a line for each case and a
+// column for each quantity, or the other way round where those are many.
+func (s Scenario) Grid() [][]string {
+	quantities := s.quantities()
+	grid := [][]string{{""}}
+	for _, q := range quantities {
+		grid[0] = append(grid[0], q.title())
+	}
+	for _, c := range s.Cases {
+		if c.Skipped != "" {
+			continue
+		}
+		line := []string{c.Name}
+		for _, q := range quantities {
+			line = append(line, c.cell(q))
+		}
+		grid = append(grid, line)
+	}
+	if len(quantities) > maxColumns {
+		return transposed(grid)
+	}
+	return grid
+}
+
+func transposed(grid [][]string) [][]string {
+	turned := make([][]string, len(grid[0]))
+	for _, line := range grid {
+		for i, cell := range line {
+			turned[i] = append(turned[i], cell)
+		}
+	}
+	return turned
+}
+
+func (s Scenario) print(w io.Writer) {
+	grid := s.Grid()
+	t := columns.New(w, 1, anys(grid[0])...)
+	for _, line := range grid[1:] {
+		t.AppendRow(anys(line))
+	}
+	t.Render()
+}
+
+func anys(texts []string) table.Row {
+	row := make(table.Row, len(texts))
+	for i, text := range texts {
+		row[i] = text
+	}
+	return row
+}
+
+// title is how a quantity is called at the head of a column.
+func (q Quantity) title() string {
+	name := strings.ReplaceAll(q.Name, "_", " ")
+	switch {
+	case q.Unit == "":
+		return name
+	case strings.HasPrefix(q.Unit, q.Name):
+		return q.Unit
+	case strings.Contains(q.Unit, "/"):
+		return name + " " + q.Unit
+	}
+	return name + " " + q.Unit
+}
+
+// cell is the median with the least and the most, where they differ.
+func (c Case) cell(q Quantity) string {
+	m := c.find(q.Name)
+	if m == nil {
+		return ""
+	}
+	median, least, most := number(m.Median), number(m.Min), number(m.Max)
+	if least == most {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, least, most)
+}
+
+// Verdict says whether everything arrived.
+func (r *Result) Verdict() string {
+	var expected int64
+	for _, s := range r.Scenarios {
+		for _, c := range s.Cases {
+			for _, check := range c.Checks {
+				expected += check.Expected
+			}
+		}
+	}
+	if !r.OK {
+		return "FAILED: what arrived is not what was committed. Do not trust these figures, and report it:"
+	}
+	return fmt.Sprintf("Checked by their ids: all %s arrived, in every run.", plural(int(expected), "notification"))
+}
+
+// Losses names the checks that failed.
+func (r *Result) Losses() []string {
+	var list []string
+	for _, s := range r.Scenarios {
+		for _, c := range s.Cases {
+			for _, check := range c.Checks {
+				if !check.ok() {
+					list = append(list, fmt.Sprintf("%s, %s: of %s, %s were lost at %s (%s), and %s arrived that were never published",
+						s.Name, c.Name, plural(int(check.Expected), "notification"), count(check.Lost), check.Sink, check.Counted, count(check.Unknown)))
+				}
+			}
+		}
+	}
+	return list
+}
+
+// settingsText lists settings in alphabetical order.
+func settingsText(settings map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		list = append(list, name+" "+settings[name])
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/program/internal/durations"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// watch looks at what a sink delivers: a delivery counts when the sink has given a
+// receipt for it.
+type watch struct {
+	receipts *tally
+	calls    *durations.Histogram // how long calls took; nil if not measured
+	waits    *waits               // from commit to receipt; nil if not measured
+}
+
+// watched is a sink that is watched. It opens and closes the sink inside.
+type watched struct {
+	inner sinks.Sink
+	watch *watch
+}
+
+var (
+	_ sinks.Opener  = watched{}
+	_ sinks.Closer  = watched{}
+	_ sinks.Batcher = watchedBatcher{}
+)
+
+// watchedBatcher is a sinks.Batcher that is watched.
+type watchedBatcher struct {
+	watched
+	batcher sinks.Batcher
+}
+
+// on puts the watch around a sink, which stays a sinks.Batcher if it is one.
+func (w *watch) on(s sinks.Sink) sinks.Sink {
+	if batcher, ok := s.(sinks.Batcher); ok {
+		return watchedBatcher{watched{s, w}, batcher}
+	}
+	return watched{s, w}
+}
+
+func (s watched) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	began := time.Now()
+	receipt, err := s.inner.Deliver(ctx, d)
+	s.watch.called(began, time.Now())
+	if err == nil {
+		s.watch.delivered(d.ID)
+	}
+	return receipt, err
+}
+
+func (s watched) Open(ctx context.Context) error {
+	if opener, ok := s.inner.(sinks.Opener); ok {
+		return opener.Open(ctx)
+	}
+	return nil
+}
+
+func (s watched) Close(ctx context.Context) error {
+	if closer, ok := s.inner.(sinks.Closer); ok {
+		return closer.Close(ctx)
+	}
+	return nil
+}
+
+func (s watchedBatcher) BatchLimits() sinks.BatchLimits { return s.batcher.BatchLimits() }
+
+func (s watchedBatcher) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	began := time.Now()
+	results := s.batcher.DeliverBatch(ctx, batch)
+	s.watch.called(began, time.Now())
+	for i, r := range results {
+		if i < len(batch) && r.Err == nil {
+			s.watch.delivered(batch[i].ID)
+		}
+	}
+	return results
+}
+
+func (w *watch) called(began, ended time.Time) {
+	if w.calls != nil {
+		w.calls.Record(ended.Sub(began))
+	}
+}
+
+func (w *watch) delivered(id string) {
+	if n, first := w.receipts.add(id); first && w.waits != nil {
+		w.waits.arrived(n, time.Now())
+	}
+}
+
+// waits measures the time from the commit of each notification to its receipt. It
+// keeps only what is on its way. It is safe for concurrent use.
+type waits struct {
+	mu     sync.Mutex
+	from   int               // the first number that counts
+	open   map[int]time.Time // half known, by number: committed, or arrived before that was noted
+	result *durations.Histogram
+}
+
+func newWaits() *waits {
+	return &waits{open: make(map[int]time.Time), result: durations.New()}
+}
+
+// committed notes when the publisher knew of the commit. The sink may have been
+// faster; it waited for 0 then.
+func (w *waits) committed(n int, at time.Time) {
+	w.note(n, at, func(arrived time.Time) time.Duration { return arrived.Sub(at) })
+}
+
+func (w *waits) arrived(n int, at time.Time) {
+	w.note(n, at, func(committed time.Time) time.Duration { return at.Sub(committed) })
+}
+
+// restart forgets everything and begins with the notification of that number.
+func (w *waits) restart(from int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.from = from
+	clear(w.open)
+	w.result.Reset()
+}
+
+func (w *waits) note(n int, at time.Time, between func(time.Time) time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n < w.from {
+		return
+	}
+	other, some := w.open[n]
+	if !some {
+		w.open[n] = at
+		return
+	}
+	delete(w.open, n)
+	w.result.Record(between(other)) // 0 if the sink was faster
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

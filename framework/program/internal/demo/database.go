@@ -1,0 +1,72 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/waybill-go/waybill/framework/program/internal/scratch"
+)
+
+// tables are all that the demo ever makes: the outbox's and the shop's own.
+var tables = scratch.Config{
+	Prefix:      "waybill_demo",
+	Others:      []string{"_orders", "_customers", "_stock"},
+	Connections: 20,
+}
+
+// lockKey is the advisory lock that keeps two demos in one database apart.
+const lockKey = 0x77617962696c6c // "waybill"
+
+// database is where the shop and its outbox live.
+type database struct {
+	*scratch.Outbox
+	name string // for people
+	// tills is how many transactions at a time the shop can run with profit.
+	tills int
+}
+
+// openDatabase opens the PostgreSQL with that address, or makes a SQLite database
+// in folder where there is none. notice tells the user what is done to a database
+// of his own.
+func openDatabase(ctx context.Context, address, folder string, notice func(string)) (*database, error) {
+	if address == "" {
+		o, err := scratch.OpenSQLite(ctx, filepath.Join(folder, "shop.db"), tables)
+		if err != nil {
+			return nil, err
+		}
+		// It has one writer at a time, so a second till would only stand in the first
+		// one's way.
+		return &database{Outbox: o, name: "SQLite", tills: 1}, nil
+	}
+	o, err := scratch.OpenPostgres(ctx, address, tables, func(db *sql.DB) error {
+		if err := lock(ctx, db); err != nil {
+			return err
+		}
+		notice("The tables " + tables.Prefix + " and " + tables.Prefix + "_… in this database are dropped, now and\nat the end. No others are touched.")
+		return tables.Drop(ctx, db) // an earlier demo's
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &database{Outbox: o, name: "PostgreSQL", tills: 8}, nil
+}
+
+// lock makes sure that this is the database's only demo. The lock belongs to a
+// connection that is kept until all are closed.
+func lock(ctx context.Context, db *sql.DB) error {
+	connection, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	var free bool
+	if err := connection.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockKey)).Scan(&free); err != nil {
+		return errors.Join(fmt.Errorf("lock the database against other demos: %w", err), connection.Close())
+	}
+	if !free {
+		return errors.Join(errors.New("another demo is running in this database: wait for its end"), connection.Close())
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package demo
+
+import (
+	"context"
+	"errors"
+
+	"github.com/waybill-go/waybill/framework/program/internal/receiver"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka"
+)
+
+// topicPrefix begins the names of the demo's topics; a random part follows.
+const topicPrefix = "waybill-demo"
+
+// topic is the kafka sink's destination: it counts what the brokers stored.
+type topic struct {
+	*receiver.Topic
+	broker *receiver.Broker // nil if the brokers are the user's own
+	got    *arrivals
+}
+
+var _ destination = (*topic)(nil)
+
+// openTopic creates a topic that is this demo's own, on a broker inside the
+// process unless brokers are named, and begins to consume it. What the broker
+// inside the process stores goes into folder.
+func openTopic(ctx context.Context, brokers []string, folder string) (t *topic, err error) {
+	t = &topic{got: newArrivals()}
+	if len(brokers) == 0 {
+		if t.broker, err = receiver.StartBroker(folder, 0); err != nil {
+			return nil, err
+		}
+		brokers = t.broker.Addresses
+	}
+	if t.Topic, err = receiver.OpenTopic(ctx, brokers, topicPrefix); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	t.Consume(t.got.add)
+	return t, nil
+}
+
+func kafkaConfig(brokers []string, topic string) *kafka.Config {
+	c := new(kafka.Config)
+	c.SetDefaults()
+	c.Brokers, c.Topic = brokers, topic
+	return c
+}
+
+func (t *topic) sink() (forwarder.Sink, error) {
+	s, err := kafka.New(sinks.Instance{Name: kafkaSink}, *kafkaConfig(t.Brokers, t.Name))
+	return forwarder.Sink{Sink: s, Retry: retry}, err
+}
+
+func (t *topic) arrived() *arrivals { return t.got }
+
+func (t *topic) counts() string { return "consumed" }
+
+func (t *topic) catchUp(ctx context.Context) error { return t.CatchUp(ctx) }
+
+func (t *topic) close() error {
+	var err error
+	if t.Topic != nil {
+		err = t.Close()
+	}
+	if t.broker != nil {
+		t.broker.Close()
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+package demo
+
+import (
+	"context"
+	"embed"
+
+	"github.com/waybill-go/waybill/framework/program/internal/receiver"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+)
+
+//go:embed mail
+var mailTemplates embed.FS
+
+// openMail returns the email sink's destination: a mail server inside the process,
+// or the one with that URL.
+func openMail(url string) (destination, error) {
+	if url != "" {
+		return &relay{url: url, got: newArrivals()}, nil
+	}
+	return openMailbox()
+}
+
+func mailConfig(url string) *email.Config {
+	return &email.Config{SMTP: url, From: "Shop <shop@example.com>", FS: mailTemplates, Templates: "mail"}
+}
+
+func newMailSink(url string) (*email.Sink, error) {
+	return email.New(sinks.Instance{Name: mailSink}, *mailConfig(url))
+}
+
+func mailDelivery(s sinks.Sink) forwarder.Sink {
+	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: email.DefaultConnections}, Retry: retry}
+}
+
+// mailbox is a mail server inside the process.
+type mailbox struct {
+	*receiver.Mailbox
+	got *arrivals
+}
+
+var _ destination = (*mailbox)(nil)
+
+func openMailbox() (m *mailbox, err error) {
+	m = &mailbox{got: newArrivals()}
+	m.Mailbox, err = receiver.OpenMailbox(m.got.add)
+	return m, err
+}
+
+func (m *mailbox) sink() (forwarder.Sink, error) {
+	s, err := newMailSink(m.URL)
+	return mailDelivery(s), err
+}
+
+func (m *mailbox) arrived() *arrivals { return m.got }
+
+func (m *mailbox) counts() string { return "received" }
+
+func (m *mailbox) catchUp(context.Context) error { return nil }
+
+func (m *mailbox) close() error { return m.Close() }
+
+// countedReceipts says that no receiver can be asked.
+const countedReceipts = "receipts"
+
+// relay is the user's own mail server. What became of a mail in it cannot be
+// seen from here, so the sink's receipts are counted: a mail that the server took.
+type relay struct {
+	url string
+	got *arrivals
+}
+
+var _ destination = (*relay)(nil)
+
+func (r *relay) sink() (forwarder.Sink, error) {
+	s, err := newMailSink(r.url)
+	return mailDelivery(&countedMails{Sink: s, got: r.got}), err
+}
+
+func (r *relay) arrived() *arrivals { return r.got }
+
+func (r *relay) counts() string { return countedReceipts }
+
+func (r *relay) catchUp(context.Context) error { return nil }
+
+func (r *relay) close() error { return nil }
+
+// countedMails is an email sink whose receipts are counted.
+type countedMails struct {
+	*email.Sink
+	got *arrivals
+}
+
+var (
+	_ sinks.Sink   = (*countedMails)(nil)
+	_ sinks.Closer = (*countedMails)(nil)
+)
+
+func (s *countedMails) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	receipt, err := s.Sink.Deliver(ctx, d)
+	if err == nil {
+		s.got.add(d.ID)
+	}
+	return receipt, err
+}

@@ -1,0 +1,243 @@
+package demo
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/waybill-go/waybill/framework/program/internal/columns"
+	"github.com/waybill-go/waybill/framework/program/internal/durations"
+)
+
+// Report is what the receivers got, compared with what the shop committed.
+type Report struct {
+	OK            bool         `json:"ok"`
+	Database      string       `json:"database"`
+	Transactions  Outcomes     `json:"transactions"`
+	Notifications Outcomes     `json:"notifications"` // published in these transactions
+	Sinks         []SinkReport `json:"sinks"`
+}
+
+// Outcomes are how the shop's transactions ended.
+type Outcomes struct {
+	Committed  int `json:"committed"`
+	RolledBack int `json:"rolled_back"`
+	// PerSecond is how many were committed in a second while the shop was open.
+	PerSecond float64 `json:"per_second"`
+}
+
+// SinkReport is what one receiver got.
+type SinkReport struct {
+	Sink string `json:"sink"`
+	// Counted says where the deliveries are counted.
+	Counted string `json:"counted"`
+	// Expected is how many committed notifications are routed to the sink.
+	Expected int `json:"expected"`
+	// Delivered is how many of these arrived.
+	Delivered int `json:"delivered"`
+	// Repeats is how many arrived once more. Delivery is at least once, so they are
+	// no failure.
+	Repeats int `json:"repeats"`
+	// Refused is how many attempts the receiver turned away.
+	Refused int     `json:"refused"`
+	Latency Latency `json:"latency"`
+
+	// Missing were committed and did not arrive.
+	Missing Findings `json:"missing"`
+	// Ghosts arrived and should not have: they were rolled back, belong to another
+	// sink, or were never published.
+	Ghosts Findings `json:"ghosts"`
+	// Misordered arrived behind a later one of their key.
+	Misordered Findings `json:"misordered"`
+}
+
+// Latency is the time from the commit to the arrival, in milliseconds.
+type Latency struct {
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+}
+
+// Findings are deliveries that a receiver should have got otherwise.
+type Findings struct {
+	Count int `json:"count"`
+	// First are a few of them.
+	First []Finding `json:"first,omitempty"`
+}
+
+// Finding is one of them.
+type Finding struct {
+	ID   string `json:"id"`
+	What string `json:"what"`
+}
+
+// maxFirst is how many findings of a sort are named.
+const maxFirst = 5
+
+func (f *Findings) add(id, format string, args ...any) {
+	f.Count++
+	if len(f.First) < maxFirst {
+		f.First = append(f.First, Finding{ID: id, What: fmt.Sprintf(format, args...)})
+	}
+}
+
+// newReport compares what the receivers got with the ledger.
+func newReport(database string, l *ledger, receivers map[string]destination, open time.Duration) Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := Report{
+		OK:       true,
+		Database: database,
+		Transactions: Outcomes{
+			Committed: l.transactions.committed, RolledBack: l.transactions.rolledBack,
+			PerSecond: perSecond(l.transactions.committed, open),
+		},
+		Notifications: Outcomes{
+			Committed: len(l.committed), RolledBack: len(l.rolledBack),
+			PerSecond: perSecond(len(l.committed), open),
+		},
+	}
+	for _, sink := range slices.Sorted(maps.Keys(receivers)) {
+		compared := compare(sink, l, receivers[sink].arrived())
+		compared.Counted = receivers[sink].counts()
+		r.Sinks = append(r.Sinks, compared)
+		r.OK = r.OK && compared.ok()
+	}
+	return r
+}
+
+func perSecond(n int, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+func (s SinkReport) ok() bool {
+	return s.Missing.Count == 0 && s.Ghosts.Count == 0 && s.Misordered.Count == 0
+}
+
+// compare judges what one sink's receiver got.
+func compare(sink string, l *ledger, got *arrivals) SinkReport {
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	r := SinkReport{Sink: sink, Expected: l.expected[sink], Repeats: got.repeats, Refused: got.refused}
+	latency := durations.New()
+	latest := make(map[string]entry) // by key: the one with the highest number so far
+	for _, a := range got.first {
+		e, committed := l.committed[a.id]
+		if !committed || !owes(sink, e) {
+			r.Ghosts.add(a.id, "%s", whyGhost(l, a.id, e))
+			continue
+		}
+		r.Delivered++
+		// The sink may be faster than the shop, which has yet to look at its clock.
+		latency.Record(a.at.Sub(e.Committed))
+		if e.Key == "" {
+			continue
+		}
+		if before, some := latest[e.Key]; some && before.Number > e.Number {
+			r.Misordered.add(a.id, "%s %d of %s came after %s %d", e.Type, e.Number, e.Key, before.Type, before.Number)
+			continue
+		}
+		latest[e.Key] = e
+	}
+	for _, e := range missing(sink, l, got) {
+		r.Missing.add(e.ID, "%s", e.Type)
+	}
+	r.Latency = Latency{P50: latency.Percentile(50), P99: latency.Percentile(99)}
+	return r
+}
+
+func whyGhost(l *ledger, id string, e entry) string {
+	rolledBack, wasRolledBack := l.rolledBack[id]
+	switch {
+	case wasRolledBack:
+		return rolledBack.Type + ", which was rolled back"
+	case e.Type != "":
+		return e.Type + ", which has no route to this sink"
+	}
+	return "was never published"
+}
+
+// missing lists what did not arrive, oldest first.
+func missing(sink string, l *ledger, got *arrivals) []entry {
+	var list []entry
+	for id, e := range l.committed {
+		if owes(sink, e) && !got.seen[id] {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int { return cmp.Or(a.Committed.Compare(b.Committed), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// printJSON writes the report for programs.
+func (r Report) printJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// print writes the report for people.
+func (r Report) print(w io.Writer) {
+	fmt.Fprintf(w, "\nOn %s, at %.0f transactions per second:\n\n", r.Database, r.Transactions.PerSecond)
+	r.outcomes(w).Render()
+	fmt.Fprintln(w)
+	r.deliveries(w).Render()
+	fmt.Fprintln(w)
+	if slices.ContainsFunc(r.Sinks, func(s SinkReport) bool { return s.Counted == countedReceipts }) {
+		fmt.Fprint(w, "A mail server of your own cannot be asked what it got: its receipts are counted.\n\n")
+	}
+	for _, s := range r.Sinks {
+		s.Missing.print(w, s.Sink, "missing")
+		s.Ghosts.print(w, s.Sink, "that should not have come")
+		s.Misordered.print(w, s.Sink, "out of order")
+	}
+	fmt.Fprintln(w, r.verdict())
+}
+
+func (r Report) outcomes(w io.Writer) table.Writer {
+	t := columns.New(w, 1, "", "transactions", "notifications")
+	t.AppendRow(table.Row{"committed", r.Transactions.Committed, r.Notifications.Committed})
+	t.AppendRow(table.Row{"rolled back", r.Transactions.RolledBack, r.Notifications.RolledBack})
+	return t
+}
+
+func (r Report) deliveries(w io.Writer) table.Writer {
+	t := columns.New(w, 2, "sink", "counted", "expected", "delivered", "repeats", "refused", "p50 ms", "p99 ms")
+	for _, s := range r.Sinks {
+		t.AppendRow(table.Row{s.Sink, s.Counted, s.Expected, s.Delivered, s.Repeats, s.Refused,
+			fmt.Sprintf("%.1f", s.Latency.P50), fmt.Sprintf("%.1f", s.Latency.P99)})
+	}
+	return t
+}
+
+func (r Report) verdict() string {
+	switch {
+	case !r.OK:
+		return "FAILED: what the receivers got is not what the shop committed."
+	case r.Notifications.Committed == 0:
+		return "Nothing was committed, and nothing arrived."
+	}
+	return "OK: every committed notification reached each of its sinks, and each key kept\n" +
+		"its order. Nothing that was rolled back reached any."
+}
+
+func (f Findings) print(w io.Writer, sink, what string) {
+	if f.Count == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s: %d %s:\n", sink, f.Count, what)
+	for _, one := range f.First {
+		fmt.Fprintf(w, "  %s %s\n", one.ID, one.What)
+	}
+	if more := f.Count - len(f.First); more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+}

@@ -1,0 +1,60 @@
+package demo
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/waybill-go/waybill/framework/program/internal/receiver"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+// refuseEvery is how often the webhook refuses a first attempt, so that retries
+// can be seen.
+const refuseEvery = 200
+
+// webhook is the http sink's destination: an endpoint that takes what is posted to
+// it, except for a few first attempts.
+type webhook struct {
+	*receiver.Webhook
+	attempts atomic.Int64 // first ones
+	got      *arrivals
+}
+
+var _ destination = (*webhook)(nil)
+
+func openWebhook() (w *webhook, err error) {
+	w = &webhook{got: newArrivals()}
+	w.Webhook, err = receiver.OpenWebhook(w.take)
+	return w, err
+}
+
+func (w *webhook) sink() (forwarder.Sink, error) {
+	s, err := httpsink.New(sinks.Instance{Name: httpSink}, httpsink.Config{URL: w.URL})
+	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 16}, Retry: retry}, err
+}
+
+func (w *webhook) arrived() *arrivals { return w.got }
+
+func (w *webhook) counts() string { return "answered 202" }
+
+// take is the endpoint.
+func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
+	if _, err := io.Copy(io.Discard, request.Body); err != nil {
+		return // cut off: the sink did not get an answer and comes again
+	}
+	if request.Header.Get(httpsink.HeaderAttempt) == "1" && w.attempts.Add(1)%refuseEvery == refuseEvery/2 {
+		w.got.refuse()
+		answer.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	w.got.add(request.Header.Get(httpsink.HeaderID))
+	answer.WriteHeader(http.StatusAccepted)
+}
+
+func (w *webhook) catchUp(context.Context) error { return nil }
+
+func (w *webhook) close() error { return w.Close() }

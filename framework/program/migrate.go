@@ -1,0 +1,137 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+func newMigrate(p *invocation) *cobra.Command {
+	m := &migrate{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Create or upgrade the outbox's tables",
+		Long: `Create the outbox's tables in the database, or bring them up to date for this
+version, and say which migrations were applied. A second run changes nothing.
+
+On PostgreSQL --partition-rows cuts a new log into partitions of that many
+offsets. Old rows then go by dropping a partition, which leaves nothing to be
+vacuumed; forwarders create the next ones. An existing log stays as it is.
+
+--print-grants prints the least privileges for a role of the database that
+publishes, forwards or operates, to be run by the owner of the tables. The
+role that migrates owns them, and needs CREATE on the schema.
+
+It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`,
+		Example: `  waybill migrate --database postgres://app@localhost/app
+  waybill migrate --partition-rows 1000000
+  waybill migrate -c waybill.yaml --print | psql --single-transaction app
+  waybill migrate -c waybill.yaml --print-grants shop --for publisher | psql app`,
+		Args: noArguments,
+		RunE: m.run,
+	}
+	m.flags.add(cmd)
+	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
+	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database and change nothing")
+	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
+	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "what the role of --print-grants does: publisher, forwarder or operator")
+	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+type migrate struct {
+	*invocation
+	flags       sourceFlags
+	print, json bool
+	role, duty  string
+
+	partitionRows int64
+}
+
+func (m *migrate) run(cmd *cobra.Command, _ []string) error {
+	source := m.source(m.flags)
+	switch {
+	case m.partitionRows < 0:
+		return wrongUsage(cmd, fmt.Errorf("--partition-rows is %d: use at least 1", m.partitionRows))
+	case cmd.Flags().Changed("for") && m.role == "":
+		return wrongUsage(cmd, errors.New("--for belongs to --print-grants"))
+	case m.role != "" && (m.print || m.json):
+		return wrongUsage(cmd, errors.New("--print-grants prints nothing but grants: leave out --print and --json"))
+	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
+		return wrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, forwarder or operator", m.duty))
+	case m.role != "":
+		return m.printGrants(source)
+	case m.print && m.json:
+		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
+	case m.print:
+		return m.printSQL(source)
+	}
+	d, cleanup, err := newMigration(source)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	applied, err := d.Migrate(cmd.Context(), m.partitionRows)
+	if printErr := m.printApplied(applied, err == nil); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func (m *migrate) printSQL(source config.Source) error {
+	tables, err := config.LoadTables(source)
+	if err != nil {
+		return err
+	}
+	text, err := database.MigrationSQL(tables, m.partitionRows)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(m.stdout, text)
+	return err
+}
+
+func (m *migrate) printGrants(source config.Source) error {
+	tables, err := config.LoadTables(source)
+	if err != nil {
+		return err
+	}
+	text, err := database.Grants(tables, m.role, m.duty)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(m.stdout, text)
+	return err
+}
+
+// printApplied tells what stays, also where a later migration failed.
+func (m *migrate) printApplied(applied []string, done bool) error {
+	if m.json {
+		return printJSON(m.stdout, struct {
+			Applied []string `json:"applied"`
+		}{append([]string{}, applied...)})
+	}
+	for _, name := range applied {
+		fmt.Fprintln(m.stdout, "applied", name)
+	}
+	if done && len(applied) == 0 {
+		fmt.Fprintln(m.stdout, "the outbox is up to date")
+	}
+	return nil
+}
+
+// printJSON writes a result for programs.
+func printJSON(w io.Writer, result any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(result)
+}

@@ -1,0 +1,323 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newParked(p *invocation) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "parked",
+		Short: "Look at parked deliveries and act on them",
+		Long: `Deliveries that could not be made when their turn came are parked: retrying,
+scheduled for later, blocked behind an earlier one of their key, or dead. These
+commands list them, and requeue, reroute, discard or skip them.
+
+They read the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newParkedList(p), newParkedShow(p), newRequeue(p), newReroute(p), newDiscard(p), newSkip(p))
+	return cmd
+}
+
+// filterFlags select parked deliveries.
+type filterFlags struct {
+	admin.Filter
+	states           []string
+	olderThan, newer ageFlag
+}
+
+func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
+	cmd.Flags().StringVar(&f.Sink, "sink", "", "of this sink")
+	f.addCommon(cmd)
+	if withStates {
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked or dead; may be repeated")
+	}
+}
+
+// addCommon adds what is for deliveries of all sinks and states.
+func (f *filterFlags) addCommon(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Type, "type", "", "of this type, or of types with a beginning (order.*)")
+	cmd.Flags().StringVar(&f.Key, "key", "", "of this key")
+	cmd.Flags().StringVar(&f.ID, "id", "", "of the notification with this id")
+	cmd.Flags().StringVar(&f.Error, "error", "", "whose last error has this in its text, in any case")
+	cmd.Flags().Var(&f.olderThan, "older-than", "parked for the first time longer ago than this, such as 90m or 7d")
+	cmd.Flags().Var(&f.newer, "newer-than", "parked for the first time not longer ago than this")
+}
+
+// filter checks what was asked for.
+func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
+	f.OlderThan, f.NewerThan = f.olderThan.Duration, f.newer.Duration
+	f.States = nil
+	for _, s := range f.states {
+		f.States = append(f.States, store.State(s))
+	}
+	if err := f.Validate(); err != nil {
+		return f.Filter, wrongUsage(cmd, err)
+	}
+	return f.Filter, nil
+}
+
+// isEmpty says whether nothing was asked for.
+func (f *filterFlags) isEmpty() bool {
+	return f.Sink == "" && f.Type == "" && f.Key == "" && f.ID == "" && f.Error == "" &&
+		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0
+}
+
+func newParkedList(p *invocation) *cobra.Command {
+	l := &parkedList{looking: looking{invocation: p}}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List parked deliveries",
+		Long: `List parked deliveries by sink and in log order, with their last errors. All
+given flags must match. waybill parked show shows one of them in full.`,
+		Example: `  waybill parked list --sink partner --state dead
+  waybill parked list --error 'connection refused' --newer-than 2h --json`,
+		Args: noArguments,
+		RunE: l.run,
+	}
+	l.add(cmd)
+	l.filters.add(cmd, true)
+	cmd.Flags().IntVar(&l.limit, "limit", 100, "how many at most")
+	return cmd
+}
+
+type parkedList struct {
+	looking
+	filters filterFlags
+	limit   int
+}
+
+func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
+	filter, err := l.filters.filter(cmd)
+	if err != nil {
+		return err
+	}
+	if l.limit < 1 {
+		return wrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", l.limit))
+	}
+	o, cleanup, err := l.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	counts, err := o.Count(cmd.Context(), filter)
+	if err != nil {
+		return err
+	}
+	found := []parkedView{}
+	var place store.ParkedPlace
+	for len(found) < l.limit {
+		page, err := o.Parked(cmd.Context(), filter, place, min(l.limit-len(found), 500))
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			found = append(found, viewOf(&page[i]))
+		}
+		place = page[len(page)-1].Place()
+	}
+	if l.json {
+		return printJSON(l.stdout, struct {
+			Counts []store.ParkedCount `json:"counts"`
+			Parked []parkedView        `json:"parked"`
+		}{append([]store.ParkedCount{}, counts...), found})
+	}
+	printParked(l.stdout, found, counts)
+	return nil
+}
+
+// parkedView is a parked delivery without what only one command shows.
+type parkedView struct {
+	Sink          string      `json:"sink"`
+	State         store.State `json:"state"`
+	ID            string      `json:"id"`
+	Type          string      `json:"type"`
+	Key           string      `json:"key,omitempty"`
+	Offset        int64       `json:"offset"`
+	Attempt       int         `json:"attempt"`
+	DueAt         time.Time   `json:"due_at,omitzero"`
+	FirstParkedAt time.Time   `json:"first_parked_at"`
+	UpdatedAt     time.Time   `json:"updated_at"`
+	LastError     string      `json:"last_error,omitempty"`
+}
+
+func viewOf(p *store.ParkedDelivery) parkedView {
+	e := &p.Envelope
+	return parkedView{
+		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
+		DueAt: utc(p.DueAt), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
+	}
+}
+
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
+
+func printParked(w io.Writer, found []parkedView, counts []store.ParkedCount) {
+	if len(found) == 0 {
+		fmt.Fprintln(w, "nothing that matches is parked")
+		return
+	}
+	list := newTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
+	for _, p := range found {
+		due := "-"
+		if !p.DueAt.IsZero() {
+			due = timeText(p.DueAt)
+		}
+		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, orDash(p.Key), p.Attempt, timeText(p.FirstParkedAt), due, firstLine(p.LastError, 80)})
+	}
+	list.Render()
+	if total := totalOf(counts); total > int64(len(found)) {
+		fmt.Fprintf(w, "\n%d of %d: see --limit\n", len(found), total)
+	}
+}
+
+func totalOf(counts []store.ParkedCount) (total int64) {
+	for _, c := range counts {
+		total += c.Count
+	}
+	return total
+}
+
+// firstLine is the beginning of a text.
+func firstLine(text string, limit int) string {
+	line, _, more := strings.Cut(text, "\n")
+	if len(line) > limit {
+		for limit > 0 && !utf8.RuneStart(line[limit]) {
+			limit--
+		}
+		line, more = line[:limit], true
+	}
+	if more {
+		line += "…"
+	}
+	return line
+}
+
+func newParkedShow(p *invocation) *cobra.Command {
+	s := &parkedShow{looking: looking{invocation: p}}
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all of a notification's parked deliveries",
+		Long: `Show the parked deliveries of one notification with all that is kept of them:
+envelope, payload, attempts and the last error.`,
+		Args: oneID,
+		RunE: s.run,
+	}
+	s.add(cmd)
+	cmd.Flags().StringVar(&s.sink, "sink", "", "of this sink only")
+	return cmd
+}
+
+// oneID is for commands about a notification.
+func oneID(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return wrongUsage(cmd, errors.New("give the id of a notification"))
+	}
+	return noArguments(cmd, args[1:])
+}
+
+type parkedShow struct {
+	looking
+	sink string
+}
+
+func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
+	o, cleanup, err := s.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	found, err := o.Parked(cmd.Context(), admin.Filter{ID: args[0], Sink: s.sink}, store.ParkedPlace{}, 1000)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
+	}
+	if s.json {
+		views := make([]wholeView, len(found))
+		for i := range found {
+			views[i] = wholeOf(&found[i])
+		}
+		return printJSON(s.stdout, views)
+	}
+	for i := range found {
+		if i > 0 {
+			fmt.Fprintln(s.stdout)
+		}
+		printWhole(s.stdout, &found[i])
+	}
+	return nil
+}
+
+// wholeView is all of a parked delivery. A payload that is JSON stands there as
+// it is, any other as base64.
+type wholeView struct {
+	parkedView
+	Version    int                   `json:"version"`
+	OccurredOn time.Time             `json:"occurred_on"`
+	DeliverAt  time.Time             `json:"deliver_at,omitzero"`
+	Metadata   notification.Metadata `json:"metadata"`
+	Payload    any                   `json:"payload"`
+}
+
+func wholeOf(p *store.ParkedDelivery) wholeView {
+	e := &p.Envelope
+	v := wholeView{parkedView: viewOf(p), Version: e.Version, OccurredOn: e.OccurredOn, DeliverAt: e.DeliverAt, Metadata: e.Metadata, Payload: e.Payload}
+	if json.Valid(e.Payload) {
+		v.Payload = json.RawMessage(e.Payload)
+	}
+	return v
+}
+
+func printWhole(w io.Writer, p *store.ParkedDelivery) {
+	e := &p.Envelope
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-14s %s\n", name+":", fmt.Sprintf(format, args...))
+	}
+	line("sink", "%s", p.Sink)
+	line("state", "%s, since %s", p.State, timeText(p.UpdatedAt))
+	line("id", "%s", e.ID)
+	line("type", "%s, version %d", e.Type, e.Version)
+	line("key", "%s", orDash(e.Key))
+	line("offset", "%d", e.Offset)
+	line("occurred on", "%s", timeText(e.OccurredOn))
+	line("first parked", "%s", timeText(p.FirstParkedAt))
+	if !p.DueAt.IsZero() {
+		line("due", "%s", timeText(p.DueAt))
+	}
+	line("attempts", "%d", p.Attempt)
+	line("last error", "%s", orDash(p.LastError))
+	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
+		line("metadata", "%s=%s", name, e.Metadata[name])
+	}
+	if utf8.Valid(e.Payload) {
+		line("payload", "%s", e.Payload)
+	} else {
+		line("payload", "%d bytes that are not text: see --json", len(e.Payload))
+	}
+}

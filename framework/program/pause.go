@@ -1,0 +1,123 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+)
+
+func newPause(p *invocation) *cobra.Command {
+	return newPausing(p, pausing{
+		done: "paused", not: "was paused already",
+		change: (*admin.Admin).Pause,
+		wanted: func(s admin.SinkStatus) bool { return !s.Paused },
+	}, &cobra.Command{
+		Use:   "pause SINK…",
+		Short: "Stop deliveries to sinks until they are resumed",
+		Long: `Pause sinks: forwarders let deliveries in flight end and begin no more, within a
+twentieth of their lease; those that listen do so at once. Nothing is lost: the log
+keeps what the sinks have not settled. Other sinks go on.`,
+		Example: `  waybill pause partner
+  waybill pause --all`,
+	})
+}
+
+func newResume(p *invocation) *cobra.Command {
+	return newPausing(p, pausing{
+		done: "resumed", not: "was not paused",
+		change: (*admin.Admin).Resume,
+		wanted: func(s admin.SinkStatus) bool { return s.Paused },
+	}, &cobra.Command{
+		Use:   "resume SINK…",
+		Short: "Start deliveries to paused sinks again",
+		Long: `Resume sinks that were paused: forwarders go on where their cursors stand, within
+a fifth of their lease.`,
+		Example: `  waybill resume partner
+  waybill resume --all`,
+	})
+}
+
+// pausing is both commands.
+type pausing struct {
+	acting
+	done, not string
+	change    func(a *admin.Admin, ctx context.Context, sinks ...string) ([]string, error)
+	wanted    func(admin.SinkStatus) bool
+	all       bool
+	sinks     []string
+}
+
+func newPausing(p *invocation, c pausing, cmd *cobra.Command) *cobra.Command {
+	c.invocation = p
+	cmd.Long += `
+
+It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
+no file is needed.`
+	cmd.RunE = c.run
+	c.add(cmd)
+	cmd.Flags().BoolVar(&c.all, "all", false, "all sinks")
+	cmd.Flags().StringSliceVar(&c.sinks, "sink", nil, "the sink; may be repeated")
+	return cmd
+}
+
+func (c *pausing) run(cmd *cobra.Command, args []string) error {
+	sinks := append(args, c.sinks...)
+	switch {
+	case len(sinks) == 0 && !c.all:
+		return wrongUsage(cmd, errors.New("name a sink, or say --all"))
+	case len(sinks) > 0 && c.all:
+		return wrongUsage(cmd, errors.New("--all is all sinks: leave the names out"))
+	}
+	o, cleanup, err := c.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	if c.all {
+		known, err := o.Sinks(cmd.Context())
+		if err != nil {
+			return err
+		}
+		for _, s := range known {
+			if c.wanted(s) && !strings.HasPrefix(s.Sink, "_") {
+				sinks = append(sinks, s.Sink)
+			}
+		}
+	}
+	changed := []string{}
+	if len(sinks) > 0 {
+		did, err := c.change(o.Admin, cmd.Context(), sinks...)
+		if err != nil {
+			return err
+		}
+		changed = append(changed, did...)
+	}
+	if c.json {
+		return printJSON(c.stdout, map[string][]string{c.done: changed})
+	}
+	c.print(sinks, changed)
+	return nil
+}
+
+func (c *pausing) print(sinks, changed []string) {
+	if len(sinks) == 0 {
+		fmt.Fprintln(c.stdout, "no sink is to be "+c.done)
+	}
+	if len(changed) > 0 {
+		fmt.Fprintln(c.stdout, c.done, strings.Join(changed, ", "))
+	}
+	is := make(map[string]bool)
+	for _, sink := range changed {
+		is[sink] = true
+	}
+	for _, sink := range sinks {
+		if !is[sink] {
+			fmt.Fprintln(c.stdout, sink, c.not)
+		}
+	}
+}

@@ -1,0 +1,333 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/pkg/browser"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/email"
+)
+
+func newPreview(p *invocation) *cobra.Command {
+	v := &preview{invocation: p}
+	cmd := &cobra.Command{
+		Use:   "preview TYPE --data FILE",
+		Short: "Show the mail that a notification would become",
+		Long: `Make the mail of a type and a payload with the templates of an email sink, just as
+waybill forward would, routes and their payloads included, and show it: its header, its text and its files. --html,
+--text and --eml show a part of it, or the whole mail as it would be sent. --out
+writes to a file, in the format of its ending unless one of these flags is given;
+--open shows the html, or else the text, in the browser.
+
+What a recipient would miss is reported as a warning: no recipient, no text, an image
+that is not there. Neither the database's address nor the mail server's password
+is needed.`,
+		Example: `  waybill mail preview order.placed --data order.json
+  waybill mail preview order.placed --data order.json --locale de --open
+  echo '{"order": 17}' | waybill mail preview order.placed --data - --out order.eml`,
+		Args: oneType,
+		RunE: v.run,
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&v.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	v.sample.add(cmd, "make the mail of")
+	flags.StringVar(&v.sink, "sink", "", "the email sink, where the type goes to several or to none")
+	flags.StringVar(&v.locale, "locale", "", "locale in place of the one that locale.tmpl gives")
+	flags.StringVar(&v.id, "id", "", "id of that notification (default: a new one)")
+	flags.BoolVar(&v.html, "html", false, "show the html only, its images inside")
+	flags.BoolVar(&v.text, "text", false, "show the text only")
+	flags.BoolVar(&v.eml, "eml", false, "show the mail as it would be sent")
+	flags.BoolVar(&v.json, "json", false, "print the result as JSON")
+	flags.StringVar(&v.out, "out", "", "file to write to: .html, .txt or .eml")
+	flags.BoolVar(&v.open, "open", false, "show it in the browser")
+	return cmd
+}
+
+// oneType is for commands about one type.
+func oneType(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return wrongUsage(cmd, fmt.Errorf("unexpected argument %q", args[1]))
+	}
+	return someTypes(cmd, args)
+}
+
+// atMostOne is for flags that make no sense together.
+func atMostOne(cmd *cobra.Command, names ...string) error {
+	var given []string
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) < 2 {
+		return nil
+	}
+	return fmt.Errorf("%s contradict each other: leave one of them out", strings.Join(given, " and "))
+}
+
+type preview struct {
+	*invocation
+	flags                 sourceFlags
+	sample                sample
+	id, sink, locale, out string
+	html, text, eml, json bool
+	open                  bool
+	warnings              []string
+}
+
+// mailView is a mail as JSON.
+type mailView struct {
+	Type       string              `json:"type"`
+	Sink       string              `json:"sink"`
+	From       string              `json:"from"`
+	Recipients []string            `json:"recipients"`
+	Header     []email.HeaderField `json:"header"`
+	Locale     string              `json:"locale,omitempty"`
+	Text       string              `json:"text,omitempty"`
+	HTML       string              `json:"html,omitempty"`
+	Files      []email.PreviewFile `json:"files"`
+	Warnings   []string            `json:"warnings"`
+}
+
+func (v *preview) run(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(atMostOne(cmd, "html", "text", "eml", "json"), atMostOne(cmd, "out", "open", "json")); err != nil {
+		return wrongUsage(cmd, err)
+	}
+	if v.sample.file == "" {
+		return wrongUsage(cmd, errors.New("name a file with the payload: --data order.json, or --data - for standard input"))
+	}
+	source, err := v.fileSource(cmd, v.flags)
+	if err != nil {
+		return err
+	}
+	if err := v.sample.read(cmd); err != nil {
+		return err
+	}
+	e := v.sample.envelope(args[0])
+	e.ID = cmp.Or(v.id, e.ID)
+	e, err = v.routed(cmd, source, e)
+	if err != nil {
+		return err
+	}
+	composer, err := composerOf(source, v.sink)
+	if err != nil {
+		return err
+	}
+	mail, err := composer.Preview(e, v.locale)
+	if errors.Is(err, email.ErrNoTemplate) {
+		return fmt.Errorf("%w; there are templates for %s", err, strings.Join(composer.Types(), ", "))
+	}
+	if err != nil {
+		return err
+	}
+	mail.Warnings = append(v.warnings, mail.Warnings...)
+	for _, warning := range mail.Warnings {
+		fmt.Fprintln(v.stderr, "waybill: warning:", warning)
+	}
+	return v.show(e.Type, mail)
+}
+
+// routed chooses the email sink, the one named, the one that gets the type, or the
+// only one, and returns what the routes make of a notification on the way there.
+func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notification.Envelope) (*notification.Envelope, error) {
+	c, err := config.LoadDeliveries(source)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := c.Table()
+	if err != nil {
+		return nil, err
+	}
+	var all, reached []string
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		if c.Sinks[name].Kind == email.Kind().Name {
+			all = append(all, name)
+		}
+	}
+	for _, name := range routes.Sinks(e.Type) {
+		if slices.Contains(all, name) {
+			reached = append(reached, name)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, wrongUsage(cmd, fmt.Errorf("%s has no sink of kind %s", source.File, email.Kind().Name))
+	case v.sink != "" && !slices.Contains(all, v.sink):
+		return nil, wrongUsage(cmd, fmt.Errorf("--sink: there is no email sink %s; there are %s", v.sink, strings.Join(all, ", ")))
+	case v.sink != "":
+	case len(reached) == 1:
+		v.sink = reached[0]
+	case len(all) == 1:
+		v.sink = all[0]
+	case len(reached) == 0:
+		return nil, wrongUsage(cmd, fmt.Errorf("%s is routed to no email sink; choose one with --sink: %s", e.Type, strings.Join(all, ", ")))
+	default:
+		return nil, wrongUsage(cmd, fmt.Errorf("%s is routed to several email sinks; choose one with --sink: %s", e.Type, strings.Join(reached, ", ")))
+	}
+	if !slices.Contains(reached, v.sink) {
+		v.warnings = append(v.warnings, fmt.Sprintf("no route leads %s to %s", e.Type, v.sink))
+		return e, nil
+	}
+	shaped, err := routes.To(v.sink).Shape(e)
+	if shaped == nil && err == nil {
+		v.warnings = append(v.warnings, fmt.Sprintf("no condition on the way to %s holds, so this one would not go there", v.sink))
+		return e, nil
+	}
+	return shaped, err
+}
+
+// composerOf is what makes a sink's mails. It looks at no key that says where
+// they go.
+func composerOf(source config.Source, sink string) (composer *email.Composer, err error) {
+	var settings email.Config
+	keys := []string{"from", "reply_to", "templates", "locale", "max_size_mb"}
+	err = config.LoadSettings(source, sink, keys, &settings, func() (err error) {
+		composer, err = email.NewComposer(sink, settings)
+		return err
+	})
+	return composer, err
+}
+
+func (v *preview) show(typ string, mail *email.Preview) error {
+	format := v.format()
+	switch {
+	case v.json:
+		return printJSON(v.stdout, v.view(typ, mail))
+	case v.open:
+		return v.openBrowser(mail, cmp.Or(format, bestFormat(mail)))
+	case v.out != "":
+		content, err := contentOf(mail, cmp.Or(format, filepath.Ext(v.out)))
+		if err != nil {
+			return fmt.Errorf("--out %s: %w", v.out, err)
+		}
+		return os.WriteFile(v.out, content, 0o644)
+	case format != "":
+		content, err := contentOf(mail, format)
+		if err != nil {
+			return err
+		}
+		_, err = v.stdout.Write(content)
+		return err
+	}
+	printMail(v.stdout, mail)
+	return nil
+}
+
+// format is the ending of the file that the flags ask for; "" for none.
+func (v *preview) format() string {
+	switch {
+	case v.html:
+		return ".html"
+	case v.text:
+		return ".txt"
+	case v.eml:
+		return ".eml"
+	}
+	return ""
+}
+
+func bestFormat(mail *email.Preview) string {
+	if mail.HTML == "" {
+		return ".txt"
+	}
+	return ".html"
+}
+
+func contentOf(mail *email.Preview, format string) ([]byte, error) {
+	switch {
+	case format == ".html" && mail.HTML == "":
+		return nil, errors.New("the mail has no html")
+	case format == ".txt" && mail.Text == "":
+		return nil, errors.New("the mail has no text")
+	case format == ".html":
+		return []byte(mail.HTML), nil
+	case format == ".txt":
+		return []byte(mail.Text), nil
+	case format == ".eml":
+		return mail.Mail, nil
+	}
+	return nil, errors.New("use a name that ends with .html, .txt or .eml, or say which it is to be: --html, --text or --eml")
+}
+
+func (v *preview) openBrowser(mail *email.Preview, format string) error {
+	content, err := contentOf(mail, format)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp("", "waybill-mail-*"+format)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintln(v.stdout, file.Name()) // which stays: it is unknown when the browser has read it
+	browser.Stdout, browser.Stderr = v.stderr, v.stderr
+	if err := browser.OpenFile(file.Name()); err != nil {
+		return fmt.Errorf("no browser could be opened: %w", err)
+	}
+	return nil
+}
+
+func (v *preview) view(typ string, mail *email.Preview) mailView {
+	return mailView{
+		Type: typ, Sink: v.sink, From: mail.From, Recipients: append([]string{}, mail.Recipients...), Header: mail.Header,
+		Locale: mail.Locale, Text: mail.Text, HTML: mail.HTML,
+		Files: append([]email.PreviewFile{}, mail.Files...), Warnings: append([]string{}, mail.Warnings...),
+	}
+}
+
+// printMail shows a mail in the terminal: what people read of it, and then what
+// else is in it.
+func printMail(w io.Writer, mail *email.Preview) {
+	for _, f := range mail.Header {
+		fmt.Fprintf(w, "%s: %s\n", f.Name, printable(f.Value))
+	}
+	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(printable(mail.Text), "\n"))
+	t := newTable(w, "part", "type", "bytes")
+	for _, part := range []struct{ name, mediaType, content string }{
+		{"text", "text/plain", mail.Text}, {"html", "text/html", mail.HTML},
+	} {
+		if part.content != "" {
+			t.AppendRow(table.Row{part.name, part.mediaType, len(part.content)})
+		}
+	}
+	for _, f := range mail.Files {
+		shown := "attachment "
+		if f.Inline {
+			shown = "image "
+		}
+		t.AppendRow(table.Row{shown + printable(f.Name), printable(f.MediaType), f.Bytes})
+	}
+	fmt.Fprintln(w)
+	t.Render()
+	fmt.Fprintf(w, "\nto %s", strings.Join(mail.Recipients, ", "))
+	if mail.Locale != "" {
+		fmt.Fprintf(w, ", in %s", mail.Locale)
+	}
+	fmt.Fprintln(w)
+}
+
+// printable keeps a payload from steering the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ReplaceAll(text, "\r\n", "\n"))
+}

@@ -1,0 +1,69 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// The providers of wire.go: each makes one thing of others.
+
+// loadForwarding is config.Load for those who forward.
+func loadForwarding(source config.Source, options config.Options) (*config.Config, error) {
+	c, err := config.Load(source, options)
+	if err != nil {
+		return nil, err
+	}
+	if absent := c.Absent(); len(absent) > 0 {
+		return nil, &usageError{fmt.Errorf("%w: %s; run the program that does, or name the sinks to work on with --sink",
+			sinks.ErrAbsent, strings.Join(absent, ", "))}
+	}
+	return c, nil
+}
+
+func provideTables(c *config.Config) config.Tables { return c.Tables() }
+
+func provideStore(ctx context.Context, d *database.Database) (database.Store, error) {
+	return d.Store(ctx)
+}
+
+// provideQuietTables is for those who listen to nothing.
+func provideQuietTables(c *config.Config) config.Tables {
+	t := c.Tables()
+	t.Listen = false
+	return t
+}
+
+// operator is what commands for people on call are made of.
+type operator struct {
+	*admin.Admin
+	routing admin.Routing
+}
+
+func provideOperator(c *config.Config, s database.Store, who operatorName) (*operator, error) {
+	o := &operator{Admin: admin.New(s, string(who))}
+	var err error
+	if o.routing.Routes, err = c.Table(); o.routing.Routes != nil {
+		o.routing.MaxAttempts = c.MaxAttempts
+	}
+	return o, err
+}
+
+// provideAwaitedStore waits for a database that is not there yet.
+func provideAwaitedStore(ctx context.Context, d *database.Database, options config.Options) (database.Store, error) {
+	return d.Await(ctx, options.Logger)
+}
+
+func provideEngine(c *config.Config, s database.Store) (*engine, error) {
+	f, err := forwarder.New(c.ForwarderConfig(s))
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Forwarder: f, config: c}, nil
+}

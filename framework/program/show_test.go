@@ -1,0 +1,170 @@
+package program
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestConfigShowKnowsTheFormatOfSignedRequests(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, `
+database: sqlite:outbox.db
+sinks:
+  partner: {kind: http, with: {url: "https://{{.Metadata.host}}/", master_secret: `+master+`}}
+  plain: {kind: http, with: {url: "https://partner.example"}}
+routes: {"*": [partner, plain]}
+`)
+	r := waybill(t, "config", "show", "-c", file)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "format: envelope\n")
+	require.Contains(t, r.stdout, "format: json\n")
+	require.Contains(t, r.stdout, "master_secret: '***'\n")
+}
+
+func TestConfigShowFillsInDefaultsAndMasksSecrets(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, `
+database: postgres://app:hunter2@localhost/app
+forwarder: {name: left}
+sinks:
+  events: {kind: kafka, with: {brokers: ["localhost:9092"], topic: "${TOPIC}"}}
+  lines: {kind: jsonlines, retry: {types: {"order.*": {max_attempts: 3}}}, rate: 100/m}
+  program:
+    kind: process
+    with: {command: [run, --token, hunter2, "--password=hunter2"], env: {DB_PASSWORD: hunter2, LANG: C}}
+routes: {"*": [events, lines, program]}
+`)
+	environ := []string{"TOPIC=hunter2", "WAYBILL_SINKS_EVENTS_TIMEOUT=90s"}
+	r := waybillWith(t, environ, "config", "show", "-c", file)
+	require.Equal(t, result{stdout: `database: postgres://app:***@localhost/app
+outbox:
+  prefix: outbox
+  lanes: 1
+  payload: json
+  receipts: false
+  retention: 72h
+forwarder:
+  name: left
+  poll:
+    min: 1ms
+    max: 50ms
+  listen: true
+  lease: 15s
+  connections: 8
+  shutdown_timeout: 20s
+  unrouted: park
+sinks:
+  events:
+    kind: kafka
+    with:
+      brokers: ['localhost:9092']
+      topic: ${TOPIC}
+      acks: all
+      compression: none
+      idempotent: true
+      timeout: 10s
+      max_message_bytes: 1048576
+      linger: 500µs
+      batch:
+        size: 500
+      format: json
+    parallelism:
+      threshold: 16
+      above: bounded
+    retry:
+      max_attempts: 12
+      initial: 1s
+      multiplier: 2
+      max: 15m
+      jitter: 0.2
+    on_dead: continue
+    on_unknown:
+      retry_for: 24h
+    timeout: 1m30s
+    breaker:
+      failure_share: 0.9
+      among: 20
+      max_pause: 5s
+      off: false
+  lines:
+    kind: jsonlines
+    with:
+      path: '-'
+      fsync: false
+      max_size_mb: 100
+      compress: false
+    parallelism:
+      threshold: 16
+      above: bounded
+    retry:
+      max_attempts: 12
+      initial: 1s
+      multiplier: 2
+      max: 15m
+      jitter: 0.2
+      types:
+        order.*:
+          max_attempts: 3
+          initial: 1s
+          multiplier: 2
+          max: 15m
+          jitter: 0.2
+    on_dead: continue
+    on_unknown:
+      retry_for: 24h
+    timeout: 30s
+    rate: 100/m
+    breaker:
+      failure_share: 0.9
+      among: 20
+      max_pause: 5s
+      off: false
+  program:
+    kind: process
+    with:
+      command: [run, --token, '***', --password=***]
+      env:
+        DB_PASSWORD: '***'
+        LANG: '***'
+      grace: 5s
+      start_timeout: 30s
+      max_restart_pause: 30s
+      max_line_bytes: 4194304
+      stderr: info
+    parallelism:
+      threshold: 16
+      above: bounded
+    retry:
+      max_attempts: 12
+      initial: 1s
+      multiplier: 2
+      max: 15m
+      jitter: 0.2
+    on_dead: continue
+    on_unknown:
+      retry_for: 24h
+    timeout: 30s
+    breaker:
+      failure_share: 0.9
+      among: 20
+      max_pause: 5s
+      off: false
+routes:
+  '*': [events, lines, program]
+`}, r)
+
+	r = waybillWith(t, environ, "config", "show", "-c", file, "--json")
+	require.Zero(t, r.code, r.stderr)
+	require.NotContains(t, r.stdout, "hunter2")
+	var shown struct {
+		Forwarder struct{ Lease string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &shown))
+	require.Equal(t, "15s", shown.Forwarder.Lease)
+
+	r = waybill(t, "config", "show", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "the environment variable TOPIC is not set")
+}

@@ -1,0 +1,183 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/program/internal/columns"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newStatus(p *invocation) *cobra.Command {
+	s := &status{looking{invocation: p}}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the log, the cursors and what is parked",
+		Long: `Show how far the log reaches, how each sink stands with each of its lanes, and how
+many deliveries are parked. PENDING counts the rows of a sink's types that its cursor
+has before it. Where the configuration has no routes to the sink, or none is given, it
+counts rows of all types, and a line below says so.
+
+KEEPS FROM shows which sinks have not settled all of the log, and so keep their
+rows in it whatever outbox.retention says. A sink that was taken out of the
+configuration would do so for ever: see waybill forget.
+
+CONDITION shows what holds up a sink: a person has paused it, or a forwarder finds
+it out of reach (breaker open) or was asked to wait (throttled). Where a sink has many
+destinations, such as the hosts of customers, it names up to ten of those that a forwarder
+leaves alone.
+
+With --database, or WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
+of the sinks.`,
+		Args: noArguments,
+		RunE: s.run,
+	}
+	s.add(cmd)
+	return cmd
+}
+
+type status struct{ looking }
+
+func (s *status) run(cmd *cobra.Command, _ []string) error {
+	o, cleanup, err := s.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	look, err := o.Status(cmd.Context(), o.routing.Routes)
+	if err != nil {
+		return err
+	}
+	conditions, err := o.Conditions(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if s.json {
+		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
+		look.Parked = append([]store.ParkedCount{}, look.Parked...)
+		look.Holders = append([]store.Holder{}, look.Holders...)
+		return printJSON(s.stdout, struct {
+			store.Status
+			Conditions []store.Condition `json:"conditions"`
+		}{look, conditions})
+	}
+	printStatus(s.stdout, look, conditions, time.Now())
+	return nil
+}
+
+func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
+	fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
+	if look.Oldest != nil {
+		fmt.Fprintf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
+	}
+	fmt.Fprintln(w)
+
+	cursors := newTable(w, "sink", "lane", "pending", "owner", "lease left")
+	for _, c := range look.Cursors {
+		cursors.AppendRow(table.Row{c.Sink, c.Lane, pendingText(c.Pending), orDash(c.Owner), leaseText(c, now)})
+	}
+	if len(look.Cursors) == 0 {
+		fmt.Fprintln(w, "no cursors: no forwarder has run yet")
+	} else {
+		cursors.Render()
+	}
+	if sinks := countedWhole(look.Cursors); len(sinks) > 0 {
+		fmt.Fprintf(w, "PENDING of %s counts rows of all types: no configuration with routes to them was read\n", strings.Join(sinks, ", "))
+	}
+	fmt.Fprintln(w)
+
+	parked := newTable(w, "sink", "parked", "count")
+	for _, c := range look.Parked {
+		parked.AppendRow(table.Row{c.Sink, c.State, c.Count})
+	}
+	if len(look.Parked) == 0 {
+		fmt.Fprintln(w, "nothing is parked")
+	} else {
+		parked.Render()
+	}
+
+	if len(look.Holders) > 0 {
+		fmt.Fprintln(w)
+		holders := newTable(w, "sink", "keeps from", "of", "why")
+		for _, h := range look.Holders {
+			holders.AppendRow(table.Row{h.Sink, h.Offset, timeText(h.OccurredOn), whyText(h.Reason)})
+		}
+		holders.Render()
+	}
+	if len(conditions) > 0 {
+		fmt.Fprintln(w)
+		held := newTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
+		for _, c := range conditions {
+			sink := c.Sink
+			if c.Destination != "" {
+				sink += " to " + c.Destination
+			}
+			held.AppendRow(table.Row{sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
+		}
+		held.Render()
+	}
+}
+
+// countedWhole names the sinks whose types are not known.
+func countedWhole(cursors []store.CursorStatus) (sinks []string) {
+	for _, c := range cursors {
+		if c.AllTypes && !slices.Contains(sinks, c.Sink) {
+			sinks = append(sinks, c.Sink)
+		}
+	}
+	return sinks
+}
+
+func timeOrDash(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return timeText(t)
+}
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+func whyText(reason string) string {
+	if reason == "" {
+		return "not settled"
+	}
+	return reason
+}
+
+// newTable is a table whose columns are all on the left.
+func newTable(w io.Writer, header ...any) table.Writer {
+	return columns.New(w, len(header), header...)
+}
+
+func pendingText(pending int) string {
+	if pending >= store.PendingLimit {
+		return strconv.Itoa(store.PendingLimit) + "+"
+	}
+	return strconv.Itoa(pending)
+}
+
+// leaseText goes by this machine's clock; the lease itself goes by the database's.
+func leaseText(c store.CursorStatus, now time.Time) string {
+	left := c.LeaseUntil.Sub(now)
+	switch {
+	case c.Owner == "":
+		return "-"
+	case left <= 0:
+		return "expired"
+	}
+	return left.Round(100 * time.Millisecond).String()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

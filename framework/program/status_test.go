@@ -1,0 +1,138 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func TestStatusBeforeMigrateSaysWhatToRun(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := waybill(t, "status", "--database", o.address)
+		require.Equal(t, exitFailed, r.code)
+		require.Empty(t, r.stdout)
+		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`\n$", r.stderr)
+	})
+}
+
+func TestStatusMakesNoFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	r := waybill(t, "status", "--database", "sqlite:"+path)
+	require.Equal(t, result{code: exitFailed, stderr: "waybill: the outbox is not migrated: there is no file " + path + ": run `waybill migrate`\n"}, r)
+	require.NoFileExists(t, path)
+}
+
+func TestStatusOfAFreshOutbox(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		r := waybill(t, "status", "--database", o.address)
+		require.Equal(t, result{stdout: "last offset: 0\n\nno cursors: no forwarder has run yet\n\nnothing is parked\n"}, r)
+
+		r = waybill(t, "status", "--json", "--database", o.address)
+		require.Zero(t, r.code, r.stderr)
+		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": [], "conditions": []}`, r.stdout)
+	})
+}
+
+func TestStatusAfterForwarding(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 3)
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('parcel.lost', '{}')`)
+		require.NoError(t, err)
+		destination := newReceiver(t)
+		f := startForward(t, "-c", o.config(t, "60s", destination.URL))
+		destination.await(t, 3)
+		require.Eventually(t, func() bool { // the checkpoint comes behind the delivery
+			var look store.Status
+			r := waybill(t, "status", "--json", "--database", o.address)
+			require.NoError(t, json.Unmarshal([]byte(r.stdout), &look))
+			return len(look.Cursors) == 2 && look.Cursors[0].Pending == 0 && look.Cursors[1].Pending == 0 && len(look.Parked) == 1
+		}, patience, 10*time.Millisecond)
+
+		r := waybill(t, "status", "--database", o.address)
+		require.Regexp(t, `^last offset: 4
+oldest row:  1, of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ
+
+ SINK +LANE +PENDING +OWNER +LEASE LEFT
+ _unrouted +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
+ partner +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
+PENDING of _unrouted, partner counts rows of all types: no configuration with routes to them was read
+
+ SINK +PARKED +COUNT
+ _unrouted +dead +1
+$`, r.stdout)
+
+		require.Zero(t, f.end(t).code)
+		r = waybill(t, "status", "--database", o.address)
+		require.Regexp(t, `\n partner +0 +0 +- +-\n`, r.stdout, "the lease is given back")
+
+		_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('parcel.lost', '{}')`)
+		require.NoError(t, err)
+		r = waybill(t, "status", "-c", o.config(t, "60s", destination.URL))
+		require.Regexp(t, `\n _unrouted +0 +1 .*\n partner +0 +0 `, r.stdout, "its routes do not bring the type")
+		require.NotContains(t, r.stdout, "all types")
+		r = waybill(t, "status", "--database", o.address)
+		require.Regexp(t, `\n partner +0 +1 .*\nPENDING of _unrouted, partner counts rows of all types`, r.stdout)
+	})
+}
+
+func TestStatusStopsCounting(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	var b bytes.Buffer
+	printStatus(&b, store.Status{
+		LastOffset: 7,
+		Cursors: []store.CursorStatus{
+			{Sink: "mail", Lane: 1, Pending: store.PendingLimit, Owner: "a/1/x", LeaseUntil: now.Add(-time.Second)},
+			{Sink: "mail", Lane: 2, Pending: store.PendingLimit - 1},
+		},
+		Parked: []store.ParkedCount{{Sink: "mail", State: store.StateBlocked, Count: 12}},
+		Oldest: &store.Row{Offset: 3, OccurredOn: noon},
+		Holders: []store.Holder{
+			{Sink: "mail", Row: store.Row{Offset: 5, OccurredOn: noon.Add(time.Hour)}},
+			{Sink: "old", Row: store.Row{Offset: 3, OccurredOn: noon}, Reason: "1 of its 2 lanes have a cursor"},
+		},
+	}, []store.Condition{
+		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "a/1/x", Since: noon, Cause: "refused"},
+		{Sink: "old", Kind: store.ConditionPaused},
+	}, now)
+	require.Equal(t, `last offset: 7
+oldest row:  3, of 2026-01-02 12:00:00Z
+
+ SINK  LANE  PENDING  OWNER  LEASE LEFT
+ mail     1  100000+  a/1/x  expired
+ mail     2  99999    -      -
+
+ SINK  PARKED   COUNT
+ mail  blocked     12
+
+ SINK  KEEPS FROM  OF                    WHY
+ mail           5  2026-01-02 13:00:00Z  not settled
+ old            3  2026-01-02 12:00:00Z  1 of its 2 lanes have a cursor
+
+ SINK  CONDITION     SINCE                 UNTIL  AS SEEN BY  CAUSE
+ mail  breaker open  2026-01-02 12:00:00Z  -      a/1/x       refused
+ old   paused        -                     -      -           -
+`, b.String())
+}
+
+func TestStatusNamesTheDestinationsThatHoldUpTheirOwn(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	printStatus(&b, store.Status{}, []store.Condition{
+		{Sink: "hooks", Destination: "https://a.example", Kind: store.ConditionBreakerOpen, Forwarder: "w", Since: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), Cause: "refused"},
+	}, time.Now())
+	require.Contains(t, b.String(), "\n hooks to https://a.example  breaker open  2026-01-02 12:00:00Z  -      w           refused\n")
+}

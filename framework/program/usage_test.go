@@ -1,0 +1,141 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// nowhere is an address at which nobody listens.
+const nowhere = "postgres://app:hunter2@127.0.0.1:1/app?sslmode=disable"
+
+func TestErrorsAreOneLineAndHaveTheirCode(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		stderr string // a pattern
+	}{
+		"unknown command":     {[]string{"forwrad"}, exitUsage, `^waybill: unknown command "forwrad"; did you mean forward\?; see waybill --help\n$`},
+		"far from all":        {[]string{"teleport"}, exitUsage, `^waybill: unknown command "teleport"; see waybill --help\n$`},
+		"unknown flag":        {[]string{"migrate", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill migrate --help\n$`},
+		"flag without value":  {[]string{"status", "-c"}, exitUsage, `^waybill: flag needs an argument: 'c' in -c; see waybill status --help\n$`},
+		"argument":            {[]string{"forward", "now"}, exitUsage, `^waybill: unexpected argument "now"; see waybill forward --help\n$`},
+		"log format":          {[]string{"version", "--log-format", "xml"}, exitUsage, `^waybill: --log-format is "xml": use text or json\n$`},
+		"log level":           {[]string{"version", "--log-level", "loud"}, exitUsage, `^waybill: --log-level is "loud": use debug, info, warn or error\n$`},
+		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print is SQL, not JSON: leave one of them out; see waybill migrate --help\n$`},
+		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: write it in the file, set WAYBILL_DATABASE, or use --database\n$`},
+		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: MySQL and MariaDB are not supported yet; use postgres://… or sqlite:path\n$`},
+		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: there is no such file\n$`},
+		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml here: name a configuration with -c; see waybill forward --help\n$`},
+		"migrate, no server":  {[]string{"migrate", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},
+		"status, no server":   {[]string{"status", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},
+		"migrate, no folder":  {[]string{"migrate", "--database", "sqlite:/does/not/exist.db"}, exitFailed, `^waybill: open SQLite database "/does/not/exist.db": .*\n$`},
+		"status, not of ours": {[]string{"status", "--database", "sqlite:main.go"}, exitFailed, `^waybill: .*\n$`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := waybill(t, c.args...)
+			require.Equal(t, c.code, r.code, r.stderr)
+			require.Regexp(t, c.stderr, r.stderr)
+			require.NotContains(t, r.stderr, "hunter2")
+			require.Empty(t, r.stdout)
+		})
+	}
+}
+
+func TestMistakesOfTheFileAreListed(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "database: sqlite:outbox.db\nsinks:\n  mail: {kind: emial}\nroutes:\n  a: [mial]\n")
+	r := waybill(t, "forward", "-c", path)
+	require.Equal(t, result{code: exitUsage, stderr: path + ":3: sinks.mail.kind: unknown sink kind \"emial\"; did you mean email?\n" +
+		path + ":5: routes.a names the unknown sink \"mial\"; did you mean mail?\n"}, r)
+
+	r = waybill(t, "forward", "-c", path, "--log-format", "json")
+	require.Equal(t, exitUsage, r.code)
+	lines := strings.Split(strings.TrimSpace(r.stderr), "\n")
+	require.Len(t, lines, 2)
+	var entry struct {
+		Where, Error string
+		Line         int
+	}
+	require.NoError(t, json.Unmarshal([]byte(lines[1]), &entry))
+	require.Equal(t, path, entry.Where)
+	require.Equal(t, 5, entry.Line)
+}
+
+func TestErrorsAreJSONWhereLogsAre(t *testing.T) {
+	t.Parallel()
+	r := waybill(t, "status", "--database", nowhere, "--log-format", "json")
+	require.Equal(t, exitFailed, r.code)
+	var entry struct{ Level, Error string }
+	require.NoError(t, json.Unmarshal([]byte(r.stderr), &entry), r.stderr)
+	require.Equal(t, "ERROR", entry.Level)
+	require.Contains(t, entry.Error, "connection refused")
+}
+
+func TestWaybillYamlInTheFolderIsTheDefault(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "waybill.yaml"), []byte("database: sqlite:here.db\n"), 0o600))
+	command := exec.CommandContext(t.Context(), binary, "migrate")
+	command.Dir, command.Env = folder, []string{}
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, string(output))
+	require.FileExists(t, filepath.Join(folder, "here.db"))
+}
+
+func TestVersionTellsWhatItWasBuiltFrom(t *testing.T) {
+	t.Parallel()
+	output, err := exec.CommandContext(t.Context(), binary, "version", "--json").Output()
+	require.NoError(t, err)
+	var b build
+	require.NoError(t, json.Unmarshal(output, &b))
+	require.NotEmpty(t, b.Version)
+	require.Regexp(t, `^go1\.`, b.Go)
+
+	output, err = exec.CommandContext(t.Context(), binary, "version").Output()
+	require.NoError(t, err)
+	require.Equal(t, b.String()+"\n", string(output))
+}
+
+func TestHelpDocumentsTheExitCodes(t *testing.T) {
+	t.Parallel()
+	r := waybill(t)
+	require.Zero(t, r.code)
+	for _, code := range []string{"0 ", "1 ", "2 ", "130 "} {
+		require.Contains(t, r.stdout, "\n    "+code)
+	}
+	require.NotContains(t, r.stdout, "docs")
+}
+
+func TestReferencesAreCurrent(t *testing.T) {
+	t.Parallel()
+	for name, write := range references {
+		var b bytes.Buffer
+		require.NoError(t, write(&b, newRoot(&invocation{}), ownKinds(t)))
+		committed, err := os.ReadFile(filepath.Join("../../docs", name))
+		require.NoError(t, err)
+		require.Equal(t, string(committed), b.String(), "run go generate ./framework/program")
+	}
+}
+
+func TestTheSinksPageLeadsToEachSinksOwn(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/sinks.md")
+	require.NoError(t, err)
+	pages, err := filepath.Glob("../../docs/sinks-*.md")
+	require.NoError(t, err)
+	for _, page := range pages {
+		require.Contains(t, string(text), "]("+filepath.Base(page)+")", "list it in sinkPages, or name it below them")
+	}
+	for _, page := range sinkPages {
+		require.FileExists(t, filepath.Join("../../docs", page))
+	}
+}

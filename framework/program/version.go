@@ -1,0 +1,68 @@
+package program
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersion(p *invocation) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show what this program was built from",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			b := readBuild()
+			if asJSON {
+				return printJSON(p.stdout, b)
+			}
+			fmt.Fprintln(p.stdout, b)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return cmd
+}
+
+// build is what this program was built from.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // the tree had changes that Revision does not
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func readBuild() build {
+	b := build{Version: "(unknown)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+func (b build) String() string {
+	source := ""
+	if b.Revision != "" {
+		source = " revision " + b.Revision
+	}
+	if b.Modified {
+		source += " (modified)"
+	}
+	return fmt.Sprintf("waybill %s%s %s %s", b.Version, source, b.Go, b.Platform)
+}

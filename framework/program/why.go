@@ -1,0 +1,77 @@
+package program
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+)
+
+func newWhy(p *invocation) *cobra.Command {
+	w := &why{looking: looking{invocation: p}}
+	cmd := &cobra.Command{
+		Use:   "why ID",
+		Short: "Show where a notification is, and why",
+		Long: `Show, for each sink of one notification, where it is and why: delivered, with its
+receipt where receipts are kept; waiting at a forwarder, or not read yet; retrying
+after an error; blocked by another one of its key; scheduled; dead; without a route;
+and whether its sink is paused, throttled or out of reach.
+
+With a configuration it knows the routes, and shows the sinks that the
+notification is for. Without one, with --database only, it shows all sinks.
+
+The exit code is 1 if nothing is known about the id.`,
+		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
+		Args:    oneID,
+		RunE:    w.run,
+	}
+	w.add(cmd)
+	return cmd
+}
+
+type why struct{ looking }
+
+func (w *why) run(cmd *cobra.Command, args []string) error {
+	o, cleanup, err := w.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	answer, err := o.Why(cmd.Context(), args[0], o.routing)
+	if err != nil {
+		return err
+	}
+	if w.json {
+		if err := printJSON(w.stdout, answer); err != nil {
+			return err
+		}
+	} else if answer.Known {
+		printAnswer(w.stdout, answer)
+	}
+	if !answer.Known {
+		return fmt.Errorf("%s: %s", args[0], answer.Text)
+	}
+	return nil
+}
+
+func printAnswer(w io.Writer, a admin.Answer) {
+	fmt.Fprintf(w, "id:          %s\n", a.ID)
+	if a.Type != "" {
+		fmt.Fprintf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, orDash(a.Key), a.Offset, timeText(a.OccurredOn))
+	}
+	if a.Text != "" {
+		fmt.Fprintf(w, "note:        %s\n", a.Text)
+	}
+	if len(a.Verdicts) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	verdicts := newTable(w, "sink", "where", "why")
+	for _, v := range a.Verdicts {
+		verdicts.AppendRow(table.Row{v.Sink, v.Where, firstLine(v.Text, 300)})
+	}
+	verdicts.Render()
+}

@@ -1,0 +1,101 @@
+package sinks_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+type settings struct{ Word string }
+
+func (s *settings) SetDefaults() {
+	if s.Word == "" {
+		s.Word = "default"
+	}
+}
+
+func (s *settings) Validate() error {
+	if s.Word == "wrong" {
+		return errors.New("word: is wrong")
+	}
+	return nil
+}
+
+// taken is a sink that keeps what it was made of.
+type taken struct {
+	in sinks.Instance
+	settings
+}
+
+func (taken) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", nil
+}
+
+func kindOf(name string) sinks.Kind {
+	return sinks.NewKind(name, "", func(in sinks.Instance, s settings) (sinks.Sink, error) { return taken{in, s}, nil })
+}
+
+func TestASetBuildsSinksOfItsKinds(t *testing.T) {
+	set, err := sinks.NewSet(kindOf("b"), kindOf("a"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, set.Names())
+	given := sinks.Instance{Name: "events", Types: registry.New(), HTTPClient: http.DefaultClient}
+	build := func(kind, word string) (sinks.Sink, error) {
+		return set.Build(kind, given, func(config any) error {
+			require.Equal(t, "default", config.(*settings).Word, "before the user's values")
+			config.(*settings).Word = word
+			return nil
+		})
+	}
+	sink, err := build("a", "given")
+	require.NoError(t, err)
+	require.Equal(t, "given", sink.(taken).Word)
+	in := sink.(taken).in
+	require.NotNil(t, in.Logger, "a kind gets one in any case")
+	in.Logger = nil
+	require.Equal(t, given, in)
+
+	_, err = build("a", "wrong")
+	require.ErrorContains(t, err, "word: is wrong")
+	_, err = build("c", "given")
+	require.ErrorIs(t, err, sinks.ErrUnknownKind)
+	require.ErrorContains(t, err, "known are a, b")
+}
+
+func TestKindsOfOneNameAreRefused(t *testing.T) {
+	_, err := sinks.NewSet(kindOf("a"), kindOf("b"), kindOf("a"))
+	require.ErrorIs(t, err, sinks.ErrDuplicateKind)
+	require.ErrorContains(t, err, `"a"`)
+}
+
+func TestNoSetIsAnEmptyOne(t *testing.T) {
+	var set *sinks.Set
+	require.Empty(t, set.Names())
+	_, err := set.Build("a", sinks.Instance{}, nil)
+	require.ErrorIs(t, err, sinks.ErrUnknownKind)
+}
+
+func TestASinkOfKindGoIsTheProgramsOrAbsent(t *testing.T) {
+	kind := sinks.GoKind(map[string]func(sinks.Instance) (sinks.Sink, error){
+		"billing": func(in sinks.Instance) (sinks.Sink, error) { return taken{in: in}, nil },
+	})
+	nothing := func(any) error { return nil }
+	sink, err := kind.Build(sinks.Instance{Name: "billing"}, nothing)
+	require.NoError(t, err)
+	require.Equal(t, "billing", sink.(taken).in.Name)
+
+	sink, err = kind.Build(sinks.Instance{Name: "shipping"}, nothing)
+	require.NoError(t, err, "a program can look at a configuration of another")
+	require.Equal(t, sinks.Absent("shipping"), sink)
+	_, err = sink.Deliver(t.Context(), nil)
+	require.ErrorIs(t, err, sinks.ErrAbsent)
+	class, _ := sinks.Classify(err)
+	require.Equal(t, sinks.ClassUnavailable, class, "nothing dies of it")
+}
