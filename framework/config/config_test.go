@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"flag"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,29 +126,13 @@ routes:
   "customer.*": *both
 `
 
-type observer struct{ forwarder.Unobserved }
-
 func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	t.Parallel()
 	source := config.Source{File: write(t, whole), Environ: []string{"PASSWORD=" + password, "N=7"}}
 
-	logger, types := slog.New(slog.DiscardHandler), registry.New()
-	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed"))
-	require.NoError(t, registry.Register[struct{ B int }](types, "customer.moved"))
-	observed := observer{}
-	hooks := forwarder.Hooks{Dead: func(context.Context, *sql.Tx, []forwarder.Parked) error { return nil }}
-	c, err := config.Load(source, config.Options{
-		Kinds: kinds(t), Logger: logger, Types: types, Observer: observed, Hooks: hooks,
-		Middleware: []message.HandlerMiddleware{func(next message.HandlerFunc) message.HandlerFunc { return next }},
-	})
+	c, err := load(t, source)
 	require.NoError(t, err)
 	engine := c.ForwarderConfig(nil)
-	require.Same(t, types, engine.Types)
-	require.Equal(t, observed, engine.Observer)
-	for _, sink := range engine.Sinks {
-		require.NotNil(t, sink.Hooks.Dead)
-		require.Len(t, sink.Middleware, 1)
-	}
 
 	require.Equal(t, config.PostgreSQL, c.Database.Dialect())
 	require.Equal(t, "postgres://app:"+password+"@localhost:5432/app?sslmode=disable", c.Database.DSN())
@@ -157,7 +143,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	partner := engine.Sinks["partner"]
 	require.IsType(t, (*httpsink.Sink)(nil), partner.Sink)
 	require.Less(t, partner.Retry.Jitter, 1e-9, "0 is no jitter, not the default")
-	partner.Sink, partner.Retry.Jitter, partner.Middleware, partner.Hooks = nil, 0, nil, forwarder.Hooks{}
+	partner.Sink, partner.Retry.Jitter = nil, 0
 	require.Equal(t, forwarder.Sink{
 		Start:       "2026-03-01T01:00:00+01:00",
 		Parallelism: forwarder.Parallelism{Threshold: 7, Above: forwarder.AboveSequential},
@@ -184,7 +170,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		ShutdownTimeout: 5 * time.Second,
 		Unrouted:        forwarder.UnroutedIgnore,
 		Retention:       aDay,
-		Logger:          logger,
+		Logger:          slog.Default(),
 	}, engine)
 }
 
@@ -415,4 +401,33 @@ routes:
 `)}, options)
 	require.NoError(t, err, "another program's functions are not asked for")
 	require.Equal(t, []string{"shipping"}, c.Absent())
+}
+
+type observer struct{ forwarder.Unobserved }
+
+func TestWhatTheProgramAddsReachesTheForwarderAndTheSinks(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed"))
+	var in sinks.Instance
+	remember := func(given sinks.Instance, s settings) (sinks.Sink, error) { in = given; return s, nil }
+	options := config.Options{
+		Kinds: setOf(t, sinks.NewKind("shapes", "", remember)), Types: types, Logger: slog.New(slog.DiscardHandler),
+		HTTPClient: &http.Client{}, Dial: new(net.Dialer).DialContext,
+		Middleware: []message.HandlerMiddleware{func(next message.HandlerFunc) message.HandlerFunc { return next }},
+		Hooks:      forwarder.Hooks{Dead: func(context.Context, *sql.Tx, []forwarder.Parked) error { return nil }},
+		Observer:   observer{},
+	}
+	c, err := config.Load(config.Source{File: write(t, "database: sqlite:a.db\nsinks: {a: {kind: shapes}}\nroutes: {\"*\": [a]}\n")}, options)
+	require.NoError(t, err)
+	engine := c.ForwarderConfig(nil)
+	require.Same(t, types, engine.Types)
+	require.Same(t, options.Logger, engine.Logger)
+	require.Equal(t, options.Observer, engine.Observer)
+	require.Len(t, engine.Sinks["a"].Middleware, 1)
+	require.NotNil(t, engine.Sinks["a"].Hooks.Dead)
+	require.Equal(t, "a", in.Name)
+	require.Same(t, types, in.Types)
+	require.Same(t, options.HTTPClient, in.HTTPClient)
+	require.NotNil(t, in.Dial)
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// Types are those that the application publishes: a route that matches none of them
 	// is a mistake, and kinds can decode Go values.
 	Types *registry.Registry
-	// Logger is the forwarder's and the sinks'; default: it logs nothing.
+	// Logger is the forwarder's and the sinks'; default: slog's.
 	Logger *slog.Logger
 	// HTTPClient and Dial are handed to sinks, see [sinks.Instance].
 	HTTPClient *http.Client
@@ -35,7 +35,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	return o
 }
