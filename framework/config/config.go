@@ -1,5 +1,7 @@
-// Package config reads the program's configuration: one YAML file, environment
-// variables over it, and the --database flag over both.
+// Package config reads the configuration of the program waybill, for it and for programs
+// and applications of one's own: one YAML file, environment variables over it, and flags
+// over both. [Load] makes a forwarder's configuration of it, with what a program adds in
+// Go: see [Options].
 //
 // Everything that is wrong is reported at once, with file and line, before
 // anything starts. The structs of this package are the reference: their field
@@ -7,7 +9,7 @@
 // from ("enum") and what nobody is shown ("secret"); see [sinks.Register].
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
-// document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
+// options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
 // check.go, report.go, secrets.go, effective.go, show.go, reference.go, schema.go.
 package config
 
@@ -158,7 +160,7 @@ func (c *Config) Table() (*route.Table, error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}
-	return route.New(c.routes(), slices.Collect(maps.Keys(c.Sinks)), nil)
+	return route.New(c.routes(), slices.Collect(maps.Keys(c.Sinks)), c.options.Types)
 }
 
 // ForwarderConfig is what the engine works with, over a store of the configuration's

@@ -28,7 +28,7 @@ sinks:
         "order.*": {initial: 2h}
         order.a: {max_attempts: 4, max_age: 3h}
 routes: {"*": [a], "order.*": [a]}
-`)})
+`)}, config.Options{})
 	require.NoError(t, err)
 	fifth, none := 0.2, 0.0
 	for typ, want := range map[string]struct {

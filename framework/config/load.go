@@ -79,12 +79,12 @@ func LoadTables(source Source) (Tables, error) {
 // LoadRoutes reads all of the configuration and builds no sinks, so their secrets
 // need not be at hand, nor a file: for people who look at what goes where. Without
 // a file there are no routes.
-func LoadRoutes(source Source) (*Config, error) {
+func LoadRoutes(source Source, options Options) (*Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
 		return nil, l.report.err()
 	}
-	c := new(Config)
+	c := &Config{options: options.withDefaults()}
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
 	if len(c.Routes) > 0 {
@@ -96,7 +96,7 @@ func LoadRoutes(source Source) (*Config, error) {
 // LoadDeliveries reads what says where notifications go and how deliveries are made.
 // No sinks are built and keys of database are not judged, so no secrets need to be
 // at hand.
-func LoadDeliveries(source Source) (*Config, error) {
+func LoadDeliveries(source Source, options Options) (*Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
 		return nil, l.report.err()
@@ -109,7 +109,7 @@ func LoadDeliveries(source Source) (*Config, error) {
 		Routes    map[string][]Rule `yaml:"routes"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes}
+	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
 	l.checkRoutes(whole)
 	l.checkForwarder(whole)
 	return whole, l.report.err()

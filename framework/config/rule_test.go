@@ -19,7 +19,7 @@ routes:
       when: payload.total > 100
       payload: {order: payload.id, "a b": "'x'"}
   "order.*": [{sink: events}]
-`), Environ: []string{"WAYBILL_ROUTES_ORDER_PLACED_=ignored"}})
+`), Environ: []string{"WAYBILL_ROUTES_ORDER_PLACED_=ignored"}}, config.Options{})
 	require.NoError(t, err)
 	require.Equal(t, map[string][]config.Rule{
 		"order.placed": {{Sink: "events"}, {Sink: "partner", When: "payload.total > 100", Payload: map[string]string{"order": "payload.id", "a b": "'x'"}}},
@@ -50,7 +50,7 @@ routes:
     - sink: events
       when: [1]
 `)
-	_, err := config.LoadDeliveries(config.Source{File: file})
+	_, err := config.LoadDeliveries(config.Source{File: file}, config.Options{})
 	require.EqualError(t, err, file+`:5: routes.a names the unknown sink "event"; did you mean events?
 `+file+`:6: routes.a[1].sink is missing: name the sink
 `+file+`:8: routes.a[2].when: expression: "payload.total >": unexpected token EOF (1:15)

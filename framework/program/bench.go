@@ -153,7 +153,7 @@ func (b *benchmark) configure(cmd *cobra.Command) (err error) {
 		return err
 	}
 	b.Database = tables.Database
-	if b.Configured, err = config.LoadDeliveries(source); err != nil {
+	if b.Configured, err = config.LoadDeliveries(source, b.options); err != nil {
 		return err
 	}
 	b.Build = func() (*config.Config, error) { return config.Load(source, b.options) }

@@ -46,7 +46,7 @@ func (l *looking) add(cmd *cobra.Command) {
 }
 
 func (l *looking) open(cmd *cobra.Command) (*operator, func(), error) {
-	return newOperator(cmd.Context(), l.source(l.flags), "")
+	return newOperator(cmd.Context(), l.source(l.flags), l.options, "")
 }
 
 // acting is what commands share that change something.
@@ -64,7 +64,7 @@ func (a *acting) open(cmd *cobra.Command) (*operator, func(), error) {
 	if a.by == "" {
 		a.by = defaultOperator()
 	}
-	return newOperator(cmd.Context(), a.source(a.flags), operatorName(a.by))
+	return newOperator(cmd.Context(), a.source(a.flags), a.options, operatorName(a.by))
 }
 
 // bulk is what commands share that act on many deliveries: they count first, ask,

@@ -129,9 +129,8 @@ it can be reached.
 
 const sinksTail = `## In Go
 
-Programs that embed the forwarder have these sinks too, and any of their own:
+Programs of your own have these sinks too, and any of their own ([own-program.md](own-program.md)):
 
-- sinks/function hands notifications to typed functions: [sinks-function.md](sinks-function.md)
 - sinks/publisher takes any publisher of Watermill: [sinks-publisher.md](sinks-publisher.md)
 - [writing-a-sink.md](writing-a-sink.md) explains how to write a kind of your own
 `
@@ -139,6 +138,8 @@ Programs that embed the forwarder have these sinks too, and any of their own:
 // sinkPages tell more about a kind than its keys.
 var sinkPages = map[string]string{
 	"email":     "sinks-email.md",
+	"function":  "sinks-function.md",
+	"go":        "own-program.md",
 	"http":      "sinks-http.md",
 	"jsonlines": "sinks-jsonlines.md",
 	"kafka":     "sinks-kafka.md",

@@ -127,7 +127,7 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := config.LoadDeliveries(source)
+	c, err := config.LoadDeliveries(source, e.options)
 	if err != nil {
 		return err
 	}

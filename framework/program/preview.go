@@ -143,7 +143,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 // routed chooses the email sink, the one named, the one that gets the type, or the
 // only one, and returns what the routes make of a notification on the way there.
 func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notification.Envelope) (*notification.Envelope, error) {
-	c, err := config.LoadDeliveries(source)
+	c, err := config.LoadDeliveries(source, v.options)
 	if err != nil {
 		return nil, err
 	}

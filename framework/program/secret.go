@@ -74,7 +74,7 @@ func (s *secret) run(cmd *cobra.Command, args []string) error {
 
 // mastersOf are a sink's master secrets. It looks at no other settings.
 func mastersOf(cmd *cobra.Command, source config.Source, sink string) ([]string, error) {
-	c, err := config.LoadDeliveries(source)
+	c, err := config.LoadDeliveries(source, config.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,11 @@ func newTypes(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "types",
 		Short: "List the types of notifications, and where they go",
-		Long: `List the types that there are in the last rows of the log, and those that routes name,
-with the sinks to which each goes, under which conditions, or what becomes of it where
-no route matches. waybill config explain shows more about one type.
+		Long: `List the types that there are in the last rows of the log, those that routes name, and
+those that the program knows, if it is one with types of its own: with the sinks to which
+each goes, under which conditions, or what becomes of it where no route matches. waybill config explain shows more about one type.
 
-With --offline it lists those of routes only, and needs no database.`,
+With --offline it looks at no log, and needs no database.`,
 		Args: noArguments,
 		RunE: t.run,
 	}
@@ -51,9 +51,20 @@ type typeLine struct {
 	Version    int       `json:"version,omitempty"`
 	Count      int64     `json:"count"`
 	OccurredOn time.Time `json:"occurred_on,omitzero"`
+	// Registered is what the program knows of it; nil where it knows nothing.
+	Registered *registered `json:"registered,omitempty"`
 	// Unrouted is what becomes of it where no route matches.
 	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
 	Sinks    []sinkLine         `json:"sinks"`
+}
+
+// registered is what the program's types say of one.
+type registered struct {
+	Type    string   `json:"type"` // its present name
+	GoType  string   `json:"go_type"`
+	Version int      `json:"version"` // that is written
+	Oldest  int      `json:"oldest"`  // that can be read
+	Aliases []string `json:"aliases"`
 }
 
 // sinkLine is a sink and the rules that lead there.
@@ -66,7 +77,7 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	if t.rows < 1 {
 		return wrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1", t.rows))
 	}
-	c, err := config.LoadDeliveries(t.source(t.flags))
+	c, err := config.LoadDeliveries(t.source(t.flags), t.options)
 	if err != nil {
 		return err
 	}
@@ -80,6 +91,11 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 			counts[pattern] = store.TypeCount{Type: pattern}
 		}
 	}
+	if t.options.Types != nil {
+		for _, known := range t.options.Types.Types() {
+			counts[known.Name] = store.TypeCount{Type: known.Name}
+		}
+	}
 	if !t.offline {
 		if err := t.count(cmd, counts); err != nil {
 			return err
@@ -87,13 +103,40 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	}
 	lines := []typeLine{}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		lines = append(lines, lineOf(counts[name], routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)))
+		line := lineOf(counts[name], routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))
+		line.Registered = t.registered(name)
+		lines = append(lines, line)
 	}
 	if t.json {
 		return printJSON(t.stdout, lines)
 	}
-	printTypes(t.stdout, lines)
+	printTypes(t.stdout, lines, t.options.Types != nil)
 	return nil
+}
+
+// registered is what the program knows of a type, by its name or an alias.
+func (t *types) registered(name string) *registered {
+	if t.options.Types == nil {
+		return nil
+	}
+	known, ok := t.options.Types.Lookup(name)
+	if !ok {
+		return nil
+	}
+	return &registered{known.Name, known.GoType, known.Version, known.Oldest, append([]string{}, known.Aliases...)}
+}
+
+// text is as it stands in a table, for a type of that name: shop.OrderPlaced v2, reads from v1.
+func (r *registered) text(name string) string {
+	switch {
+	case r == nil:
+		return "unknown"
+	case r.Type != name:
+		return "alias of " + r.Type
+	case r.Oldest < r.Version:
+		return fmt.Sprintf("%s v%d, reads from v%d", r.GoType, r.Version, r.Oldest)
+	}
+	return fmt.Sprintf("%s v%d", r.GoType, r.Version)
 }
 
 // count adds what the log has.
@@ -121,14 +164,22 @@ func lineOf(n store.TypeCount, routes *route.Table, unrouted forwarder.Unrouted)
 	return line
 }
 
-func printTypes(w io.Writer, lines []typeLine) {
-	t := newTable(w, "type", "version", "rows", "last", "goes to")
+func printTypes(w io.Writer, lines []typeLine, withRegistered bool) {
+	columns := []any{"type", "version", "rows", "last", "goes to"}
+	if withRegistered {
+		columns = append(columns, "in the program")
+	}
+	t := newTable(w, columns...)
 	for _, line := range lines {
 		version, last := "-", "-"
 		if line.Count > 0 {
 			version, last = fmt.Sprint(line.Version), timeText(line.OccurredOn)
 		}
-		t.AppendRow(table.Row{line.Type, version, line.Count, last, line.goesTo()})
+		row := table.Row{line.Type, version, line.Count, last, line.goesTo()}
+		if withRegistered {
+			row = append(row, line.Registered.text(line.Type))
+		}
+		t.AppendRow(row)
 	}
 	t.Render()
 }

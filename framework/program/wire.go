@@ -36,6 +36,6 @@ func newMigration(source config.Source) (*database.Database, func(), error) {
 
 // newOperator opens the outbox for a person who acts on it. A configuration that has
 // routes tells more; none is needed.
-func newOperator(ctx context.Context, source config.Source, who operatorName) (*operator, func(), error) {
+func newOperator(ctx context.Context, source config.Source, options config.Options, who operatorName) (*operator, func(), error) {
 	panic(wire.Build(config.LoadRoutes, provideQuietTables, database.Open, provideStore, provideOperator))
 }

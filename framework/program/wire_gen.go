@@ -83,8 +83,8 @@ func newMigration(source config.Source) (*database.Database, func(), error) {
 
 // newOperator opens the outbox for a person who acts on it. A configuration that has
 // routes tells more; none is needed.
-func newOperator(ctx context.Context, source config.Source, who operatorName) (*operator, func(), error) {
-	configConfig, err := config.LoadRoutes(source)
+func newOperator(ctx context.Context, source config.Source, options config.Options, who operatorName) (*operator, func(), error) {
+	configConfig, err := config.LoadRoutes(source, options)
 	if err != nil {
 		return nil, nil, err
 	}

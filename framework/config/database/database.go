@@ -64,6 +64,9 @@ func open(c config.Tables, create bool) (*Database, func(), error) {
 	return d, func() { _ = d.db.Close() }, nil
 }
 
+// DB is what the outbox is reached through, for the application's own statements too.
+func (d *Database) DB() *sql.DB { return d.db }
+
 // MigrationSQL is the SQL that makes the tables in an empty database.
 func MigrationSQL(c config.Tables, partitionRows int64) (string, error) {
 	return dialectOf(c).migrationSQL(partitionRows)

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/waybill-go/waybill/registry"
+)
+
+// OrderPlaced is the notification. Version 1 had its amount as a number of euros.
+type OrderPlaced struct {
+	Order    string `json:"order"`
+	Email    string `json:"email"`
+	Cents    int64  `json:"cents"`
+	Currency string `json:"currency"`
+}
+
+type orderPlacedV1 struct {
+	Order string  `json:"order"`
+	Email string  `json:"email"`
+	Euros float64 `json:"euros"`
+}
+
+func fromV1(o orderPlacedV1) (OrderPlaced, error) {
+	return OrderPlaced{Order: o.Order, Email: o.Email, Cents: int64(o.Euros*100 + 0.5), Currency: "EUR"}, nil
+}
+
+func (o OrderPlaced) key() string { return o.Order }
+
+// types are those that the shop publishes. They are fixed when the program is written, so
+// what is wrong with them is a defect of it.
+func types() *registry.Registry {
+	types := registry.New()
+	if err := registry.Register[OrderPlaced](types, "order.placed",
+		registry.Version(2), registry.Upcast(1, fromV1), registry.Aliases("OrderPlaced"), registry.Key(OrderPlaced.key),
+	); err != nil {
+		panic(fmt.Sprintf("types: %v", err))
+	}
+	return types
+}

@@ -1,0 +1,62 @@
+package config_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// An application that forwards in its own process reads the same file as the program
+// waybill, and supplies what no file can hold.
+func ExampleLoad() {
+	ctx, stop := context.WithCancel(context.Background())
+	folder, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "waybill.yaml")
+	check(os.WriteFile(file, []byte(`
+database: "sqlite:${FOLDER}/shop.db"
+sinks: {printer: {kind: go, parallelism: {threshold: 4}}}
+routes: {"order.*": [printer]}
+`), 0o600))
+
+	kinds, err := sinks.NewSet(sinks.GoKind(map[string]func(sinks.Instance) (sinks.Sink, error){
+		"printer": func(sinks.Instance) (sinks.Sink, error) {
+			return sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+				fmt.Printf("%s: %s\n", d.Type, d.Payload)
+				stop()
+				return "printed", nil
+			}), nil
+		},
+	}))
+	check(err)
+	c, err := config.Load(config.Source{File: file, Environ: []string{"FOLDER=" + folder}}, config.Options{Kinds: kinds})
+	check(err)
+	outbox, closeOutbox, err := database.Create(c.Tables())
+	check(err)
+	defer closeOutbox()
+	_, err = outbox.Migrate(ctx, 0)
+	check(err)
+	store, err := outbox.Store(ctx)
+	check(err)
+	_, err = outbox.DB().ExecContext(ctx, `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{"order": 17}')`)
+	check(err)
+
+	f, err := forwarder.New(c.ForwarderConfig(store))
+	check(err)
+	check(f.Run(ctx))
+	// Output: order.placed: {"order": 17}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
