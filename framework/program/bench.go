@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waybill-go/waybill/framework/program/internal/bench"
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/bench"
 )
 
 func newBench(p *invocation) *cobra.Command {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
-	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/sinks"
 )

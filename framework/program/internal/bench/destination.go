@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/httpsink"

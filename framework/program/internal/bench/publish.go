@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
 var (

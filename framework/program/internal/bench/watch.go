@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/durations"
 	"github.com/waybill-go/waybill/sinks"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
