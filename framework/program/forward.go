@@ -147,8 +147,8 @@ func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-cha
 	}
 }
 
-// awaitDatabase is how long a reload waits for another database.
-const awaitDatabase = 10 * time.Second
+// openTimeout bounds how long a reload connects to another database.
+const openTimeout = 10 * time.Second
 
 // reload reads the configuration again. A forwarder takes over sinks and routes; for
 // the rest reload returns another one.
@@ -164,9 +164,9 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 		f.logger.Info("the configuration is as it was")
 		return r
 	case changes.More:
-		bounded, cancel := context.WithTimeout(ctx, awaitDatabase)
+		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
-		r.engine, r.cleanup, err = newEngine(bounded, f.source, f.options)
+		r.engine, r.cleanup, err = newReplacement(bounded, f.source, f.options)
 		if err != nil {
 			f.refuse(err)
 			return replacement{}

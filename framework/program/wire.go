@@ -24,6 +24,17 @@ func newEngine(ctx context.Context, source config.Source, options config.Options
 	))
 }
 
+// newReplacement is newEngine without the waiting: a forwarder runs meanwhile.
+func newReplacement(ctx context.Context, source config.Source, options config.Options) (*engine, func(), error) {
+	panic(wire.Build(
+		loadForwarding,
+		provideTables,
+		database.Open,
+		provideStore,
+		provideEngine,
+	))
+}
+
 // newStore opens the outbox to look at it.
 func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
 	panic(wire.Build(config.LoadTables, database.Open, provideStore))

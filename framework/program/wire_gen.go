@@ -46,6 +46,32 @@ func newEngine(ctx context.Context, source config.Source, options config.Options
 	}, nil
 }
 
+// newReplacement is newEngine without the waiting: a forwarder runs meanwhile.
+func newReplacement(ctx context.Context, source config.Source, options config.Options) (*engine, func(), error) {
+	configConfig, err := loadForwarding(source, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	tables := provideTables(configConfig)
+	databaseDatabase, cleanup, err := database.Open(tables)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := provideStore(ctx, databaseDatabase)
+	if err != nil {
+		cleanup()
+		return nil, nil, err
+	}
+	programEngine, err := provideEngine(configConfig, store)
+	if err != nil {
+		cleanup()
+		return nil, nil, err
+	}
+	return programEngine, func() {
+		cleanup()
+	}, nil
+}
+
 // newStore opens the outbox to look at it.
 func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
 	tables, err := config.LoadTables(source)
