@@ -80,7 +80,7 @@ var layers = []layer{
 	{engine + "prune", []string{"framework/internal/pace", "framework/store"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
-	{"framework/inbox", []string{"framework/notification", "framework/store"}},
+	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
 	{"framework/config", []string{"framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "registry", "sinks"}},

@@ -45,8 +45,9 @@ type Outbox struct {
 	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them again, and the forwarder that starts last decides. Default 1"`
 	Payload  Payload `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
-	// Retention is a pointer since 0 is a wish of its own.
-	Retention *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
+	// Retention and InboxRetention are pointers since 0 is a wish of its own.
+	Retention      *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
+	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"how long the inbox keeps the ids of notifications that were handled, at least as long as a sink may try a delivery again. 0 keeps all for ever. Default 720h"`
 }
 
 // Payload is the type of the payload column; SQLite's takes anything.
@@ -179,7 +180,8 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 		ShutdownTimeout: c.Forwarder.ShutdownTimeout,
 		Unrouted:        c.Forwarder.Unrouted,
 		Only:            c.only,
-		Retention:       c.Outbox.retention(),
+		Retention:       retention(c.Outbox.Retention),
+		InboxRetention:  retention(c.Outbox.InboxRetention),
 		Types:           c.options.Types,
 		Observer:        c.options.Observer,
 		Logger:          c.options.Logger,
@@ -198,14 +200,15 @@ func (c *Config) Absent() (names []string) {
 	return names
 }
 
-func (o Outbox) retention() time.Duration {
+// retention is that of the engine, for which 0 is the default.
+func retention(given *time.Duration) time.Duration {
 	switch {
-	case o.Retention == nil:
-		return 0 // the default
-	case *o.Retention == 0:
+	case given == nil:
+		return 0
+	case *given == 0:
 		return forwarder.KeepForever
 	}
-	return *o.Retention
+	return *given
 }
 
 func (s Sink) forwarder() forwarder.Sink {

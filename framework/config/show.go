@@ -57,6 +57,7 @@ func (c *Config) withDefaults() Config {
 	o.Lanes = its.Lanes
 	o.Payload = cmp.Or(o.Payload, PayloadJSON)
 	o.Retention = cmp.Or(o.Retention, &its.Retention)
+	o.InboxRetention = cmp.Or(o.InboxRetention, &its.InboxRetention)
 	f.Name, f.Poll, f.Lease = its.Name, Poll(its.Poll), its.Lease
 	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
 	if listen := true; c.Database.Dialect() == PostgreSQL {

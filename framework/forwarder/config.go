@@ -63,6 +63,11 @@ type Config struct {
 	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
 	// has not settled stay longer. A store that is no store.Pruner keeps all.
 	Retention time.Duration
+	// InboxRetention is how long the inbox keeps ids (package inbox); default 720 h, and
+	// at least the longest time for which a sink tries a delivery again. KeepForever keeps
+	// all. Of a delivery that is made again later, such as one that a person requeues, it
+	// is not known then that it was made.
+	InboxRetention time.Duration
 	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB,
 	// at least 1 MiB. Each lane may have one page of at most 2,000 rows beyond it.
 	Memory int
@@ -219,6 +224,7 @@ const (
 	DefaultThreshold       = policy.DefaultThreshold
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
+	DefaultInboxRetention  = 30 * 24 * time.Hour
 	DefaultMemory          = 256 << 20
 	DefaultConnections     = 8
 	DefaultUnknownRetryFor = policy.DefaultUnknownRetryFor
@@ -258,6 +264,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&c.Unrouted, UnroutedPark)
 	setDefault(&c.Retention, DefaultRetention)
+	setDefault(&c.InboxRetention, DefaultInboxRetention)
 	setDefault(&c.Memory, DefaultMemory)
 	setDefault(&c.Connections, DefaultConnections)
 	if c.Logger == nil {
@@ -301,7 +308,11 @@ func (c Config) compile() (*route.Table, error) {
 		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		p.Require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
-		c.Sinks[name].validate(p, "sinks."+name)
+		sink := c.Sinks[name]
+		sink.validate(p, "sinks."+name)
+		longest := max(sink.Retry.Longest(), sink.OnUnknown.RetryFor)
+		p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, and sinks.%s tries a delivery again for up to %s: use more",
+			c.InboxRetention, name, longest.Round(time.Second))
 	}
 	for _, name := range c.Only {
 		_, known := c.Sinks[name]

@@ -206,7 +206,7 @@ func (f *Forwarder) prune(stop, db context.Context) {
 	partitions, _ := f.config.Store.(store.Partitioner)
 	prune.New(prune.Config{
 		Leases: f.store, Rows: f.store.Pruner(rows), Partitions: f.store.Partitioner(partitions),
-		Retention: f.config.Retention, Sinks: f.known,
+		Retention: f.config.Retention, InboxRetention: f.config.InboxRetention, Sinks: f.known,
 		Owner: f.owner, Lease: f.config.Lease, Logger: f.config.Logger,
 	}).Run(stop, db)
 }

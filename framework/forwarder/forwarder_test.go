@@ -641,6 +641,19 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	}
 }
 
+func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
+	t.Parallel()
+	c := forwarder.Config{
+		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("mail")}, InboxRetention: 48 * time.Hour,
+		Sinks: map[string]forwarder.Sink{"mail": {Sink: &script{}, Retry: forwarder.Retry{MaxAttempts: 100, Initial: time.Hour, Max: time.Hour}}},
+	}
+	_, err := forwarder.New(c)
+	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, and sinks.mail tries a delivery again for up to 118h48m0s: use more")
+	c.InboxRetention = 0 // the default
+	_, err = forwarder.New(c)
+	require.NoError(t, err)
+}
+
 func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script

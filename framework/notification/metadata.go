@@ -6,6 +6,7 @@ import "maps"
 const (
 	MetadataContentType   = "content-type"   // written by the publisher from the serializer
 	MetadataCorrelationID = "correlation-id" // what this notification belongs to
+	MetadataCausationID   = "causation-id"   // id of the notification in whose handler this one was published
 	MetadataTraceparent   = "traceparent"    // W3C Trace Context
 	MetadataTenant        = "tenant"         // a usual group for fairness
 )

@@ -11,6 +11,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -83,6 +84,9 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // written, so a mistake in one writes none. They go in one INSERT, or in several
 // where they exceed the database's parameters of a statement.
 //
+// In a handler of a notification, whose context has it as its cause, what is published
+// inherits the correlation id and gets the causation id: see [notification.WithCause].
+//
 // tx is a *sql.Tx, or anything that wraps one and has its methods (sqlx, bun,
 // ent, gorm's Statement.ConnPool). A *sql.DB gives ErrNotTransaction. After an error of
 // the database tx is to be rolled back.
@@ -92,7 +96,7 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 	}
 	envelopes := make([]notification.Envelope, len(notifications))
 	for i, n := range notifications {
-		e, err := p.envelope(n)
+		e, err := p.envelope(ctx, n)
 		if err != nil {
 			return numbered(err, i, len(notifications))
 		}
@@ -182,7 +186,7 @@ func (p *Publisher) Announce() {
 }
 
 // envelope makes the stored form of one notification.
-func (p *Publisher) envelope(n any) (*notification.Envelope, error) {
+func (p *Publisher) envelope(ctx context.Context, n any) (*notification.Envelope, error) {
 	var options []Option
 	if item, wrapped := n.(Item); wrapped {
 		n, options = item.notification, item.options
@@ -194,10 +198,27 @@ func (p *Publisher) envelope(n any) (*notification.Envelope, error) {
 	for _, option := range options {
 		option(e)
 	}
+	inherit(e, notification.Cause(ctx))
 	if err := p.complete(e); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// inherit notes what a notification is published for, unless its options have.
+func inherit(e, cause *notification.Envelope) {
+	if cause == nil {
+		return
+	}
+	e.Metadata = e.Metadata.Clone()
+	for name, value := range map[string]string{
+		notification.MetadataCausationID:   cause.ID,
+		notification.MetadataCorrelationID: cmp.Or(cause.Metadata.Get(notification.MetadataCorrelationID), cause.ID),
+	} {
+		if _, given := e.Metadata[name]; !given {
+			e.Metadata[name] = value
+		}
+	}
 }
 
 // complete fills in what is not set, and checks the whole.

@@ -22,6 +22,10 @@ type Pruner interface {
 	// many it removed.
 	PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
 
+	// PruneInbox removes ids that were noted longer than age ago, by the database's
+	// clock, at most limit of them. It returns how many it removed.
+	PruneInbox(ctx context.Context, age time.Duration, limit int) (int, error)
+
 	// Holders lists the sinks that keep rows in the log, and why; see Inspector.
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 }

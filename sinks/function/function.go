@@ -182,6 +182,7 @@ func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if !ok {
 		return "", sinks.Unknown(s.noHandler(handlers, d))
 	}
+	ctx = notification.WithCause(ctx, d.Envelope)
 	for _, h := range own {
 		if err := h.handle(ctx, s.types, d); err != nil {
 			return "", err

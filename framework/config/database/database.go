@@ -92,6 +92,7 @@ type Store interface {
 	store.Inspector
 	store.Operator
 	store.Pruner
+	store.Inbox
 }
 
 // Store opens the outbox. It has to be migrated: store.ErrNotMigrated.

@@ -15,6 +15,8 @@ type Duty string
 const (
 	// Publisher appends notifications in the application's transactions.
 	Publisher Duty = "publisher"
+	// Consumer notes in the inbox what it has handled.
+	Consumer Duty = "consumer"
 	// Forwarder delivers, and removes old rows. Partitions are made and dropped by none
 	// but the owner of the log.
 	Forwarder Duty = "forwarder"
@@ -23,7 +25,7 @@ const (
 )
 
 // Duties lists them.
-func Duties() []Duty { return []Duty{Publisher, Forwarder, Operator} }
+func Duties() []Duty { return []Duty{Publisher, Consumer, Forwarder, Operator} }
 
 // grant is what a role needs of one relation.
 type grant struct{ privileges, on string }
@@ -42,7 +44,10 @@ func (d Duty) grants(n names) ([]grant, error) {
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {`SELECT, INSERT, DELETE`, table("receipts")},
+			{`SELECT, DELETE`, table("inbox")},
 		}, nil
+	case Consumer:
+		return []grant{{`SELECT, INSERT`, table("inbox")}}, nil
 	case Operator:
 		return []grant{
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},

@@ -81,6 +81,7 @@ var (
 	_ store.Inspector  = (*Store)(nil)
 	_ store.Operator   = (*Store)(nil)
 	_ store.Pruner     = (*Store)(nil)
+	_ store.Inbox      = (*Store)(nil)
 	_ store.Reserver   = (*Store)(nil)
 )
 

@@ -44,6 +44,7 @@ type Store interface {
 	store.Inspector
 	store.Operator
 	store.Pruner
+	store.Inbox
 }
 
 // Dialect is what the suite needs to know about a store.
@@ -96,6 +97,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
 		{"Types", typesFacts},
+		{"Inbox", inboxFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -114,6 +115,30 @@ func (r Retry) Pause(attempts int) time.Duration {
 		b.NextBackOff()
 	}
 	return b.NextBackOff()
+}
+
+// Longest is how long after its first attempt a delivery may have its last one, whatever
+// its type, but for the time that attempts take and for what a breaker, a person or an
+// outage adds.
+func (r Retry) Longest() time.Duration {
+	longest := r.longest()
+	for _, own := range r.Types {
+		longest = max(longest, own.over(r).longest())
+	}
+	return longest
+}
+
+func (r Retry) longest() time.Duration {
+	pauses, total, pause := float64(r.MaxAttempts-1), 0.0, float64(r.Initial)
+	for ; pauses > 0 && pause < float64(r.Max) && r.Multiplier > 1; pauses-- {
+		total += pause
+		pause *= r.Multiplier
+	}
+	total = (total + pauses*min(pause, float64(r.Max))) * (1 + r.Jitter)
+	if r.MaxAge > 0 {
+		total = min(total, float64(r.MaxAge))
+	}
+	return time.Duration(min(total, math.MaxInt64/2))
 }
 
 // maxUnknownPause bounds the pause between two attempts of a delivery of an unknown

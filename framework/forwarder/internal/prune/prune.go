@@ -1,5 +1,5 @@
 // Package prune removes what no sink needs any more and is old enough: rows of the log,
-// receipts, and whole partitions where the log is cut into them.
+// receipts, ids of the inbox, and whole partitions where the log is cut into them.
 //
 // Every forwarder has a pruner; the lease of the reserved sink [store.SinkPruner] elects
 // the one that works. Two at once would do no harm, so nothing more than the lease's time
@@ -56,6 +56,8 @@ type Config struct {
 	// Retention is how long after they occurred rows stay, and receipts after their
 	// delivery. KeepForever removes nothing, and only partitions are made.
 	Retention time.Duration
+	// InboxRetention is how long ids stay in the inbox. KeepForever removes none.
+	InboxRetention time.Duration
 	// Sinks are those of this forwarder. One that has no cursors yet keeps everything.
 	Sinks func() []string
 	// Owner names this forwarder in the lease.
@@ -93,7 +95,7 @@ func New(c Config) *Pruner {
 // there is never anything to do. db bounds how long giving the lease back may take after
 // that. Errors are logged, and what failed is tried again.
 func (p *Pruner) Run(stop, db context.Context) {
-	if p.config.Retention == KeepForever && p.config.Partitions == nil {
+	if p.config.Retention == KeepForever && p.config.InboxRetention == KeepForever && p.config.Partitions == nil {
 		return
 	}
 	for stop.Err() == nil {
@@ -134,7 +136,7 @@ func (p *Pruner) elect(stop, db context.Context) error {
 			return err
 		}
 		p.failing.Over()
-		if err := p.rest(stop, interval(p.config.Retention)); err != nil {
+		if err := p.rest(stop, interval(min(p.config.Retention, p.config.InboxRetention))); err != nil {
 			return err
 		}
 	}
@@ -151,6 +153,11 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err := p.extend(stop); err != nil {
 		return err
 	}
+	if p.config.InboxRetention != KeepForever {
+		if _, err := p.batches(stop, p.config.Rows.PruneInbox, p.config.InboxRetention); err != nil {
+			return err
+		}
+	}
 	if p.config.Retention == KeepForever {
 		return nil
 	}
@@ -161,7 +168,7 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err != nil {
 		return err
 	}
-	receipts, err := p.receipts(stop)
+	receipts, err := p.batches(stop, p.config.Rows.PruneReceipts, p.config.Retention)
 	if err != nil {
 		return err
 	}
@@ -265,13 +272,13 @@ func (p *Pruner) pruning(after int64, limit int) store.Pruning {
 	return store.Pruning{Age: p.config.Retention, After: after, Limit: limit, Sinks: p.config.Sinks()}
 }
 
-// receipts removes old ones.
-func (p *Pruner) receipts(stop context.Context) (removed int, err error) {
+// batches removes what is older than an age, batch by batch until there is no more.
+func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, age time.Duration, limit int) (int, error), age time.Duration) (removed int, err error) {
 	for {
 		began := time.Now()
 		n := 0
 		err := p.within(stop, func(ctx context.Context) (err error) {
-			n, err = p.config.Rows.PruneReceipts(ctx, p.config.Retention, batchRows)
+			n, err = prune(ctx, age, batchRows)
 			return err
 		})
 		removed += n

@@ -26,6 +26,7 @@ type outbox struct {
 	mu       sync.Mutex
 	prunable []bool // rows that are there, in the order of offsets, by whether they may go
 	receipts int
+	handled  int // ids in the inbox
 	holders  []store.Holder
 	cut      bool          // into partitions
 	owner    string        // of the lease; "" is free
@@ -121,6 +122,15 @@ func (o *outbox) Prune(ctx context.Context, p store.Pruning) (pruned store.Prune
 	return pruned, err
 }
 
+func (o *outbox) PruneInbox(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
+	err = o.transaction(ctx, func() error {
+		n = min(limit, o.handled)
+		o.handled -= n
+		return nil
+	})
+	return n, err
+}
+
 func (o *outbox) PruneReceipts(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
 	err = o.transaction(ctx, func() error {
 		n = min(limit, o.receipts)
@@ -162,7 +172,7 @@ func (o *outbox) rows(n int, may bool) {
 func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	t.Helper()
 	c := prune.Config{
-		Leases: o, Rows: o, Partitions: o, Retention: time.Hour, Sinks: func() []string { return []string{"mail"} }, Owner: "one", Lease: lease,
+		Leases: o, Rows: o, Partitions: o, Retention: time.Hour, InboxRetention: prune.KeepForever, Sinks: func() []string { return []string{"mail"} }, Owner: "one", Lease: lease,
 		Logger: slog.New(slog.NewTextHandler(o, nil)),
 	}
 	if change != nil {
@@ -187,13 +197,14 @@ func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 func TestAPassRemovesAllThatMayGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outbox{receipts: 12_000}
+		o := &outbox{receipts: 12_000, handled: 7000}
 		o.rows(23_000, true)
 		o.rows(10, false)
-		stop := o.prune(t, nil)
+		stop := o.prune(t, func(c *prune.Config) { c.InboxRetention = 24 * time.Hour })
 		o.wait(30 * time.Second)
 		require.Len(t, o.prunable, 10)
 		require.Zero(t, o.receipts)
+		require.Zero(t, o.handled)
 		require.LessOrEqual(t, o.most, 5000)
 		stop()
 		require.Empty(t, o.owner, "the lease is given back")
@@ -336,7 +347,7 @@ func TestWhereEverythingIsKeptThePrunerHasNothingToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &outbox{}
-			c := prune.Config{Leases: o, Rows: o, Partitions: partitions, Retention: prune.KeepForever, Logger: slog.New(slog.DiscardHandler)}
+			c := prune.Config{Leases: o, Rows: o, Partitions: partitions, Retention: prune.KeepForever, InboxRetention: prune.KeepForever, Logger: slog.New(slog.DiscardHandler)}
 			prune.New(c).Run(t.Context(), t.Context()) // it returns
 			require.Empty(t, o.looks)
 		})

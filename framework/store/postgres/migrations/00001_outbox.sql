@@ -120,6 +120,8 @@ CREATE TABLE {{.Table "inbox"}} (
     PRIMARY KEY (consumer, id)
 );
 
+CREATE INDEX {{.Name "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
+
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
     id       text        PRIMARY KEY,

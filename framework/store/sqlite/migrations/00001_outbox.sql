@@ -110,6 +110,8 @@ CREATE TABLE {{.Table "inbox"}} (
     PRIMARY KEY (consumer, id)
 );
 
+CREATE INDEX {{.Table "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
+
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
     id       TEXT    PRIMARY KEY,

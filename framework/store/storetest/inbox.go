@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var inboxFacts = []fact{
+	{"an id is the first one once for each consumer", inboxOnce},
+	{"an id of a transaction that rolled back is the first one again", inboxRollback},
+	{"of transactions at the same time one that commits is the first", inboxTogether},
+	{"old ids go, at most as many as were asked for", oldIDsGo},
+}
+
+// first notes an id in a transaction of its own.
+func (o *outbox) first(t *testing.T, consumer, id string, commit bool) bool {
+	t.Helper()
+	tx := o.begin(t)
+	first, err := o.First(t.Context(), tx, consumer, id)
+	require.NoError(t, err)
+	if commit {
+		require.NoError(t, tx.Commit())
+	} else {
+		require.NoError(t, tx.Rollback())
+	}
+	return first
+}
+
+func inboxOnce(t *testing.T, o *outbox) {
+	tx := o.begin(t)
+	for _, want := range []bool{true, false} {
+		first, err := o.First(t.Context(), tx, "mailer", "a")
+		require.NoError(t, err)
+		require.Equal(t, want, first, "within one transaction too")
+	}
+	require.NoError(t, tx.Commit())
+	require.False(t, o.first(t, "mailer", "a", true))
+	require.True(t, o.first(t, "mailer", "b", true))
+	require.True(t, o.first(t, "ledger", "a", true))
+}
+
+func inboxRollback(t *testing.T, o *outbox) {
+	require.True(t, o.first(t, "mailer", "a", false))
+	require.True(t, o.first(t, "mailer", "a", true))
+	require.False(t, o.first(t, "mailer", "a", false))
+}
+
+// inboxTogether has eight transactions at once, of which some roll back. Where the
+// database makes them serializable, one that met another fails, and is repeated.
+func inboxTogether(t *testing.T, o *outbox) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		var committed atomic.Int32
+		var all errgroup.Group
+		for i := range 8 {
+			all.Go(func() (err error) {
+				for range 100 {
+					first := false
+					if first, err = o.firstOf(t, id, i%2 == 0); err != nil {
+						continue
+					}
+					if first && i%2 == 0 {
+						committed.Add(1)
+					}
+					return nil
+				}
+				return err
+			})
+		}
+		require.NoError(t, all.Wait())
+		require.EqualValues(t, 1, committed.Load())
+	}
+}
+
+// firstOf notes an id in a transaction that may meet others.
+func (o *outbox) firstOf(t *testing.T, id string, commit bool) (bool, error) {
+	tx, err := o.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	first, err := o.First(t.Context(), tx, "mailer", id)
+	if err != nil || !commit {
+		return first, err
+	}
+	return first, tx.Commit()
+}
+
+func oldIDsGo(t *testing.T, o *outbox) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		require.True(t, o.first(t, "mailer", id, true))
+	}
+	o.exec(t, `UPDATE outbox_inbox SET seen_at = {2001-02-03T04:05:06Z} WHERE id <> 'b'`)
+	for _, want := range []int{2, 1, 0} {
+		removed, err := store.Pruner(o).PruneInbox(t.Context(), 24*time.Hour, 2)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+	}
+	require.False(t, o.first(t, "mailer", "b", true), "it is young")
+	require.True(t, o.first(t, "mailer", "a", true), "it is forgotten")
+}
