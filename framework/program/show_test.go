@@ -45,6 +45,7 @@ outbox:
   payload: json
   receipts: false
   retention: 72h
+  inbox_retention: 720h
 forwarder:
   name: left
   poll:
