@@ -25,10 +25,7 @@ func TestConformance(t *testing.T) {
 		topic   string
 	)
 	unopened := func(t *testing.T, brokers []string, topic string) sinks.Sink {
-		var c kafka.Config
-		c.SetDefaults()
-		c.Brokers, c.Topic, c.Timeout = brokers, topic, 5*time.Second
-		sink, err := kafka.New(sinks.Instance{Name: "events"}, c)
+		sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: brokers, Topic: topic, Timeout: 5 * time.Second})
 		require.NoError(t, err)
 		return sink
 	}

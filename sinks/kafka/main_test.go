@@ -33,9 +33,7 @@ func newSink(t testing.TB, cluster *kafkatest.Cluster, topic string, change ...f
 
 func newSinkAt(t testing.TB, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
-	var c kafka.Config
-	c.SetDefaults()
-	c.Brokers, c.Topic = brokers, topic
+	c := kafka.Config{Brokers: brokers, Topic: topic}
 	for _, f := range change {
 		f(&c)
 	}

@@ -35,7 +35,7 @@ func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
 			const timeout = 2 * time.Second
 			cluster := kafkatest.Fake(t)
 			sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) {
-				c.Timeout, c.Idempotent = timeout, idempotent
+				c.Timeout, c.Idempotent = timeout, &idempotent
 			})
 			_, err := sink.Deliver(t.Context(), delivery("k"))
 			require.NoError(t, err)

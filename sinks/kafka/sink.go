@@ -41,10 +41,11 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New returns a sink for the configuration, which it validates. It starts and
-// connects nothing: the first delivery does.
+// New returns a sink for the configuration, which it validates, its defaults set. It
+// starts and connects nothing: the first delivery does.
 func New(in sinks.Instance, c Config) (*Sink, error) {
-	if err := c.Validate(); err != nil {
+	c.SetDefaults()
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	config, err := c.saramaConfig(in.Name)
