@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -72,6 +74,15 @@ type Config struct {
 	CloudEvents     CloudEvents    `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
 	SASL            SASL           `yaml:"sasl" doc:"How the client authenticates to the brokers."`
 	TLS             TLS            `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+
+	// TLSConfig turns TLS on and says all about it, in place of the keys of tls. Where it
+	// names no server, brokers must have the name of the host that was connected to. New
+	// copies it.
+	TLSConfig *tls.Config `yaml:"-"`
+	// TokenProvider gives the token for each connection, and for each time that a broker
+	// asks again; SASL is OAUTHBEARER then. It is called in parallel and without a
+	// context, so it should return within a tenth of the timeout.
+	TokenProvider sarama.AccessTokenProvider `yaml:"-"`
 }
 
 // Batch is how large batches are.
@@ -126,8 +137,8 @@ func (c *Config) validate() error {
 		c.validateCompression(),
 		c.validateLimits(),
 		c.validateFormat(),
-		c.SASL.validate(),
-		c.TLS.validate(),
+		c.SASL.with(c.TokenProvider).validate(c.TokenProvider),
+		c.validateTLS(),
 	)
 }
 
@@ -221,6 +232,11 @@ func (c *Config) validateFormat() error {
 	return nil
 }
 
+func (c *Config) validateTLS() error {
+	_, err := c.TLS.encryption(c.TLSConfig, slog.New(slog.DiscardHandler))
+	return err
+}
+
 // notInURI follows RFC 3986, section 2.
 func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
 
@@ -233,9 +249,7 @@ func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(
 // behind it, for whatever partition, end after 18 at most, when three times
 // no broker named a leader and sarama's breaker opens. So a step is a tenth of the
 // timeout.
-//
-// It fails if a file of tls can no longer be read.
-func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
+func (c *Config) saramaConfig(name string) *sarama.Config {
 	conf := sarama.NewConfig()
 	conf.ClientID = c.ClientID
 	if conf.ClientID == "" {
@@ -248,7 +262,6 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 	conf.Metadata.Retry.Backoff = min(conf.Metadata.Retry.Backoff, step/4)
 	conf.Producer.Timeout = step * 4 / 5 // the broker's answer that it gave up arrives before we do
 	conf.Producer.Retry.Max = retries
-	conf.Producer.Retry.BackoffFunc = new(backoff).pause
 	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
 
 	// Only our topics' metadata: a large cluster's is megabytes with each refresh.
@@ -268,13 +281,8 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 		conf.Producer.Idempotent = true
 		conf.Net.MaxOpenRequests = 1 // sarama insists
 	}
-	c.SASL.apply(conf)
-	encryption, err := c.TLS.config()
-	if err != nil {
-		return nil, err
-	}
-	conf.Net.TLS.Enable, conf.Net.TLS.Config = encryption != nil, encryption
-	return conf, nil
+	c.SASL.with(c.TokenProvider).apply(conf, c.TokenProvider)
+	return conf
 }
 
 // askingConfig is the configuration of clients that only ask. Their pauses are

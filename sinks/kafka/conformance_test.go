@@ -17,15 +17,13 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// A sink that is stuck is left out: Deliver waits for the outcome, see "Time" in
-// the package's documentation.
 func TestConformance(t *testing.T) {
 	var (
 		cluster *kafkatest.Cluster
 		topic   string
 	)
 	unopened := func(t *testing.T, brokers []string, topic string) sinks.Sink {
-		sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: brokers, Topic: topic, Timeout: 5 * time.Second})
+		sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: brokers, Topic: topic, Timeout: time.Minute})
 		require.NoError(t, err)
 		return sink
 	}
@@ -55,6 +53,14 @@ func TestConformance(t *testing.T) {
 		},
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return unopened(t, []string{"127.0.0.1:1"}, "orders") },
+		},
+		Stuck: func(t *testing.T) sinks.Sink {
+			cluster := kafkatest.Fake(t)
+			sink := unopened(t, cluster.Brokers, cluster.CreateTopic(t, 1, nil))
+			_, err := sink.Deliver(t.Context(), recent(0)) // so that the next one is in flight, and not connecting
+			require.NoError(t, err)
+			silence(cluster)
+			return sink
 		},
 		Receipts: true,
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -60,6 +61,14 @@ func delivery(key string) *notification.Delivery {
 			Payload:    []byte(`{"total":12}`),
 		},
 	}
+}
+
+// silence has the cluster read all requests and answer none.
+func silence(cluster *kafkatest.Cluster) {
+	cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		return nil, nil, true
+	})
 }
 
 // deliverAtLast tries until the delivery succeeds, for a minute at most, and

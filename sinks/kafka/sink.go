@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 
@@ -48,10 +49,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	config, err := c.saramaConfig(in.Name)
-	if err != nil {
-		return nil, err
-	}
+	config := c.saramaConfig(in.Name)
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
@@ -59,14 +57,23 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	if c.SASL.plain() && !c.TLS.Enabled {
-		logger.Warn("kafka gets the password in the clear: sasl.mechanism is PLAIN and tls is off", "sink", in.Name)
+	n := network{dial: in.Dial, timeout: config.Net.DialTimeout}
+	if n.dial == nil {
+		n.dial = new(net.Dialer).DialContext
+	}
+	var err error
+	if n.encrypt, err = c.TLS.encryption(c.TLSConfig, logger); err != nil {
+		return nil, err
+	}
+	if sasl := c.SASL.with(c.TokenProvider); sasl.clear() && n.encrypt == nil {
+		logger.Warn("kafka gets the password or token in the clear: tls is off", "sink", in.Name, "mechanism", sasl.mechanism())
 	}
 	topic, err := newTopic(c.Topic)
 	if err != nil {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
-	connector := &connector{brokers: c.Brokers, config: config, asking: askingConfig(config), source: c.CloudEvents.Source}
+	connector := newConnector(c.Brokers, config, n)
+	connector.source = c.CloudEvents.Source
 	if !isTemplate(c.Topic) {
 		connector.topic = c.Topic
 	}
@@ -88,7 +95,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", err
 	}
-	if err := s.connector.awaitTopic(ctx, p.topic); err != nil {
+	if err := s.connector.awaitTopic(ctx, producer, p.topic); err != nil {
 		return "", err
 	}
 	s.publish(ctx, producer, p)
@@ -124,6 +131,7 @@ func (s *Sink) prepare(ctx context.Context, p *publication) (*producer, error) {
 }
 
 func (s *Sink) publish(ctx context.Context, producer *producer, p *publication) {
+	defer s.connector.limit(ctx, producer)()
 	s.alone.RLock()
 	producer.publish(p)
 	s.alone.RUnlock()
