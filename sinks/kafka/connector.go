@@ -347,13 +347,21 @@ func (c *connector) explain(err error) error {
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	case sasl && encrypted:
-		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right? %w", ErrHungUp, err)
+		return fmt.Errorf("%w: are %s right? %w", ErrHungUp, c.credentials(), err)
 	case sasl:
-		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right, or does it want tls? %w", ErrHungUp, err)
+		return fmt.Errorf("%w: are %s right, or does it want tls? %w", ErrHungUp, c.credentials(), err)
 	case encrypted:
 		return fmt.Errorf("%w: does it want sasl, or no tls? %w", ErrHungUp, err)
 	}
 	return fmt.Errorf("%w: does it want sasl, or tls? %w", ErrHungUp, err)
+}
+
+// credentials are the keys of what lets the client in.
+func (c *connector) credentials() string {
+	if c.config.Net.SASL.TokenProvider != nil {
+		return "the token and sasl.mechanism"
+	}
+	return "sasl.user, sasl.password and sasl.mechanism"
 }
 
 // find asks for a topic over a connection of its own, or without one for
