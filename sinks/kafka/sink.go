@@ -16,7 +16,7 @@ import (
 // Kind is the sink kind kafka.
 func Kind() sinks.Kind {
 	return sinks.NewKind("kafka", "Writes each notification as a record to a Kafka topic.",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
 // Sink writes deliveries to Kafka, to one topic or to those that its template
