@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -85,24 +84,13 @@ func countRecords(t *testing.T, cluster *kafkatest.Cluster, topic string) int {
 	return int(response.Topics[0].Partitions[0].Offset)
 }
 
-// envelopeOf reads a record back, as a consumer would.
+// envelopeOf reads a record back, as a consumer does.
 func envelopeOf(t *testing.T, r *kgo.Record) notification.Envelope {
 	t.Helper()
-	headers := headersOf(r)
-	version, err := strconv.Atoi(headers[kafka.HeaderVersion])
+	e, err := kafka.Envelope(kafka.Record{Key: r.Key, Value: r.Value, Headers: kafka.Headers(r.Headers)})
 	require.NoError(t, err)
-	occurredOn, err := time.Parse(kafka.OccurredOnLayout, headers[kafka.HeaderOccurredOn])
-	require.NoError(t, err)
-	e := notification.Envelope{
-		ID: headers[kafka.HeaderID], Type: headers[kafka.HeaderType], Version: version,
-		Key: string(r.Key), OccurredOn: occurredOn.UTC(), Payload: r.Value, Metadata: notification.Metadata{},
+	if e.Metadata == nil {
+		e.Metadata = notification.Metadata{}
 	}
-	for name, text := range headers {
-		switch name {
-		case kafka.HeaderID, kafka.HeaderType, kafka.HeaderVersion, kafka.HeaderOccurredOn, kafka.HeaderWatermillUUID:
-		default:
-			e.Metadata[name] = text
-		}
-	}
-	return e
+	return *e
 }

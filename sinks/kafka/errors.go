@@ -30,6 +30,9 @@ var (
 	ErrHungUp = errors.New("a broker hung up")
 )
 
+// ErrRecord is returned by [Envelope] for a record that is no notification.
+var ErrRecord = errors.New("not a record of a notification")
+
 // fault is whose an error is; the class follows from it.
 type fault int
 
