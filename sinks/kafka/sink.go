@@ -84,10 +84,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // without the offset where the broker recognized a copy of a record that it had
 // stored before.
 //
-// ctx is looked at before the record is sent. Then Deliver waits for the
-// outcome, for which the configured timeout sets the limit, so that nothing is
-// ever left behind in the client. A failure after ctx ended is reported as the
-// context's error, unless the time passed because of the cluster, a success as the
+// It returns about a second after ctx ended, at the latest, and leaves nothing behind in
+// the client; see "Time" in the package's documentation. A failure after ctx ended is
+// reported as the context's error, unless the time passed because of the cluster, a success as the
 // success that it is.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	p := &publication{envelope: d.Envelope}
@@ -110,8 +109,8 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	return s.connector.check(ctx)
 }
 
-// Close ends the connections. When ctx ends first it returns the context's
-// error, and the rest ends by itself within the configured timeout.
+// Close ends the connections, when what is in flight has ended. When ctx ends first it
+// returns the context's error and cuts them, which ends what is in flight.
 func (s *Sink) Close(ctx context.Context) error {
 	return s.connector.close(ctx)
 }
