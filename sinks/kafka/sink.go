@@ -24,6 +24,9 @@ func Kind() sinks.Kind {
 //
 // The client gathers what is in flight at the same time into requests, so
 // throughput comes from batches, and from several at a time.
+//
+// It is no [sinks.Addresser], also where data names the topics: nearly all that can go
+// wrong is the cluster's, and would open a breaker for each topic.
 type Sink struct {
 	topic     topic
 	batch     Batch
