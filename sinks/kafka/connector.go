@@ -86,7 +86,7 @@ func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
 // has ended. The caller calls back when it is.
 //
 // Nothing else ends what sarama was given: left alone it would be sent, or sent again,
-// when the engine has tried the delivery anew, and gone on to later ones of its key. So
+// when the engine has tried the delivery again, and gone on to later ones of its key. So
 // the producer's connections are cut, which fails all that it holds, and makes it write
 // nothing more.
 func (c *connector) limit(ctx context.Context, w *producer) (back func()) {
