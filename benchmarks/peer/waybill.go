@@ -192,7 +192,6 @@ func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
 	switch to.Kind {
 	case receiver.Kafka:
 		c := kafka.Config{Brokers: to.Brokers, Topic: to.Topic}
-		c.SetDefaults()
 		if !w.Batches {
 			c.Batch.Size = 1
 		}

@@ -62,7 +62,6 @@ func main() {
 // settings are the sink's, from the environment; done ends the broker that the
 // program brings.
 func settings(env func(string) string) (c kafka.Config, done func(), err error) {
-	c.SetDefaults() // acks from all replicas, idempotent, batches
 	c.Topic = cmp.Or(env("KAFKA_TOPIC"), "orders")
 	c.Compression = "zstd"
 	if brokers := env("KAFKA_BROKERS"); brokers != "" {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -17,13 +18,14 @@ const retries = 4
 // a caller that asks while it lasts waits for its end, and one that asks as soon
 // after it does not wait.
 type backoff struct {
+	life context.Context // after which there is no pause
 	mu   sync.Mutex
 	ends [retries + 1]time.Time // of the last pause before that retry
 }
 
 // pause has the form of sarama's BackoffFunc; it may be called in parallel.
 func (b *backoff) pause(retry, _ int) time.Duration {
-	if retry < 1 || retry > retries {
+	if retry < 1 || retry > retries || b.life.Err() != nil {
 		return 0
 	}
 	pause := time.Millisecond << (3 * (retry - 1))

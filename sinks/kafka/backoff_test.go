@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,8 @@ import (
 func TestAPauseIsSharedByAllWhoRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
-		var b backoff
+		life, end := context.WithCancel(t.Context())
+		b := backoff{life: life}
 		assert.Zero(t, b.pause(0, retries), "the first try")
 		assert.Equal(t, []time.Duration{ms, 8 * ms, 64 * ms, 512 * ms},
 			[]time.Duration{b.pause(1, retries), b.pause(2, retries), b.pause(3, retries), b.pause(4, retries)})
@@ -24,5 +26,8 @@ func TestAPauseIsSharedByAllWhoRetry(t *testing.T) {
 		}
 		time.Sleep(512 * ms)
 		assert.Equal(t, 512*ms, b.pause(4, retries))
+
+		end()
+		assert.Zero(t, b.pause(4, retries), "the connections are cut")
 	})
 }

@@ -50,18 +50,19 @@ func (s *Sink) prepareAll(ctx context.Context, batch []*notification.Delivery, p
 			results[i].Err = err
 		} else {
 			producer = found
-			s.connector.search(p.topic)
+			s.connector.search(producer, p.topic)
 		}
 	}
 	for i := range publications {
 		if results[i].Err == nil {
-			results[i].Err = s.connector.awaitTopic(ctx, publications[i].topic)
+			results[i].Err = s.connector.awaitTopic(ctx, producer, publications[i].topic)
 		}
 	}
 	return producer
 }
 
 func (s *Sink) publishAll(ctx context.Context, producer *producer, list []*publication) {
+	defer s.connector.limit(ctx, producer)()
 	s.alone.RLock()
 	producer.publishAll(list)
 	s.alone.RUnlock()

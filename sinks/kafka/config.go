@@ -1,8 +1,11 @@
 package kafka
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -29,6 +32,10 @@ const (
 )
 
 const (
+	// DefaultTimeout bounds one delivery.
+	DefaultTimeout = 10 * time.Second
+	// DefaultMaxMessageBytes is the limit of one record.
+	DefaultMaxMessageBytes = 1 << 20
 	// DefaultBatchSize is how many notifications a batch has at most.
 	DefaultBatchSize = 500
 	// DefaultLinger is how long a record waits for others.
@@ -50,22 +57,32 @@ const (
 // for each partition.
 const maxWaiting = 8192
 
-// Config is what stands behind "with:" of a kafka sink.
+// Config is what stands behind "with:" of a kafka sink. Brokers and Topic are required;
+// a field that is zero, or nil, means its default.
 type Config struct {
-	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
-	Topic           string        `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
-	ClientID        string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
-	Acks            string        `yaml:"acks" enum:"all,leader" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. none is not offered: nothing would prove the delivery."`
-	Compression     string        `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
-	Idempotent      bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
-	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
-	Linger          time.Duration `yaml:"linger" doc:"How long a record waits for others that go in the same request, as Kafka's own linger.ms. At most a tenth of the timeout."`
-	Batch           Batch         `yaml:"batch" doc:"How many notifications are written at once."`
-	Format          string        `yaml:"format" enum:"json,cloudevents-binary" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
-	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
-	SASL            SASL          `yaml:"sasl" doc:"How the client authenticates to the brokers."`
-	TLS             TLS           `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+	Brokers         []string       `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
+	Topic           string         `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
+	ClientID        string         `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
+	Acks            string         `yaml:"acks" enum:"all,leader" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. none is not offered: nothing would prove the delivery."`
+	Compression     string         `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
+	Idempotent      *bool          `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all and keeps one request in flight to each broker."`
+	Timeout         time.Duration  `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included; those waiting behind it may take as long again. A single answer of a broker may take a tenth of it. At least 100ms."`
+	MaxMessageBytes int            `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
+	Linger          *time.Duration `yaml:"linger" doc:"How long a record waits for others that go in the same request, as Kafka's own linger.ms. At most a tenth of the timeout."`
+	Batch           Batch          `yaml:"batch" doc:"How many notifications are written at once."`
+	Format          string         `yaml:"format" enum:"json,cloudevents-binary" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
+	CloudEvents     CloudEvents    `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
+	SASL            SASL           `yaml:"sasl" doc:"How the client authenticates to the brokers."`
+	TLS             TLS            `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+
+	// TLSConfig turns TLS on and says all about it, in place of the keys of tls. Where it
+	// names no server, brokers must have the name of the host that was connected to. New
+	// copies it.
+	TLSConfig *tls.Config `yaml:"-"`
+	// TokenProvider gives the token for each connection, and for each time that a broker
+	// asks again; SASL is OAUTHBEARER then. It is called in parallel and without a
+	// context, so it should return within a tenth of the timeout.
+	TokenProvider sarama.AccessTokenProvider `yaml:"-"`
 }
 
 // Batch is how large batches are.
@@ -84,7 +101,7 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults fills in everything but the brokers and the topic.
+// SetDefaults fills the fields that are zero.
 //
 // Nothing is compressed by default: every consumer reads that, and compressing
 // took a quarter (lz4, zstd) to a half (snappy, gzip) of the throughput where the
@@ -94,18 +111,25 @@ var (
 // Without a linger the first records of a batch make a request of their own, and the
 // rest waits for its answer: with a broker 2 ms away that is half the throughput.
 func (c *Config) SetDefaults() {
-	c.Format = FormatJSON
-	c.Acks = AcksAll
-	c.Compression = sarama.CompressionNone.String()
-	c.Idempotent = true
-	c.Timeout = 10 * time.Second
-	c.MaxMessageBytes = 1 << 20
-	c.Linger = DefaultLinger
-	c.Batch.Size = DefaultBatchSize
+	c.Format = cmp.Or(c.Format, FormatJSON)
+	c.Acks = cmp.Or(c.Acks, AcksAll)
+	c.Compression = cmp.Or(c.Compression, sarama.CompressionNone.String())
+	c.Idempotent = cmp.Or(c.Idempotent, new(true))
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
+	c.Linger = cmp.Or(c.Linger, new(DefaultLinger))
+	c.Batch.Size = cmp.Or(c.Batch.Size, DefaultBatchSize)
 }
 
 // Validate reports everything that is wrong, each under the name of its field.
 func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.validate()
+}
+
+// validate is Validate of a configuration whose defaults are set.
+func (c *Config) validate() error {
 	return errors.Join(
 		validateBrokers(c.Brokers),
 		validateTopic(c.Topic),
@@ -113,8 +137,8 @@ func (c *Config) Validate() error {
 		c.validateCompression(),
 		c.validateLimits(),
 		c.validateFormat(),
-		c.SASL.validate(),
-		c.TLS.validate(),
+		c.SASL.with(c.TokenProvider).validate(c.TokenProvider),
+		c.validateTLS(),
 	)
 }
 
@@ -146,7 +170,7 @@ func (c *Config) validateAcks() error {
 		return errors.New("acks: none would lose records without a word; use all or leader")
 	case c.Acks != AcksAll && c.Acks != AcksLeader:
 		return fmt.Errorf("acks: %q is unknown; use all or leader", c.Acks)
-	case c.Acks == AcksLeader && c.Idempotent:
+	case c.Acks == AcksLeader && *c.Idempotent:
 		return errors.New("idempotent: needs acks: all; set idempotent: false to wait for the leader only")
 	}
 	return nil
@@ -176,8 +200,8 @@ func (c *Config) validateLimits() error {
 	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > maxMessageBytes {
 		problems = append(problems, fmt.Errorf("max_message_bytes: %d is outside 1..%d", c.MaxMessageBytes, maxMessageBytes))
 	}
-	if c.Linger < 0 || c.Linger > c.Timeout/10 {
-		problems = append(problems, fmt.Errorf("linger: %s is outside 0s..%s, a tenth of the timeout", c.Linger, c.Timeout/10))
+	if *c.Linger < 0 || *c.Linger > c.Timeout/10 {
+		problems = append(problems, fmt.Errorf("linger: %s is outside 0s..%s, a tenth of the timeout", *c.Linger, c.Timeout/10))
 	}
 	if c.Batch.Size < 1 || c.Batch.Size > maxBatchSize {
 		problems = append(problems, fmt.Errorf("batch.size: %d is outside 1..%d", c.Batch.Size, maxBatchSize))
@@ -208,6 +232,11 @@ func (c *Config) validateFormat() error {
 	return nil
 }
 
+func (c *Config) validateTLS() error {
+	_, err := c.TLS.encryption(c.TLSConfig, slog.New(slog.DiscardHandler))
+	return err
+}
+
 // notInURI follows RFC 3986, section 2.
 func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
 
@@ -220,9 +249,7 @@ func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(
 // behind it, for whatever partition, end after 18 at most, when three times
 // no broker named a leader and sarama's breaker opens. So a step is a tenth of the
 // timeout.
-//
-// It fails if a file of tls can no longer be read.
-func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
+func (c *Config) saramaConfig(name string) *sarama.Config {
 	conf := sarama.NewConfig()
 	conf.ClientID = c.ClientID
 	if conf.ClientID == "" {
@@ -235,7 +262,6 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 	conf.Metadata.Retry.Backoff = min(conf.Metadata.Retry.Backoff, step/4)
 	conf.Producer.Timeout = step * 4 / 5 // the broker's answer that it gave up arrives before we do
 	conf.Producer.Retry.Max = retries
-	conf.Producer.Retry.BackoffFunc = new(backoff).pause
 	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
 
 	// Only our topics' metadata: a large cluster's is megabytes with each refresh.
@@ -243,7 +269,7 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 
 	conf.ChannelBufferSize = maxWaiting
 	conf.Producer.Return.Successes = true
-	conf.Producer.Flush.Frequency = c.Linger
+	conf.Producer.Flush.Frequency = *c.Linger
 	conf.Producer.Partitioner = sarama.NewMurmur2Partitioner
 	conf.Producer.Compression = codecs[c.Compression]
 	conf.Producer.MaxMessageBytes = c.MaxMessageBytes
@@ -251,17 +277,12 @@ func (c *Config) saramaConfig(name string) (*sarama.Config, error) {
 	if c.Acks == AcksLeader {
 		conf.Producer.RequiredAcks = sarama.WaitForLocal
 	}
-	if c.Idempotent {
+	if *c.Idempotent {
 		conf.Producer.Idempotent = true
 		conf.Net.MaxOpenRequests = 1 // sarama insists
 	}
-	c.SASL.apply(conf)
-	encryption, err := c.TLS.config()
-	if err != nil {
-		return nil, err
-	}
-	conf.Net.TLS.Enable, conf.Net.TLS.Config = encryption != nil, encryption
-	return conf, nil
+	c.SASL.with(c.TokenProvider).apply(conf, c.TokenProvider)
+	return conf
 }
 
 // askingConfig is the configuration of clients that only ask. Their pauses are

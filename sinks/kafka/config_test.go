@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
 func TestAMinimalConfigurationIsValid(t *testing.T) {
@@ -22,10 +24,10 @@ func TestAMinimalConfigurationIsValid(t *testing.T) {
 		Format:          kafka.FormatJSON,
 		Acks:            kafka.AcksAll,
 		Compression:     "none",
-		Idempotent:      true,
+		Idempotent:      new(true),
 		Timeout:         10 * time.Second,
 		MaxMessageBytes: 1 << 20,
-		Linger:          500 * time.Microsecond,
+		Linger:          new(500 * time.Microsecond),
 		Batch:           kafka.Batch{Size: 500},
 	}, c)
 }
@@ -59,14 +61,14 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: has a user",
 		`{brokers: [a:1], topic: t, linger: -1ms}`:                                                         "linger: -1ms is outside 0s..1s",
 		`{brokers: [a:1], topic: t, timeout: 1s, linger: 200ms}`:                                           "linger: 200ms is outside 0s..100ms",
-		`{brokers: [a:1], topic: t, batch: {size: 0}}`:                                                     "batch.size: 0 is outside 1..10000",
+		`{brokers: [a:1], topic: t, batch: {size: -1}}`:                                                    "batch.size: -1 is outside 1..10000",
 		`{brokers: [a:1], topic: t, batch: {wait: 2m}}`:                                                    "batch.wait: 2m0s is outside 0s..1m0s",
 		`{brokers: [a:1], topic: t, acks: none}`:                                                           "acks: none",
 		`{brokers: [a:1], topic: t, acks: two}`:                                                            `acks: "two"`,
 		`{brokers: [a:1], topic: t, acks: leader}`:                                                         "idempotent: needs acks: all",
 		`{brokers: [a:1], topic: t, compression: brotli}`:                                                  `compression: "brotli" is unknown; use one of gzip, lz4, none, snappy, zstd`,
 		`{brokers: [a:1], topic: t, timeout: 1ms}`:                                                         "timeout: 1ms",
-		`{brokers: [a:1], topic: t, max_message_bytes: 0}`:                                                 "max_message_bytes: 0",
+		`{brokers: [a:1], topic: t, max_message_bytes: -1}`:                                                "max_message_bytes: -1",
 		`{brokers: [a:1], topic: t, max_message_bytes: 1000000000}`:                                        "max_message_bytes: 1000000000",
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -79,11 +81,98 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
-	c := decode(t, `{brokers: [x, y], acks: none, compression: rar, timeout: 0s, max_message_bytes: -1}`)
+	c := decode(t, `{brokers: [x, y], acks: none, compression: rar, timeout: 1ms, max_message_bytes: -1}`)
 	err := c.Validate()
 	for _, field := range []string{`"x"`, `"y"`, "topic:", "acks:", "compression:", "timeout:", "max_message_bytes:"} {
 		assert.ErrorContains(t, err, field)
 	}
+}
+
+// The fields are found by reflection, so that one that is added later is looked at too.
+func TestDefaultsFillWhatIsZeroAndNothingElse(t *testing.T) {
+	var defaults kafka.Config
+	defaults.SetDefaults()
+	again := defaults
+	again.SetDefaults()
+	assert.Equal(t, defaults, again)
+
+	var all kafka.Config
+	for _, field := range settings(reflect.ValueOf(&all).Elem(), "") {
+		t.Run(field.name, func(t *testing.T) {
+			var c kafka.Config
+			mine := settings(reflect.ValueOf(&c).Elem(), "")[field.index]
+			give(t, mine.value)
+			want := mine.value.Interface()
+			c.SetDefaults()
+			assert.Equal(t, want, mine.value.Interface(), "it was given")
+
+			mine.value.SetZero()
+			c.SetDefaults()
+			assert.Equal(t, defaults, c, "the others have their defaults")
+		})
+		give(t, field.value)
+	}
+	given := all
+	all.SetDefaults()
+	assert.Equal(t, given, all)
+}
+
+type setting struct {
+	name  string
+	index int
+	value reflect.Value
+}
+
+// settings are the fields of a struct, and of those in it, that hold values.
+func settings(v reflect.Value, path string) (list []setting) {
+	for i := range v.NumField() {
+		name := path + v.Type().Field(i).Name
+		if f := v.Field(i); f.Kind() == reflect.Struct {
+			list = append(list, settings(f, name+".")...)
+		} else {
+			list = append(list, setting{name: name, value: f})
+		}
+	}
+	for i := range list {
+		list[i].index = i
+	}
+	return list
+}
+
+// give sets a field to a value that is no default: not the zero value, but for what a
+// pointer leads to.
+func give(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("given")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Func:
+		v.Set(reflect.MakeFunc(v.Type(), func([]reflect.Value) []reflect.Value { panic("not called") }))
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(new(tokenFunc)))
+	default:
+		t.Fatalf("a field of kind %s: say here how to set it", v.Kind())
+	}
+}
+
+func TestDefaultsHoldInGoAsInYAML(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: cluster.Brokers, Topic: topic})
+	require.NoError(t, err)
+	receipt, err := sink.Deliver(t.Context(), delivery("k"))
+	require.NoError(t, err)
+	assert.Equal(t, "kafka "+topic+"/0@0", string(receipt))
+	assert.Equal(t, sinks.BatchLimits{Size: kafka.DefaultBatchSize}, sink.BatchLimits())
+	require.NoError(t, sink.Close(t.Context()))
 }
 
 func decode(t *testing.T, text string) kafka.Config {

@@ -20,6 +20,9 @@ import (
 // many deliveries ask for it.
 const reconnectPause = 500 * time.Millisecond
 
+// grace is how long what is in flight may still take when its context has ended.
+const grace = 500 * time.Millisecond
+
 // triesToAsk is how often a topic is asked for before what the brokers say counts.
 const triesToAsk = 4
 
@@ -31,8 +34,12 @@ type connector struct {
 	brokers []string
 	topic   string // "" if each notification names its own
 	config  *sarama.Config
-	asking  *sarama.Config // of clients that only ask
-	source  string         // of events; "" for the format json
+	network network // whose life is that of clients that only ask
+	source  string  // of events; "" for the format json
+
+	writing    context.Context // ends with the connections of all producers
+	endAsking  context.CancelCauseFunc
+	endWriting context.CancelCauseFunc
 
 	producer atomic.Pointer[producer]
 	found    sync.Map // topics from data that exist, by name
@@ -44,11 +51,19 @@ type connector struct {
 	running sync.WaitGroup // goroutines of attempts and of health checks
 }
 
-// attempt is one try to connect, or to find a topic. err and again are set before done is closed.
+func newConnector(brokers []string, config *sarama.Config, n network) *connector {
+	c := &connector{brokers: brokers, config: config, network: n}
+	c.network.life, c.endAsking = context.WithCancelCause(context.Background())
+	c.writing, c.endWriting = context.WithCancelCause(context.Background())
+	return c
+}
+
+// attempt is one try to connect, or to find a topic. The other fields are set before done is closed.
 type attempt struct {
-	done  chan struct{}
-	err   error
-	again time.Time // no other attempt before then
+	done     chan struct{}
+	err      error
+	again    time.Time // no other attempt before then
+	producer *producer // of one to connect
 }
 
 // awaitProducer returns the producer, once there is one. All errors are
@@ -64,14 +79,54 @@ func (c *connector) awaitProducer(ctx context.Context) (*producer, error) {
 	if a.err != nil {
 		return nil, notConnected(c.topic, a.err)
 	}
-	return c.producer.Load(), nil
+	return a.producer, nil
+}
+
+// limit has the producer replaced if what is in flight is not back a moment after ctx
+// has ended. The caller calls back when it is.
+//
+// Nothing else ends what sarama was given: left alone it would be sent, or sent again,
+// when the engine has tried the delivery again, and gone on to later ones of its key. So
+// the producer's connections are cut, which fails all that it holds, and makes it write
+// nothing more.
+func (c *connector) limit(ctx context.Context, w *producer) (back func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	isBack := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(grace)
+		defer late.Stop()
+		select {
+		case <-isBack:
+		case <-late.C:
+			c.replace(w)
+		}
+	})
+	return func() {
+		if !stop() {
+			close(isBack)
+		}
+	}
+}
+
+// replace ends a producer; the next delivery connects again.
+func (c *connector) replace(w *producer) {
+	w.cut(ErrOverdue)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || !c.producer.CompareAndSwap(w, nil) {
+		return
+	}
+	c.last = nil
+	c.running.Go(func() { _ = w.close() })
 }
 
 // awaitTopic returns when a topic from data is found. It is looked for ahead of
 // the first record, because sarama's breaker would make of the third record to
 // a topic that does not exist a reason for all others to wait.
-func (c *connector) awaitTopic(ctx context.Context, topic string) error {
-	a := c.search(topic)
+func (c *connector) awaitTopic(ctx context.Context, w *producer, topic string) error {
+	a := c.search(w, topic)
 	if a == nil {
 		return nil
 	}
@@ -96,10 +151,14 @@ func (c *connector) failed(topic string, err error) error {
 	return classify(c.origin(), topic, c.withoutPassword(err))
 }
 
-// withoutPassword is an error whose text has not the password: brokers choose the words
-// of a refusal.
+// withoutPassword is an error whose text has neither the password nor the token: brokers
+// choose the words of a refusal.
 func (c *connector) withoutPassword(err error) error {
-	return redact.New(c.config.Net.SASL.Password).Error(err)
+	secrets := []string{c.config.Net.SASL.Password}
+	if token, ok := c.config.Net.SASL.TokenProvider.(*rememberedToken); ok {
+		secrets = append(secrets, token.secret())
+	}
+	return redact.New(secrets...).Error(err)
 }
 
 func (c *connector) origin() origin { return c.topic == "" }
@@ -125,7 +184,7 @@ func (c *connector) attempt() *attempt {
 // All use one client. It has one request under way and puts the topics that come
 // meanwhile into the next, so that a thousand topics cost a few requests and no
 // connection of their own.
-func (c *connector) search(topic string) *attempt {
+func (c *connector) search(w *producer, topic string) *attempt {
 	if c.topic != "" {
 		return nil
 	}
@@ -144,9 +203,8 @@ func (c *connector) search(topic string) *attempt {
 	if c.asked == nil {
 		c.asked = make(map[string]*attempt)
 	}
-	asking := c.producer.Load().asking
-	a := c.begin(func() error {
-		err := askForTopic(asking, topic)
+	a := c.begin(func(*attempt) error {
+		err := askForTopic(w.asking, topic)
 		if err == nil {
 			c.found.Store(topic, nil)
 		}
@@ -164,15 +222,13 @@ func refused() *attempt {
 }
 
 // begin starts an attempt. The caller holds mu.
-func (c *connector) begin(try func() error) *attempt {
+func (c *connector) begin(try func(a *attempt) error) *attempt {
 	a := &attempt{done: make(chan struct{})}
-	c.running.Add(1)
-	go func() {
-		defer c.running.Done()
+	c.running.Go(func() {
 		defer close(a.done)
-		a.err = c.explain(try())
+		a.err = c.explain(try(a))
 		a.again = time.Now().Add(reconnectPause)
-	}()
+	})
 	return a
 }
 
@@ -216,8 +272,8 @@ func (a *attempt) succeeded() bool {
 // when the producer cannot be made, and its breaker would turn the third
 // delivery to an unknown topic into one that failed for no reason. Where data
 // names the topics the producer keeps that client.
-func (c *connector) connect() error {
-	asking, err := sarama.NewClient(c.brokers, c.asking)
+func (c *connector) connect(a *attempt) error {
+	asking, err := sarama.NewClient(c.brokers, c.asking())
 	if err != nil {
 		return err
 	}
@@ -231,9 +287,13 @@ func (c *connector) connect() error {
 	} else {
 		_ = asking.Close()
 	}
+	a.producer = producer
 	c.producer.Store(producer)
 	return nil
 }
+
+// asking is the configuration of a client that only asks.
+func (c *connector) asking() *sarama.Config { return askingConfig(c.network.over(c.config)) }
 
 func (c *connector) newProducer(asking sarama.Client) (*producer, error) {
 	if c.topic != "" {
@@ -246,7 +306,7 @@ func (c *connector) newProducer(asking sarama.Client) (*producer, error) {
 			return nil, err
 		}
 	}
-	return newProducer(c.brokers, c.config, marshaler{source: c.source})
+	return newProducer(c.writing, c.network, c.brokers, c.config, marshaler{source: c.source})
 }
 
 // check asks the cluster for the topic over a connection of its own.
@@ -256,14 +316,9 @@ func (c *connector) check(ctx context.Context) error {
 		c.mu.Unlock()
 		return notConnected(c.topic, ErrClosed)
 	}
-	c.running.Add(1)
-	c.mu.Unlock()
-
 	answer := make(chan error, 1)
-	go func() {
-		defer c.running.Done()
-		answer <- c.ask()
-	}()
+	c.running.Go(func() { answer <- c.ask() })
+	c.mu.Unlock()
 	select {
 	case err := <-answer:
 		return err
@@ -285,26 +340,34 @@ func (c *connector) ask() error {
 // drops: then ErrOutOfBrokers wraps nothing.
 func (c *connector) explain(err error) error {
 	err = c.withoutPassword(err)
-	sasl, encrypted := c.config.Net.SASL.Enable, c.config.Net.TLS.Enable
+	sasl, encrypted := c.config.Net.SASL.Enable, c.network.encrypt != nil
 	switch {
 	case sasl && errors.Is(err, sarama.ErrOutOfBrokers) && errors.Unwrap(err) == nil:
 		return fmt.Errorf("do the brokers offer sasl.mechanism %s? %w", c.config.Net.SASL.Mechanism, err)
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	case sasl && encrypted:
-		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right? %w", ErrHungUp, err)
+		return fmt.Errorf("%w: are %s right? %w", ErrHungUp, c.credentials(), err)
 	case sasl:
-		return fmt.Errorf("%w: are sasl.user, sasl.password and sasl.mechanism right, or does it want tls? %w", ErrHungUp, err)
+		return fmt.Errorf("%w: are %s right, or does it want tls? %w", ErrHungUp, c.credentials(), err)
 	case encrypted:
 		return fmt.Errorf("%w: does it want sasl, or no tls? %w", ErrHungUp, err)
 	}
 	return fmt.Errorf("%w: does it want sasl, or tls? %w", ErrHungUp, err)
 }
 
+// credentials are the keys of what lets the client in.
+func (c *connector) credentials() string {
+	if c.config.Net.SASL.TokenProvider != nil {
+		return "the token and sasl.mechanism"
+	}
+	return "sasl.user, sasl.password and sasl.mechanism"
+}
+
 // find asks for a topic over a connection of its own, or without one for
 // whatever topics there are.
 func (c *connector) find(topic string) error {
-	client, err := sarama.NewClient(c.brokers, c.asking)
+	client, err := sarama.NewClient(c.brokers, c.asking())
 	if err != nil {
 		return err
 	}
@@ -356,12 +419,13 @@ func askForProducerID(client sarama.Client) error {
 	return nil
 }
 
-// close waits for what is running and closes the producer; when ctx ends first
-// that goes on alone, for no longer than the client's own limits.
+// close ends what asks, and closes the producer when what is in flight has ended; when
+// ctx ends first, the connections are cut, and nothing more is written.
 func (c *connector) close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	c.endAsking(ErrClosed)
 
 	closed := make(chan error, 1)
 	go func() {
@@ -376,6 +440,7 @@ func (c *connector) close(ctx context.Context) error {
 	case err := <-closed:
 		return err
 	case <-ctx.Done():
+		c.endWriting(ErrClosed)
 		return ctx.Err()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
@@ -82,15 +83,44 @@ func TestCloseEndsTheSinkAndLaterDeliveriesAreUnavailable(t *testing.T) {
 	assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
 }
 
-func TestCloseLeavesInTimeAndNothingBehind(t *testing.T) {
+func TestCloseEndsAnAttemptToConnect(t *testing.T) {
 	silent := listenSilently(t)
-	sink := newSinkAt(t, []string{silent}, "orders", func(c *kafka.Config) { c.Timeout = time.Second })
+	sink := newSinkAt(t, []string{silent}, "orders", func(c *kafka.Config) { c.Timeout = time.Hour })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err := sink.Deliver(ctx, delivery("k"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, sink.Close(ctx), context.DeadlineExceeded)
-	// The attempt to connect ends by itself; TestMain sees to it that it does.
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, sink.Close(within)) // TestMain sees to it that nothing is left
+}
+
+func TestCloseEndsWhatIsInFlightWhenItsTimeIsOver(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.Timeout = time.Hour })
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	require.NoError(t, err)
+	arrived := make(chan struct{})
+	cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		close(arrived)
+		return nil, nil, true
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		ended <- err
+	}()
+	await(t, arrived, "no request came")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, sink.Close(ctx), context.DeadlineExceeded)
+	select {
+	case err := <-ended:
+		assert.ErrorIs(t, err, kafka.ErrClosed)
+		assertClass(t, sinks.ClassUnavailable, err)
+	case <-time.After(time.Minute):
+		t.Fatal("a delivery is still in flight")
+	}
 }
 
 // listenSilently takes connections and never says a word.

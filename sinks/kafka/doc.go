@@ -101,18 +101,30 @@
 // SASL and TLS are checked with each connection. Brokers that refuse the
 // credentials, or a certificate on either side that does, make the sink
 // unavailable: nothing dies of a password that was changed on one side only. The
-// files of tls are read when the sink is made.
+// files of tls, and that of a token, are read for each connection.
+//
+// # Consumers
+//
+// [Envelope] reads a record back, with whatever client it was consumed. What it returns
+// can be handed to a sink of functions: see its example.
 //
 // # Time
 //
-// Watermill's Publish takes no context. Deliver looks at its context before it
-// starts and then waits for the outcome, which the client's own limits bring
-// about within the configured timeout; deliveries that wait behind others for
-// a broker that fell silent may take as long again. So no delivery is ever
-// abandoned. Leaving earlier would leave a record behind that may still be
-// stored, after newer ones of its key or twice; and it would cost a goroutine
-// for each delivery, which was measured at a tenth to a fifth of the throughput.
-// A forwarder's shutdown_timeout should be longer than this sink's timeout.
+// Watermill's Publish and sarama's producer take no context, and what they were given
+// cannot be called back: sarama would go on to send it, after the engine has tried the
+// delivery again, and later ones of its key. So a delivery whose context has ended
+// waits for its outcome for half a second more, which is enough where the cluster
+// answers. Then the sink cuts the connections of the producer, which fails all that the
+// producer holds, and replaces it. So Deliver returns within about a second, and nothing
+// is left behind in the client. The deliveries beside it fail as well, unavailable; they
+// were waiting for the same silent cluster.
+//
+// A request that was on its way may be stored all the same. That is no other than with
+// any request whose answer is lost: its delivery is repeated.
+//
+// Without a context's end, the client's own limits end a delivery within the configured
+// timeout; deliveries that wait behind others for a broker that fell silent may take as
+// long again.
 //
 // After three failures to find a partition's leader, sarama waits 10 seconds
 // before it asks again. So the first delivery after an outage can be that late.

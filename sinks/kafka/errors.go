@@ -19,6 +19,9 @@ var (
 	ErrTopic = errors.New("topic cannot be used")
 	// ErrClosed is returned by a sink whose Close was called.
 	ErrClosed = errors.New("kafka sink is closed")
+	// ErrOverdue is returned where the connections were cut, because a delivery's time was
+	// over and the cluster had not answered: to that delivery, and those beside it.
+	ErrOverdue = errors.New("kafka did not answer in the time of a delivery")
 	// ErrNotConnected is returned while there is no connection; it wraps what
 	// the last attempt to make one met.
 	ErrNotConnected = errors.New("not connected to kafka")
@@ -26,6 +29,9 @@ var (
 	// being made.
 	ErrHungUp = errors.New("a broker hung up")
 )
+
+// ErrRecord is returned by [Envelope] for a record that is no notification.
+var ErrRecord = errors.New("not a record of a notification")
 
 // fault is whose an error is; the class follows from it.
 type fault int
@@ -76,7 +82,7 @@ type verdict struct {
 // spends no attempt. Where others get through meanwhile, the engine spends one.
 var verdicts = []verdict{
 	// Who may come in, and in which language. ErrOutOfBrokers, below, wraps these.
-	{err: sarama.ErrSASLAuthenticationFailed, fault: ofCluster, hint: "the brokers refuse sasl.user and sasl.password"},
+	{err: sarama.ErrSASLAuthenticationFailed, fault: ofCluster, hint: "the brokers refuse sasl.user and sasl.password, or the token"},
 	{err: sarama.ErrUnsupportedSASLMechanism, fault: ofCluster, hint: "the brokers do not offer this sasl.mechanism"},
 	{err: sarama.ErrIllegalSASLState, fault: ofCluster},
 	{err: sarama.ErrClusterAuthorizationFailed, fault: ofCluster, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
@@ -88,6 +94,7 @@ var verdicts = []verdict{
 
 	// The client, and the way to the brokers.
 	{err: ErrClosed, fault: ofCluster},
+	{err: ErrOverdue, fault: ofCluster},
 	{err: ErrHungUp, fault: ofCluster},
 	{err: sarama.ErrOutOfBrokers, fault: ofCluster, hint: "is the cluster running, and are the brokers' addresses right?"},
 	{err: sarama.ErrBrokerNotFound, fault: ofCluster},

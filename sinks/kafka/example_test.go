@@ -17,11 +17,7 @@ func Example() {
 	cluster := kfake.MustCluster(kfake.SeedTopics(1, "orders")) // in place of a real one
 	defer cluster.Close()
 
-	var config kafka.Config
-	config.SetDefaults()
-	config.Brokers = cluster.ListenAddrs()
-	config.Topic = "orders"
-	sink, err := kafka.New(sinks.Instance{Name: "events"}, config)
+	sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: cluster.ListenAddrs(), Topic: "orders"})
 	if err != nil {
 		log.Fatal(err)
 	}

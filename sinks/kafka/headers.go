@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/IBM/sarama"
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -17,8 +18,8 @@ const (
 	HeaderOccurredOn = "occurred-on"
 	// HeaderWatermillUUID repeats the id for Watermill's subscribers.
 	HeaderWatermillUUID = wmkafka.UUIDHeaderKey
-	// HeaderMetadataPrefix stands before the name of metadata that is named
-	// like one of the headers above.
+	// HeaderMetadataPrefix stands before the name of metadata that is named like one of
+	// the headers above, also where it has that prefix itself.
 	HeaderMetadataPrefix = "metadata-"
 )
 
@@ -34,14 +35,25 @@ func plainHeaders(e *notification.Envelope) []sarama.RecordHeader {
 	h.addTime(HeaderOccurredOn, e)
 	h.add("", HeaderWatermillUUID, e.ID)
 	for name, text := range e.Metadata {
-		switch name {
-		case HeaderID, HeaderType, HeaderVersion, HeaderOccurredOn, HeaderWatermillUUID:
-			h.add(HeaderMetadataPrefix, name, text)
-		default:
-			h.add("", name, text)
+		prefix := ""
+		if isTaken(name) {
+			prefix = HeaderMetadataPrefix
 		}
+		h.add(prefix, name, text)
 	}
 	return h.list
+}
+
+// isTaken says whether metadata cannot have that name for its header: it is that of one of
+// ours, or that of other metadata that was renamed.
+func isTaken(name string) bool {
+	for found := true; found; name, found = strings.CutPrefix(name, HeaderMetadataPrefix) {
+		switch name {
+		case HeaderID, HeaderType, HeaderVersion, HeaderOccurredOn, HeaderWatermillUUID:
+			return true
+		}
+	}
+	return false
 }
 
 // headers gathers the headers of a record. All their texts share one allocation:

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -33,9 +34,7 @@ func newSink(t testing.TB, cluster *kafkatest.Cluster, topic string, change ...f
 
 func newSinkAt(t testing.TB, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
-	var c kafka.Config
-	c.SetDefaults()
-	c.Brokers, c.Topic = brokers, topic
+	c := kafka.Config{Brokers: brokers, Topic: topic}
 	for _, f := range change {
 		f(&c)
 	}
@@ -62,6 +61,14 @@ func delivery(key string) *notification.Delivery {
 			Payload:    []byte(`{"total":12}`),
 		},
 	}
+}
+
+// silence has the cluster read all requests and answer none.
+func silence(cluster *kafkatest.Cluster) {
+	cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		return nil, nil, true
+	})
 }
 
 // deliverAtLast tries until the delivery succeeds, for a minute at most, and

@@ -1,6 +1,8 @@
 package kafka_test
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -113,11 +115,36 @@ func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 	assert.LessOrEqual(t, answers.lose.Load(), int64(0), "answers were lost")
 }
 
+// Where a broker falls silent after it has stored the records, until the deliveries are
+// given up and made again. What the client still held must not come behind that.
+func TestKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T) {
+	const keys, each = 40, 60
+	var answers muting
+	cluster := kafkatest.Fake(t, kfake.ListenFn(answers.listen))
+	topic := cluster.CreateTopic(t, 4, nil)
+	sink := newSink(t, cluster, topic) // gives a request up after a second, later than the deliveries
+	answers.mute.Store(4)
+	var failures atomic.Int64
+	r := &rush{
+		sink: sink, keys: keys, workers: 4, size: 20, timeout: 100 * time.Millisecond,
+		delivery: numbered,
+		goesOn:   func(_, count int) bool { return count < each },
+		failed: func(err error) {
+			assertClass(t, sinks.ClassUnavailable, err)
+			failures.Add(1)
+		},
+	}
+	assertNothingLostAndInOrder(t, cluster, topic, r.run(t))
+	assert.NotZero(t, failures.Load(), "the silence hurts some")
+	assert.LessOrEqual(t, answers.mute.Load(), int64(0))
+}
+
 // rush delivers as the engine does with a backlog: a worker takes what may go,
 // one delivery of each key, and one that failed goes again.
 type rush struct {
 	sink                *kafka.Sink
-	keys, workers, size int // size 1: with Deliver
+	keys, workers, size int           // size 1: with Deliver
+	timeout             time.Duration // of a delivery or batch, 0 for none
 
 	delivery func(key, count int) *notification.Delivery // that comes after so many of the key
 	goesOn   func(key, count int) bool                   // whether one more comes
@@ -169,12 +196,14 @@ func (r *rush) deliver(t testing.TB, batch []int) {
 	for i, key := range batch {
 		deliveries[i] = r.delivery(key, r.counts[key])
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(r.timeout, time.Hour))
+	defer cancel()
 	var results []sinks.Result
 	if r.size == 1 {
-		receipt, err := r.sink.Deliver(t.Context(), deliveries[0])
+		receipt, err := r.sink.Deliver(ctx, deliveries[0])
 		results = []sinks.Result{{Receipt: receipt, Err: err}}
 	} else {
-		results = r.sink.DeliverBatch(t.Context(), deliveries)
+		results = r.sink.DeliverBatch(ctx, deliveries)
 	}
 	for i, key := range batch {
 		if err := results[i].Err; err != nil {
@@ -253,6 +282,45 @@ func (c lossyConn) Write(b []byte) (int, error) {
 		c.lose.Add(-1)
 		_ = c.Close()
 		return 0, errors.New("lost")
+	}
+	return c.Conn.Write(b)
+}
+
+// muting has brokers behind its listeners fall silent on a connection, one of twenty
+// answers, so many times.
+type muting struct {
+	mute    atomic.Int64
+	answers atomic.Int64
+}
+
+func (m *muting) listen(network, address string) (net.Listener, error) {
+	listener, err := net.Listen(network, address)
+	return mutingListener{listener, m}, err
+}
+
+type mutingListener struct {
+	net.Listener
+	*muting
+}
+
+func (l mutingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &mutingConn{Conn: conn, muting: l.muting}, err
+}
+
+type mutingConn struct {
+	net.Conn
+	*muting
+	silent bool // the broker writes one answer at a time
+}
+
+func (c *mutingConn) Write(b []byte) (int, error) {
+	if !c.silent && c.mute.Load() > 0 && c.answers.Add(1)%20 == 0 {
+		c.mute.Add(-1)
+		c.silent = true
+	}
+	if c.silent {
+		return len(b), nil
 	}
 	return c.Conn.Write(b)
 }

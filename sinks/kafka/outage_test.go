@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -35,17 +36,11 @@ func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
 			const timeout = 2 * time.Second
 			cluster := kafkatest.Fake(t)
 			sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) {
-				c.Timeout, c.Idempotent = timeout, idempotent
+				c.Timeout, c.Idempotent = timeout, &idempotent
 			})
 			_, err := sink.Deliver(t.Context(), delivery("k"))
 			require.NoError(t, err)
-			cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
-				cluster.Fake.KeepControl()
-				return nil, nil, true // read, never answered
-			})
-
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			silence(cluster)
 			var workers sync.WaitGroup
 			begin := time.Now()
 			for i := range 256 {
@@ -54,15 +49,75 @@ func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
 					assertClass(t, sinks.ClassUnavailable, err)
 				})
 			}
-			workers.Go(func() {
-				_, err := sink.Deliver(ctx, delivery("cancelled"))
-				assert.ErrorIs(t, err, context.Canceled)
-			})
-			cancel()
 			workers.Wait()
 			assert.Less(t, time.Since(begin), 2*timeout)
 		})
 	}
+}
+
+// What a broker did not answer is not sent again by the client when the engine has given
+// the delivery up: the record is there as often as it was delivered, in the order in which
+// that happened.
+func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
+	for name, deliver := range map[string]func(*kafka.Sink, context.Context, *notification.Delivery) error{
+		"alone": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
+			_, err := s.Deliver(ctx, d)
+			return err
+		},
+		"in a batch": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
+			return s.DeliverBatch(ctx, []*notification.Delivery{d})[0].Err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := kafkatest.Fake(t)
+			topic := cluster.CreateTopic(t, 1, nil)
+			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.Timeout = time.Minute })
+			require.NoError(t, deliver(sink, t.Context(), delivery("first")))
+			silence(cluster)
+
+			beside := make(chan error, 1)
+			go func() { beside <- deliver(sink, t.Context(), delivery("beside")) }()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			err := deliver(sink, ctx, delivery("cancelled"))
+			assert.Equal(t, context.Canceled, err)
+			select {
+			case err := <-beside:
+				assertClass(t, sinks.ClassUnavailable, err)
+				assert.ErrorIs(t, err, kafka.ErrOverdue)
+			case <-time.After(30 * time.Second): // half the timeout
+				t.Fatal("a delivery beside it is still in flight")
+			}
+
+			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			err = deliver(sink, ctx, delivery("late"))
+			assertClass(t, sinks.ClassUnavailable, err)
+
+			cluster.Stop(t)
+			cluster.Start(t)
+			deliverAtLast(t, sink, delivery("last"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
+			records := cluster.Consume(t, topic, 2)
+			assert.Equal(t, []string{"first", "last"}, []string{string(records[0].Key), string(records[1].Key)})
+			assert.Equal(t, 2, countRecords(t, cluster, topic))
+		})
+	}
+}
+
+// A healthy cluster's answer comes within the moment that is left to it.
+func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))
+	_, err := sink.Deliver(t.Context(), delivery("k"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cancel() // the record is under way
+		return nil, nil, false
+	})
+	receipt, err := sink.Deliver(ctx, delivery("k"))
+	require.NoError(t, err)
+	assert.Contains(t, receipt, "/0@1")
 }
 
 func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) {

@@ -3,6 +3,10 @@
 package kafka_test
 
 import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,6 +26,7 @@ func TestARealCluster(t *testing.T) {
 		"parallel deliveries all arrive with their receipts":    testParallelDeliveriesAllArriveWithTheirReceipts,
 		"an unknown topic is unavailable":                       testAnUnknownTopicIsUnavailable,
 		"a record that is too large is alone in being rejected": testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered,
+		"a consumer gets what was published":                    testAConsumerGetsWhatWasPublished,
 		"a batch arrives with its receipts":                     testABatchArrivesWithItsReceipts,
 		"only the large records of a batch are rejected":        testOnlyTheLargeRecordsOfABatchAreRejected,
 		"an unknown topic from data leaves others alone":        testAnUnknownTopicFromDataIsTransientAndOthersGoOn,
@@ -66,8 +71,23 @@ func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster
 			time.Minute, 100*time.Millisecond, mechanism)
 		assertUnavailable(t, deliver(access(mechanism, "wrong-secret", secure.CAFile)), "the brokers refuse sasl.user and sasl.password")
 	}
+	token := filepath.Join(t.TempDir(), "token")
+	withToken := func(c *kafka.Config) {
+		c.SASL = kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: token}
+		c.TLS = kafka.TLS{Enabled: true, CAFile: secure.CAFile}
+	}
+	require.NoError(t, os.WriteFile(token, unsecuredToken(time.Now().Add(-time.Hour)), 0o600))
+	assertUnavailable(t, deliver(withToken), "or the token")
+	require.NoError(t, os.WriteFile(token, unsecuredToken(time.Now().Add(time.Hour)), 0o600))
+	require.NoError(t, deliver(withToken))
 	assertUnavailable(t, deliver(access("PLAIN", secure.Password, newAuthority(t).file)), "check tls.ca_file")
 	assertUnavailable(t, deliver(func(c *kafka.Config) { c.TLS = kafka.TLS{Enabled: true, CAFile: secure.CAFile} }), "does it want sasl")
 	assertUnavailable(t, deliver(func(*kafka.Config) {}), "does it want sasl, or tls?")
-	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)), len(mechanisms))
+	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)+1), len(mechanisms)+1)
+}
+
+// unsecuredToken is what Apache Kafka takes where it is configured to verify no signature.
+func unsecuredToken(expires time.Time) []byte {
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	return []byte(part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":"shop","iat":%d,"exp":%d}`, expires.Add(-2*time.Hour).Unix(), expires.Unix())) + ".")
 }

@@ -216,8 +216,8 @@ func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
 	certFile, keyFile := writePair(t, authority.issue(t, "shop"))
 	_, otherKey := writePair(t, authority.issue(t, "other"))
 	for given, want := range map[string]string{
-		`sasl: {user: u, password: hush-hush}`:                                               "sasl.mechanism: is missing; use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
-		`sasl: {mechanism: GSSAPI, user: u, password: hush-hush}`:                            `sasl.mechanism: "GSSAPI" is not offered; use one of PLAIN`,
+		`sasl: {user: u, password: hush-hush}`:                                               "sasl.mechanism: is missing; use one of OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+		`sasl: {mechanism: GSSAPI, user: u, password: hush-hush}`:                            `sasl.mechanism: "GSSAPI" is not offered; use one of OAUTHBEARER, PLAIN`,
 		`sasl: {mechanism: PLAIN, password: hush-hush}`:                                      "sasl.user: is missing",
 		`sasl: {mechanism: PLAIN, user: u}`:                                                  "sasl.password: is missing",
 		`sasl: {mechanism: PLAIN, user: "a\0b", password: hush-hush}`:                        "sasl.user: contains a zero byte",

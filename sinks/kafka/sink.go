@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 
@@ -15,7 +16,7 @@ import (
 // Kind is the sink kind kafka.
 func Kind() sinks.Kind {
 	return sinks.NewKind("kafka", "Writes each notification as a record to a Kafka topic.",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
 // Sink writes deliveries to Kafka, to one topic or to those that its template
@@ -23,6 +24,9 @@ func Kind() sinks.Kind {
 //
 // The client gathers what is in flight at the same time into requests, so
 // throughput comes from batches, and from several at a time.
+//
+// It is no [sinks.Addresser], also where data names the topics: nearly all that can go
+// wrong is the cluster's, and would open a breaker for each topic.
 type Sink struct {
 	topic     topic
 	batch     Batch
@@ -41,16 +45,14 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New returns a sink for the configuration, which it validates. It starts and
-// connects nothing: the first delivery does.
+// New returns a sink for the configuration, which it validates, its defaults set. It
+// starts and connects nothing: the first delivery does.
 func New(in sinks.Instance, c Config) (*Sink, error) {
-	if err := c.Validate(); err != nil {
+	c.SetDefaults()
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	config, err := c.saramaConfig(in.Name)
-	if err != nil {
-		return nil, err
-	}
+	config := c.saramaConfig(in.Name)
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
@@ -58,14 +60,23 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	if c.SASL.plain() && !c.TLS.Enabled {
-		logger.Warn("kafka gets the password in the clear: sasl.mechanism is PLAIN and tls is off", "sink", in.Name)
+	n := network{dial: in.Dial, timeout: config.Net.DialTimeout}
+	if n.dial == nil {
+		n.dial = new(net.Dialer).DialContext
+	}
+	var err error
+	if n.encrypt, err = c.TLS.encryption(c.TLSConfig, logger); err != nil {
+		return nil, err
+	}
+	if sasl := c.SASL.with(c.TokenProvider); sasl.clear() && n.encrypt == nil {
+		logger.Warn("kafka gets the password or token in the clear: tls is off", "sink", in.Name, "mechanism", sasl.mechanism())
 	}
 	topic, err := newTopic(c.Topic)
 	if err != nil {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
-	connector := &connector{brokers: c.Brokers, config: config, asking: askingConfig(config), source: c.CloudEvents.Source}
+	connector := newConnector(c.Brokers, config, n)
+	connector.source = c.CloudEvents.Source
 	if !isTemplate(c.Topic) {
 		connector.topic = c.Topic
 	}
@@ -76,10 +87,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // without the offset where the broker recognized a copy of a record that it had
 // stored before.
 //
-// ctx is looked at before the record is sent. Then Deliver waits for the
-// outcome, for which the configured timeout sets the limit, so that nothing is
-// ever left behind in the client. A failure after ctx ended is reported as the
-// context's error, unless the time passed because of the cluster, a success as the
+// It returns about a second after ctx ended, at the latest, and leaves nothing behind in
+// the client; see "Time" in the package's documentation. A failure after ctx ended is
+// reported as the context's error, unless the time passed because of the cluster, a success as the
 // success that it is.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	p := &publication{envelope: d.Envelope}
@@ -87,7 +97,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", err
 	}
-	if err := s.connector.awaitTopic(ctx, p.topic); err != nil {
+	if err := s.connector.awaitTopic(ctx, producer, p.topic); err != nil {
 		return "", err
 	}
 	s.publish(ctx, producer, p)
@@ -102,8 +112,8 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	return s.connector.check(ctx)
 }
 
-// Close ends the connections. When ctx ends first it returns the context's
-// error, and the rest ends by itself within the configured timeout.
+// Close ends the connections, when what is in flight has ended. When ctx ends first it
+// returns the context's error and cuts them, which ends what is in flight.
 func (s *Sink) Close(ctx context.Context) error {
 	return s.connector.close(ctx)
 }
@@ -123,6 +133,7 @@ func (s *Sink) prepare(ctx context.Context, p *publication) (*producer, error) {
 }
 
 func (s *Sink) publish(ctx context.Context, producer *producer, p *publication) {
+	defer s.connector.limit(ctx, producer)()
 	s.alone.RLock()
 	producer.publish(p)
 	s.alone.RUnlock()

@@ -3,63 +3,52 @@ package kafka
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
+	"log/slog"
 
-	"github.com/waybill-go/waybill/sinks/internal/roots"
+	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
-// TLS is how connections are encrypted, and the brokers verified.
+// TLS is how connections are encrypted, and the brokers verified. The files are read
+// again in each handshake: renewed ones count from then on.
 type TLS struct {
 	Enabled    bool   `yaml:"enabled" doc:"Encrypt connections and verify the brokers. The other keys of tls need it."`
-	CAFile     string `yaml:"ca_file" content:"true" doc:"PEM file of the authorities to trust instead of the system's."`
-	CertFile   string `yaml:"cert_file" content:"true" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to brokers."`
-	KeyFile    string `yaml:"key_file" content:"true" doc:"PEM file of that certificate's key."`
+	CAFile     string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's."`
+	CertFile   string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to brokers."`
+	KeyFile    string `yaml:"key_file" doc:"PEM file of that certificate's key."`
 	ServerName string `yaml:"server_name" doc:"Name that every broker's certificate must have. Default: the host that was connected to."`
 	Insecure   bool   `yaml:"insecure" doc:"Do not verify the brokers' certificates: anyone on the network path can read and change everything, passwords too. For experiments only."`
 }
 
-// config returns what crypto/tls needs, nil without TLS. The error joins all
+// encryption returns what makes the configuration of a handshake with a host; nil without
+// TLS. given is the program's own configuration, nil for none. The error joins all
 // mistakes.
-func (t TLS) config() (*tls.Config, error) {
-	if !t.Enabled {
-		if t != (TLS{}) {
-			return nil, errors.New("tls.enabled: is not set, and other keys of tls are; set tls.enabled: true")
-		}
-		return nil, nil
-	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
-	var problems []error
-	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
-	if t.CAFile != "" {
-		trusted, err := roots.Read(t.CAFile)
-		if err != nil {
-			problem("tls.ca_file: %w", err)
-		}
-		conf.RootCAs = trusted
-	}
-	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
-		problem("tls.insecure: verifies nothing, but tls.ca_file or tls.server_name says what to verify; keep one")
-	}
+func (t TLS) encryption(given *tls.Config, logger *slog.Logger) (func(host string) *tls.Config, error) {
 	switch {
-	case t.CertFile == "" && t.KeyFile == "":
-	case t.KeyFile == "":
-		problem("tls.key_file: is missing, and tls.cert_file is given")
-	case t.CertFile == "":
-		problem("tls.cert_file: is missing, and tls.key_file is given")
+	case given != nil && t != (TLS{Enabled: t.Enabled}):
+		return nil, errors.New("tls: the program gives a TLSConfig, which says all; leave the keys of tls out")
+	case given != nil:
+		given = given.Clone()
+	case !t.Enabled && t != (TLS{}):
+		return nil, errors.New("tls.enabled: is not set, and other keys of tls are; set tls.enabled: true")
+	case !t.Enabled:
+		return nil, nil
 	default:
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			problem("tls.cert_file: %s with %s: %w", t.CertFile, t.KeyFile, err)
+		given = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+	}
+	var contradiction error
+	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
+		contradiction = errors.New("tls.insecure: verifies nothing, but tls.ca_file or tls.server_name says what to verify; keep one")
+	}
+	files, err := certificates.New(certificates.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}, logger)
+	if err := errors.Join(contradiction, err); err != nil {
+		return nil, err
+	}
+	return func(host string) *tls.Config {
+		conf := given.Clone()
+		if conf.ServerName == "" {
+			conf.ServerName = host
 		}
-		conf.Certificates = []tls.Certificate{pair}
-	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	return conf, nil
-}
-
-func (t TLS) validate() error {
-	_, err := t.config()
-	return err
+		files.Apply(conf)
+		return conf
+	}, nil
 }

@@ -117,7 +117,7 @@ func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 		t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
 			cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 			cluster.Stop(t)
-			sink := newSink(t, cluster, "{{.Key}}", func(c *kafka.Config) { c.Idempotent = idempotent })
+			sink := newSink(t, cluster, "{{.Key}}", func(c *kafka.Config) { c.Idempotent = &idempotent })
 			_, err := sink.Deliver(t.Context(), delivery("orders"))
 			assertClass(t, sinks.ClassUnavailable, err)
 			assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))

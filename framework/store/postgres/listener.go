@@ -32,7 +32,8 @@ const lanesNews = "lanes"
 
 // listening is what a listening connection is made of.
 type listening struct {
-	dsn       string // "" does not listen
+	dsn       func(ctx context.Context) (string, error) // nil does not listen
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	channel   string
 	heartbeat time.Duration
 	silence   time.Duration
@@ -41,12 +42,30 @@ type listening struct {
 // newListening names the channel by the prefix as it is configured, so all processes
 // that announce or listen use the same name.
 func newListening(c Config) (listening, error) {
-	if c.Listen != "" {
-		if _, err := pq.NewConnector(c.Listen); err != nil {
-			return listening{}, errors.New("the address to listen at cannot be parsed") // without it: it may hold a password
+	l := listening{dsn: c.ListenDSN, dial: c.ListenDial, channel: c.Prefix, heartbeat: heartbeat, silence: silence}
+	switch {
+	case c.Listen != "" && c.ListenDSN != nil:
+		return listening{}, errors.New("two addresses to listen at are given, Listen and ListenDSN; keep one")
+	case c.Listen != "":
+		if err := checkDSN(c.Listen); err != nil {
+			return listening{}, err
 		}
+		l.dsn = func(context.Context) (string, error) { return c.Listen, nil }
+	case c.ListenDial != nil && c.ListenDSN == nil:
+		return listening{}, errors.New("ListenDial has no address to listen at; give Listen or ListenDSN")
 	}
-	return listening{dsn: c.Listen, channel: c.Prefix, heartbeat: heartbeat, silence: silence}, nil
+	if l.dial == nil {
+		l.dial = new(net.Dialer).DialContext
+	}
+	return l, nil
+}
+
+// checkDSN says nothing of the address, which may hold a password.
+func checkDSN(dsn string) error {
+	if _, err := pq.NewConnector(dsn); err != nil {
+		return errors.New("the address to listen at cannot be parsed")
+	}
+	return nil
 }
 
 // Announce notifies the channel that is named like the log; see store.Announcer.
@@ -59,11 +78,11 @@ func (s *Store) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Listen listens on a connection of its own, if Config.Listen names one; see
+// Listen listens on a connection of its own, if the Config has an address for one; see
 // store.Listener. The connection is pinged, so that one whose other side is gone
 // is given up within 15 s.
 func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
-	if s.listening.dsn == "" {
+	if s.listening.dsn == nil {
 		return nil
 	}
 	err := s.listening.run(ctx, hear)
@@ -79,7 +98,11 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 func (l listening) run(ctx context.Context, hear func(store.News)) error {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)
-	connection := pq.NewDialListener(aliveDialer{ctx: ctx, silence: l.silence}, l.dsn, time.Millisecond, time.Millisecond,
+	dsn, err := l.address(ctx)
+	if err != nil {
+		return err
+	}
+	connection := pq.NewDialListener(aliveDialer{ctx: ctx, dial: l.dial, silence: l.silence}, dsn, time.Millisecond, time.Millisecond,
 		func(event pq.ListenerEventType, err error) {
 			if event == pq.ListenerEventDisconnected || event == pq.ListenerEventConnectionAttemptFailed {
 				give(err)
@@ -109,6 +132,17 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 			}
 		}
 	}
+}
+
+// address is what the next connection is made to.
+func (l listening) address(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.silence)
+	defer cancel()
+	dsn, err := l.dsn(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask for the address: %w", err)
+	}
+	return dsn, checkDSN(dsn)
 }
 
 // attend subscribes, closes ready, and pings the connection until ctx is done.
@@ -148,6 +182,7 @@ func ping(connection *pq.Listener) (err error) {
 // be interrupted: it holds its lock while it connects, subscribes and pings.
 type aliveDialer struct {
 	ctx     context.Context
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	silence time.Duration
 }
 
@@ -158,8 +193,9 @@ func (d aliveDialer) Dial(network, address string) (net.Conn, error) {
 }
 
 func (d aliveDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: min(timeout, d.silence)}
-	c, err := dialer.DialContext(d.ctx, network, address)
+	ctx, cancel := context.WithTimeout(d.ctx, min(timeout, d.silence))
+	defer cancel()
+	c, err := d.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net"
 	"net/url"
 	"sync/atomic"
@@ -159,6 +160,81 @@ func TestAnAddressToListenAtThatMakesNoSenseIsRefusedWithoutRepeatingIt(t *testi
 	_, err := postgres.Open(t.Context(), db, postgres.Config{Listen: "postgres://me:hunter2@[/db"})
 	require.ErrorContains(t, err, "listen")
 	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// As with a token for a password: one that has run out is refused, the next one taken.
+func TestEachConnectionToListenOnAsksForItsAddress(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	addresses := make(chan string, 3)
+	s := openStore(t, openAt(t, dsn), postgres.Config{ListenDSN: func(ctx context.Context) (string, error) {
+		_, bounded := ctx.Deadline()
+		require.True(t, bounded)
+		select {
+		case address := <-addresses:
+			return address, nil
+		default:
+			return "", errors.New("no token today")
+		}
+	}})
+	require.ErrorContains(t, startListening(t, s).awaitEnd(t), "no token today")
+
+	expired, err := url.Parse(dsn)
+	require.NoError(t, err)
+	expired.User = url.UserPassword("left-last-year", "hunter2")
+	addresses <- expired.String()
+	err = startListening(t, s).awaitEnd(t)
+	var refusal *pq.Error
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, "28", string(refusal.Code.Class()), "invalid authorization")
+
+	addresses <- "postgres://me:hunter2@[/db"
+	err = startListening(t, s).awaitEnd(t)
+	require.ErrorContains(t, err, "cannot be parsed")
+	require.NotContains(t, err.Error(), "hunter2")
+
+	addresses <- dsn
+	e := startListening(t, s)
+	e.awaitWake(t)
+	require.NoError(t, s.Announce(t.Context()))
+	e.awaitWake(t)
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
+func TestTheConnectionToListenOnIsDialledAsGiven(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(postgrestest.DSN(t))
+	require.NoError(t, err)
+	db, server := openAt(t, address.String()), address.Host
+	address.Host = "orders.cloud.invalid:5432"
+	var dialled []string
+	s := openStore(t, db, postgres.Config{
+		Listen: address.String(),
+		ListenDial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialled = append(dialled, address)
+			return new(net.Dialer).DialContext(ctx, network, server)
+		},
+	})
+	e := startListening(t, s)
+	e.awaitWake(t)
+	require.NoError(t, s.Announce(t.Context()))
+	e.awaitWake(t)
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+	require.Equal(t, []string{"orders.cloud.invalid:5432"}, dialled)
+}
+
+func TestContradictionsAboutListeningAreRefused(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	db := openAt(t, dsn)
+	openStore(t, db, postgres.Config{})
+	ask := func(context.Context) (string, error) { return dsn, nil }
+	_, err := postgres.Open(t.Context(), db, postgres.Config{Listen: dsn, ListenDSN: ask})
+	require.ErrorContains(t, err, "Listen and ListenDSN")
+	_, err = postgres.Open(t.Context(), db, postgres.Config{ListenDial: new(net.Dialer).DialContext})
+	require.ErrorContains(t, err, "ListenDial has no address")
 }
 
 func TestListeningEndsWithTheReasonWhenItsBackendIsTerminated(t *testing.T) {

@@ -27,6 +27,9 @@ var attributes = map[string]bool{
 	"subject": true, "time": true, "data": true, ExtensionKey: true, ExtensionVersion: true,
 }
 
+// IsAttribute says whether an attribute of that name is no metadata.
+func IsAttribute(name string) bool { return attributes[name] }
+
 // defaultContentType is that of a payload whose metadata has none.
 const defaultContentType = "application/json"
 

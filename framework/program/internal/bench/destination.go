@@ -196,10 +196,7 @@ func openKafka(ctx context.Context, o opening) (*opened, error) {
 		broker.Close()
 		return errors.Join(err, remove())
 	}
-	c := new(kafka.Config)
-	c.SetDefaults()
-	c.Brokers, c.Topic = broker.Addresses, topic.Name
-	sink, err := kafka.New(sinks.Instance{Name: kafkaName}, *c)
+	sink, err := kafka.New(sinks.Instance{Name: kafkaName}, kafka.Config{Brokers: broker.Addresses, Topic: topic.Name})
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}

@@ -1,0 +1,20 @@
+package kafka
+
+import "github.com/waybill-go/waybill/sinks"
+
+// answers are the verdicts in the words of Kafka's protocol, for the reference.
+var answers = []sinks.Answer{
+	{Says: "the record is stored by all that acks names", Means: "delivered"},
+	{Says: "MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP; larger than max_message_bytes", Means: "permanent; in a batch, for those that are refused alone as well"},
+	{Says: "no topic, or an illegal name, comes of the topic's template", Means: "permanent"},
+	{Says: "INVALID_TOPIC_EXCEPTION", Means: "unavailable; permanent where data names the topic"},
+	{Says: "UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR", Means: "unavailable; transient where data names the topic"},
+	{Says: "no connection, one that ends, no agreement on TLS; NETWORK_EXCEPTION; no answer in time", Means: "unavailable"},
+	{Says: "SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Means: "unavailable"},
+	{Says: "UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_COMPRESSION_TYPE, INVALID_REQUIRED_ACKS", Means: "unavailable"},
+	{Says: "LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE", Means: "unavailable"},
+	{Says: "NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR", Means: "unavailable"},
+	{Says: "COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR", Means: "unavailable"},
+	{Says: "OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED", Means: "unavailable"},
+	{Says: "UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, whatever else", Means: "transient"},
+}

@@ -1,0 +1,50 @@
+package kafka
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/IBM/sarama"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+var protocolName = regexp.MustCompile(`\b[A-Z]{2,}_[A-Z_]+\b`)
+
+// The reference says what the sink does: each error that has a verdict stands in it once,
+// with its class, and nothing else does.
+func TestTheAnswersOfTheReferenceAreTrueAndComplete(t *testing.T) {
+	means := make(map[string]string)
+	for _, answer := range Kind().Answers {
+		for _, name := range protocolName.FindAllString(answer.Says, -1) {
+			require.NotContains(t, means, name)
+			means[name] = answer.Means
+		}
+	}
+	check := func(protocol sarama.KError) {
+		var known *kerr.Error
+		require.ErrorAs(t, kerr.ErrorForCode(int16(protocol)), &known)
+		name := known.Message
+		if name == "NOT_LEADER_FOR_PARTITION" {
+			name = "NOT_LEADER_OR_FOLLOWER" // its name since Kafka 2.6
+		}
+		f, _ := faultOf(protocol)
+		want := f.class(configured).String()
+		if other := f.class(fromData).String(); other != want {
+			want += "; " + other + " where data names the topic"
+		}
+		meaning, _, _ := strings.Cut(means[name], "; in a batch")
+		assert.Equal(t, want, meaning, name)
+		delete(means, name)
+	}
+	for _, v := range verdicts {
+		if protocol, ok := v.err.(sarama.KError); ok { //nolint:errorlint // the table holds them as they are
+			check(protocol)
+		}
+	}
+	check(sarama.ErrUnknown)
+	check(sarama.ErrInvalidMessage)
+	assert.Empty(t, means, "these have no verdict")
+}
