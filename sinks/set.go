@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -18,6 +20,7 @@ import (
 var (
 	ErrDuplicateKind = errors.New("two sink kinds have one name")
 	ErrUnknownKind   = errors.New("unknown sink kind")
+	ErrKind          = errors.New("a sink kind is of no use")
 )
 
 // Instance is what the program gives a sink that is built, beside its configuration.
@@ -75,7 +78,7 @@ type Answer struct {
 	Means string
 }
 
-// NewKind makes a kind whose configuration is the struct C. C is the only
+// NewKind makes a kind whose configuration is the struct C, not a pointer to one. C is the only
 // source of decoding (field tag "yaml"), defaults ([Defaulter]), validation
 // ([Validator]) and of the generated reference and schema: field tag "doc", which
 // ends with "Required" or "Default …" where one of them is true, and "enum", the
@@ -92,7 +95,7 @@ type Answer struct {
 // Without the tag it is "password", and "true" where the key has the name of a secret,
 // such as api_key or token. Whatever else the tag says is "true".
 func NewKind[C any](name, summary string, build func(Instance, C) (Sink, error), answers ...Answer) Kind {
-	return Kind{
+	k := Kind{
 		Name:    name,
 		Summary: summary,
 		Answers: answers,
@@ -103,8 +106,11 @@ func NewKind[C any](name, summary string, build func(Instance, C) (Sink, error),
 			}
 			return c
 		},
-		build: func(in Instance, config any) (Sink, error) { return build(in, *config.(*C)) },
 	}
+	if build != nil {
+		k.build = func(in Instance, config any) (Sink, error) { return build(in, *config.(*C)) }
+	}
+	return k
 }
 
 // Config returns a new pointer to the kind's configuration with its defaults
@@ -113,8 +119,8 @@ func (k Kind) Config() any { return k.newConfig() }
 
 // Build makes a sink. decode fills the configuration that it is handed a pointer to, such
 // as yaml.Node.Decode; the result is validated before the sink is built. Nothing is opened
-// or connected.
-func (k Kind) Build(in Instance, decode func(config any) error) (Sink, error) {
+// or connected. A constructor that panics is an error.
+func (k Kind) Build(in Instance, decode func(config any) error) (sink Sink, err error) {
 	config := k.newConfig()
 	if err := decode(config); err != nil {
 		return nil, err
@@ -127,6 +133,12 @@ func (k Kind) Build(in Instance, decode func(config any) error) (Sink, error) {
 	if in.Logger == nil {
 		in.Logger = slog.New(slog.DiscardHandler)
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			in.Logger.Error("the constructor of a sink panicked", "kind", k.Name, "panic", p, "stack", string(debug.Stack()))
+			sink, err = nil, fmt.Errorf("the constructor of the kind %s panicked: %v", k.Name, p)
+		}
+	}()
 	return k.build(in, config)
 }
 
@@ -135,16 +147,39 @@ func (k Kind) Build(in Instance, decode func(config any) error) (Sink, error) {
 // change, and is safe for concurrent use.
 type Set struct{ kinds map[string]Kind }
 
-// NewSet makes a set. Two kinds of one name give ErrDuplicateKind.
+// NewSet makes a set. The error joins what is wrong with the kinds: ErrDuplicateKind for two
+// of one name, and ErrKind for one that NewKind has not made of a name, a struct and a
+// constructor.
 func NewSet(kinds ...Kind) (*Set, error) {
 	s := &Set{make(map[string]Kind, len(kinds))}
+	var mistakes []error
 	for _, k := range kinds {
+		if err := k.check(); err != nil {
+			mistakes = append(mistakes, err)
+			continue
+		}
 		if _, taken := s.kinds[k.Name]; taken {
-			return nil, fmt.Errorf("%w: %q", ErrDuplicateKind, k.Name)
+			mistakes = append(mistakes, fmt.Errorf("%w: %q", ErrDuplicateKind, k.Name))
 		}
 		s.kinds[k.Name] = k
 	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+func (k Kind) check() error {
+	switch {
+	case k.Name == "":
+		return fmt.Errorf("%w: one has no name", ErrKind)
+	case k.build == nil:
+		return fmt.Errorf("%w: %q has no constructor: make it with NewKind", ErrKind, k.Name)
+	}
+	if c := reflect.TypeOf(k.newConfig()).Elem(); c.Kind() != reflect.Struct {
+		return fmt.Errorf("%w: the configuration of %q is %s: use a struct, and not a pointer to one", ErrKind, k.Name, c)
+	}
+	return nil
 }
 
 // Build makes a sink of the named kind, as [Kind.Build] does.

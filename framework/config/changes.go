@@ -1,12 +1,12 @@
 package config
 
 import (
+	"context"
 	"maps"
 	"reflect"
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 )
 
 // Changes is what differs between two configurations.
@@ -15,7 +15,8 @@ type Changes struct {
 	Sinks []string
 	// Routes says that they differ.
 	Routes bool
-	// More says that there is more, which takes another forwarder.
+	// More says that there is more, such as another database, which takes another
+	// forwarder.
 	More bool
 }
 
@@ -42,9 +43,34 @@ func (c *Config) ChangesTo(next *Config) Changes {
 	return changes
 }
 
-// Keep has a configuration use the sinks that were made for the one before, where their
+// Reload reads the configuration again, from where it came from, and has a forwarder that
+// was made of it take over what differs: see [forwarder.Forwarder.Reload]. It returns the
+// configuration that holds from then on, and what differs. That is c itself where nothing
+// does, where something is wrong, which is the error, and where Changes.More: then
+// nothing was taken over, and another forwarder, made of what Load returns now, is to run
+// in place of this one.
+func (c *Config) Reload(ctx context.Context, f *forwarder.Forwarder) (*Config, Changes, error) {
+	next, err := Load(c.source, c.options)
+	if err == nil {
+		err = next.Supplied()
+	}
+	if err != nil {
+		return c, Changes{}, err
+	}
+	changes := c.ChangesTo(next)
+	if changes.None() || changes.More {
+		return c, changes, nil
+	}
+	next.keep(c)
+	if err := f.Reload(ctx, next.destinations(), next.routes()); err != nil {
+		return c, Changes{}, err
+	}
+	return next, changes, nil
+}
+
+// keep has a configuration use the sinks that were made for the one before, where their
 // own settings are the same, and the files that these name.
-func (c *Config) Keep(before *Config) {
+func (c *Config) keep(before *Config) {
 	for name, sink := range c.Sinks {
 		if old := before.Sinks[name]; old.Sink != nil && sink.Kind == old.Kind &&
 			reflect.DeepEqual(sink.settings, old.settings) && maps.Equal(sink.contents, old.contents) {
@@ -54,15 +80,15 @@ func (c *Config) Keep(before *Config) {
 	}
 }
 
-// Delivering is the part of a forwarder's configuration that one that runs can reload.
-func (c *Config) Delivering() (map[string]forwarder.Sink, route.Routes) {
+// destinations are the sinks as the engine takes them.
+func (c *Config) destinations() map[string]forwarder.Sink {
 	to := make(map[string]forwarder.Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
 		its := sink.forwarder()
 		its.Middleware, its.Hooks = c.options.Middleware, c.options.Hooks
 		to[name] = its
 	}
-	return to, c.routes()
+	return to
 }
 
 // compared is a sink's settings without what was made of them.
@@ -74,6 +100,6 @@ func (s Sink) compared() Sink {
 // rest is all but sinks and routes.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.options = nil, nil, Options{}
+	rest.Sinks, rest.Routes, rest.options, rest.source = nil, nil, Options{}, Source{}
 	return rest
 }

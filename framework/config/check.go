@@ -28,9 +28,6 @@ func (l *loader) checkTables(d Database, o Outbox) {
 			l.mistake("outbox.prefix", "outbox.prefix: %v", err)
 		}
 	}
-	if payloads := []Payload{"", PayloadJSON, PayloadBytes}; !slices.Contains(payloads, o.Payload) {
-		l.mistake("outbox.payload", "outbox.payload is %q: use %s or %s", o.Payload, PayloadJSON, PayloadBytes)
-	}
 }
 
 // sinkName keeps names readable in logs and tables, and in environment variables.
@@ -65,8 +62,12 @@ func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sink
 		l.decode(sink.With.node, reflect.ValueOf(config).Elem(), with)
 		return nil
 	})
-	if err != nil {
+	switch value := reflect.ValueOf(built); {
+	case err != nil:
 		l.complain(with, err)
+	case built == nil, value.Kind() == reflect.Pointer && value.IsNil():
+		l.mistake(at, "%s: the constructor of the program made no sink, and no error", at)
+		built = nil
 	}
 	return built, settings
 }
@@ -83,8 +84,9 @@ func (l *loader) reportKind(kind, at string, known []string) {
 }
 
 // checkRoutes says what [route.New] would say of all routes together, each on its
-// own line.
-func (l *loader) checkRoutes(c *Config) {
+// own line, and whether there was nothing.
+func (l *loader) checkRoutes(c *Config) (right bool) {
+	before := len(l.report.found)
 	if len(c.Routes) == 0 && !l.reported("routes") {
 		l.mistake("routes", "routes: there is none, so nothing would be delivered")
 	}
@@ -104,6 +106,7 @@ func (l *loader) checkRoutes(c *Config) {
 			l.checkRule(rule, at, fmt.Sprintf("%s[%d]", at, i), names)
 		}
 	}
+	return len(l.report.found) == before && !l.reported("routes")
 }
 
 func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
@@ -120,13 +123,13 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 	}
 }
 
-// checkForwarder asks the engine what it thinks of its settings. Where something is wrong
-// already it is asked about the rest only: not about sinks, routes and types.
-func (l *loader) checkForwarder(c *Config) {
+// checkForwarder asks the engine what it thinks of its settings. In place of sinks that
+// are wrong, or another program's, stand empty ones; in place of routes that are wrong one
+// to all sinks.
+func (l *loader) checkForwarder(c *Config, routesAreRight bool) {
 	engine := c.ForwarderConfig(unopened{})
-	right := len(l.report.found) == 0
 	for name, sink := range engine.Sinks {
-		if !right || sink.Sink == nil {
+		if _, absent := sink.Sink.(sinks.Absent); absent || sink.Sink == nil {
 			sink.Sink = unbuilt{}
 			engine.Sinks[name] = sink
 		}
@@ -136,9 +139,14 @@ func (l *loader) checkForwarder(c *Config) {
 			l.mistake("sinks", "sinks: there is none")
 		}
 		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}}
+		routesAreRight = false
 	}
-	if !right {
+	if !routesAreRight {
 		engine.Types, engine.Routes = nil, route.Routes{"*": route.To(slices.Collect(maps.Keys(engine.Sinks))...)}
+		for name, sink := range engine.Sinks {
+			sink.Sink = unbuilt{}
+			engine.Sinks[name] = sink
+		}
 	}
 	if _, err := forwarder.New(engine); err != nil {
 		for _, e := range flatten(err) {

@@ -6,7 +6,7 @@
 // Everything that is wrong is reported at once, with file and line, before
 // anything starts. The structs of this package are the reference: their field
 // tags give the keys ("yaml"), what they mean ("doc"), what there is to choose
-// from ("enum") and what nobody is shown ("secret"); see [sinks.Register].
+// from ("enum") and what nobody is shown ("secret"); see [sinks.NewKind].
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
@@ -14,9 +14,11 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -36,6 +38,7 @@ type Config struct {
 	Routes    map[string][]Rule `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
 
 	only    []string // the sinks to work on; none for all
+	source  Source
 	options Options
 }
 
@@ -167,11 +170,10 @@ func (c *Config) Table() (*route.Table, error) {
 // ForwarderConfig is what the engine works with, over a store of the configuration's
 // database; see package database.
 func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
-	destinations, routes := c.Delivering()
 	return forwarder.Config{
 		Store:           s,
-		Routes:          routes,
-		Sinks:           destinations,
+		Routes:          c.routes(),
+		Sinks:           c.destinations(),
 		Name:            c.Forwarder.Name,
 		Lanes:           c.Outbox.Lanes,
 		Poll:            forwarder.Poll{Min: c.Forwarder.Poll.Min, Max: c.Forwarder.Poll.Max},
@@ -188,16 +190,28 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	}
 }
 
-// Absent are the sinks to work on that another program is to supply, in alphabetical
-// order: see [sinks.Absent]. A forwarder that worked on one would keep its lanes from that
-// program.
-func (c *Config) Absent() (names []string) {
+// Supplied reports the sinks to work on that another program is to supply, as
+// [sinks.ErrAbsent]. A forwarder that worked on one would keep its lanes from that program.
+// One without Types works on no sink of a file with such sinks: the file is of a program
+// whose types may have aliases, and a route to a type is one to its aliases.
+func (c *Config) Supplied() error {
+	var mine, all []string
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		if _, absent := c.Sinks[name].Sink.(sinks.Absent); absent && (len(c.only) == 0 || slices.Contains(c.only, name)) {
-			names = append(names, name)
+		if _, absent := c.Sinks[name].Sink.(sinks.Absent); absent {
+			all = append(all, name)
+			if len(c.only) == 0 || slices.Contains(c.only, name) {
+				mine = append(mine, name)
+			}
 		}
 	}
-	return names
+	switch {
+	case len(mine) > 0:
+		return fmt.Errorf("%w: %s; run the program that does, or name the sinks to work on with --sink", sinks.ErrAbsent, strings.Join(mine, ", "))
+	case len(all) > 0 && c.options.Types == nil:
+		return fmt.Errorf("%w: %s; only the program that does knows all types and their aliases: run that one, with --sink %s",
+			sinks.ErrAbsent, strings.Join(all, ", "), strings.Join(c.only, ","))
+	}
+	return nil
 }
 
 // retention is that of the engine, for which 0 is the default.

@@ -138,8 +138,14 @@ func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 		at := join(path, f.name)
 		d.secrecy[at] = f.secrecy(above)
 		d.decode(values[f.name], f.value, at)
-		if f.tag.Get("zero") == "refused" && d.given(at) && !d.wrong[at] && f.value.IsZero() {
+		if !d.given(at) || d.wrong[at] {
+			continue
+		}
+		if f.tag.Get("zero") == "refused" && f.value.IsZero() {
 			d.mistake(at, "%s is 0: leave it out for its default", at)
+		}
+		if choices := f.choices(); len(choices) > 0 && !slices.Contains(choices, f.value.String()) {
+			d.mistake(at, "%s is %q: use %s", at, f.value.String(), oneOf(choices))
 		}
 	}
 }

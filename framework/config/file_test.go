@@ -99,7 +99,7 @@ sinks: {partner: {kind: http, with: {url: "https://partner.example/", method: "f
 routes: {"*": [partner]}
 `, map[string]string{"method": password})
 	_, err := load(t, config.Source{File: path})
-	require.EqualError(t, err, path+`:3: sinks.partner.with.method: "file:method" is not offered; use POST or PUT`)
+	require.EqualError(t, err, path+`:3: sinks.partner.with.method is "file:method": use POST or PUT`)
 }
 
 func TestReferencesToFilesAreShownAndNotWhatTheyHold(t *testing.T) {

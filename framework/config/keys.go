@@ -15,6 +15,15 @@ type field struct {
 // isShort says that a single value in the place of the struct is this field's.
 func (f field) isShort() bool { return f.tag.Get("short") == "true" }
 
+// choices are the values that a text can have; none for any.
+func (f field) choices() []string {
+	choices := f.tag.Get("enum")
+	if choices == "" || f.value.Kind() != reflect.String {
+		return nil
+	}
+	return strings.Split(choices, ",")
+}
+
 // fieldsOf lists the keys of a struct as the yaml package understands its tags.
 func fieldsOf(v reflect.Value) []field {
 	var fields []field
@@ -44,4 +53,13 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// oneOf lists what there is to choose from.
+func oneOf(choices []string) string {
+	last := len(choices) - 1
+	if last == 0 {
+		return choices[0]
+	}
+	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }

@@ -23,11 +23,11 @@ func load(source Source, options Options) (*loader, *Config, error) {
 	if len(l.report.found) > 0 {
 		return nil, nil, l.report.err()
 	}
-	c := &Config{options: options.withDefaults()}
+	c := &Config{source: source, options: options.withDefaults()}
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
 	l.buildSinks(c)
-	l.checkRoutes(c)
+	routesAreRight := l.checkRoutes(c)
 	if source.Listen != nil {
 		c.Forwarder.Listen = source.Listen
 	}
@@ -38,7 +38,7 @@ func load(source Source, options Options) (*loader, *Config, error) {
 			l.mistake("", "--sink %s: there is no such sink; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", "))
 		}
 	}
-	l.checkForwarder(c)
+	l.checkForwarder(c, routesAreRight)
 	l.environment.reportUnknown()
 	if err := l.report.err(); err != nil {
 		return nil, nil, err
@@ -110,8 +110,7 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
-	l.checkRoutes(whole)
-	l.checkForwarder(whole)
+	l.checkForwarder(whole, l.checkRoutes(whole))
 	return whole, l.report.err()
 }
 

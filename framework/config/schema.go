@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"reflect"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -109,8 +108,8 @@ func structSchema(v reflect.Value) schema {
 
 func fieldSchema(f field) schema {
 	s := valueSchema(f.value)
-	if choices := f.tag.Get("enum"); choices != "" {
-		s = orReference(schema{"enum": strings.Split(choices, ",")}, schema{"type": "null"})
+	if choices := f.choices(); len(choices) > 0 {
+		s = orReference(schema{"enum": choices}, schema{"type": "null"})
 	}
 	if f.tag.Get("zero") == "refused" && (f.value.CanInt() || f.value.CanFloat()) && f.value.Type() != reflect.TypeFor[time.Duration]() {
 		s["exclusiveMinimum"] = 0

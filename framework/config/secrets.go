@@ -10,7 +10,7 @@ import (
 )
 
 // secrecy says how much of a value nobody is shown. It is the field tag secret, whose
-// values [sinks.Register] explains; another one hides as much as "true".
+// values [sinks.NewKind] explains; another one hides as much as "true".
 type secrecy string
 
 const (

@@ -55,9 +55,9 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// Unrouted says what becomes of notifications that no route matches.
 	Unrouted Unrouted
-	// Only names the sinks that this forwarder works on; default all. It leaves the
-	// others, and notifications without a route, to other forwarders, and no row goes
-	// that they need.
+	// Only names the sinks that this forwarder works on, beside notifications without a
+	// route; default all. It leaves the others to other forwarders: it only makes their
+	// cursors, and no row goes that they need.
 	Only []string
 	// Retention is how long after they occurred rows stay in the log, and receipts
 	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink

@@ -217,12 +217,17 @@ const lastWrites = dispatch.AbandonAfter + 5*time.Second
 // coordination is what the coordinator works with.
 func (f *Forwarder) coordination() coordinate.Config {
 	c := coordinate.Config{
-		Store: f.store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Lanes: f.config.Lanes,
+		Store: f.store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Lanes: f.config.Lanes,
 		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
 		Observer: f.config.Observer, Logger: f.config.Logger,
 	}
 	for name, w := range f.working() {
 		c.Sinks[name] = w.coordination()
+	}
+	for name, sink := range f.config.Sinks {
+		if _, mine := c.Sinks[name]; !mine {
+			c.Others[name] = sink.Start
+		}
 	}
 	return c
 }

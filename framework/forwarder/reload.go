@@ -17,7 +17,8 @@ import (
 // same Sink with the same rules, goes on and is only adjusted; see [Forwarder.Adjust]. For
 // each other one the forwarder gives its lanes back, lets what is in flight end within the
 // shutdown timeout, and goes on with what is new; for one that is not given any more it
-// stops. Others are not touched. Sinks with hooks or middleware are always replaced.
+// stops. Others are not touched. Hooks and middleware are the same only if they are the
+// very values that were given before.
 //
 // Sinks that are new are opened first. If one does not open, or the configuration makes
 // no sense, that is the error, and nothing has changed. Reload returns when nothing that was

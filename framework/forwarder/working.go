@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
@@ -51,7 +52,7 @@ func (f *Forwarder) work(to map[string]Sink, routes *route.Table) map[string]*wo
 		}
 		all[name] = f.workFor(name, sink, routes, routes.Filter(name))
 	}
-	if unrouted := routes.Unrouted(); f.config.Unrouted == UnroutedPark && !unrouted.None() && !f.leavesOut(store.SinkUnrouted) {
+	if unrouted := routes.Unrouted(); f.config.Unrouted == UnroutedPark && !unrouted.None() {
 		all[store.SinkUnrouted] = f.workFor(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), routes, unrouted)
 	}
 	return all
@@ -81,11 +82,15 @@ func (w *working) coordination() coordinate.Sink {
 	}
 }
 
-// likewise says whether a sink works as another one, but for what Adjust can change. Hooks
-// and middleware are functions, which cannot be compared.
+// likewise says whether a sink works as another one, but for what Adjust can change.
 func (w *working) likewise(other *working) bool {
-	return isSame(w.Sink.Sink, other.Sink.Sink) && !w.Hooks.Any() && !other.Hooks.Any() && len(w.Middleware)+len(other.Middleware) == 0 &&
+	return isSame(w.Sink.Sink, other.Sink.Sink) && w.Hooks.Same(other.Hooks) && sameMiddleware(w.Middleware, other.Middleware) &&
 		w.Start == other.Start && w.OnDead == other.OnDead && reflect.DeepEqual(w.types, other.types) && w.path.Equal(other.path)
+}
+
+// sameMiddleware says whether two lists are one: functions cannot be compared.
+func sameMiddleware(a, b []message.HandlerMiddleware) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // isSame says whether two sinks are one. What cannot be compared, such as a function, is

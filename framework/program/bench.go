@@ -85,7 +85,7 @@ type benchmark struct {
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
-	b.Scenarios, b.Version = args, readBuild().Version
+	b.Scenarios, b.Version = args, readBuild(b.name).Version
 	if err := b.configure(cmd); err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ const (
 	healthy    health = "healthy"
 	notHealthy health = "not healthy"
 	notChecked health = "not checked" // it has no check, or was not asked
+	absent     health = "not supplied by this program"
 )
 
 // checkView is the result of a check.
@@ -127,6 +128,10 @@ func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth 
 	for i, name := range names {
 		sink := loaded.Sinks[name]
 		found[i] = sinkHealth{Sink: name, Kind: sink.Kind, Health: notChecked, Routes: loaded.RoutesTo(name)}
+		if _, is := sink.Sink.(sinks.Absent); is {
+			found[i].Health = absent
+			continue
+		}
 		checker, ok := sink.Sink.(sinks.HealthChecker)
 		if !ok || c.offline {
 			continue

@@ -153,16 +153,13 @@ const openTimeout = 10 * time.Second
 // reload reads the configuration again. A forwarder takes over sinks and routes; for
 // the rest reload returns another one.
 func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
-	c, err := loadForwarding(f.source, f.options)
-	if err != nil {
-		f.refuse(err)
-		return r
-	}
-	changes := e.config.ChangesTo(c)
+	c, changes, err := e.config.Reload(ctx, e.Forwarder)
 	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		f.refuse(err)
 	case changes.None():
 		f.logger.Info("the configuration is as it was")
-		return r
 	case changes.More:
 		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
@@ -172,18 +169,10 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			return replacement{}
 		}
 		f.logger.Info("the configuration has changed: another forwarder takes over")
-		return r
+	default:
+		e.config = c
+		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes)
 	}
-	c.Keep(e.config)
-	destinations, routes := c.Delivering()
-	if err := e.Reload(ctx, destinations, routes); err != nil {
-		if ctx.Err() == nil {
-			f.refuse(err)
-		}
-		return r
-	}
-	e.config = c
-	f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes)
 	return r
 }
 

@@ -39,7 +39,7 @@ type Call struct {
 	Args []string
 	// Environ is the environment, as NAME=value.
 	Environ []string
-	// Stdout gets results, Stderr logs and errors.
+	// Stdout gets results, Stderr logs and errors; nil ones are discarded.
 	Stdout, Stderr io.Writer
 }
 
@@ -47,9 +47,10 @@ type Call struct {
 // code. Unlike Main it heeds no signals but SIGHUP, by which waybill forward reads its
 // configuration again.
 func Run(ctx context.Context, call Call, options ...Option) int {
-	p := &invocation{environ: call.Environ, stdout: call.Stdout, stderr: call.Stderr}
-	var err error
-	if p.options, err = optionsOf(options); err != nil {
+	p := &invocation{environ: call.Environ, stdout: orNowhere(call.Stdout), stderr: orNowhere(call.Stderr)}
+	made, err := partsOf(options)
+	p.name, p.options = made.name, made.Options
+	if err != nil {
 		p.print(err)
 		return exitFailed
 	}
@@ -58,4 +59,11 @@ func Run(ctx context.Context, call Call, options ...Option) int {
 	err = root.ExecuteContext(ctx)
 	p.print(err)
 	return exitCode(err)
+}
+
+func orNowhere(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
 }

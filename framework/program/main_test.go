@@ -79,9 +79,9 @@ func waybillWith(t testing.TB, environ []string, args ...string) result {
 // ownKinds are those of the program without options.
 func ownKinds(t testing.TB) *sinks.Set {
 	t.Helper()
-	options, err := optionsOf(nil)
+	made, err := partsOf(nil)
 	require.NoError(t, err)
-	return options.Kinds
+	return made.Kinds
 }
 
 // outbox is a fresh database, not migrated yet.

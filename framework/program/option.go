@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Option func(*parts)
 // parts are what options set.
 type parts struct {
 	config.Options
+	name      string
+	hooked    bool
 	kinds     []sinks.Kind
 	supplied  map[string]func(sinks.Instance) (sinks.Sink, error)
 	functions map[string][]function.Handler
@@ -39,10 +42,15 @@ func Kinds(kinds ...sinks.Kind) Option {
 	return func(p *parts) { p.kinds = append(p.kinds, kinds...) }
 }
 
+// Name is the program's, as help and errors call it; default "waybill".
+func Name(name string) Option {
+	return func(p *parts) { once(p, "name", &p.name, name) }
+}
+
 // Types are the application's notification types. A route that matches none of them is a
 // mistake then, and kinds can decode Go values: see [sinks.Instance].
 func Types(types *registry.Registry) Option {
-	return func(p *parts) { p.Types = types }
+	return func(p *parts) { once(p, "registry of types", &p.Types, types) }
 }
 
 // Sink supplies a sink of kind go: the configuration names it, and says where it starts,
@@ -50,8 +58,11 @@ func Types(types *registry.Registry) Option {
 // configuration is read, and opens nothing.
 func Sink(name string, build func(sinks.Instance) (sinks.Sink, error)) Option {
 	return func(p *parts) {
-		if _, taken := p.supplied[name]; taken {
+		switch _, taken := p.supplied[name]; {
+		case taken:
 			p.mistakes = append(p.mistakes, fmt.Errorf("the sink %q is supplied twice", name))
+		case build == nil:
+			p.mistakes = append(p.mistakes, fmt.Errorf("the constructor of the sink %q is nil", name))
 		}
 		p.supplied[name] = build
 	}
@@ -66,39 +77,72 @@ func Functions(sink string, handlers ...function.Handler) Option {
 // Middleware is put around each delivery of all sinks, the first one outermost; see
 // [forwarder.Sink].
 func Middleware(middleware ...message.HandlerMiddleware) Option {
-	return func(p *parts) { p.Middleware = append(p.Middleware, middleware...) }
+	return func(p *parts) {
+		for _, m := range middleware {
+			if m == nil {
+				p.mistakes = append(p.mistakes, errors.New("a middleware is nil"))
+			}
+		}
+		p.Middleware = append(p.Middleware, middleware...)
+	}
 }
 
 // Hooks are called with what becomes of the deliveries of all sinks; see [forwarder.Hooks].
 func Hooks(hooks forwarder.Hooks) Option {
-	return func(p *parts) { p.Hooks = hooks }
+	return func(p *parts) {
+		if p.hooked {
+			p.mistakes = append(p.mistakes, errTwice("hooks"))
+		}
+		p.Hooks, p.hooked = hooks, true
+	}
 }
 
 // Observer is called with what the forwarder does.
 func Observer(observer forwarder.Observer) Option {
-	return func(p *parts) { p.Observer = observer }
+	return func(p *parts) { once(p, "observer", &p.Observer, observer) }
 }
 
 // HTTPClient makes the requests of all sinks that speak HTTP; see [sinks.Instance].
 func HTTPClient(client *http.Client) Option {
-	return func(p *parts) { p.HTTPClient = client }
+	return func(p *parts) { once(p, "HTTP client", &p.HTTPClient, client) }
 }
 
 // Dial opens the TCP connections of all sinks that make any; see [sinks.Instance]. Those
 // to the database are not among them.
 func Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return func(p *parts) { p.Dial = dial }
+	return func(p *parts) {
+		if p.Dial != nil {
+			p.mistakes = append(p.mistakes, errTwice("dial function"))
+		}
+		p.Dial = dial
+	}
 }
 
-// optionsOf puts together what the program is made of.
-func optionsOf(options []Option) (config.Options, error) {
+// once sets what a program has one of.
+func once[T comparable](p *parts, what string, field *T, value T) {
+	var none T
+	if *field != none {
+		p.mistakes = append(p.mistakes, errTwice(what))
+	}
+	*field = value
+}
+
+func errTwice(what string) error { return fmt.Errorf("the program is given a %s twice", what) }
+
+// partsOf puts together what the program is made of.
+func partsOf(options []Option) (*parts, error) {
 	p := &parts{
 		supplied:  make(map[string]func(sinks.Instance) (sinks.Sink, error)),
 		functions: make(map[string][]function.Handler),
 	}
 	for _, set := range options {
+		if set == nil {
+			p.mistakes = append(p.mistakes, errors.New("an option is nil"))
+			continue
+		}
 		set(p)
 	}
+	p.name = cmp.Or(p.name, "waybill")
 	var err error
 	p.Kinds, err = sinks.NewSet(append([]sinks.Kind{
 		email.Kind(),
@@ -109,5 +153,5 @@ func optionsOf(options []Option) (config.Options, error) {
 		process.Kind(),
 		sinks.GoKind(p.supplied),
 	}, p.kinds...)...)
-	return p.Options, errors.Join(append(p.mistakes, err)...)
+	return p, errors.Join(append(p.mistakes, err)...)
 }

@@ -135,7 +135,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	}
 	mail.Warnings = append(v.warnings, mail.Warnings...)
 	for _, warning := range mail.Warnings {
-		fmt.Fprintln(v.stderr, "waybill: warning:", warning)
+		fmt.Fprintln(v.stderr, v.name+": warning:", warning)
 	}
 	return v.show(e.Type, mail)
 }

@@ -2,14 +2,11 @@ package program
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/sinks"
 )
 
 // The providers of wire.go: each makes one thing of others.
@@ -20,9 +17,8 @@ func loadForwarding(source config.Source, options config.Options) (*config.Confi
 	if err != nil {
 		return nil, err
 	}
-	if absent := c.Absent(); len(absent) > 0 {
-		return nil, &usageError{fmt.Errorf("%w: %s; run the program that does, or name the sinks to work on with --sink",
-			sinks.ErrAbsent, strings.Join(absent, ", "))}
+	if err := c.Supplied(); err != nil {
+		return nil, &usageError{err}
 	}
 	return c, nil
 }

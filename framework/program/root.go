@@ -35,7 +35,7 @@ Exit codes:
 // newRoot makes the command tree.
 func newRoot(p *invocation) *cobra.Command {
 	root := &cobra.Command{
-		Use:               "waybill",
+		Use:               p.name,
 		Short:             "A transactional outbox for Go",
 		Long:              rootHelp,
 		Args:              noSuchCommand,
@@ -99,6 +99,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 type invocation struct {
 	environ        []string
 	stdout, stderr io.Writer
+	name           string // of the program
 	options        config.Options
 
 	logFormat, logLevel string
@@ -176,6 +177,6 @@ func (p *invocation) print(err error) {
 	case asJSON:
 		p.logger.Error("failed", "error", err)
 	default:
-		fmt.Fprintln(p.stderr, "waybill:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintln(p.stderr, p.name+":", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }

@@ -15,7 +15,7 @@ func newVersion(p *invocation) *cobra.Command {
 		Short: "Show what this program was built from",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			b := readBuild()
+			b := readBuild(p.name)
 			if asJSON {
 				return printJSON(p.stdout, b)
 			}
@@ -27,23 +27,32 @@ func newVersion(p *invocation) *cobra.Command {
 	return cmd
 }
 
+const modulePath = "github.com/waybill-go/waybill"
+
 // build is what this program was built from.
 type build struct {
+	Program  string `json:"program"`
 	Version  string `json:"version"`
+	Waybill  string `json:"waybill,omitempty"` // its version, in a program of another module
 	Revision string `json:"revision,omitempty"`
 	Modified bool   `json:"modified,omitempty"` // the tree had changes that Revision does not
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-func readBuild() build {
-	b := build{Version: "(unknown)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+func readBuild(name string) build {
+	b := build{Program: name, Version: "(unknown)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
 	if info.Main.Version != "" {
 		b.Version = info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == modulePath {
+			b.Waybill = d.Version
+		}
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -64,5 +73,8 @@ func (b build) String() string {
 	if b.Modified {
 		source += " (modified)"
 	}
-	return fmt.Sprintf("waybill %s%s %s %s", b.Version, source, b.Go, b.Platform)
+	if b.Waybill != "" {
+		source += " with waybill " + b.Waybill
+	}
+	return fmt.Sprintf("%s %s%s %s %s", b.Program, b.Version, source, b.Go, b.Platform)
 }

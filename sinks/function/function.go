@@ -205,9 +205,16 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler,
 	if len(handlers) == 0 {
 		return nil, fmt.Errorf("%w: add one with function.On", ErrNoHandlers)
 	}
+	if types == nil {
+		return nil, fmt.Errorf("%w: there is no registry of types", ErrNoHandlers)
+	}
 	named := make(map[string][]Handler, len(handlers))
 	var problems []error
 	for _, h := range handlers {
+		if h.name == nil {
+			problems = append(problems, fmt.Errorf("%w: make one with function.On", ErrNoHandlers))
+			continue
+		}
 		name, err := h.name(types)
 		if err != nil {
 			problems = append(problems, err)

@@ -17,7 +17,12 @@ const lookTimeout = 15 * time.Second
 // while no server listens there, or the server is not ready, it tries again until
 // ctx is done. Everything else, such as a wrong password, an unknown database or
 // missing tables, is an error at once.
+//
+// The default of logger is slog's.
 func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error) {
+	if logger == nil {
+		logger = slog.Default()
+	}
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval = 100*time.Millisecond, 5*time.Second
 	began, said := time.Now(), ""

@@ -53,6 +53,10 @@ type Config struct {
 	// Owner names this forwarder, and no other.
 	Owner string
 	Sinks map[string]Sink
+	// Others are sinks that only other forwarders work on, with where they begin. They
+	// get their cursors at the same time as the first of Sinks: else one would begin behind
+	// what was forwarded before its forwarder came.
+	Others map[string]store.Start
 	// Lanes is how many lanes each sink is to be cut into.
 	Lanes           int
 	Lease           time.Duration
@@ -106,6 +110,9 @@ func New(c Config) *Coordinator {
 		over:     make(chan struct{}),
 	}
 	for name := range c.Sinks {
+		k.uncut[name] = true
+	}
+	for name := range c.Others {
 		k.uncut[name] = true
 	}
 	return k
@@ -188,7 +195,7 @@ func (k *Coordinator) look() error {
 	ctx, cancel := k.inLease(k.stop)
 	defer cancel()
 	for sink := range k.uncut {
-		created, err := k.Store.Cut(ctx, sink, k.Lanes, k.Sinks[sink].Start)
+		created, err := k.Store.Cut(ctx, sink, k.Lanes, k.startOf(sink))
 		if err != nil {
 			return err
 		}
@@ -226,6 +233,13 @@ func (k *Coordinator) look() error {
 	}
 	k.logAwaited(membership)
 	return nil
+}
+
+func (k *Coordinator) startOf(sink string) store.Start {
+	if s, mine := k.Sinks[sink]; mine {
+		return s.Start
+	}
+	return k.Others[sink]
 }
 
 // inspect corrects the membership by what only this forwarder knows, and sees to sinks
@@ -282,7 +296,7 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 	if c.Passed >= store.PendingLimit {
 		passed += " or more"
 	}
-	k.Sinks[sink].Dispatcher.Log().Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
+	k.Logger.With("sink", sink).Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }
 
 // logPaused logs when a sink is paused, and when it no longer is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"time"
+	"unsafe"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -26,6 +27,16 @@ type Hooks struct {
 	Parked func(ctx context.Context, tx *sql.Tx, parked []Parked) error
 	// Dead is called with what is not tried any more.
 	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error
+}
+
+// Same says whether the functions are the very same values.
+func (h *Hooks) Same(other Hooks) bool {
+	return sameFunc(h.Delivered, other.Delivered) && sameFunc(h.Parked, other.Parked) && sameFunc(h.Dead, other.Dead)
+}
+
+// sameFunc compares the closures that two functions point to, which == does not.
+func sameFunc[F any](a, b F) bool {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&a)) == *(*unsafe.Pointer)(unsafe.Pointer(&b))
 }
 
 // Any says whether there is a hook.
