@@ -12,9 +12,8 @@ import (
 )
 
 // contentsOf digests the files and folders that a kind's settings name and that are read
-// when the sink is made: fields with the tag content:"true". So a renewed certificate, or a
-// changed template, is a change of the configuration. What cannot be read is told apart by
-// its error.
+// when the sink is made: fields with the tag content:"true". So a changed template is a
+// change of the configuration. What cannot be read is told apart by its error.
 func contentsOf(settings any) map[string]string {
 	digests := make(map[string]string)
 	collectContents(reflect.ValueOf(settings), digests)

@@ -1,12 +1,11 @@
 package httpsink
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -17,7 +16,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
-	"github.com/waybill-go/waybill/sinks/internal/roots"
+	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
 // Defaults and limits of the configuration.
@@ -100,11 +99,12 @@ type Basic struct {
 	Password string `yaml:"password" secret:"true" doc:"the user's password"`
 }
 
-// TLS is how a server of an https URL is verified, and what it may verify.
+// TLS is how a server of an https URL is verified, and what it may verify. The files are
+// read again in each handshake: renewed ones count from then on.
 type TLS struct {
-	CAFile   string `yaml:"ca_file" content:"true" doc:"PEM file of the authorities to trust instead of the system's"`
-	CertFile string `yaml:"cert_file" content:"true" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to servers"`
-	KeyFile  string `yaml:"key_file" content:"true" doc:"PEM file of that certificate's key"`
+	CAFile   string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's"`
+	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to servers"`
+	KeyFile  string `yaml:"key_file" doc:"PEM file of that certificate's key"`
 }
 
 // Guard keeps requests out of private networks.
@@ -156,29 +156,29 @@ func (c *Config) defaultFormat() string {
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()
-	_, err := filled.resolve()
+	_, err := filled.resolve(slog.New(slog.DiscardHandler))
 	return err
 }
 
 // origin is a configuration made ready for use: everything that can be computed
 // once.
 type origin struct {
-	destination destination
-	metadata    selection
-	headers     http.Header
-	signer      signer
-	roots       *x509.CertPool    // nil for the system's
-	certificate []tls.Certificate // at most one
-	guard       *guard            // nil for none
-	proxies     []*url.URL        // all that requests may go through
-	proxy       func(*http.Request) (*url.URL, error)
-	credentials []string // what no error may repeat
+	destination  destination
+	metadata     selection
+	headers      http.Header
+	signer       signer
+	certificates *certificates.Certificates
+	guard        *guard     // nil for none
+	proxies      []*url.URL // all that requests may go through
+	proxy        func(*http.Request) (*url.URL, error)
+	credentials  []string // what no error may repeat
 }
 
 // resolver collects what it makes of a configuration, and all mistakes in it.
 type resolver struct {
 	*Config
 	origin
+	logger   *slog.Logger
 	mistakes []error
 }
 
@@ -188,8 +188,8 @@ func (r *resolver) mistake(format string, a ...any) {
 
 // resolve turns the configuration, its defaults set, into an origin. The error
 // joins all mistakes.
-func (c *Config) resolve() (*origin, error) {
-	r := &resolver{Config: c, origin: origin{headers: make(http.Header)}}
+func (c *Config) resolve(logger *slog.Logger) (*origin, error) {
+	r := &resolver{Config: c, origin: origin{headers: make(http.Header)}, logger: logger}
 	r.checkLimits()
 	r.checkFormat()
 	r.readMetadata()
@@ -372,34 +372,17 @@ func numbered(name, one string, more []string) iter.Seq2[string, string] {
 
 func (r *resolver) readTLS(urlIsGood bool) {
 	plain := urlIsGood && strings.HasPrefix(strings.ToLower(r.URL), "http:")
-	var err error
-	if r.TLS.CAFile != "" {
-		if plain {
-			r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
-		}
-		if r.roots, err = roots.Read(r.TLS.CAFile); err != nil {
-			r.mistake("tls.ca_file: %w", err)
-		}
+	if plain && r.TLS.CAFile != "" {
+		r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
 	}
-	cert, private := r.TLS.CertFile, r.TLS.KeyFile
-	switch {
-	case cert == "" && private == "":
-		return
-	case private == "":
-		r.mistake("tls.key_file: is missing, and tls.cert_file is given")
-		return
-	case cert == "":
-		r.mistake("tls.cert_file: is missing, and tls.key_file is given")
-		return
-	case plain:
+	if plain && r.TLS.CertFile != "" && r.TLS.KeyFile != "" {
 		r.mistake("tls.cert_file: url is plain http, where no certificate is shown; use https or leave it out")
 	}
-	pair, err := tls.LoadX509KeyPair(cert, private)
-	if err != nil {
-		r.mistake("tls.cert_file: %s with %s: %w", cert, private, err)
-		return
+	var err error
+	files := certificates.Files{CA: r.TLS.CAFile, Cert: r.TLS.CertFile, Key: r.TLS.KeyFile}
+	if r.certificates, err = certificates.New(files, r.logger); err != nil {
+		r.mistakes = append(r.mistakes, err)
 	}
-	r.certificate = []tls.Certificate{pair}
 }
 
 func (r *resolver) readGuard() {

@@ -168,7 +168,7 @@ func TestReservedHeadersAreRefused(t *testing.T) {
 func TestACAFileNeedsTLSAndCertificates(t *testing.T) {
 	_, err := New(sinks.Instance{}, Config{URL: "http://partner.example", TLS: TLS{CAFile: "config_test.go"}})
 	assert.ErrorContains(t, err, "tls.ca_file: url is plain http")
-	assert.ErrorContains(t, err, "tls.ca_file: config_test.go holds no certificate in PEM form")
+	assert.ErrorContains(t, err, "tls.ca_file: config_test.go: holds no certificate in PEM form")
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {

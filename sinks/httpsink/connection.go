@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
 const (
@@ -33,8 +35,8 @@ func newTransport(d *dialer, proxy func(*http.Request) (*url.URL, error)) *http.
 		DialContext:            d.dial,
 		DialTLSContext:         d.dialTLS,
 		OnProxyConnectResponse: checkProxy,
-		TLSClientConfig:        d.tls.Clone(), // for the server behind a proxy
-		TLSHandshakeTimeout:    d.timeout,     // there, too
+		TLSClientConfig:        d.behindProxy,
+		TLSHandshakeTimeout:    d.timeout, // there, too
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
 		MaxIdleConns:           maxIdleConnections, // of all hosts
@@ -57,10 +59,12 @@ func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.R
 // dialer opens TCP and TLS connections, each within timeout, and can close all
 // that are open.
 type dialer struct {
-	tcp     net.Dialer
-	tls     *tls.Config
-	timeout time.Duration
-	proxies map[string]bool // by address
+	tcp          net.Dialer
+	tls          *tls.Config
+	certificates *certificates.Certificates
+	behindProxy  *tls.Config // for the servers there, to whom the transport speaks TLS
+	timeout      time.Duration
+	proxies      map[string]bool // by address
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
@@ -69,11 +73,17 @@ type dialer struct {
 
 func newDialer(o *origin, timeout time.Duration) *dialer {
 	d := &dialer{
-		tls:     &tls.Config{RootCAs: o.roots, Certificates: o.certificate, NextProtos: []string{"h2", "http/1.1"}},
-		timeout: timeout,
-		proxies: make(map[string]bool),
-		open:    make(map[*connection]struct{}),
+		tls:          &tls.Config{NextProtos: []string{"h2", "http/1.1"}},
+		certificates: o.certificates,
+		timeout:      timeout,
+		proxies:      make(map[string]bool),
+		open:         make(map[*connection]struct{}),
 	}
+	d.behindProxy = d.tls.Clone()
+	if fixed := o.destination.fixed.url; fixed != nil {
+		d.behindProxy.ServerName = fixed.Hostname()
+	}
+	d.certificates.Apply(d.behindProxy)
 	if o.guard != nil {
 		d.tcp.ControlContext = o.guard.control
 	}
@@ -104,9 +114,10 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	}
 	config := d.tls.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled, so it can be split
+	d.certificates.Apply(config)
 	if d.proxies[address] {
 		// A proxy is spoken to in HTTP/1.1, and is not the one to show who calls.
-		config.NextProtos, config.Certificates = nil, nil
+		config.NextProtos, config.GetClientCertificate = nil, nil
 	}
 	conn := tls.Client(plain, config)
 	if err := conn.HandshakeContext(ctx); err != nil {

@@ -267,11 +267,11 @@ func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
 	_, _, cert, key := a.make("one")
 	_, _, _, otherKey := a.make("two")
 	for want, c := range map[string]Config{
-		"tls.key_file: is missing":                      {TLS: TLS{CertFile: cert}},
-		"tls.cert_file: is missing":                     {TLS: TLS{KeyFile: key}},
-		"tls.cert_file: url is plain http":              {URL: "http://a.example", TLS: TLS{CertFile: cert, KeyFile: key}},
-		"tls: private key does not match public key":    {TLS: TLS{CertFile: cert, KeyFile: otherKey}},
-		"tls.cert_file: /no/cert.pem with /no/key.pem:": {TLS: TLS{CertFile: "/no/cert.pem", KeyFile: "/no/key.pem"}},
+		"tls.key_file: is missing":                   {TLS: TLS{CertFile: cert}},
+		"tls.cert_file: is missing":                  {TLS: TLS{KeyFile: key}},
+		"tls.cert_file: url is plain http":           {URL: "http://a.example", TLS: TLS{CertFile: cert, KeyFile: key}},
+		"tls: private key does not match public key": {TLS: TLS{CertFile: cert, KeyFile: otherKey}},
+		"tls.cert_file: open /no/cert.pem:":          {TLS: TLS{CertFile: "/no/cert.pem", KeyFile: "/no/key.pem"}},
 	} {
 		if c.URL == "" {
 			c.URL = "https://a.example"
@@ -282,6 +282,41 @@ func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
 }
 
 // A proxy that is itself reached by TLS, and would rather speak HTTP/2.
+func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
+	for name, proxy := range map[string]string{"directly": "none", "through a proxy": newProxy(t)} {
+		t.Run(name, func(t *testing.T) {
+			before, after := newAuthority(t), newAuthority(t)
+			both := before.pool()
+			both.AddCert(after.cert)
+			r, ca := newStrictReceiver(t, func(c *tls.Config) {
+				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
+			})
+			_, _, cert, key := before.make("first")
+			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
+			shown := func() string {
+				_, err := sink.Deliver(t.Context(), newDelivery())
+				require.NoError(t, err)
+				requests := r.all()
+				return requests[len(requests)-1].TLS.PeerCertificates[0].Subject.CommonName
+			}
+			require.Equal(t, "first", shown())
+			_, _, newCert, newKey := after.make("second")
+			require.NoError(t, os.Rename(newCert, cert))
+			require.NoError(t, os.Rename(newKey, key))
+			require.Equal(t, "first", shown(), "an open connection goes on")
+			sink.transport.CloseIdleConnections()
+			require.Equal(t, "second", shown())
+
+			require.NoError(t, os.Rename(before.file, ca))
+			sink.transport.CloseIdleConnections()
+			_, err := sink.Deliver(t.Context(), newDelivery())
+			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is trusted no more")
+			class, _ := sinks.Classify(err)
+			require.Equal(t, sinks.ClassUnavailable, class)
+		})
+	}
+}
+
 func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
 	ours := newAuthority(t)
 	r, _ := newStrictReceiver(t, func(c *tls.Config) {

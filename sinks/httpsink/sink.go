@@ -43,8 +43,10 @@ package httpsink
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -90,9 +92,9 @@ func Kind() sinks.Kind {
 
 // New makes a sink from c, whose zero fields get their defaults. It connects to
 // nothing. The error joins all mistakes of c.
-func New(_ sinks.Instance, c Config) (*Sink, error) {
+func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
-	o, err := c.resolve()
+	o, err := c.resolve(cmp.Or(in.Logger, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}

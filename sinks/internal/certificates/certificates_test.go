@@ -1,0 +1,415 @@
+package certificates_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks/internal/certificates"
+)
+
+// issuer is an authority of one test.
+type issuer struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newIssuer(t *testing.T) *issuer {
+	i := &issuer{t: t}
+	i.cert, i.key = i.issue("authority " + rand.Text()) // by its name clients see whether a server takes theirs
+	return i
+}
+
+// issue signs by the authority; the authority's own certificate by itself.
+func (i *issuer) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	i.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(i.t, err)
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	require.NoError(i.t, err)
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, BasicConstraintsValid: true, IsCA: i.cert == nil,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"shop.example"},
+	}
+	parent, signer := template, key
+	if i.cert != nil {
+		parent, signer = i.cert, i.key
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(i.t, err)
+	cert, err := x509.ParseCertificate(raw)
+	require.NoError(i.t, err)
+	return cert, key
+}
+
+func (i *issuer) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(i.cert)
+	return pool
+}
+
+// pair returns a new certificate and its key as files hold them.
+func (i *issuer) pair(name string) (cert, key []byte) {
+	made, private := i.issue(name)
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(i.t, err)
+	return encode(made), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+func encode(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+// folder is where one test's files are.
+type folder struct {
+	t    *testing.T
+	path string
+}
+
+func newFolder(t *testing.T) folder { return folder{t, t.TempDir()} }
+
+func (f folder) file(name string) string { return filepath.Join(f.path, name) }
+
+func (f folder) write(name string, text []byte) {
+	f.t.Helper()
+	require.NoError(f.t, os.WriteFile(f.file(name), text, 0o600))
+}
+
+func (f folder) replace(name string, text []byte) {
+	f.t.Helper()
+	f.write(name+".new", text)
+	require.NoError(f.t, os.Rename(f.file(name+".new"), f.file(name)))
+}
+
+// server takes TLS connections on loopback, and says the name in the client's certificate
+// once for each byte that it reads.
+type server struct {
+	address string
+	mu      sync.Mutex
+	config  *tls.Config
+}
+
+func (s *server) set(config *tls.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = config
+}
+
+// newServer wants a certificate of that authority from its clients.
+func newServer(t *testing.T, of *issuer) *server {
+	s := new(server)
+	s.set(serving(of))
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.config, nil
+		},
+	})
+	require.NoError(t, err)
+	s.address = listener.Addr().String()
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() { serve(conn.(*tls.Conn)) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		connections.Wait()
+	})
+	return s
+}
+
+func serve(conn *tls.Conn) {
+	defer conn.Close()
+	for one := make([]byte, 1); ; {
+		if _, err := io.ReadFull(conn, one); err != nil {
+			return
+		}
+		name := "nobody"
+		if shown := conn.ConnectionState().PeerCertificates; len(shown) > 0 {
+			name = shown[0].Subject.CommonName
+		}
+		if _, err := io.WriteString(conn, name+"\n"); err != nil {
+			return
+		}
+	}
+}
+
+// serving is a server's config with a certificate of that authority.
+func serving(of *issuer) *tls.Config {
+	cert, key := of.issue("server")
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
+		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: of.pool(),
+	}
+}
+
+// client is a sink's side. Its config serves all handshakes.
+type client struct {
+	server *server
+	config *tls.Config
+}
+
+func newClient(t *testing.T, s *server, c *certificates.Certificates, name string) *client {
+	config := &tls.Config{ServerName: name}
+	c.Apply(config)
+	return &client{s, config}
+}
+
+func (c *client) connect(t *testing.T) (*tls.Conn, error) {
+	t.Helper()
+	conn, err := tls.Dial("tcp", c.server.address, c.config)
+	if err == nil {
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	return conn, err
+}
+
+// ask returns the name that the server saw on the connection.
+func ask(t *testing.T, conn *tls.Conn) string {
+	t.Helper()
+	_, err := conn.Write([]byte("?"))
+	require.NoError(t, err)
+	var answer strings.Builder
+	for one := make([]byte, 1); ; {
+		_, err := io.ReadFull(conn, one)
+		require.NoError(t, err)
+		if one[0] == '\n' {
+			return answer.String()
+		}
+		answer.Write(one)
+	}
+}
+
+// asked is ask on a new connection.
+func (c *client) asked(t *testing.T) string {
+	t.Helper()
+	conn, err := c.connect(t)
+	require.NoError(t, err)
+	return ask(t, conn)
+}
+
+func newLogger() (*slog.Logger, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	return slog.New(slog.NewTextHandler(log, nil)), log
+}
+
+func TestARenewedCertificateIsShownFromTheNextHandshakeOn(t *testing.T) {
+	for name, put := range map[string]func(folder, string, []byte){"renamed": folder.replace, "in place": folder.write} {
+		t.Run(name, func(t *testing.T) {
+			of, dir := newIssuer(t), newFolder(t)
+			cert, key := of.pair("first")
+			dir.write("ca", encode(of.cert))
+			dir.write("cert", cert)
+			dir.write("key", key)
+			logger, log := newLogger()
+			c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, logger)
+			require.NoError(t, err)
+			client := newClient(t, newServer(t, of), c, "127.0.0.1")
+			open, err := client.connect(t)
+			require.NoError(t, err)
+			require.Equal(t, "first", ask(t, open))
+
+			cert, key = of.pair("second")
+			put(dir, "cert", cert)
+			require.Equal(t, "first", client.asked(t), "while the key is the old one's")
+			require.Equal(t, "first", client.asked(t))
+			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "once for these contents")
+			put(dir, "key", key)
+			require.Equal(t, "second", client.asked(t))
+			require.Equal(t, "second", client.asked(t))
+			require.Equal(t, 1, strings.Count(log.String(), "level=INFO"))
+			require.Equal(t, "first", ask(t, open), "an open connection goes on")
+		})
+	}
+}
+
+func TestAnAuthorityIsTrustedForAsLongAsItsFileHoldsIt(t *testing.T) {
+	before, after, dir := newIssuer(t), newIssuer(t), newFolder(t)
+	dir.write("ca", encode(before.cert))
+	logger, log := newLogger()
+	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, logger)
+	require.NoError(t, err)
+	s := newServer(t, before)
+	client := newClient(t, s, c, "127.0.0.1")
+	require.Equal(t, "nobody", client.asked(t))
+
+	s.set(serving(after))
+	_, err = client.connect(t)
+	require.ErrorAs(t, err, new(*tls.CertificateVerificationError))
+	require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
+	dir.replace("ca", encode(after.cert))
+	client.asked(t)
+	s.set(serving(before))
+	_, err = client.connect(t)
+	require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the old one is trusted no more")
+	require.NotContains(t, log.String(), "WARN")
+}
+
+func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
+	of, dir := newIssuer(t), newFolder(t)
+	ca := append(encode(newIssuer(t).cert), encode(of.cert)...)
+	cert, key := of.pair("shop")
+	write := func() {
+		dir.write("ca", ca)
+		dir.write("cert", cert)
+		dir.write("key", key)
+	}
+	write()
+	logger, log := newLogger()
+	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, logger)
+	require.NoError(t, err)
+	client := newClient(t, newServer(t, of), c, "127.0.0.1")
+	require.NotContains(t, log.String(), "level=")
+
+	for name, spoil := range map[string]func(){
+		"authorities gone":         func() { require.NoError(t, os.Remove(dir.file("ca"))) },
+		"no authorities":           func() { dir.write("ca", nil) },
+		"one authority and a half": func() { dir.write("ca", ca[:len(ca)-40]) },
+		"half a certificate":       func() { dir.write("cert", cert[:len(cert)/2]) },
+		"half of its chain":        func() { dir.write("cert", append(bytes.Clone(cert), ca[:100]...)) },
+		"certificate gone":         func() { require.NoError(t, os.Remove(dir.file("cert"))) },
+		"no key":                   func() { dir.write("key", nil) },
+	} {
+		log.Reset()
+		spoil()
+		for range 3 {
+			require.Equal(t, "shop", client.asked(t), name)
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "%s: %s", name, log)
+		require.NotContains(t, log.String(), "PRIVATE", name)
+		write()
+		require.Equal(t, "shop", client.asked(t), name)
+		require.Equal(t, 1, strings.Count(log.String(), "level="), "%s: contents that are back are no change: %s", name, log)
+	}
+}
+
+func TestAServerMustHaveTheNameThatWasAskedFor(t *testing.T) {
+	of, dir := newIssuer(t), newFolder(t)
+	dir.write("ca", encode(of.cert))
+	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	s := newServer(t, of)
+	for _, name := range []string{"127.0.0.1", "shop.example", "SHOP.example", "shop.example."} {
+		require.Equal(t, "nobody", newClient(t, s, c, name).asked(t), name)
+	}
+	for _, name := range []string{"other.example", "127.0.0.2", "::1"} {
+		_, err := newClient(t, s, c, name).connect(t)
+		require.ErrorAs(t, err, new(x509.HostnameError), name)
+	}
+
+	// A config for many servers, as http.Transport has one, whose copies have the name.
+	config := new(tls.Config)
+	c.Apply(config)
+	for name, reason := range map[string]string{"shop.example": "", "other.example": "is valid for", "127.0.0.1": "names the server"} {
+		of := config.Clone()
+		of.ServerName = name
+		_, err := (&client{s, of}).connect(t)
+		if reason == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, reason, "what the handshake does not tell is refused")
+		}
+	}
+}
+
+func TestACertificateThatTheServerDoesNotTakeIsNotShown(t *testing.T) {
+	of, dir := newIssuer(t), newFolder(t)
+	cert, key := newIssuer(t).pair("stranger")
+	dir.write("ca", encode(of.cert))
+	dir.write("cert", cert)
+	dir.write("key", key)
+	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.Equal(t, "nobody", newClient(t, newServer(t, of), c, "127.0.0.1").asked(t))
+}
+
+func TestOnlyWhatThereIsAFileForIsApplied(t *testing.T) {
+	c, err := certificates.New(certificates.Files{}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	config := new(tls.Config)
+	c.Apply(config)
+	require.Equal(t, new(tls.Config), config)
+}
+
+func TestAllMistakesAreReportedByTheirKeys(t *testing.T) {
+	of, dir := newIssuer(t), newFolder(t)
+	cert, key := of.pair("shop")
+	_, otherKey := of.pair("other")
+	dir.write("cert", cert)
+	dir.write("key", key)
+	dir.write("other", otherKey)
+	dir.write("half", cert[:len(cert)/2])
+	dir.write("text", []byte("no certificate"))
+	for text, files := range map[string]certificates.Files{
+		"tls.ca_file: open " + dir.file("gone"):                {CA: dir.file("gone")},
+		"tls.ca_file: " + dir.file("half") + ": ends within":   {CA: dir.file("half")},
+		"tls.ca_file: " + dir.file("text") + ": holds no":      {CA: dir.file("text")},
+		"tls.key_file: is missing":                             {Cert: dir.file("cert")},
+		"tls.cert_file: is missing":                            {Key: dir.file("key")},
+		"tls.cert_file: open " + dir.file("gone"):              {Cert: dir.file("gone"), Key: dir.file("key")},
+		dir.file("cert") + " with " + dir.file("other") + ": ": {Cert: dir.file("cert"), Key: dir.file("other")},
+	} {
+		_, err := certificates.New(files, slog.New(slog.DiscardHandler))
+		require.ErrorContains(t, err, text)
+	}
+	_, err := certificates.New(certificates.Files{CA: dir.file("gone"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "tls.ca_file: ")
+	require.ErrorContains(t, err, "tls.cert_file: ")
+	require.True(t, errors.Is(err, os.ErrNotExist))
+}
+
+func TestHandshakesMayRunInParallelWithChanges(t *testing.T) {
+	of, dir := newIssuer(t), newFolder(t)
+	cert, key := of.pair("shop")
+	dir.write("ca", encode(of.cert))
+	dir.write("cert", cert)
+	dir.write("key", key)
+	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	client := newClient(t, newServer(t, of), c, "127.0.0.1")
+	var shaking sync.WaitGroup
+	for range 4 {
+		shaking.Go(func() {
+			for range 5 {
+				conn, err := tls.Dial("tcp", client.server.address, client.config)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+	for range 20 {
+		dir.write("cert", cert)
+		dir.write("ca", encode(of.cert))
+	}
+	shaking.Wait()
+}
