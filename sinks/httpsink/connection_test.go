@@ -290,6 +290,7 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 			both.AddCert(after.cert)
 			r, ca := newStrictReceiver(t, func(c *tls.Config) {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
+				c.NextProtos = []string{"http/1.1"} // whose connections are idle once their answer is read
 			})
 			_, _, cert, key := before.make("first")
 			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
