@@ -72,6 +72,9 @@ var (
 // a connection is made when a delivery needs one. Zero fields of c get their
 // defaults. All mistakes in c and in the templates are reported at once. A
 // password that c lets travel in the clear is logged as a warning.
+//
+// in.Dial opens the connections to the mail server, and those to c.OAuth2's authorization
+// server unless in.HTTPClient makes those requests.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
@@ -79,7 +82,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := errors.Join(invalid, err); err != nil {
 		return nil, err
 	}
-	server, err := newServer(c)
+	server, err := newServer(c, in)
 	if err != nil {
 		return nil, err
 	}

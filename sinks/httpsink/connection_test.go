@@ -305,11 +305,11 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 			require.NoError(t, os.Rename(newCert, cert))
 			require.NoError(t, os.Rename(newKey, key))
 			require.Equal(t, "first", shown(), "an open connection goes on")
-			sink.transport.CloseIdleConnections()
+			ownOf(sink).transport.CloseIdleConnections()
 			require.Equal(t, "second", shown())
 
 			require.NoError(t, os.Rename(before.file, ca))
-			sink.transport.CloseIdleConnections()
+			ownOf(sink).transport.CloseIdleConnections()
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is trusted no more")
 			class, _ := sinks.Classify(err)

@@ -43,10 +43,8 @@ package httpsink
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -67,9 +65,7 @@ type Sink struct {
 	timeout        time.Duration
 	excerpt        excerpt
 	receiptHeaders []string
-	dialer         *dialer
-	transport      *http.Transport
-	health         func(context.Context) error
+	connections    connections
 	template       *http.Request
 	headers        http.Header
 	signer         signer
@@ -92,15 +88,21 @@ func Kind() sinks.Kind {
 
 // New makes a sink from c, whose zero fields get their defaults. It connects to
 // nothing. The error joins all mistakes of c.
+//
+// With in.HTTPClient its Transport makes the requests, and the program is to close it.
+// What else a client has is not used: redirects are not followed, the timeout is that of c,
+// and there are no cookies. It has to keep requests out of private networks itself where
+// hosts come from data: c.Guard is for the sink's own connections. [Sink.CheckHealth] then
+// finds nothing wrong.
+//
+// With in.Dial the sink's own connections are opened by it. Where the guard is on it gets
+// addresses that the guard has let through, and no names.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
-	o, err := c.resolve(cmp.Or(in.Logger, slog.New(slog.DiscardHandler)))
+	o, err := c.resolve(in)
 	if err != nil {
 		return nil, err
 	}
-	// An attempt that gets no connection in half of its time leaves with
-	// "unavailable" before the whole time is over, which would be "transient".
-	dial := newDialer(o, c.Timeout/2)
 	s := &Sink{
 		destination:    o.destination,
 		format:         c.Format,
@@ -109,9 +111,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		timeout:        c.Timeout,
 		excerpt:        newExcerpt(c.MaxResponseBytes, o.credentials),
 		receiptHeaders: receiptHeaders,
-		dialer:         dial,
-		transport:      newTransport(dial, o.proxy),
-		health:         dial.probe(o),
+		connections:    newConnections(o, c.Timeout),
 		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
 		headers:        o.headers,
 		signer:         o.signer,
@@ -152,13 +152,10 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 	return originOf(to.url)
 }
 
-// Close closes all connections, at once. Deliver must not be called after it.
-//
-// The transport alone would leave an HTTP/2 connection open whose last stream
-// it has not tidied up yet.
+// Close closes the sink's own connections, at once, those of a call that is still under
+// way too. Later calls are unavailable.
 func (s *Sink) Close(context.Context) error {
-	s.transport.CloseIdleConnections()
-	s.dialer.close()
+	s.connections.close()
 	return nil
 }
 
@@ -168,7 +165,7 @@ func (s *Sink) Close(context.Context) error {
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.health(bounded); err != nil {
+	if err := s.connections.check(bounded); err != nil {
 		return s.unanswered(ctx, bounded, s.destination.fixed.target, err)
 	}
 	return nil
@@ -211,7 +208,7 @@ func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
 func (s *Sink) send(ctx context.Context, deadline time.Time, to place, m message) (notification.Receipt, error) {
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	resp, err := s.transport.RoundTrip(s.request(bounded, to, m))
+	resp, err := s.connections.roundTrip(s.request(bounded, to, m))
 	if err != nil {
 		return "", s.unanswered(ctx, bounded, to.target, err)
 	}
