@@ -310,16 +310,6 @@ var wrong = map[string]struct {
 		s.Received = func(*testing.T) []notification.Envelope { return m.received }
 		return s
 	}},
-	"waits on Close for calls that go on": {"close with calls in flight", func() sinktest.Subject {
-		s := subject(nil)
-		var m *memory
-		s.New = func(*testing.T) sinks.Sink {
-			m = new(memory)
-			return &closable{memory: m, waits: true}
-		}
-		s.Received = func(*testing.T) []notification.Envelope { return m.received }
-		return s
-	}},
 	"loses a result": {"batches/each delivery has its result", func() sinktest.Subject {
 		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 			return deliverEach(b, ctx, batch)[:len(batch)-1]
@@ -365,7 +355,6 @@ func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery
 type closable struct {
 	*memory
 	afterwards error // of deliveries after Close
-	waits      bool  // Close does until its context ends
 
 	mu     sync.Mutex
 	closed bool
@@ -380,11 +369,7 @@ func (c *closable) Deliver(ctx context.Context, d *notification.Delivery) (notif
 	return c.memory.Deliver(ctx, d)
 }
 
-func (c *closable) Close(ctx context.Context) error {
-	if c.waits {
-		<-ctx.Done()
-		return ctx.Err()
-	}
+func (c *closable) Close(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
