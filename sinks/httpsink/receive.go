@@ -68,13 +68,13 @@ type receiving struct {
 func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut {
 		w.Header().Set("Allow", "POST, PUT")
-		answer(w, http.StatusMethodNotAllowed)
+		reply(w, http.StatusMethodNotAllowed)
 		return
 	}
 	e, err := h.read(w, r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "a request was refused", "error", err)
-		answer(w, statusOfRequest(err))
+		reply(w, statusOfRequest(err))
 		return
 	}
 	_, err = h.sink.Deliver(r.Context(), &notification.Delivery{Envelope: e, Attempt: attemptOf(r)})
@@ -87,14 +87,14 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch class {
 	case sinks.ClassThrottled:
 		askToWait(w, time.Until(until))
-		answer(w, http.StatusTooManyRequests)
+		reply(w, http.StatusTooManyRequests)
 	case sinks.ClassUnavailable:
 		askToWait(w, unavailableFor)
-		answer(w, http.StatusServiceUnavailable)
+		reply(w, http.StatusServiceUnavailable)
 	case sinks.ClassPermanent:
-		answer(w, http.StatusUnprocessableEntity)
+		reply(w, http.StatusUnprocessableEntity)
 	default:
-		answer(w, http.StatusInternalServerError)
+		reply(w, http.StatusInternalServerError)
 	}
 }
 
@@ -122,7 +122,7 @@ func statusOfRequest(err error) int {
 	return http.StatusRequestTimeout // the body did not arrive
 }
 
-func answer(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(status), status) }
+func reply(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(status), status) }
 
 // askToWait rounds up: 0 s would ask for nothing.
 func askToWait(w http.ResponseWriter, wait time.Duration) {

@@ -12,24 +12,11 @@
 // type, key and metadata. Where data has a say in the host, a guard keeps requests
 // out of private networks.
 //
-// What an answer means:
-//
-//	2xx                                        delivered, the receipt is "http 202" and the destination's id for it
-//	408, 425, 429, 502, 503, 504               throttled until Retry-After if that lies ahead (1 h at most), else transient
-//	409, 421, 423, 424, other 5xx              transient
-//	401, 402, 403, 404, 405, 407, 410,         unavailable: address, credentials or configuration are refused,
-//	426, 428, 451, 501, 505, 511               whatever is sent
-//	3xx, 101                                   unavailable, too: redirects are not followed, the error says where to
-//	other 4xx                                  permanent: the request itself is refused
-//	no connection: DNS, TCP, TLS, proxy        unavailable
-//	no response in time, connection lost       transient
-//	no URL from the template                   permanent
-//	a connection that the guard refuses        permanent if the host comes from data, else unavailable
-//	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
+// What an answer means stands in docs/sinks-http.md, and in the Answers of [Kind]. When the
+// engine's context ends, its error is returned as it is.
 //
 // Throttled and unavailable let the whole sink wait; where hosts come from data, that
-// host only, see [Sink.Destination]. Where a template makes the URL, a status that would
-// be unavailable is transient: it is about that URL only; except for a 407 of a proxy.
+// host only, see [Sink.Destination].
 //
 // A batch that is refused for good is sent again in halves, see [Sink.DeliverBatch].
 //
@@ -83,7 +70,7 @@ var (
 // Kind is the sink kind http.
 func Kind() sinks.Kind {
 	return sinks.NewKind("http", "requests to a URL, signed as Standard Webhooks",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
 // New makes a sink from c, whose zero fields get their defaults. It connects to
@@ -129,7 +116,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 
 // Deliver sends one request and waits for the status of its response. Any 2xx
 // is a delivery, whatever becomes of the response's body, which is read for 0.3 s
-// at most. See the package comment for what the errors mean; those about a response
+// at most. See the Answers of [Kind] for what the errors mean; those about a response
 // are a [*ResponseError].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)

@@ -2,6 +2,8 @@ package sinktest
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -10,7 +12,8 @@ import (
 // RunKind checks what a kind's configuration promises: its defaults fill what was left out,
 // and nothing else, however often they are set; and with the required fields only a sink can
 // be built, which has the same configuration whether Go or a file gives it. required is a
-// configuration with these fields and no other.
+// configuration with these fields and no other. The kind's answers begin with "delivered",
+// the name of a class, or "as" for what the destination says itself.
 func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 	t.Run("defaults change nothing that is given", func(t *testing.T) {
 		full := new(C)
@@ -38,6 +41,13 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 		setDefaults(&twice)
 		same(t, twice, once)
 	})
+	t.Run("answers have a class", func(t *testing.T) {
+		for _, a := range kind.Answers {
+			if a.Says == "" || !slices.ContainsFunc(meanings(), func(m string) bool { return strings.HasPrefix(a.Means, m) }) {
+				t.Errorf("answer %q means %q, which begins with none of %q", a.Says, a.Means, meanings())
+			}
+		}
+	})
 	t.Run("required fields are enough", func(t *testing.T) {
 		var read C
 		sink, err := kind.Build(sinks.Instance{}, func(config any) error {
@@ -53,6 +63,15 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 		setDefaults(&read)
 		same(t, read, given)
 	})
+}
+
+// meanings are what that of an answer begins with.
+func meanings() []string {
+	known := []string{"delivered", "as "}
+	for c := sinks.ClassTransient; c <= sinks.ClassCancelled; c++ {
+		known = append(known, c.String())
+	}
+	return known
 }
 
 func setDefaults(config any) {
