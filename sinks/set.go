@@ -70,7 +70,8 @@ type Kind struct {
 	build     func(Instance, any) (Sink, error)
 }
 
-// Answer is what a destination may say to a delivery, and what the sink makes of it.
+// Answer is what a destination may say to a delivery, and what the sink makes of it, in
+// Markdown.
 type Answer struct {
 	// Says is in the destination's words, such as "HTTP 401, 403".
 	Says string

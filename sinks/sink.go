@@ -3,7 +3,7 @@
 // A sink's life: a [Kind] builds it from its configuration; if it is an
 // [Opener], Open succeeds once before the first delivery; Deliver runs in parallel,
 // up to the sink's parallelism threshold, never twice at once for one key; if
-// it is a [Closer], Close runs once, after the last Deliver returned.
+// it is a [Closer], Close runs once, after the last Deliver returned or was abandoned.
 //
 // A sink knows nothing of databases, cursors or retries. It says what happened
 // by the class of the error that it returns: see [Class].
@@ -24,7 +24,9 @@ import (
 //
 // Deliver must be safe for parallel calls. The context ends when the sink's
 // timeout passes or the engine gives up on stopping; Deliver then returns soon,
-// and an error after that counts as no attempt where the engine ended it.
+// and an error after that counts as no attempt where the engine ended it. A call that
+// is not back 2 s later is abandoned: its delivery is tried again beside it, it keeps its
+// slot of the parallelism until it returns, and what it returns then counts nothing.
 // An error without a class is transient. The delivery must not be kept or
 // changed after Deliver returned. No database transaction is open meanwhile.
 type Sink interface {
@@ -53,8 +55,10 @@ type Opener interface {
 	Open(ctx context.Context) error
 }
 
-// Closer is a sink that holds something. Close is called once, when no Deliver
-// is running and none will come; ctx bounds how long it may take.
+// Closer is a sink that holds something. Close is called once, when no Deliver will come.
+// None is running either, but for calls that the engine has abandoned, whose contexts have
+// ended: Close ends those where it can, by closing what they wait for, and returns when ctx
+// ends even if they stay. An error of a call that meets a closed sink is not permanent.
 type Closer interface {
 	Close(ctx context.Context) error
 }

@@ -21,7 +21,8 @@ func WriteReference(w io.Writer) error {
 	return err
 }
 
-// WriteSinks writes a section about each sink kind and its keys. pages are the files
+// WriteSinks writes a section about each sink kind: its keys, and what the answers of its
+// destination mean. pages are the files
 // that tell more, by kind.
 func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
 	var b strings.Builder
@@ -34,6 +35,7 @@ func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
 		b.WriteString("\n\n")
 		writeTable(&b, reflect.ValueOf(kind.Config()).Elem())
 		b.WriteString("\n")
+		writeAnswers(&b, kind.Answers)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -43,6 +45,20 @@ func writeTable(b *strings.Builder, v reflect.Value) {
 	b.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
 	writeKeys(b, v, "")
 }
+
+func writeAnswers(b *strings.Builder, answers []sinks.Answer) {
+	if len(answers) == 0 {
+		return
+	}
+	b.WriteString("| answer | meaning |\n|---|---|\n")
+	for _, a := range answers {
+		fmt.Fprintf(b, "| %s | %s |\n", cell.Replace(a.Says), cell.Replace(a.Means))
+	}
+	b.WriteString("\n")
+}
+
+// cell keeps a text that is Markdown itself in its cell.
+var cell = strings.NewReplacer(`|`, `\|`)
 
 // plain keeps Markdown from reading something into a text.
 var plain = strings.NewReplacer(`|`, `\|`, `*`, `\*`, `_`, `\_`, `<`, `\<`)

@@ -10,6 +10,7 @@ import (
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
@@ -50,7 +51,21 @@ func authNames() []string {
 
 // usesToken says whether the sink proves itself with a token of OAuth 2.0.
 func (c *Config) usesToken() bool {
-	return c.Auth == AuthXOAUTH2 || c.TokenFile != "" || c.OAuth2.given()
+	return c.Auth == AuthXOAUTH2 || len(c.tokensFrom()) > 0
+}
+
+// tokensFrom lists the settings that say where tokens come from, if it is not the password.
+func (c *Config) tokensFrom() (from []string) {
+	if c.TokenFile != "" {
+		from = append(from, "token_file")
+	}
+	if c.OAuth2.given() {
+		from = append(from, "oauth2")
+	}
+	if c.TokenSource != nil {
+		from = append(from, "TokenSource")
+	}
+	return from
 }
 
 // validateAuth reports what is wrong with user, password and tokens.
@@ -58,10 +73,11 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	if !slices.Contains(authNames(), c.Auth) {
 		mistake("auth", "%q is unknown; use %s", c.Auth, strings.Join(authNames(), ", "))
 	} else if c.usesToken() && c.Auth != AuthAuto && c.Auth != AuthXOAUTH2 {
-		mistake("auth", "%s has no use for a token; use %s, or leave token_file and oauth2 out", c.Auth, AuthXOAUTH2)
+		mistake("auth", "%s has no use for a token; use %s, or leave %s out", c.Auth, AuthXOAUTH2, strings.Join(c.tokensFrom(), " and "))
 	}
-	if c.TokenFile != "" && c.OAuth2.given() {
-		mistake("token_file", "contradicts oauth2; use one of them")
+	from := c.tokensFrom()
+	if len(from) > 1 {
+		mistake(from[0], "contradicts %s; use one of them", strings.Join(from[1:], " and "))
 	}
 	if c.OAuth2.given() {
 		c.OAuth2.validate(mistake)
@@ -72,10 +88,10 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	}
 	password, _ := u.User.Password()
 	user, hasPassword := u.User.Username(), password != ""
-	elsewhere := c.TokenFile != "" || c.OAuth2.given()
+	elsewhere := len(from) > 0
 	switch {
 	case elsewhere && hasPassword:
-		mistake("smtp", "has a password; with token_file or oauth2 it has the user only, like smtp://user@host:587")
+		mistake("smtp", "has a password; with %s it has the user only, like smtp://user@host:587", from[0])
 	case c.usesToken() && user == "":
 		mistake("smtp", "names no user; the token is that of an account, like smtp://user%%40example.com@host:587")
 	case c.usesToken() && !elsewhere && !hasPassword:
@@ -125,15 +141,17 @@ func asSent(user, secret string) []string {
 
 // tokens is where the token for each new connection comes from; nil if none is
 // needed.
-func (c *Config) tokens(user *url.Userinfo) tokens {
+func (c *Config) tokens(user *url.Userinfo, in sinks.Instance) tokens {
 	password, _ := user.Password()
 	switch {
 	case !c.usesToken():
 		return nil
+	case c.TokenSource != nil:
+		return &sourceToken{source: c.TokenSource, turn: make(chan struct{}, 1)}
 	case c.TokenFile != "":
 		return fileToken(c.TokenFile)
 	case c.OAuth2.given():
-		return newFetchedToken(c.OAuth2)
+		return newFetchedToken(c.OAuth2, in)
 	}
 	return fixedToken(password)
 }

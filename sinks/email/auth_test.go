@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/oauth2"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
@@ -188,6 +189,8 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 		{email.Config{SMTP: "smtp://localhost", TokenFile: "x"}, "smtp: names no user"},
 		{email.Config{SMTP: "smtp://a@localhost", Auth: "xoauth2"}, "auth: xoauth2 needs a token"},
 		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: oauth}, "token_file: contradicts oauth2"},
+		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", TokenSource: new(source)}, "token_file: contradicts TokenSource"},
+		{email.Config{SMTP: "smtp://a:secret@localhost", TokenSource: new(source)}, "smtp: has a password; with TokenSource"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.token_url: is missing"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
 		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is not a URL"},
@@ -224,6 +227,7 @@ func TestNoErrorRepeatsACredential(t *testing.T) {
 		"login":      {SMTP: "smtp://shop:pass-hunter2@%s", Auth: email.AuthLogin},
 		"token":      {SMTP: "smtp://shop:token-hunter2@%s", Auth: email.AuthXOAUTH2},
 		"token_file": {SMTP: "smtp://shop@%s", TokenFile: file},
+		"source":     {SMTP: "smtp://shop@%s", TokenSource: oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "token-hunter2"})},
 		"oauth2": {SMTP: "smtp://shop@%s", OAuth2: email.OAuth2{
 			TokenURL: authorization.URL, ClientID: "shop", ClientSecret: "client-hunter2", RefreshToken: "refresh-hunter2",
 		}},

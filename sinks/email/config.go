@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/oauth2"
 )
 
 // Values of Config.TLS.
@@ -75,6 +77,10 @@ type Config struct {
 	// TLSConfig is for servers with a certificate of one's own authority; nil
 	// trusts what the system trusts. The server's name is filled in.
 	TLSConfig *tls.Config `yaml:"-"`
+	// TokenSource gives the tokens for XOAUTH2, in place of TokenFile and OAuth2. It is asked
+	// for each new connection, one call at a time: [oauth2.ReuseTokenSource] keeps a token
+	// until it expires. A call that outlasts its delivery goes on, and others wait for it.
+	TokenSource oauth2.TokenSource `yaml:"-"`
 }
 
 // SetDefaults fills the fields that are zero, except TLS, whose default depends

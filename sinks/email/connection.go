@@ -12,6 +12,7 @@ import (
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
@@ -20,6 +21,7 @@ type server struct {
 	host    string
 	address string
 	timeout time.Duration
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	tls     *tls.Config // for TLS from the first byte; nil otherwise
 	options []gomail.Option
 	user    string
@@ -28,12 +30,15 @@ type server struct {
 	credentials redact.Credentials // which nothing repeats of what servers say
 }
 
-func newServer(c Config) (*server, error) {
+func newServer(c Config, in sinks.Instance) (*server, error) {
 	u, host, port, err := c.address()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, user: u.User.Username(), tokens: c.tokens(u.User), credentials: c.credentials(u.User)}
+	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, user: u.User.Username(), tokens: c.tokens(u.User, in), credentials: c.credentials(u.User)}
+	if s.dial = in.Dial; s.dial == nil {
+		s.dial = new(net.Dialer).DialContext
+	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLSConfig != nil {
 		config = c.TLSConfig.Clone()
@@ -69,7 +74,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 	stop := func() bool { return true }
 	dial := func(dialing context.Context, network, _ string) (net.Conn, error) {
 		// The library's own address lacks the brackets of an IPv6 host.
-		raw, err := new(net.Dialer).DialContext(dialing, network, s.address)
+		raw, err := s.dial(dialing, network, s.address)
 		if err != nil {
 			return nil, err
 		}

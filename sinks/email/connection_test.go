@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	gomail "github.com/wneessen/go-mail"
+
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestAPasswordTravelsEncryptedUnlessTheConfigurationSaysOtherwise(t *testing.T) {
@@ -31,7 +33,7 @@ func TestAPasswordTravelsEncryptedUnlessTheConfigurationSaysOtherwise(t *testing
 		c.config.From, c.config.Templates = "a@example.com", "x"
 		c.config.SetDefaults()
 		require.NoError(t, c.config.Validate())
-		s, err := newServer(c.config)
+		s, err := newServer(c.config, sinks.Instance{})
 		require.NoError(t, err)
 		client, err := gomail.NewClient("mail.example.com", s.options...)
 		require.NoError(t, err)

@@ -50,7 +50,18 @@ import (
 // Kind is the sink kind email.
 func Kind() sinks.Kind {
 	return sinks.NewKind("email", "one email for each notification, from templates, by SMTP",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) },
+		sinks.Answer{Says: "250 at the end of the mail", Means: "delivered, to all recipients that were not refused; the receipt is `smtp 250 queued as 7F3`, and names those who were"},
+		sinks.Answer{Says: "4xx: too much at once, anywhere", Means: "throttled for 1 s to 10 min, by what is said"},
+		sinks.Answer{Says: "connection, greeting, EHLO, TLS, authentication, token: any refusal, and silence", Means: "unavailable"},
+		sinks.Answer{Says: "`MAIL FROM`: 5xx about the size, or about a recipient's address that is not ASCII", Means: "permanent"},
+		sinks.Answer{Says: "`MAIL FROM`: any other 4xx and 5xx, and silence", Means: "unavailable, since the sender comes from the configuration"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: 421, 502, 503, 530, 534, 535, 538, and statuses about sender, account or machine", Means: "unavailable"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 4xx, even to one recipient; connection lost, or no answer within `timeout`", Means: "transient"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 5xx", Means: "permanent; if it is to some recipients only, the others get the mail"},
+		sinks.Answer{Says: "nothing is asked: the type has no templates", Means: "unknown"},
+		sinks.Answer{Says: "nothing is asked: the templates fail, the mail is too large, or the server lacks SMTPUTF8", Means: "permanent; unavailable if only the sender's address is not ASCII"},
+	)
 }
 
 // Sink sends each delivery as one email. Its methods may be called in parallel;
@@ -72,6 +83,9 @@ var (
 // a connection is made when a delivery needs one. Zero fields of c get their
 // defaults. All mistakes in c and in the templates are reported at once. A
 // password that c lets travel in the clear is logged as a warning.
+//
+// in.Dial opens the connections to the mail server, and those to c.OAuth2's authorization
+// server unless in.HTTPClient makes those requests.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
@@ -79,7 +93,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := errors.Join(invalid, err); err != nil {
 		return nil, err
 	}
-	server, err := newServer(c)
+	server, err := newServer(c, in)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
@@ -80,6 +81,44 @@ func (path fileToken) get(context.Context) (string, error) {
 
 func (fileToken) refused(string) {}
 
+// sourceToken is a source of the program's, whose calls know no context.
+type sourceToken struct {
+	source oauth2.TokenSource
+	turn   chan struct{} // holds one while the source is asked
+}
+
+func (s *sourceToken) get(ctx context.Context) (string, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	type answer struct {
+		token *oauth2.Token
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		token, err := s.source.Token()
+		<-s.turn
+		answered <- answer{token, err}
+	}()
+	select {
+	case a := <-answered:
+		switch {
+		case a.err != nil:
+			return "", fmt.Errorf("TokenSource: %w", a.err)
+		case a.token == nil || a.token.AccessToken == "":
+			return "", errors.New("TokenSource: gave no token")
+		}
+		return a.token.AccessToken, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (*sourceToken) refused(string) {}
+
 // fetchedToken keeps a token until it expires or is refused.
 type fetchedToken struct {
 	OAuth2
@@ -88,10 +127,13 @@ type fetchedToken struct {
 	token  *oauth2.Token
 }
 
-func newFetchedToken(o OAuth2) *fetchedToken {
-	// One request in an hour or so: a connection kept for the next would idle.
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
-	return &fetchedToken{OAuth2: o, client: &http.Client{Transport: transport}, turn: make(chan struct{}, 1)}
+func newFetchedToken(o OAuth2, in sinks.Instance) *fetchedToken {
+	client := in.HTTPClient
+	if client == nil {
+		// One request in an hour or so: a connection kept for the next would idle.
+		client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: in.Dial, DisableKeepAlives: true}}
+	}
+	return &fetchedToken{OAuth2: o, client: client, turn: make(chan struct{}, 1)}
 }
 
 func (f *fetchedToken) get(ctx context.Context) (string, error) {

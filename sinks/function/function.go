@@ -242,5 +242,11 @@ func Kind(handlers map[string][]Handler) sinks.Kind {
 				return nil, errors.New("the program has functions for it, and no types")
 			}
 			return Mux(in.Types, own...), nil
-		})
+		},
+		sinks.Answer{Says: "nil, from all functions of the type", Means: "delivered, without a receipt"},
+		sinks.Answer{Says: "`sinks.Permanent`, `Throttled`, `Unavailable`, `Unknown`", Means: "as the function says"},
+		sinks.Answer{Says: "any other error, and a panic", Means: "transient"},
+		sinks.Answer{Says: "no function is called: the program knows the type or its version not yet, or has no function for it", Means: "unknown"},
+		sinks.Answer{Says: "no function is called: the payload cannot be decoded", Means: "permanent"},
+	)
 }

@@ -241,3 +241,7 @@ func TestMistakesAreReportedTogetherWhenTheSinkIsOpened(t *testing.T) {
 
 	require.ErrorIs(t, function.Mux(shop(t)).(sinks.Opener).Open(t.Context()), function.ErrNoHandlers)
 }
+
+func TestTheKindKeepsItsPromises(t *testing.T) {
+	sinktest.RunKind(t, function.Kind(nil), struct{}{})
+}

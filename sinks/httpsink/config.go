@@ -1,6 +1,8 @@
 package httpsink
 
 import (
+	"cmp"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -79,6 +81,11 @@ type Config struct {
 	Proxy            string            `yaml:"proxy" secret:"password" doc:"proxy that requests go through, with http, https, socks5 or socks5h, user and password if it wants them; none for none. Default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say"`
 	TLS              TLS               `yaml:"tls" doc:"settings for https"`
 	Guard            Guard             `yaml:"guard" doc:"refuses connections into private networks"`
+
+	// TLSConfig is how https is spoken, in place of TLS, for what files cannot say, such as
+	// a key in hardware. It is copied. A server's name is filled in unless it has one, and
+	// what it says of client certificates is not for proxies.
+	TLSConfig *tls.Config `yaml:"-"`
 }
 
 // CloudEvents is what events say of their origin.
@@ -156,7 +163,7 @@ func (c *Config) defaultFormat() string {
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()
-	_, err := filled.resolve(slog.New(slog.DiscardHandler))
+	_, err := filled.resolve(sinks.Instance{})
 	return err
 }
 
@@ -167,7 +174,10 @@ type origin struct {
 	metadata     selection
 	headers      http.Header
 	signer       signer
+	client       *http.Client // nil for the sink's own connections
+	tls          *tls.Config  // never nil
 	certificates *certificates.Certificates
+	dial         dialFunc   // nil for net.Dialer
 	guard        *guard     // nil for none
 	proxies      []*url.URL // all that requests may go through
 	proxy        func(*http.Request) (*url.URL, error)
@@ -178,7 +188,7 @@ type origin struct {
 type resolver struct {
 	*Config
 	origin
-	logger   *slog.Logger
+	in       sinks.Instance
 	mistakes []error
 }
 
@@ -188,8 +198,9 @@ func (r *resolver) mistake(format string, a ...any) {
 
 // resolve turns the configuration, its defaults set, into an origin. The error
 // joins all mistakes.
-func (c *Config) resolve(logger *slog.Logger) (*origin, error) {
-	r := &resolver{Config: c, origin: origin{headers: make(http.Header)}, logger: logger}
+func (c *Config) resolve(in sinks.Instance) (*origin, error) {
+	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
+	r := &resolver{Config: c, origin: origin{headers: make(http.Header), client: in.HTTPClient, dial: in.Dial}, in: in}
 	r.checkLimits()
 	r.checkFormat()
 	r.readMetadata()
@@ -201,9 +212,13 @@ func (c *Config) resolve(logger *slog.Logger) (*origin, error) {
 	r.readHeaders()
 	r.readAuthorization(user)
 	r.readSecrets()
-	r.readTLS(err == nil)
-	r.readGuard()
-	r.readProxy(err == nil)
+	if r.client != nil {
+		r.leaveToClient()
+	} else {
+		r.readTLS(err == nil)
+		r.readGuard()
+		r.readProxy(err == nil)
+	}
 	if len(r.mistakes) > 0 {
 		return nil, errors.Join(r.mistakes...)
 	}
@@ -370,7 +385,35 @@ func numbered(name, one string, more []string) iter.Seq2[string, string] {
 	}
 }
 
+// leaveToClient refuses what speaks of connections, which the program's client makes.
+func (r *resolver) leaveToClient() {
+	for _, of := range []struct {
+		key   string
+		given bool
+	}{
+		{"proxy", r.Proxy != ""},
+		{"tls", r.TLS != (TLS{})},
+		{"guard.mode", r.Guard.Mode == GuardOn},
+		{"guard.allow", len(r.Guard.Allow) > 0},
+		{"TLSConfig", r.TLSConfig != nil},
+	} {
+		if of.given {
+			r.mistake("%s: the program gives an HTTP client, which makes the connections as it wants; leave it out", of.key)
+		}
+	}
+}
+
 func (r *resolver) readTLS(urlIsGood bool) {
+	r.tls = new(tls.Config)
+	if r.TLSConfig != nil {
+		r.tls = r.TLSConfig.Clone()
+		if r.TLS != (TLS{}) {
+			r.mistake("tls: the program gives a TLSConfig, which says it all; leave it out")
+		}
+	}
+	if r.tls.NextProtos == nil {
+		r.tls.NextProtos = []string{"h2", "http/1.1"}
+	}
 	plain := urlIsGood && strings.HasPrefix(strings.ToLower(r.URL), "http:")
 	if plain && r.TLS.CAFile != "" {
 		r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
@@ -380,7 +423,7 @@ func (r *resolver) readTLS(urlIsGood bool) {
 	}
 	var err error
 	files := certificates.Files{CA: r.TLS.CAFile, Cert: r.TLS.CertFile, Key: r.TLS.KeyFile}
-	if r.certificates, err = certificates.New(files, r.logger); err != nil {
+	if r.certificates, err = certificates.New(files, r.in.Logger); err != nil {
 		r.mistakes = append(r.mistakes, err)
 	}
 }

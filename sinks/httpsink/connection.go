@@ -59,7 +59,7 @@ func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.R
 // dialer opens TCP and TLS connections, each within timeout, and can close all
 // that are open.
 type dialer struct {
-	tcp          net.Dialer
+	tcp          dialFunc
 	tls          *tls.Config
 	certificates *certificates.Certificates
 	behindProxy  *tls.Config // for the servers there, to whom the transport speaks TLS
@@ -73,20 +73,18 @@ type dialer struct {
 
 func newDialer(o *origin, timeout time.Duration) *dialer {
 	d := &dialer{
-		tls:          &tls.Config{NextProtos: []string{"h2", "http/1.1"}},
+		tcp:          newTCP(o.dial, o.guard),
+		tls:          o.tls,
 		certificates: o.certificates,
 		timeout:      timeout,
 		proxies:      make(map[string]bool),
 		open:         make(map[*connection]struct{}),
 	}
 	d.behindProxy = d.tls.Clone()
-	if fixed := o.destination.fixed.url; fixed != nil {
+	if fixed := o.destination.fixed.url; fixed != nil && d.behindProxy.ServerName == "" {
 		d.behindProxy.ServerName = fixed.Hostname()
 	}
 	d.certificates.Apply(d.behindProxy)
-	if o.guard != nil {
-		d.tcp.ControlContext = o.guard.control
-	}
 	for _, proxy := range o.proxies {
 		d.proxies[addressOf(proxy)] = true
 	}
@@ -96,7 +94,7 @@ func newDialer(o *origin, timeout time.Duration) *dialer {
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	conn, err := d.tcp.DialContext(ctx, network, address)
+	conn, err := d.tcp(ctx, network, address)
 	if err != nil {
 		return nil, &connectError{err}
 	}
@@ -113,11 +111,13 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 		return nil, err
 	}
 	config := d.tls.Clone()
-	config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled, so it can be split
+	if config.ServerName == "" || d.proxies[address] {
+		config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled, so it can be split
+	}
 	d.certificates.Apply(config)
 	if d.proxies[address] {
 		// A proxy is spoken to in HTTP/1.1, and is not the one to show who calls.
-		config.NextProtos, config.GetClientCertificate = nil, nil
+		config.NextProtos, config.Certificates, config.GetClientCertificate = nil, nil, nil
 	}
 	conn := tls.Client(plain, config)
 	if err := conn.HandshakeContext(ctx); err != nil {

@@ -290,6 +290,7 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 			both.AddCert(after.cert)
 			r, ca := newStrictReceiver(t, func(c *tls.Config) {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
+				c.NextProtos = []string{"http/1.1"} // whose connections are idle once their answer is read
 			})
 			_, _, cert, key := before.make("first")
 			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
@@ -304,11 +305,11 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 			require.NoError(t, os.Rename(newCert, cert))
 			require.NoError(t, os.Rename(newKey, key))
 			require.Equal(t, "first", shown(), "an open connection goes on")
-			sink.transport.CloseIdleConnections()
+			ownOf(sink).transport.CloseIdleConnections()
 			require.Equal(t, "second", shown())
 
 			require.NoError(t, os.Rename(before.file, ca))
-			sink.transport.CloseIdleConnections()
+			ownOf(sink).transport.CloseIdleConnections()
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is trusted no more")
 			class, _ := sinks.Classify(err)

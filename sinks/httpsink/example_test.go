@@ -11,7 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/function"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
@@ -52,6 +54,49 @@ func Example() {
 	// Output:
 	// POST /hooks order.placed 0198c0de-0000-7000-8000-000000000001 {"order":42}
 	// receipt: http 202 <nil>
+}
+
+// Another program takes the notifications in functions of its own, with types of its own.
+func ExampleReceive() {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	type OrderPlaced struct {
+		Order int `json:"order"`
+	}
+	types := registry.New()
+	if err := registry.Register[OrderPlaced](types, "order.placed"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler, err := httpsink.Receive(httpsink.Receiver{Secrets: []string{secret}}, function.Mux(types,
+		function.On(func(_ context.Context, o OrderPlaced) error {
+			fmt.Println("reserve the goods of order", o.Order)
+			return nil
+		}),
+	))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	warehouse := httptest.NewServer(handler)
+	defer warehouse.Close()
+
+	sink, err := httpsink.New(sinks.Instance{Name: "warehouse"}, httpsink.Config{URL: warehouse.URL, Secret: secret})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sink.Close(context.Background())
+	for _, payload := range []string{`{"order":42}`, `"no order"`} {
+		_, err = sink.Deliver(context.Background(), &notification.Delivery{
+			Envelope: &notification.Envelope{ID: "1", Type: "order.placed", Version: 1, OccurredOn: time.Now(), Payload: []byte(payload)},
+		})
+		class, _ := sinks.Classify(err)
+		fmt.Println("failed:", err != nil, "for good:", class == sinks.ClassPermanent)
+	}
+	// Output:
+	// reserve the goods of order 42
+	// failed: false for good: false
+	// failed: true for good: true
 }
 
 // Each receiver gets a secret of its own, derived from one that none of them gets.

@@ -1,10 +1,13 @@
 package httpsink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"syscall"
+	"time"
 )
 
 // guard refuses connections into private networks, so that an address that
@@ -31,6 +34,61 @@ func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn)
 		return fmt.Errorf("address %q: %w", address, err) // the resolver's is one
 	}
 	return g.check(to.Addr())
+}
+
+// dialFunc opens a TCP connection.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newTCP returns how TCP connections are opened: by the program's function if it gives one,
+// through the guard if there is one.
+func newTCP(own dialFunc, g *guard) dialFunc {
+	switch {
+	case own != nil && g != nil:
+		return g.through(own)
+	case own != nil:
+		return own
+	case g != nil:
+		return (&net.Dialer{ControlContext: g.control}).DialContext
+	}
+	return new(net.Dialer).DialContext
+}
+
+// through has dial connect to addresses that the guard lets through, and never to a name,
+// which dial could resolve to something else. The addresses of a name are tried in their
+// order, each for its share of the time that is left.
+func (g *guard) through(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return nil, err
+		}
+		var first error
+		for i, to := range found {
+			conn, err := g.try(ctx, dial, network, to, port, len(found)-i)
+			if err == nil {
+				return conn, nil
+			}
+			first = cmp.Or(first, err)
+		}
+		return nil, first
+	}
+}
+
+// try connects to one address, the first of as many as are left.
+func (g *guard) try(ctx context.Context, dial dialFunc, network string, to netip.Addr, port string, left int) (net.Conn, error) {
+	if err := g.check(to); err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+		ctx = share
+	}
+	return dial(ctx, network, net.JoinHostPort(to.Unmap().String(), port))
 }
 
 func (g *guard) check(address netip.Addr) error {

@@ -17,7 +17,7 @@ func describedDelivery() *notification.Delivery {
 	d := newDelivery()
 	d.Metadata = notification.Metadata{
 		"content-type": "application/json", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b",
-		"tenant": "acme", "order-id": "42", "order-source": "web", "Tenant": "b", "internal-user": "ada",
+		"tenant": "acme", "order-id": "42", "order-source": "web", "Tenant": "b", "internal-user": "zoe",
 	}
 	return d
 }
@@ -68,7 +68,7 @@ func TestMetadataGoesOutOnlyIfItIsListed(t *testing.T) {
 			request := r.only(t)
 			assert.Equal(t, want, metadataSent(t, request, format), "%s %v", format, tt.list)
 			sent := strings.Join(append(slices.Collect(headerTexts(request)), request.Body), " ")
-			assert.Equal(t, slices.Contains(tt.list, "*"), strings.Contains(sent, "ada"), "%s %v", format, tt.list)
+			assert.Equal(t, slices.Contains(tt.list, "*"), strings.Contains(sent, "zoe"), "%s %v", format, tt.list)
 			if format != FormatBatch {
 				assert.Equal(t, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", request.Header.Get("Traceparent"))
 				assert.Equal(t, "a=b", request.Header.Get("Tracestate"))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -42,6 +43,8 @@ type Receiver struct {
 	Secrets []string
 	// MaxBytes is how large a body may be; 0 means [DefaultMaxRequestBytes].
 	MaxBytes int64
+	// Logger is for what [Receive] refuses; nil for none.
+	Logger *slog.Logger
 }
 
 // Envelope reads a request in the format [FormatEnvelope], as a [Receiver] with these

@@ -72,7 +72,7 @@ func (s *Sink) refused(to place, resp *http.Response) error {
 	}
 	until, asked := retryAfter(resp.Header.Get("Retry-After"), s.now())
 	switch {
-	case e.Status == http.StatusProxyAuthRequired && len(s.dialer.proxies) > 0:
+	case e.Status == http.StatusProxyAuthRequired && s.connections.proxied():
 		return sinks.Unavailable(e) // the proxy speaks, and would to every delivery
 	case refusesSink(e.Status) && s.destination.template == nil:
 		return sinks.Unavailable(e)

@@ -12,24 +12,11 @@
 // type, key and metadata. Where data has a say in the host, a guard keeps requests
 // out of private networks.
 //
-// What an answer means:
-//
-//	2xx                                        delivered, the receipt is "http 202" and the destination's id for it
-//	408, 425, 429, 502, 503, 504               throttled until Retry-After if that lies ahead (1 h at most), else transient
-//	409, 421, 423, 424, other 5xx              transient
-//	401, 402, 403, 404, 405, 407, 410,         unavailable: address, credentials or configuration are refused,
-//	426, 428, 451, 501, 505, 511               whatever is sent
-//	3xx, 101                                   unavailable, too: redirects are not followed, the error says where to
-//	other 4xx                                  permanent: the request itself is refused
-//	no connection: DNS, TCP, TLS, proxy        unavailable
-//	no response in time, connection lost       transient
-//	no URL from the template                   permanent
-//	a connection that the guard refuses        permanent if the host comes from data, else unavailable
-//	the engine's context ended                 context.Canceled or context.DeadlineExceeded, as it is
+// What an answer means stands in docs/sinks-http.md, and in the Answers of [Kind]. When the
+// engine's context ends, its error is returned as it is.
 //
 // Throttled and unavailable let the whole sink wait; where hosts come from data, that
-// host only, see [Sink.Destination]. Where a template makes the URL, a status that would
-// be unavailable is transient: it is about that URL only; except for a 407 of a proxy.
+// host only, see [Sink.Destination].
 //
 // A batch that is refused for good is sent again in halves, see [Sink.DeliverBatch].
 //
@@ -43,10 +30,8 @@ package httpsink
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -67,9 +52,7 @@ type Sink struct {
 	timeout        time.Duration
 	excerpt        excerpt
 	receiptHeaders []string
-	dialer         *dialer
-	transport      *http.Transport
-	health         func(context.Context) error
+	connections    connections
 	template       *http.Request
 	headers        http.Header
 	signer         signer
@@ -87,20 +70,26 @@ var (
 // Kind is the sink kind http.
 func Kind() sinks.Kind {
 	return sinks.NewKind("http", "requests to a URL, signed as Standard Webhooks",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
 // New makes a sink from c, whose zero fields get their defaults. It connects to
 // nothing. The error joins all mistakes of c.
+//
+// With in.HTTPClient its Transport makes the requests, and the program is to close it.
+// What else a client has is not used: redirects are not followed, the timeout is that of c,
+// and there are no cookies. It has to keep requests out of private networks itself where
+// hosts come from data: c.Guard is for the sink's own connections. [Sink.CheckHealth] then
+// finds nothing wrong.
+//
+// With in.Dial the sink's own connections are opened by it. Where the guard is on it gets
+// addresses that the guard has let through, and no names.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
-	o, err := c.resolve(cmp.Or(in.Logger, slog.New(slog.DiscardHandler)))
+	o, err := c.resolve(in)
 	if err != nil {
 		return nil, err
 	}
-	// An attempt that gets no connection in half of its time leaves with
-	// "unavailable" before the whole time is over, which would be "transient".
-	dial := newDialer(o, c.Timeout/2)
 	s := &Sink{
 		destination:    o.destination,
 		format:         c.Format,
@@ -109,9 +98,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		timeout:        c.Timeout,
 		excerpt:        newExcerpt(c.MaxResponseBytes, o.credentials),
 		receiptHeaders: receiptHeaders,
-		dialer:         dial,
-		transport:      newTransport(dial, o.proxy),
-		health:         dial.probe(o),
+		connections:    newConnections(o, c.Timeout),
 		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
 		headers:        o.headers,
 		signer:         o.signer,
@@ -129,7 +116,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 
 // Deliver sends one request and waits for the status of its response. Any 2xx
 // is a delivery, whatever becomes of the response's body, which is read for 0.3 s
-// at most. See the package comment for what the errors mean; those about a response
+// at most. See the Answers of [Kind] for what the errors mean; those about a response
 // are a [*ResponseError].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)
@@ -152,13 +139,10 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 	return originOf(to.url)
 }
 
-// Close closes all connections, at once. Deliver must not be called after it.
-//
-// The transport alone would leave an HTTP/2 connection open whose last stream
-// it has not tidied up yet.
+// Close closes the sink's own connections, at once, those of a call that is still under
+// way too. Later calls are unavailable.
 func (s *Sink) Close(context.Context) error {
-	s.transport.CloseIdleConnections()
-	s.dialer.close()
+	s.connections.close()
 	return nil
 }
 
@@ -168,7 +152,7 @@ func (s *Sink) Close(context.Context) error {
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.health(bounded); err != nil {
+	if err := s.connections.check(bounded); err != nil {
 		return s.unanswered(ctx, bounded, s.destination.fixed.target, err)
 	}
 	return nil
@@ -211,7 +195,7 @@ func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
 func (s *Sink) send(ctx context.Context, deadline time.Time, to place, m message) (notification.Receipt, error) {
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	resp, err := s.transport.RoundTrip(s.request(bounded, to, m))
+	resp, err := s.connections.roundTrip(s.request(bounded, to, m))
 	if err != nil {
 		return "", s.unanswered(ctx, bounded, to.target, err)
 	}

@@ -42,7 +42,12 @@ const maxBatch = 512
 // Kind is the sink kind jsonlines.
 func Kind() sinks.Kind {
 	return sinks.NewKind("jsonlines", "a line of JSON for each notification, to the output or a file",
-		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) })
+		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) },
+		sinks.Answer{Says: "the line is written, and with `fsync` on the disk", Means: "delivered; the receipt is `jsonlines` and the path"},
+		sinks.Answer{Says: "the file cannot be opened, written or synced", Means: "unavailable"},
+		sinks.Answer{Says: "the notification cannot be a line, or one that is longer than `max_size_mb`", Means: "permanent"},
+		sinks.Answer{Says: "not written: an earlier one of its key in the batch failed", Means: "transient; no attempt is spent"},
+	)
 }
 
 // output is where lines go. Only one call at a time.

@@ -7,19 +7,8 @@
 // the sink's parallelism threshold allows. What the program writes to stderr
 // stands in the log. docs/process-protocol.md has the protocol.
 //
-// What an attempt's end means:
-//
-//	ok                                          delivered, the receipt is the program's
-//	transient, throttled, unavailable,          as the program says
-//	permanent, unknown
-//	an answer that cannot be understood         transient
-//	no program: not startable, ended, broke     unavailable; its third death in a row
-//	the protocol                                with one and the same delivery alone in
-//	                                            flight makes that one transient
-//	the program did not read the line in time   unavailable
-//	no answer in time                           transient
-//	line longer than max_line_bytes             permanent
-//	the engine's context was cancelled          context.Canceled, as it is
+// What an attempt's end means stands in the Answers of [Kind]. When the engine cancels the
+// context, context.Canceled is returned as it is.
 //
 // The program gets a minimal environment: what Config.Env and Config.InheritEnv do
 // not name, such as the database's password, is kept from it.
@@ -79,7 +68,15 @@ var (
 // Kind is the sink kind process.
 func Kind() sinks.Kind {
 	return sinks.NewKind("process", "a program of your own, in any language, that reads and answers lines of JSON",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) })
+		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) },
+		sinks.Answer{Says: "ok", Means: "delivered; the receipt is the program's"},
+		sinks.Answer{Says: "transient, throttled, unavailable, permanent, unknown", Means: "as the program says"},
+		sinks.Answer{Says: "what cannot be understood, but for the delivery that it is about", Means: "transient"},
+		sinks.Answer{Says: "no program: it cannot be started, has ended, or broke the protocol", Means: "unavailable; transient for a delivery with which, alone in flight, three programs in a row have ended"},
+		sinks.Answer{Says: "the line is not read within the sink's timeout", Means: "unavailable"},
+		sinks.Answer{Says: "no answer within the sink's timeout", Means: "transient"},
+		sinks.Answer{Says: "nothing is asked: the line would be longer than `max_line_bytes`", Means: "permanent"},
+	)
 }
 
 // New makes a sink from c, whose zero fields get their defaults. It starts
@@ -120,7 +117,7 @@ func (s *Sink) Open(context.Context) error {
 	return nil
 }
 
-// Deliver writes one line and waits for its answer. See the package comment for
+// Deliver writes one line and waits for its answer. See the Answers of [Kind] for
 // what the errors mean. A program that reads nothing, or never answers, holds it
 // no longer than ctx. The program is told of a delivery that the sink no longer
 // waits for.

@@ -100,8 +100,24 @@ func TestConformance(t *testing.T) {
 			sinks.ClassUnavailable: broken(sinks.Unavailable(errors.New("no connection"))),
 			sinks.ClassThrottled:   broken(sinks.Throttled(time.Now().Add(time.Minute), errors.New("slow down"))),
 		},
+		// Watermill's Publish takes no context: what is stuck ends with the publisher.
+		Stuck:    func(t *testing.T) sinks.Sink { return newSink(t, &unanswered{ended: make(chan struct{})}, "orders") },
+		Waits:    true,
 		Receipts: true,
 	})
+}
+
+// unanswered is a publisher whose broker never answers.
+type unanswered struct{ ended chan struct{} }
+
+func (s *unanswered) Publish(string, ...*message.Message) error {
+	<-s.ended
+	return io.ErrClosedPipe
+}
+
+func (s *unanswered) Close() error {
+	close(s.ended)
+	return nil
 }
 
 func newSink(t *testing.T, p message.Publisher, topic string) *publisher.Sink {

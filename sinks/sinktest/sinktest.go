@@ -21,6 +21,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +31,12 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// soon is how fast a sink must return once its context ended.
+// soon is how fast a sink must return once its context ended. The engine abandons a call
+// after 2 s; the machine of a test may be slow.
 const soon = 5 * time.Second
+
+// inFlight is how many calls there are while a sink is closed.
+const inFlight = 8
 
 // Subject is the sink kind under test. Only New is required.
 type Subject struct {
@@ -59,8 +64,13 @@ type Subject struct {
 	Broken map[sinks.Class]func(t *testing.T) sinks.Sink
 
 	// Stuck returns a sink whose destination never answers, so that only the
-	// context ends a delivery.
+	// context ends a delivery. nil if there is no such destination.
 	Stuck func(t *testing.T) sinks.Sink
+
+	// Waits declares that a call which has begun waits for its outcome, whatever its
+	// context says, since leaving would leave a message behind that may still arrive. The
+	// engine abandons such a call; a stuck one then only has to end with Close.
+	Waits bool
 
 	// Receipts declares that every delivery gives a receipt; false, that none
 	// does.
@@ -81,6 +91,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("a cancelled delivery ends soon", s.testCancelled)
 	t.Run("a delivery out of time ends soon", s.testOutOfTime)
 	t.Run("close leaves nothing running", s.testClose)
+	t.Run("close with calls in flight", s.testCloseInFlight)
 	t.Run("opens and closes without a delivery", func(t *testing.T) { open(t, s.New(t)) })
 	for class, broken := range s.Broken {
 		t.Run("broken is "+class.String(), func(t *testing.T) { s.testBroken(t, class, broken(t)) })
@@ -88,9 +99,11 @@ func Run(t *testing.T, s Subject) {
 	if s.Refused != nil {
 		t.Run("a refused delivery is permanent", s.testRefused)
 	}
-	if s.Stuck != nil {
+	if s.Stuck != nil && !s.Waits {
 		t.Run("stuck it can be cancelled", func(t *testing.T) { s.testStuck(t, s.Stuck(t)) })
 		t.Run("stuck it ends with its deadline", func(t *testing.T) { s.testDeadline(t, s.Stuck(t)) })
+	}
+	if s.Stuck != nil {
 		t.Run("stuck it can be closed", func(t *testing.T) { s.testCloseStuck(t, s.Stuck(t)) })
 	}
 	t.Run("batches", s.testBatches)
@@ -237,6 +250,76 @@ func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 		t.Errorf("Deliver is still there %s after its context ended", soon)
 	}
 	<-closed
+}
+
+// testCloseInFlight closes the sink while calls come and go. The engine does so only with
+// calls that it has abandoned, but these may be anywhere.
+func (s Subject) testCloseInFlight(t *testing.T) {
+	sink := s.New(t)
+	closer, ok := sink.(sinks.Closer)
+	if !ok {
+		t.Skip("it is not a sinks.Closer")
+	}
+	before := goleak.IgnoreCurrent() // the destination's
+	openOnly(t, sink)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var (
+		closing atomic.Bool
+		begun   sync.WaitGroup
+		calls   sync.WaitGroup
+		closed  = make(chan struct{})
+	)
+	begun.Add(inFlight)
+	for n := range inFlight {
+		calls.Go(func() {
+			s.deliver(t, sink, s.Delivery(n))
+			begun.Done()
+			for range 20 {
+				s.deliverClosing(ctx, t, sink, s.Delivery(n), closing.Load)
+			}
+			<-closed
+			s.deliverClosing(ctx, t, sink, s.Delivery(n), closing.Load)
+		})
+	}
+	begun.Wait()
+	closing.Store(true)
+	bounded, stop := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
+	defer stop()
+	if err := closer.Close(bounded); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	close(closed)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		calls.Wait()
+	}()
+	select {
+	case <-left:
+	case <-time.After(soon):
+		t.Errorf("Deliver is still there %s after Close", soon)
+		cancel()
+		<-left
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// deliverClosing makes a delivery, alone and in a batch where there are any, that may fail
+// for the moment once the sink is being closed.
+func (s Subject) deliverClosing(ctx context.Context, t *testing.T, sink sinks.Sink, d *notification.Delivery, mayFail func() bool) {
+	check := func(err error) {
+		if err != nil && (!mayFail() || class(err) == sinks.ClassPermanent) {
+			t.Errorf("Deliver gave %v, want no error before Close, and none that is permanent", err)
+		}
+	}
+	_, err := sink.Deliver(ctx, d)
+	check(err)
+	if b, _, ok := batcherOf(sink); ok {
+		for _, r := range b.DeliverBatch(ctx, []*notification.Delivery{d}) {
+			check(r.Err)
+		}
+	}
 }
 
 func (s Subject) testClose(t *testing.T) {

@@ -149,6 +149,16 @@ func TestASinkThatKeepsTheContractPasses(t *testing.T) {
 		s.Received = func(*testing.T) []notification.Envelope { return m.received }
 		sinktest.Run(t, s)
 	})
+	t.Run("as one that can be closed", func(t *testing.T) {
+		s := subject(nil)
+		var m *memory
+		s.New = func(*testing.T) sinks.Sink {
+			m = new(memory)
+			return &closable{memory: m, afterwards: sinks.Unavailable(errors.New("closed"))}
+		}
+		s.Received = func(*testing.T) []notification.Envelope { return m.received }
+		sinktest.Run(t, s)
+	})
 	t.Run("with nothing but New", func(t *testing.T) {
 		s := subject(nil)
 		sinktest.Run(t, sinktest.Subject{New: s.New, Receipts: true})
@@ -290,6 +300,16 @@ var wrong = map[string]struct {
 		s.Stuck = func(t *testing.T) sinks.Sink { return &patient{Sink: stuck(t)} }
 		return s
 	}},
+	"calls a delivery dead that meets a closed sink": {"close with calls in flight", func() sinktest.Subject {
+		s := subject(nil)
+		var m *memory
+		s.New = func(*testing.T) sinks.Sink {
+			m = new(memory)
+			return &closable{memory: m, afterwards: sinks.Permanent(errors.New("closed"))}
+		}
+		s.Received = func(*testing.T) []notification.Envelope { return m.received }
+		return s
+	}},
 	"loses a result": {"batches/each delivery has its result", func() sinktest.Subject {
 		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 			return deliverEach(b, ctx, batch)[:len(batch)-1]
@@ -331,6 +351,31 @@ func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery
 	return results
 }
 
+// closable is memory that can be closed.
+type closable struct {
+	*memory
+	afterwards error // of deliveries after Close
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func (c *closable) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed && c.afterwards != nil {
+		return "", c.afterwards
+	}
+	return c.memory.Deliver(ctx, d)
+}
+
+func (c *closable) Close(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return nil
+}
+
 // patient is a sink whose Close waits for all calls, whatever its context says.
 type patient struct {
 	sinks.Sink
@@ -352,7 +397,7 @@ type unopenable struct{ sinks.Sink }
 
 func (unopenable) Open(context.Context) error { return errors.New("cannot reach it") }
 
-// A failing subtest fails its parents, so each wrong sink runs in a process of
+// A failing subtest fails its parents, so each wrong sink, or kind, runs in a process of
 // its own.
 const wrongVariable = "SINKTEST_WRONG"
 
@@ -362,18 +407,22 @@ func TestWrongSinksAreCaught(t *testing.T) {
 		return
 	}
 	for name, w := range wrong {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWrongSinksAreCaught$", "-test.v")
-			cmd.Env = append(os.Environ(), wrongVariable+"="+name)
-			out, err := cmd.CombinedOutput()
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) {
-				t.Fatalf("the suite passes (%v):\n%s", err, out)
-			}
-			caught := "--- FAIL: TestWrongSinksAreCaught/" + strings.ReplaceAll(w.caughtBy, " ", "_")
-			if !strings.Contains(string(out), caught) {
-				t.Fatalf("not caught by %q:\n%s", w.caughtBy, out)
-			}
-		})
+		t.Run(name, func(t *testing.T) { requireCaught(t, name, "TestWrongSinksAreCaught", w.caughtBy) })
+	}
+}
+
+// requireCaught runs a test of this program with the wrong one of that name.
+func requireCaught(t *testing.T, name, test, caughtBy string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), wrongVariable+"="+name)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("the suite passes (%v):\n%s", err, out)
+	}
+	caught := "--- FAIL: " + test + "/" + strings.ReplaceAll(caughtBy, " ", "_")
+	if !strings.Contains(string(out), caught) {
+		t.Fatalf("not caught by %q:\n%s", caughtBy, out)
 	}
 }

@@ -1,0 +1,225 @@
+package httpsink
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/sinktest"
+)
+
+// ownOf returns the connections of a sink that makes its own.
+func ownOf(s *Sink) *own { return s.connections.(*own) }
+
+// dialed is a dial function that keeps the addresses.
+type dialed struct {
+	mu        sync.Mutex
+	addresses []string
+	to        string // instead of the address, unless ""
+}
+
+func (d *dialed) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	d.addresses = append(d.addresses, address)
+	d.mu.Unlock()
+	if d.to != "" {
+		address = d.to
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
+}
+
+// newClient is a client of the program's own, whose transport ends with the test.
+func newClient(t *testing.T, config *tls.Config) *http.Client {
+	transport := &http.Transport{TLSClientConfig: config, Proxy: nil}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func TestConformanceWithTheProgramsClient(t *testing.T) {
+	var r *receiver
+	newWith := func(t *testing.T, url string) sinks.Sink {
+		// The program's connections outlive the sink; these end with their requests.
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		sink, err := New(sinks.Instance{HTTPClient: client}, Config{URL: url, Metadata: everything})
+		require.NoError(t, err)
+		return sink
+	}
+	sinktest.Run(t, sinktest.Subject{
+		New: func(t *testing.T) sinks.Sink {
+			r = newReceiver(t)
+			return newWith(t, r.URL)
+		},
+		Received: func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
+		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
+			sinks.ClassTransient: func(t *testing.T) sinks.Sink { return newWith(t, statusServer(t, http.StatusInternalServerError).URL) },
+			sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newWith(t, statusServer(t, http.StatusBadRequest).URL) },
+		},
+		Stuck: func(t *testing.T) sinks.Sink { return newWith(t, silent(t).URL) },
+
+		Receipts: true,
+	})
+}
+
+func statusServer(t *testing.T, status int) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// silent is a server that answers nothing before the test ends.
+func silent(t *testing.T) *httptest.Server {
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ended:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() {
+		close(ended)
+		server.Close()
+	})
+	return server
+}
+
+func TestTheProgramsClientMakesTheRequests(t *testing.T) {
+	r, _ := newStrictReceiver(t, func(*tls.Config) {})
+	pool := x509.NewCertPool()
+	pool.AddCert(r.Certificate())
+	client := newClient(t, &tls.Config{RootCAs: pool})
+	sink, err := New(sinks.Instance{HTTPClient: client}, Config{URL: r.URL})
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), newDelivery())
+	require.NoError(t, err)
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	require.NoError(t, sink.Close(t.Context()))
+	resp, err := client.Get(r.URL) // is the program's still
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+}
+
+func TestTheProgramsClientFollowsNoRedirect(t *testing.T) {
+	elsewhere := newReceiver(t)
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(server.Close)
+	sink, err := New(sinks.Instance{HTTPClient: newClient(t, nil)}, Config{URL: server.URL})
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), newDelivery())
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.Empty(t, elsewhere.all())
+}
+
+func TestWithoutAConnectionTheProgramsClientIsUnavailableToo(t *testing.T) {
+	secure, _ := newStrictReceiver(t, func(*tls.Config) {})
+	for name, url := range map[string]string{
+		"refused":                "http://127.0.0.1:1",
+		"unknown name":           "http://nobody.invalid",
+		"unknown authority":      secure.URL,
+		"handshake stands still": "https://" + silentAddress(t),
+	} {
+		sink, err := New(sinks.Instance{HTTPClient: newClient(t, nil)}, Config{URL: url, Timeout: 300 * time.Millisecond})
+		require.NoError(t, err)
+		_, err = sink.Deliver(t.Context(), newDelivery())
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, sinks.ClassUnavailable, class, "%s: %v", name, err)
+	}
+}
+
+func TestWhatTheClientDecidesIsRefusedInTheConfiguration(t *testing.T) {
+	_, err := New(sinks.Instance{HTTPClient: http.DefaultClient}, Config{
+		URL: "https://a.example", Proxy: "none", TLS: TLS{CAFile: "/no/ca.pem"}, TLSConfig: new(tls.Config),
+		Guard: Guard{Mode: GuardOn, Allow: []string{"10.0.0.0/8"}},
+	})
+	for _, key := range []string{"proxy: ", "tls: ", "guard.mode: ", "guard.allow: ", "TLSConfig: "} {
+		require.ErrorContains(t, err, key+"the program gives an HTTP client")
+	}
+	_, err = New(sinks.Instance{HTTPClient: http.DefaultClient}, Config{URL: "https://{{.Metadata.host}}/hooks"})
+	require.NoError(t, err)
+}
+
+func TestTheProgramsDialOpensTheConnections(t *testing.T) {
+	r := newReceiver(t)
+	own := &dialed{to: r.Listener.Addr().String()}
+	sink, err := New(sinks.Instance{Dial: own.dial}, Config{URL: "http://partner.example/hooks", Proxy: "none"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sink.Close(context.Background())) })
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	_, err = sink.Deliver(t.Context(), newDelivery())
+	require.NoError(t, err)
+	require.Equal(t, []string{"partner.example:80", "partner.example:80"}, own.addresses, "a name as it is, without a guard")
+
+	sink, err = New(sinks.Instance{Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no tunnel")
+	}}, Config{URL: r.URL, Proxy: "none"})
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), newDelivery())
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.ErrorContains(t, err, "no tunnel")
+}
+
+func TestTheGuardHoldsForTheProgramsDial(t *testing.T) {
+	r := newReceiver(t)
+	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
+	require.NoError(t, err)
+	own := new(dialed)
+	in := sinks.Instance{Dial: own.dial}
+	to := func(c Config) error {
+		c.Proxy = "none"
+		sink, err := New(in, c)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, sink.Close(context.Background())) })
+		_, err = sink.Deliver(t.Context(), newDelivery())
+		return err
+	}
+	err = to(Config{URL: "http://localhost:" + port, Guard: Guard{Mode: GuardOn}})
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.ErrorAs(t, err, new(*guardError))
+	require.Empty(t, own.addresses, "a private address never reaches it")
+
+	require.NoError(t, to(Config{URL: "http://localhost:" + port, Guard: Guard{Mode: GuardOn, Allow: []string{"127.0.0.0/8"}}}))
+	require.NotEmpty(t, own.addresses)
+	for _, address := range own.addresses {
+		ip, err := netip.ParseAddrPort(address)
+		require.NoError(t, err, "it gets no name, which it could resolve to something else")
+		require.True(t, ip.Addr().Is4(), "an address that the guard refuses is passed over")
+	}
+}
+
+func TestTheProgramsTLSConfigIsSpoken(t *testing.T) {
+	ours := newAuthority(t)
+	r, ca := newStrictReceiver(t, func(c *tls.Config) {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
+	})
+	pool := x509.NewCertPool()
+	pool.AddCert(r.Certificate())
+	cert, key, _, _ := ours.make("shop")
+	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
+	sink := r.sink(t, Config{TLSConfig: config})
+	*config = tls.Config{} // is copied
+	_, err := sink.Deliver(t.Context(), newDelivery())
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/2.0", r.only(t).Proto)
+
+	_, err = New(sinks.Instance{}, Config{URL: r.URL, TLSConfig: config, TLS: TLS{CAFile: ca}})
+	require.ErrorContains(t, err, "tls: the program gives a TLSConfig")
+}
+
+func requireClass(t *testing.T, want sinks.Class, err error) {
+	t.Helper()
+	require.Error(t, err)
+	class, _ := sinks.Classify(err)
+	require.Equal(t, want, class, "%v", err)
+}

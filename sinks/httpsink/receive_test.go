@@ -1,0 +1,157 @@
+package httpsink
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/function"
+)
+
+const sharedSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// receive serves a sink and returns one that sends to it.
+func receive(t *testing.T, to sinks.Sink) (*Sink, *strings.Builder) {
+	t.Helper()
+	log := new(strings.Builder)
+	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}, Logger: slog.New(slog.NewTextHandler(log, nil))}, to)
+	require.NoError(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return newSink(t, Config{URL: server.URL, Secret: sharedSecret, Metadata: everything}), log
+}
+
+func TestWhatTheReceivingSinkSaysTheSendingSinkSaysToo(t *testing.T) {
+	cause := errors.New("no such table: customers")
+	until := time.Now().Add(time.Minute)
+	for name, c := range map[string]struct {
+		said error
+		want sinks.Class
+	}{
+		"transient":   {cause, sinks.ClassTransient},
+		"permanent":   {sinks.Permanent(cause), sinks.ClassPermanent},
+		"throttled":   {sinks.Throttled(until, cause), sinks.ClassThrottled},
+		"no time yet": {sinks.Throttled(time.Time{}, cause), sinks.ClassThrottled},
+		"unavailable": {sinks.Unavailable(cause), sinks.ClassThrottled},
+		"unknown":     {sinks.Unknown(cause), sinks.ClassTransient},
+		"cancelled":   {context.Canceled, sinks.ClassTransient},
+	} {
+		sink, log := receive(t, sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", c.said }))
+		_, err := sink.Deliver(t.Context(), newDelivery())
+		requireClass(t, c.want, err)
+		require.NotContains(t, err.Error(), "customers", "the sender is not shown it")
+		require.Contains(t, log.String(), c.said.Error())
+		if name == "throttled" {
+			_, wait := sinks.Classify(err)
+			require.WithinDuration(t, until, wait, 5*time.Second)
+		}
+	}
+}
+
+type renamed struct {
+	Number int `json:"number"`
+}
+
+func TestAReceivedNotificationIsDecodedByTheRegistry(t *testing.T) {
+	types := registry.New()
+	require.NoError(t, registry.Register[renamed](types, "order.placed", registry.Aliases("order.created")))
+	var got []renamed
+	var deliveries []*notification.Delivery
+	sink, _ := receive(t, function.Mux(types, function.OnDelivery(func(_ context.Context, d *notification.Delivery, v renamed) error {
+		got, deliveries = append(got, v), append(deliveries, d)
+		return nil
+	})))
+	d := newDelivery()
+	d.Type, d.Payload, d.Version, d.Attempt = "order.created", []byte(`{"number":7}`), 1, 3
+	receipt, err := sink.Deliver(t.Context(), d)
+	require.NoError(t, err)
+	require.Equal(t, notification.Receipt("http 204"), receipt)
+	require.Equal(t, []renamed{{7}}, got)
+	require.Equal(t, d.ID, deliveries[0].ID)
+	require.Equal(t, 3, deliveries[0].Attempt)
+
+	d.Type = "order.shipped"
+	_, err = sink.Deliver(t.Context(), d)
+	requireClass(t, sinks.ClassTransient, err)
+	d.Type, d.Payload = "order.placed", []byte(`"no order"`)
+	_, err = sink.Deliver(t.Context(), d)
+	requireClass(t, sinks.ClassPermanent, err)
+}
+
+func TestWhatDoesNotComeToTheSinkHasItsStatus(t *testing.T) {
+	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}, MaxBytes: 1000}, sinks.Func(
+		func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+			t.Error("it comes to the sink")
+			return "", nil
+		}))
+	require.NoError(t, err)
+	signed := func(c Config, payload string) *http.Request {
+		d := newDelivery()
+		d.Payload = []byte(payload)
+		c.Secret = sharedSecret
+		return requestOf(t, c, d)
+	}
+	broken := signed(Config{}, "{}")
+	broken.Body = io.NopCloser(io.MultiReader(strings.NewReader("{"), failingReader{}))
+	read := signed(Config{}, "{}")
+	read.Method = http.MethodGet
+	forged := signed(Config{}, "{}")
+	forged.Header.Set(HeaderWebhookSignature, "v1,AAAA")
+	for name, c := range map[string]struct {
+		request *http.Request
+		want    int
+	}{
+		"method":      {read, http.StatusMethodNotAllowed},
+		"signature":   {forged, http.StatusUnauthorized},
+		"too large":   {signed(Config{}, `"`+strings.Repeat("x", 2000)+`"`), http.StatusRequestEntityTooLarge},
+		"no envelope": {signed(Config{Format: FormatJSON}, "{}"), http.StatusUnprocessableEntity},
+		"cut off":     {broken, http.StatusRequestTimeout},
+	} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, c.request)
+		require.Equal(t, c.want, w.Code, name)
+	}
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestAHandlerEndsWhenTheSenderHangsUp(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	sink, _ := receive(t, sinks.Func(func(ctx context.Context, _ *notification.Delivery) (notification.Receipt, error) {
+		close(begun)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return "", ctx.Err()
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	_, err := sink.Deliver(ctx, newDelivery())
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+func TestAReceiverThatCannotWorkIsNotMade(t *testing.T) {
+	never := sinks.Func(nil)
+	_, err := Receive(Receiver{}, never)
+	require.ErrorContains(t, err, "no secret")
+	_, err = Receive(Receiver{Secrets: []string{"short"}}, never)
+	require.ErrorContains(t, err, "secret 1: ")
+	_, err = Receive(Receiver{Secrets: []string{sharedSecret}}, function.Mux(registry.New()))
+	require.ErrorIs(t, err, function.ErrNoHandlers)
+}
