@@ -1,4 +1,4 @@
-package local
+package brokertest
 
 import (
 	"context"
@@ -17,9 +17,9 @@ func StartNATS(ctx context.Context) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.URL = "nats://" + b.address
+	b.URL = "nats://" + user + ":" + password + "@" + b.address
 	b.command = func() *exec.Cmd {
-		return exec.Command(program, "--addr", "127.0.0.1", "--port", port(b.address),
+		return exec.Command(program, "--addr", "127.0.0.1", "--port", port(b.address), "--user", user, "--pass", password,
 			"--jetstream", "--store_dir", filepath.Join(b.folder, "data"))
 	}
 	return b.startOrClose(ctx)
