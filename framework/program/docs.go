@@ -133,6 +133,7 @@ Programs that embed the forwarder have these sinks too, and any of their own:
 
 - sinks/function hands notifications to typed functions: [sinks-function.md](sinks-function.md)
 - sinks/publisher takes any publisher of Watermill: [sinks-publisher.md](sinks-publisher.md)
+- sinks/brokers, a module of its own, has the kinds rabbitmq, nats and redis, and a waybill command with them: [sinks-publisher.md](sinks-publisher.md#in-the-configuration-file)
 - [writing-a-sink.md](writing-a-sink.md) explains how to write a kind of your own
 `
 
