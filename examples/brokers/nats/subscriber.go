@@ -18,7 +18,7 @@ const consumer = "billing"
 // It is declared here: one that the client makes while subscribing is deleted when it
 // unsubscribes.
 func newSubscriber(url string) (message.Subscriber, error) {
-	connection, err := nats.Connect(url, nats.MaxReconnects(-1))
+	connection, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond))
 	if err != nil {
 		return nil, err
 	}

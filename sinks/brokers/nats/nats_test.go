@@ -183,3 +183,25 @@ func (b broker) testUser(t *testing.T) {
 	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.NoError(t, err)
 }
+
+// TestTLS has a server with a certificate of its own. NATS begins in the clear and goes on
+// with TLS, so no proxy can take it off.
+func TestTLS(t *testing.T) {
+	certificate, key := kindtest.Certificate(t)
+	server := brokertest.Start(t, brokertest.NATSWith("--tls", "--tlscert", certificate, "--tlskey", key))
+	connection, err := client.Connect(server.URL, client.RootCAs(certificate))
+	require.NoError(t, err)
+	defer connection.Close()
+	js, err := connection.JetStream()
+	require.NoError(t, err)
+	_, err = js.AddStream(&client.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}})
+	require.NoError(t, err)
+
+	b := broker{server.URL}
+	_, err = b.sink(t, toShop).Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+certificate+"}").Deliver(t.Context(), sinktest.NewDelivery(2))
+	require.NoError(t, err)
+	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+certificate+", server_name: other.test}").Deliver(t.Context(), sinktest.NewDelivery(3))
+	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+}

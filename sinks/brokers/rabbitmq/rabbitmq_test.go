@@ -34,6 +34,7 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("what AMQP cannot carry is permanent", b.testTooLong)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: rabbitmq.Kind(), Server: server, Settings: settings, Watch: b.watch,
+		Encrypted: func(url string) string { return strings.Replace(url, "amqp://", "amqps://", 1) },
 		Refused: func(n int) *notification.Delivery {
 			d := sinktest.NewDelivery(n)
 			d.Payload = bytes.Repeat([]byte("x"), brokertest.MaxRabbitMQ+1)

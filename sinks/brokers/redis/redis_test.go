@@ -3,6 +3,7 @@ package redis_test
 import (
 	"bytes"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ func TestRedis(t *testing.T) {
 	t.Run("no right to the key is unavailable", b.testNoRight)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: redis.Kind(), Server: server, Settings: settings, Watch: b.watch,
+		Encrypted: func(url string) string { return strings.Replace(url, "redis://", "rediss://", 1) },
 		Refused: func(n int) *notification.Delivery {
 			d := sinktest.NewDelivery(n)
 			d.Payload = bytes.Repeat([]byte("x"), maxMessage+1)
@@ -156,9 +158,9 @@ func (b broker) testRefusals(t *testing.T) {
 		"NOREPLICAS": {set("min-replicas-to-write", "1"), set("min-replicas-to-write", "0")},
 		"READONLY": {
 			func(t *testing.T, c *client.Client) {
-				require.NoError(t, c.SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+				require.NoError(t, c.ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 			},
-			func(t *testing.T, c *client.Client) { require.NoError(t, c.SlaveOf(t.Context(), "no", "one").Err()) },
+			func(t *testing.T, c *client.Client) { require.NoError(t, c.ReplicaOf(t.Context(), "no", "one").Err()) },
 		},
 		"WRONGTYPE": {
 			func(t *testing.T, c *client.Client) { require.NoError(t, c.Set(t.Context(), stream, "text", 0).Err()) },

@@ -3,9 +3,20 @@ package kindtest
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +35,7 @@ const (
 	// Patience is for all that a test waits for; a broker's starts are most of it.
 	Patience = 2 * time.Minute
 	// timeout is the settings' own, for a broker that does not answer.
-	timeout = 2 * time.Second
+	timeout = time.Second
 )
 
 // Subject is the kind under test, and its broker.
@@ -38,6 +49,9 @@ type Subject struct {
 	Watch func(t *testing.T) func() []*message.Message
 	// Refused makes a delivery that the broker never takes.
 	Refused func(n int) *notification.Delivery
+	// Encrypted is the broker's URL with TLS, for a kind that begins with it. nil for one that
+	// does not.
+	Encrypted func(url string) string
 }
 
 // Run tests the subject.
@@ -47,6 +61,9 @@ func Run(t *testing.T, s Subject) {
 	t.Run("a broker that says nothing is unavailable", s.testSilence)
 	t.Run("what is delivered while the broker dies is kept in order", s.testDeath)
 	t.Run("connections are opened by the program's own dialer", s.testDial)
+	if s.Encrypted != nil {
+		t.Run("the broker is verified", s.testTLS)
+	}
 }
 
 // New makes a sink of settings in YAML, which the test closes.
@@ -162,12 +179,11 @@ func silent(t *testing.T) string {
 func (s Subject) testPassword(t *testing.T) {
 	wrong := strings.Replace(s.Server.URL, "hunter22", "hunter23", 1)
 	require.NotEqual(t, s.Server.URL, wrong)
-	sink := New(t, s.Kind, sinks.Instance{}, s.settings(wrong))
-	for n := range 3 {
-		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
-		require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
-		require.NotContains(t, err.Error(), "hunter2")
-	}
+	sink := New(t, s.Kind, sinks.Instance{}, s.Settings(wrong)) // a broker may take its time to refuse
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.NotContains(t, err.Error(), "hunter2")
 	require.Error(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 }
 
@@ -236,6 +252,89 @@ func (s Subject) testDeath(t *testing.T) {
 		}
 	}
 	require.Equal(t, sent, got)
+}
+
+// testTLS has the broker behind a proxy that takes TLS off.
+func (s Subject) testTLS(t *testing.T) {
+	s.Watch(t)
+	u, err := url.Parse(s.Server.URL)
+	require.NoError(t, err)
+	authority, key := Certificate(t)
+	pair, err := tls.LoadX509KeyPair(authority, key)
+	require.NoError(t, err)
+	address := takeTLSOff(t, pair, u.Host)
+	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)))
+
+	_, err = New(t, s.Kind, sinks.Instance{}, settings).Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	var unknown *tls.CertificateVerificationError
+	require.ErrorAs(t, err, &unknown)
+
+	trusting := settings + "\ntls: {ca_file: " + authority + "}"
+	for _, in := range []sinks.Instance{{}, {Dial: (&net.Dialer{}).DialContext}} {
+		_, err = New(t, s.Kind, in, trusting).Deliver(t.Context(), sinktest.NewDelivery(2))
+		require.NoError(t, err)
+	}
+	wrongName := settings + "\ntls: {ca_file: " + authority + ", server_name: other.test}"
+	_, err = New(t, s.Kind, sinks.Instance{}, wrongName).Deliver(t.Context(), sinktest.NewDelivery(3))
+	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+}
+
+// Certificate writes a certificate for 127.0.0.1, which is its own authority, and its key.
+func Certificate(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	write := func(name, kind string, contents []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: contents}), 0o600))
+		return file
+	}
+	return write("certificate.pem", "CERTIFICATE", public), write("key.pem", "PRIVATE KEY", secret)
+}
+
+// takeTLSOff passes what comes encrypted on to an address in the clear.
+func takeTLSOff(t *testing.T, pair tls.Certificate, to string) string {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { pass(conn, to) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
+}
+
+func pass(conn net.Conn, to string) {
+	defer conn.Close()
+	broker, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	go func() {
+		defer broker.Close()
+		_, _ = io.Copy(broker, conn)
+	}()
+	_, _ = io.Copy(conn, broker)
 }
 
 func (s Subject) testDial(t *testing.T) {
