@@ -144,7 +144,7 @@ func (b broker) testOtherType(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 }
 
-// testNoRight uses an exchange in which nobody may write.
+// testNoRight uses an exchange that takes messages from other exchanges only.
 func (b broker) testNoRight(t *testing.T) {
 	b.on(t, func(c *amqp.Channel) {
 		require.NoError(t, c.ExchangeDeclare("inside", "topic", true, false, true, false, nil))
