@@ -19,7 +19,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka test-peers crash lint bench bench-peers profile examples examples-brokers generate verify fuzz clean
+.PHONY: help demo test race test-kafka test-brokers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ race: ## Run the tests under the race detector, the long ones shortened (needs a
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
 
+test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbitmq-server, nats-server, redis-server)
+	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/test-brokers
+
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
 	cd benchmarks && go vet ./... && go test -timeout 20m ./...
 
@@ -44,6 +47,7 @@ crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYB
 
 lint: $(LINT) ## Run the linters, which are built at the first time
 	$(LINT) run ./...
+	cd sinks/brokers && $(CURDIR)/$(LINT) run ./...
 	cd examples/brokers && $(CURDIR)/$(LINT) run ./...
 	cd examples/own-program && $(CURDIR)/$(LINT) run ./...
 	cd benchmarks && $(CURDIR)/$(LINT) run ./...
@@ -72,9 +76,6 @@ examples: ## Run every example; each must end well by itself
 			{ code=$$?; echo "examples/$$example ended with code $$code" >&2; exit 1; }; \
 	done
 	@echo '--- examples/own-program' && cd examples/own-program && go vet ./... && go test ./...
-
-examples-brokers: ## Test and run examples/brokers with a RabbitMQ and a NATS (needs rabbitmq-server, nats-server)
-	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/examples-brokers
 
 generate: ## Make the generated files again: wiring, references
 	go generate ./...

@@ -10,6 +10,7 @@ require (
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/stretchr/testify v1.12.1
 	github.com/waybill-go/waybill v0.0.0
+	github.com/waybill-go/waybill/sinks/brokers v0.0.0
 )
 
 require (
@@ -35,7 +36,6 @@ require (
 	github.com/pressly/goose/v3 v3.29.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
@@ -48,4 +48,7 @@ require (
 	modernc.org/sqlite v1.60.1 // indirect
 )
 
-replace github.com/waybill-go/waybill => ../..
+replace (
+	github.com/waybill-go/waybill => ../..
+	github.com/waybill-go/waybill/sinks/brokers => ../../sinks/brokers
+)

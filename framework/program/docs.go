@@ -132,6 +132,7 @@ const sinksTail = `## In Go
 Programs of your own have these sinks too, and any of their own ([own-program.md](own-program.md)):
 
 - sinks/publisher takes any publisher of Watermill: [sinks-publisher.md](sinks-publisher.md)
+- sinks/brokers, a module of its own, has the kinds rabbitmq, nats and redis, and a waybill command with them: [sinks-publisher.md](sinks-publisher.md#in-the-configuration-file)
 - [writing-a-sink.md](writing-a-sink.md) explains how to write a kind of your own
 `
 

@@ -66,6 +66,9 @@ func TestTheSchemaTakesEveryExampleOfTheDocumentation(t *testing.T) {
 	require.NoError(t, err)
 	found := 0
 	for _, page := range append(pages, "../../README.md") {
+		if filepath.Base(page) == "sinks-publisher.md" {
+			continue // its kinds are those of the module sinks/brokers, whose program takes them
+		}
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		kind := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(page), "sinks-"), ".md")

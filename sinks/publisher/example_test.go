@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -66,4 +68,38 @@ func ExampleConfig_classify() {
 	class, _ := sinks.Classify(err)
 	fmt.Println(class)
 	// Output: unavailable
+}
+
+// A kind for the configuration file is a struct of settings, and a function that makes the
+// publisher of them. With program.Kinds(kind) the waybill command has it.
+func ExampleNewLazy() {
+	type settings struct {
+		Topic  string `yaml:"topic" doc:"Where messages go. Required."`
+		Buffer int64  `yaml:"buffer" doc:"Messages that wait for a subscriber. Default 0."`
+	}
+	kind := sinks.NewKind("channel", "Publishes to Watermill's channel inside the process.",
+		func(_ sinks.Instance, c settings) (sinks.Sink, error) {
+			return publisher.NewLazy(func(context.Context) (message.Publisher, error) {
+				return gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: c.Buffer}, nil), nil
+			}, publisher.Config{Topic: c.Topic})
+		})
+
+	node := yaml.Node{}
+	if err := yaml.Unmarshal([]byte("{topic: 'shop.{{.Type}}', buffer: 1}"), &node); err != nil {
+		fmt.Println(err)
+		return
+	}
+	sink, err := kind.Build(sinks.Instance{Name: "events"}, node.Decode)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	receipt, err := sink.Deliver(context.Background(), &notification.Delivery{
+		Envelope: &notification.Envelope{ID: "order-17", Type: "order.placed", Version: 1},
+	})
+	fmt.Println(receipt, err)
+	fmt.Println(sink.(sinks.Closer).Close(context.Background()))
+	// Output:
+	// published to shop.order.placed <nil>
+	// <nil>
 }

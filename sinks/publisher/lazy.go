@@ -1,65 +1,158 @@
 package publisher
 
 import (
+	"context"
 	"errors"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ErrClosed is what a [Lazy] publisher returns for messages after its Close.
+// ErrClosed: the sink was closed, and connects no more.
 var ErrClosed = errors.New("publisher is closed")
 
-// Lazy returns a publisher that connect makes at the first message. It is for
-// libraries that dial when they make theirs, as those of AMQP and NATS do: with it
-// an application starts while its broker is down, and the sink waits for the broker
-// as it does at any other time.
-//
-// An error of connect is unavailable, unless it has a class: no attempt is spent,
-// and connect is called again at the next message, one call at a time. Messages that
-// come meanwhile wait for it; it must bound its own time, and leave nothing open
-// when it fails. What it made once is kept: reconnecting after a connection is
-// lost is up to the library, and what its errors mean then to [Config.Classify].
-//
-// Close closes what connect made. Its Publish may be called in parallel as far as
-// that of connect's publisher may.
-func Lazy(connect func() (message.Publisher, error)) message.Publisher {
-	return &lazy{connect: connect}
+// Lazy is a sink whose publisher is made when a delivery needs it, for libraries that
+// dial when they make theirs, as those of AMQP and NATS do. So a program starts while its
+// broker is down, and the sink waits for the broker as it does at any other time. It is
+// what a kind for the configuration file is made of: see the package's example.
+type Lazy struct {
+	sink      *Sink
+	publisher *lazyPublisher
 }
 
-type lazy struct {
-	connect func() (message.Publisher, error)
+var (
+	_ sinks.Sink          = (*Lazy)(nil)
+	_ sinks.Closer        = (*Lazy)(nil)
+	_ sinks.HealthChecker = (*Lazy)(nil)
+)
 
-	mu     sync.Mutex
-	made   message.Publisher
-	closed bool
+// NewLazy returns a sink that owns what connect makes. It connects nothing. Its error is
+// ErrTopic.
+//
+// connect is called for the first delivery or health check, with its context, and again
+// for later ones while it fails; one call at a time, whose outcome counts for all that came
+// meanwhile. Its error is unavailable unless it has a class: no attempt is spent. It must
+// bound its own time, and leave nothing open when it fails.
+//
+// Reconnecting after a connection is lost is up to the library. One that does not can have
+// a method Lost() bool: once that is true the publisher is closed, and connect is called
+// for the next delivery.
+//
+// A publisher that is a [sinks.HealthChecker] is asked for its health; any other is healthy
+// once it is connected.
+func NewLazy(connect func(context.Context) (message.Publisher, error), c Config) (*Lazy, error) {
+	p := &lazyPublisher{connect: connect}
+	sink, err := New(p, c)
+	if err != nil {
+		return nil, err
+	}
+	return &Lazy{sink, p}, nil
 }
 
-func (l *lazy) Publish(topic string, messages ...*message.Message) error {
-	p, err := l.publisher()
+// Deliver publishes one message, as [Sink.Deliver] does, once there is a connection.
+func (l *Lazy) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return l.sink.Deliver(ctx, d)
+}
+
+// CheckHealth connects, and has the publisher look at its broker if it can.
+func (l *Lazy) CheckHealth(ctx context.Context) error {
+	p, err := l.publisher.get(ctx)
 	if err != nil {
 		return err
 	}
-	return p.Publish(topic, messages...)
+	if checker, ok := p.(sinks.HealthChecker); ok {
+		return checker.CheckHealth(ctx)
+	}
+	return nil
 }
 
-func (l *lazy) publisher() (message.Publisher, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, ErrClosed
+// Close closes what was connected, as [Sink.Close] does.
+func (l *Lazy) Close(ctx context.Context) error { return l.sink.Close(ctx) }
+
+// lazyPublisher publishes with what connect makes. Its methods may be called in parallel.
+type lazyPublisher struct {
+	connect func(context.Context) (message.Publisher, error)
+
+	mu     sync.Mutex
+	made   message.Publisher
+	trying *attempt
+	closed bool
+}
+
+// attempt is a call of connect. made and err are set before done is closed.
+type attempt struct {
+	done chan struct{}
+	made message.Publisher
+	err  error
+}
+
+func (l *lazyPublisher) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		p, err := l.get(m.Context())
+		if err != nil {
+			return err
+		}
+		if err := p.Publish(topic, m); err != nil {
+			return err
+		}
 	}
-	if l.made != nil {
+	return nil
+}
+
+// get returns the publisher that there is, or that a call of connect makes: its own, or
+// the one that runs.
+func (l *lazyPublisher) get(ctx context.Context) (message.Publisher, error) {
+	l.mu.Lock()
+	switch a := l.trying; {
+	case l.closed:
+		l.mu.Unlock()
+		return nil, ErrClosed
+	case a != nil:
+		l.mu.Unlock()
+		select {
+		case <-a.done:
+			return a.made, a.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case l.made != nil && !isLost(l.made):
+		defer l.mu.Unlock()
 		return l.made, nil
 	}
-	p, err := l.connect()
-	if err != nil {
-		return nil, orUnavailable(err)
+	a, lost := &attempt{done: make(chan struct{})}, l.made
+	l.trying, l.made = a, nil
+	l.mu.Unlock()
+
+	if lost != nil {
+		_ = lost.Close() // its connection is gone already
 	}
-	l.made = p
-	return p, nil
+	made, err := l.connect(ctx)
+	l.settle(a, made, err)
+	return a.made, a.err
+}
+
+// settle ends an attempt.
+func (l *lazyPublisher) settle(a *attempt, made message.Publisher, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		a.err = orUnavailable(err)
+	case l.closed:
+		a.err = errors.Join(ErrClosed, made.Close())
+	default:
+		a.made, l.made = made, made
+	}
+	l.trying = nil
+	close(a.done)
+}
+
+func isLost(p message.Publisher) bool {
+	loser, ok := p.(interface{ Lost() bool })
+	return ok && loser.Lost()
 }
 
 func orUnavailable(err error) error {
@@ -69,13 +162,18 @@ func orUnavailable(err error) error {
 	return sinks.Unavailable(err)
 }
 
-func (l *lazy) Close() error {
+// Close closes what was made, and waits for a call of connect that runs.
+func (l *lazyPublisher) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.made == nil {
-		l.closed = true
+	again := l.closed
+	l.closed = true
+	made, trying := l.made, l.trying
+	l.mu.Unlock()
+	if trying != nil {
+		<-trying.done
+	}
+	if again || made == nil {
 		return nil
 	}
-	l.closed = true
-	return l.made.Close()
+	return made.Close()
 }

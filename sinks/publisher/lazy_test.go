@@ -1,8 +1,11 @@
 package publisher_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
@@ -17,62 +20,71 @@ import (
 var errNobodyThere = errors.New("connection refused")
 
 // nobodyThere is what a library does that dials while its broker is down.
-func nobodyThere() (message.Publisher, error) { return nil, errNobodyThere }
+func nobodyThere(context.Context) (message.Publisher, error) { return nil, errNobodyThere }
+
+func newLazy(t *testing.T, connect func(context.Context) (message.Publisher, error)) *publisher.Lazy {
+	t.Helper()
+	sink, err := publisher.NewLazy(connect, publisher.Config{Topic: "orders"})
+	require.NoError(t, err)
+	return sink
+}
 
 func TestLazyConformance(t *testing.T) {
 	var s *subscriber
 	sinktest.Run(t, sinktest.Subject{
 		New: func(t *testing.T) sinks.Sink {
 			s = subscribe(t, "orders")
-			return newSink(t, publisher.Lazy(func() (message.Publisher, error) { return s, nil }), "orders")
+			return newLazy(t, func(context.Context) (message.Publisher, error) { return s, nil })
 		},
 		Received: func(t *testing.T) []notification.Envelope { return s.envelopes(t) },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink {
-				return newSink(t, publisher.Lazy(nobodyThere), "orders")
+				return newLazy(t, nobodyThere)
 			},
 			sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
-				return newSink(t, publisher.Lazy(func() (message.Publisher, error) {
+				return newLazy(t, func(context.Context) (message.Publisher, error) {
 					return nil, sinks.Permanent(errors.New("connect gave it a class"))
-				}), "orders")
+				})
 			},
 		},
 		Receipts: true,
 	})
 }
 
-func TestALazyPublisherWaitsForItsBroker(t *testing.T) {
+func TestALazySinkWaitsForItsBroker(t *testing.T) {
 	s := subscribe(t, "orders")
 	running, connects := false, 0
-	sink := newSink(t, publisher.Lazy(func() (message.Publisher, error) {
+	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
 		connects++
 		if !running {
 			return nil, errNobodyThere
 		}
 		return s, nil
-	}), "orders")
+	})
 
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.ErrorIs(t, err, errNobodyThere)
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassUnavailable, class)
+	require.ErrorIs(t, sink.CheckHealth(t.Context()), errNobodyThere)
 
 	running = true
+	require.NoError(t, sink.CheckHealth(t.Context()))
 	for n := range 3 {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
 		require.NoError(t, err)
 	}
 	require.Len(t, s.messages, 3)
-	require.Equal(t, 2, connects, "what was made once is kept")
+	require.Equal(t, 3, connects, "what was made once is kept")
 }
 
-func TestALazyPublisherConnectsOnceForMessagesAtTheSameTime(t *testing.T) {
+func TestALazySinkConnectsOnceForDeliveriesAtTheSameTime(t *testing.T) {
 	s := subscribe(t, "orders")
 	connects := 0 // the race detector finds two at once
-	sink := newSink(t, publisher.Lazy(func() (message.Publisher, error) {
+	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
 		connects++
 		return s, nil
-	}), "orders")
+	})
 	var g errgroup.Group
 	for n := range 8 {
 		g.Go(func() error {
@@ -84,19 +96,134 @@ func TestALazyPublisherConnectsOnceForMessagesAtTheSameTime(t *testing.T) {
 	require.Equal(t, 1, connects)
 }
 
-func TestALazyPublisherClosesWhatItMade(t *testing.T) {
+// connecting is a broker that has not answered yet.
+func connecting() (asked, answer chan struct{}, connect func(context.Context) (message.Publisher, error)) {
+	asked, answer = make(chan struct{}), make(chan struct{})
+	return asked, answer, func(ctx context.Context) (message.Publisher, error) {
+		close(asked) // twice panics
+		select {
+		case <-answer:
+			return nil, errNobodyThere
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func TestDeliveriesThatComeWhileItConnectsShareTheOutcome(t *testing.T) {
+	asked, answer, connect := connecting()
+	sink := newLazy(t, connect)
+	var g errgroup.Group
+	g.Go(func() error {
+		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
+		if !errors.Is(err, errNobodyThere) {
+			return fmt.Errorf("the first got %w", err)
+		}
+		return nil
+	})
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := sink.Deliver(ctx, sinktest.NewDelivery(1))
+	require.Equal(t, context.DeadlineExceeded, err, "it waits no longer than its context")
+	close(answer)
+	require.NoError(t, g.Wait())
+}
+
+func TestConnectingEndsWithTheDeliveryThatBeganIt(t *testing.T) {
+	asked, _, connect := connecting()
+	sink := newLazy(t, connect)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	_, err := sink.Deliver(ctx, sinktest.NewDelivery(0))
+	require.Equal(t, context.Canceled, err)
+}
+
+func TestClosingWaitsForWhatConnects(t *testing.T) {
+	s := subscribe(t, "orders")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
+		close(asked)
+		<-answer
+		return s, nil
+	})
+	var g errgroup.Group
+	g.Go(func() error {
+		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
+		if !errors.Is(err, publisher.ErrClosed) {
+			return fmt.Errorf("the delivery got %w", err)
+		}
+		return nil
+	})
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, sink.Close(ctx), context.DeadlineExceeded)
+	close(answer)
+	require.NoError(t, g.Wait())
+	require.Error(t, s.Publish("orders", message.NewMessage("2", nil)), "what was made is closed")
+}
+
+func TestALazySinkClosesWhatItMade(t *testing.T) {
 	s := subscribe(t, "orders")
 	connects := 0
-	p := publisher.Lazy(func() (message.Publisher, error) {
+	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
 		connects++
 		return s, nil
 	})
-	require.NoError(t, p.Publish("orders", message.NewMessage("1", nil)))
-	require.NoError(t, p.Close())
-	require.NoError(t, p.Close(), "again")
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.NoError(t, err)
+	require.NoError(t, sink.Close(t.Context()))
+	require.NoError(t, sink.Close(t.Context()), "again")
 	require.Error(t, s.Publish("orders", message.NewMessage("2", nil)), "it is closed")
-	require.ErrorIs(t, p.Publish("orders", message.NewMessage("3", nil)), publisher.ErrClosed)
+	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(3))
+	require.ErrorIs(t, err, publisher.ErrClosed)
 	require.Equal(t, 1, connects)
 
-	require.NoError(t, publisher.Lazy(nobodyThere).Close(), "nothing was made")
+	require.NoError(t, newLazy(t, nobodyThere).Close(t.Context()), "nothing was made")
+}
+
+// oneConnection is a library's publisher that does not connect again.
+type oneConnection struct{ *linePublisher }
+
+func (p oneConnection) Lost() bool { return p.conn == nil }
+
+func (p oneConnection) Publish(topic string, messages ...*message.Message) error {
+	if p.Lost() {
+		return errors.New("was asked without a connection")
+	}
+	return p.linePublisher.Publish(topic, messages...)
+}
+
+func (p oneConnection) CheckHealth(context.Context) error {
+	return p.Publish("", message.NewMessage("healthy?", nil))
+}
+
+func TestALostPublisherIsMadeAgain(t *testing.T) {
+	b := listen(t, "127.0.0.1:0")
+	address := b.Addr().String()
+	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
+		p := &linePublisher{address: address}
+		return oneConnection{p}, p.dial()
+	})
+	defer func() { require.NoError(t, sink.Close(context.WithoutCancel(t.Context()))) }()
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	b.goAway()
+	for range 3 {
+		require.Error(t, sink.CheckHealth(t.Context()))
+	}
+	listen(t, address)
+	require.NoError(t, sink.CheckHealth(t.Context()))
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.NoError(t, err)
+}
+
+func TestALazySinkNeedsATopic(t *testing.T) {
+	_, err := publisher.NewLazy(nobodyThere, publisher.Config{})
+	require.ErrorIs(t, err, publisher.ErrTopic)
+	require.EqualError(t, publisher.Config{}.Validate(), "topic: topic cannot be used: it is empty")
+	require.NoError(t, publisher.Config{Topic: "shop.{{.Type}}"}.Validate())
 }

@@ -1,8 +1,11 @@
 // Package publisher makes a sink of any Watermill publisher: NATS, AMQP, Google
-// Pub/Sub, Redis and whatever else Watermill's ecosystem has. It has no kind for
-// the configuration file, since the application makes the publisher:
+// Pub/Sub, Redis and whatever else Watermill's ecosystem has. The application makes
+// the publisher:
 //
 //	sink, err := publisher.New(pub, publisher.Config{Topic: "orders"})
+//
+// A kind for the configuration file makes it of its settings, with [NewLazy]; the module
+// sinks/brokers has kinds for RabbitMQ, NATS JetStream and Redis Streams.
 //
 // # The message
 //
@@ -80,6 +83,15 @@ type Config struct {
 	// Libraries have errors of their own for a lost connection. These belong here: else
 	// they are transient, and a broker's stop spends attempts.
 	Classify func(error) error
+}
+
+// Validate says what is wrong with the topic, under that name, for the configuration of a
+// kind.
+func (c Config) Validate() error {
+	if _, err := newTopic(c.Topic); err != nil {
+		return fmt.Errorf("topic: %w", err)
+	}
+	return nil
 }
 
 // Sink publishes deliveries. Its methods may be called in parallel, as far as

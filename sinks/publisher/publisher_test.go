@@ -332,7 +332,7 @@ func (p *linePublisher) Close() error {
 func TestABrokerThatGoesAwayAfterTheFirstMessageIsUnavailable(t *testing.T) {
 	b := listen(t, "127.0.0.1:0")
 	address := b.Addr().String()
-	sink := newSink(t, publisher.Lazy(func() (message.Publisher, error) { return dial(address) }), "orders")
+	sink := newLazy(t, func(context.Context) (message.Publisher, error) { return dial(address) })
 	defer func() { require.NoError(t, sink.Close(context.WithoutCancel(t.Context()))) }()
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
 	require.NoError(t, err)

@@ -11,13 +11,13 @@
 package main
 
 import (
-	"github.com/waybill-go/waybill/examples/brokers/internal/local"
 	"github.com/waybill-go/waybill/examples/brokers/internal/shop"
+	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 )
 
 func main() { shop.Main(jetStream) }
 
 var jetStream = shop.Broker{
-	Name: "nats", Variable: "NATS_URL", Start: local.StartNATS,
+	Name: "nats", Variable: "NATS_URL", Start: brokertest.StartNATS,
 	Sink: newSink, Subscriber: newSubscriber, Topic: "shop.order.*",
 }

@@ -8,6 +8,8 @@ import (
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
+
+	waybillnats "github.com/waybill-go/waybill/sinks/brokers/nats"
 )
 
 const consumer = "billing"
@@ -16,7 +18,7 @@ const consumer = "billing"
 // It is declared here: one that the client makes while subscribing is deleted when it
 // unsubscribes.
 func newSubscriber(url string) (message.Subscriber, error) {
-	connection, err := nats.Connect(url, options...)
+	connection, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond))
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +27,7 @@ func newSubscriber(url string) (message.Subscriber, error) {
 		return nil, err
 	}
 	return wmnats.NewSubscriberWithNatsConn(connection, wmnats.SubscriberSubscriptionConfig{
-		Unmarshaler: headers{},
+		Unmarshaler: waybillnats.Marshaler{},
 		JetStream:   wmnats.JetStreamConfig{DurablePrefix: consumer},
 	}, watermill.NopLogger{})
 }

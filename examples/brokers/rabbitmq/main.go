@@ -11,13 +11,13 @@
 package main
 
 import (
-	"github.com/waybill-go/waybill/examples/brokers/internal/local"
 	"github.com/waybill-go/waybill/examples/brokers/internal/shop"
+	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 )
 
-func main() { shop.Main(rabbitmq) }
+func main() { shop.Main(rabbitmqBroker) }
 
-var rabbitmq = shop.Broker{
-	Name: "rabbitmq", Variable: "RABBITMQ_URL", Start: local.StartRabbitMQ,
+var rabbitmqBroker = shop.Broker{
+	Name: "rabbitmq", Variable: "RABBITMQ_URL", Start: brokertest.StartRabbitMQ,
 	Sink: newSink, Subscriber: newSubscriber, Topic: "order.*",
 }

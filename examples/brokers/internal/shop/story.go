@@ -14,9 +14,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/waybill-go/waybill/examples/brokers/internal/local"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 )
 
 // Broker is what a program knows of its broker.
@@ -24,7 +24,7 @@ type Broker struct {
 	Name     string // of the program, and of its broker
 	Variable string // of the environment, that holds the broker's URL
 	// Start starts a broker where no URL is given.
-	Start func(ctx context.Context) (*local.Broker, error)
+	Start func(ctx context.Context) (*brokertest.Broker, error)
 	// Sink publishes to the broker at url, whether it runs or not.
 	Sink func(url string) (sinks.Sink, error)
 	// Subscriber consumes what Sink publishes; Topic is what it subscribes to.
@@ -47,7 +47,7 @@ func Main(b Broker) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	switch err := run(ctx, os.Stdout, b, *url); {
-	case errors.Is(err, local.ErrMissing):
+	case errors.Is(err, brokertest.ErrMissing):
 		fmt.Fprintf(os.Stderr, "%s: %v, or give the URL of a broker: -url or %s\n", b.Name, err, b.Variable)
 		os.Exit(exitMissing)
 	case err != nil:
@@ -72,7 +72,7 @@ func run(ctx context.Context, out io.Writer, b Broker, url string) (err error) {
 // Tell plays the story: orders are placed, and paid. A broker of our own is stopped
 // between the two, and started again when the payments are in the outbox; nil leaves
 // that out. Its error is what ended otherwise than it should.
-func Tell(ctx context.Context, out io.Writer, b Broker, url string, own *local.Broker) (err error) {
+func Tell(ctx context.Context, out io.Writer, b Broker, url string, own *brokertest.Broker) (err error) {
 	subscriber, err := b.Subscriber(url)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/examples/brokers/internal/local"
+	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 )
 
 // asProgram has the test's binary run Main with a broker whose start fails so.
@@ -18,13 +18,13 @@ const asProgram = "SHOP_TEST_START"
 
 func TestMain(m *testing.M) {
 	failures := map[string]error{
-		"missing": fmt.Errorf("some-broker %w", local.ErrMissing),
+		"missing": fmt.Errorf("some-broker %w", brokertest.ErrMissing),
 		"broken":  errors.New("no room on the disk"),
 	}
 	if failure, ok := failures[os.Getenv(asProgram)]; ok {
 		Main(Broker{
 			Name: "some-example", Variable: "SHOP_TEST_URL",
-			Start: func(context.Context) (*local.Broker, error) { return nil, failure },
+			Start: func(context.Context) (*brokertest.Broker, error) { return nil, failure },
 		})
 	}
 	os.Exit(m.Run())

@@ -1,8 +1,8 @@
-// Package local runs a broker of the distribution's packages as a process of its own,
+// Package brokertest runs a broker of the distribution's packages as a process of its own,
 // for programs that show or test something with a real one. It listens on a free
 // port of the loopback only, keeps its data in a temporary folder, and knows
-// nothing of a broker that the machine runs as a service.
-package local
+// nothing of a broker that the machine runs as a service. It asks for a password.
+package brokertest
 
 import (
 	"context"
@@ -23,9 +23,16 @@ var ErrMissing = errors.New("is not installed")
 // on a slow machine, and much more on a busy one.
 const patience = 90 * time.Second
 
+// What brokers here ask for.
+const (
+	user     = "waybill"
+	password = "hunter22"
+)
+
 // Broker is a broker's process and its data. Its methods are for one goroutine.
 type Broker struct {
-	// URL is where clients find it, also after it was stopped and started again.
+	// URL is where clients find it, also after it was stopped and started again. It holds
+	// the user and the password.
 	URL string
 
 	address string

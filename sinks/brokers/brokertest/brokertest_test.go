@@ -1,4 +1,4 @@
-package local
+package brokertest
 
 import (
 	"os/exec"

@@ -1,4 +1,4 @@
-package main
+package nats
 
 import (
 	"net/url"
@@ -11,12 +11,16 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// headers writes metadata as NATS headers. Watermill's own marshaler does too, but
-// then spaces around a value, line ends, and some names would not arrive; here they
-// are percent-encoded. Values without these are as they are.
-type headers struct{}
+// Marshaler writes metadata as NATS headers, and reads them. Watermill's own NATSMarshaler
+// does too, but then spaces around a value, line ends, and some names would not arrive; here
+// they are percent-encoded. Values without these are as they are. Metadata that is named
+// like an instruction to the server, such as Nats-Rollup, is sent as metadata- and its name.
+type Marshaler struct{}
 
-func (headers) Marshal(topic string, m *message.Message) (*nats.Msg, error) {
+var _ wmnats.MarshalerUnmarshaler = Marshaler{}
+
+// Marshal makes a message for the subject topic.
+func (Marshaler) Marshal(topic string, m *message.Message) (*nats.Msg, error) {
 	header := make(nats.Header, len(m.Metadata)+1)
 	for name, text := range m.Metadata {
 		header.Set(headerName(name), headerValue(text))
@@ -25,7 +29,8 @@ func (headers) Marshal(topic string, m *message.Message) (*nats.Msg, error) {
 	return &nats.Msg{Subject: topic, Header: header, Data: m.Payload}, nil
 }
 
-func (headers) Unmarshal(m *nats.Msg) (*message.Message, error) {
+// Unmarshal reads a message, also of other publishers.
+func (Marshaler) Unmarshal(m *nats.Msg) (*message.Message, error) {
 	metadata := make(message.Metadata, len(m.Header))
 	for name := range m.Header {
 		plain, errName := url.QueryUnescape(name)

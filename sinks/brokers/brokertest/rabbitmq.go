@@ -1,4 +1,4 @@
-package local
+package brokertest
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 )
+
+// MaxRabbitMQ is the largest message that a RabbitMQ here takes, in bytes.
+const MaxRabbitMQ = 8 << 20
 
 // StartRabbitMQ starts a RabbitMQ of one node. Its error wraps [ErrMissing] where
 // there is none.
@@ -28,7 +31,7 @@ func StartRabbitMQ(ctx context.Context) (*Broker, error) {
 	if err := errors.Join(errDistribution, errEpmd, err); err != nil {
 		return nil, err
 	}
-	b.URL = fmt.Sprintf("amqp://guest:guest@%s/", b.address)
+	b.URL = fmt.Sprintf("amqp://%s:%s@%s/", user, password, b.address)
 	in := func(name string) string { return filepath.Join(b.folder, name) }
 	environment := append(os.Environ(),
 		"HOME="+b.folder, // of the Erlang cookie
@@ -49,7 +52,8 @@ func StartRabbitMQ(ctx context.Context) (*Broker, error) {
 		cmd.Dir, cmd.Env = b.folder, environment
 		return cmd
 	}
-	config := fmt.Sprintf("listeners.tcp.1 = %s\nlog.console = true\nlog.console.level = warning\nlog.file = false\n", b.address)
+	config := fmt.Sprintf("listeners.tcp.1 = %s\ndefault_user = %s\ndefault_pass = %s\nmax_message_size = %d\n"+
+		"log.console = true\nlog.console.level = warning\nlog.file = false\n", b.address, user, password, MaxRabbitMQ)
 	if err := os.WriteFile(in("rabbitmq.conf"), []byte(config), 0o600); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

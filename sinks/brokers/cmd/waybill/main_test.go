@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
+)
+
+// asProgram has the test's binary be the program.
+const asProgram = "TEST_RUNS_THE_PROGRAM"
+
+const patience = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func command(ctx context.Context, environ []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), environ...)
+	return cmd
+}
+
+func run(t *testing.T, environ []string, args ...string) (output string, code int) {
+	t.Helper()
+	said, err := command(t.Context(), environ, args...).CombinedOutput()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return string(said), ended.ExitCode()
+	}
+	require.NoError(t, err)
+	return string(said), 0
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "waybill.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+
+func TestTheProgramTakesTheExamplesOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../docs/sinks-publisher.md")
+	require.NoError(t, err)
+	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
+	require.Len(t, blocks, 3, "one for each kind")
+	for _, block := range blocks {
+		output, code := run(t, []string{"RABBITMQ_PASSWORD=secret one", "NATS_TOKEN=two", "REDIS_PASSWORD=three"},
+			"config", "check", "--offline", "-c", write(t, block[1]))
+		require.Zero(t, code, "%s\n%s", block[1], output)
+	}
+}
+
+func TestTheSchemaHasTheKinds(t *testing.T) {
+	t.Parallel()
+	output, code := run(t, nil, "config", "schema")
+	require.Zero(t, code, output)
+	require.True(t, json.Valid([]byte(output)))
+	for _, kind := range []string{"rabbitmq", "nats", "redis", "http"} {
+		require.Contains(t, output, `"`+kind+`"`)
+	}
+}
+
+// mistakes are settings of which everything is wrong, and what is said of them.
+var mistakes = map[string]struct {
+	settings string
+	says     []string
+}{
+	"rabbitmq": {
+		`{url: "http://user:hunter2@host", password: hunter2hunter2, exchange_type: topic, timeout: 1ms, tls: {key_file: x}}`,
+		[]string{"url: its scheme is not offered", "user: is missing", "exchange: is missing", "topic: topic cannot be used: it is empty", "timeout: 1ms is too short"},
+	},
+	"nats": {
+		`{servers: ["nats://hunter2@host", "http://user:hunter2@host"], password: hunter2hunter2, token: hunter2hunter2, stream: "a.b", topic: "{{.Typ}}", tls: {cert_file: x}, timeout: 1ms}`,
+		[]string{"servers: address 1 has a user or token", "servers: address 2 is none", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short"},
+	},
+	"redis": {
+		`{url: "redis://user:hunter2@host/shop?hunter2", max_length: -1, max_message_bytes: 0, tls: {insecure: true}, timeout: 1ms}`,
+		[]string{"url: its path is no number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short"},
+	},
+}
+
+func TestAllMistakesAreReportedAtOnceAndQuoteNoSecret(t *testing.T) {
+	t.Parallel()
+	for kind, c := range mistakes {
+		output, code := run(t, nil, "config", "check", "--offline", "-c",
+			write(t, "database: sqlite:outbox.db\nsinks:\n  a: {kind: "+kind+", with: "+c.settings+"}\nroutes: {'*': [a]}\n"))
+		require.Equal(t, 2, code, output)
+		for _, says := range c.says {
+			require.Contains(t, output, says)
+		}
+		require.NotContains(t, output, "hunter2")
+	}
+}
+
+func TestWhatConfigShowPrintsHasNoSecret(t *testing.T) {
+	t.Parallel()
+	output, code := run(t, nil, "config", "show", "-c", write(t, `
+database: sqlite:outbox.db
+sinks:
+  a: {kind: rabbitmq, with: {url: "amqp://user:hunter2@host/shop", topic: x}}
+  b: {kind: rabbitmq, with: {url: "amqp://host/shop", user: user, password: hunter2, topic: x}}
+  c: {kind: nats, with: {servers: ["nats://hunter2@host:4222", "nats://user:hunter2@host:4222"], topic: x}}
+  d: {kind: nats, with: {servers: ["nats://host:4222"], token: hunter2, topic: x}}
+  e: {kind: redis, with: {url: "rediss://:hunter2@host", topic: x}}
+routes: {"*": [a, b, c, d, e]}
+`))
+	require.Zero(t, code, output)
+	require.NotContains(t, output, "hunter2")
+	require.Contains(t, output, "amqp://user:***@host/shop")
+}
+
+// destination is a real broker, and what a sink for it says.
+type destination struct {
+	start    func(context.Context) (*brokertest.Broker, error)
+	settings string // with the URL in place of %s
+	prepare  func(t *testing.T, url string)
+	received func(t *testing.T, url string) int
+}
+
+var destinations = map[string]destination{
+	"rabbitmq": {
+		brokertest.StartRabbitMQ, `{url: "%s", topic: orders}`,
+		func(t *testing.T, url string) {
+			onRabbitMQ(t, url, func(c *amqp.Channel) {
+				_, err := c.QueueDeclare("orders", true, false, false, false, nil)
+				require.NoError(t, err)
+			})
+		},
+		func(t *testing.T, url string) (n int) {
+			onRabbitMQ(t, url, func(c *amqp.Channel) {
+				queue, err := c.QueueDeclarePassive("orders", true, false, false, false, nil)
+				require.NoError(t, err)
+				n = queue.Messages
+			})
+			return n
+		},
+	},
+	"nats": {
+		brokertest.StartNATS, `{servers: ["%s"], stream: ORDERS, topic: "{{.Type}}"}`,
+		func(t *testing.T, url string) {
+			onNATS(t, url, func(js natsclient.JetStreamContext) {
+				_, err := js.AddStream(&natsclient.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
+				require.NoError(t, err)
+			})
+		},
+		func(t *testing.T, url string) (n int) {
+			onNATS(t, url, func(js natsclient.JetStreamContext) {
+				info, err := js.StreamInfo("ORDERS")
+				require.NoError(t, err)
+				n = int(info.State.Msgs)
+			})
+			return n
+		},
+	},
+	"redis": {
+		brokertest.StartRedis, `{url: "%s", topic: orders}`,
+		func(*testing.T, string) {},
+		func(t *testing.T, address string) int {
+			options, err := redis.ParseURL(address)
+			require.NoError(t, err)
+			client := redis.NewClient(options)
+			defer client.Close()
+			n, err := client.XLen(t.Context(), "orders").Result()
+			require.NoError(t, err)
+			return int(n)
+		},
+	},
+}
+
+func onRabbitMQ(t *testing.T, url string, use func(*amqp.Channel)) {
+	t.Helper()
+	connection, err := amqp.Dial(url)
+	require.NoError(t, err)
+	defer connection.Close()
+	channel, err := connection.Channel()
+	require.NoError(t, err)
+	use(channel)
+}
+
+func onNATS(t *testing.T, url string, use func(natsclient.JetStreamContext)) {
+	t.Helper()
+	connection, err := natsclient.Connect(url)
+	require.NoError(t, err)
+	defer connection.Close()
+	js, err := connection.JetStream()
+	require.NoError(t, err)
+	use(js)
+}
+
+func TestForwardCarriesTheOutboxToARealBroker(t *testing.T) {
+	for kind, d := range destinations {
+		t.Run(kind, func(t *testing.T) { d.test(t, kind) })
+	}
+}
+
+func (d destination) test(t *testing.T, kind string) {
+	server := brokertest.Start(t, d.start)
+	d.prepare(t, server.URL)
+	database := filepath.Join(t.TempDir(), "outbox.db")
+	config := func(address string) string {
+		return write(t, "database: sqlite:"+database+"\nsinks:\n  broker: {kind: "+kind+", with: "+
+			fmt.Sprintf(d.settings, address)+"}\nroutes: {'*': [broker]}\n")
+	}
+	file := config(server.URL)
+	output, code := run(t, nil, "migrate", "-c", file)
+	require.Zero(t, code, output)
+	output, code = run(t, nil, "config", "check", "-c", file)
+	require.Zero(t, code, output)
+
+	wrong, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	wrong.User = url.UserPassword(wrong.User.Username(), "is wrong")
+	output, code = run(t, nil, "config", "check", "-c", config(wrong.String()))
+	require.NotZero(t, code, output)
+	require.NotContains(t, output, "wrong")
+
+	publish(t, database, 10)
+	forward := command(t.Context(), nil, "forward", "-c", file)
+	log := new(strings.Builder)
+	forward.Stdout, forward.Stderr = log, log
+	require.NoError(t, forward.Start())
+	arrived := eventually(func() bool { return d.received(t, server.URL) == 10 })
+	require.NoError(t, forward.Process.Signal(syscall.SIGTERM))
+	err = forward.Wait()
+	require.True(t, arrived, "%s", log)
+	require.NoError(t, err, "%s", log)
+}
+
+func eventually(is func() bool) bool {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if is() {
+			return true
+		}
+	}
+	return false
+}
+
+// publish appends rows as a program in another language does.
+func publish(t *testing.T, file string, n int) {
+	t.Helper()
+	db, err := sqlite.OpenDB(file)
+	require.NoError(t, err)
+	defer db.Close()
+	for i := range n {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, payload) VALUES ('order.placed', ?, ?)`,
+			fmt.Sprint("customer-", i), fmt.Appendf(nil, `{"order":%d}`, i))
+		require.NoError(t, err)
+	}
+}

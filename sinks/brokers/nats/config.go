@@ -1,0 +1,136 @@
+package nats
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/publisher"
+)
+
+// Config is what stands behind "with:" of a nats sink.
+type Config struct {
+	Servers         []string      `yaml:"servers" secret:"url" doc:"Addresses of some servers of the cluster, as nats://host:4222, or tls://host:4222 to insist on TLS; the others are learnt from them. Required."`
+	User            string        `yaml:"user" doc:"Name of the user, where it is not in the addresses."`
+	Password        string        `yaml:"password" secret:"true" doc:"The user's password."`
+	Token           string        `yaml:"token" secret:"true" doc:"Token of servers that ask for one."`
+	CredentialsFile string        `yaml:"credentials_file" content:"true" doc:"File of credentials (.creds) with the JWT and the seed of a user."`
+	NKeyFile        string        `yaml:"nkey_file" content:"true" doc:"File with the seed of a user's NKey."`
+	Topic           string        `yaml:"topic" doc:"The subject, or a template of it over the notification, such as shop.{{.Type}} or shop.{{.Metadata.tenant}}.orders. A stream must have it. Required."`
+	Stream          string        `yaml:"stream" doc:"Name of the stream that must store the messages; another one that has the subject refuses them then, and waybill config check asks for it. Default: the stream that has the subject."`
+	Timeout         time.Duration `yaml:"timeout" doc:"How long a stream may take to store a message. Less than the sink's own timeout. At least 100ms."`
+	TLS             brokers.TLS   `yaml:"tls" doc:"How servers are verified. With any key of it connections are encrypted."`
+}
+
+var (
+	_ sinks.Defaulter = (*Config)(nil)
+	_ sinks.Validator = (*Config)(nil)
+)
+
+// SetDefaults gives a stream 10 s.
+func (c *Config) SetDefaults() { c.Timeout = brokers.DefaultTimeout }
+
+// Validate reports everything that is wrong, each under the name of its field.
+func (c *Config) Validate() error {
+	_, errTLS := c.encryption()
+	_, errCredentials := c.credentials()
+	return errors.Join(
+		c.validateServers(),
+		errCredentials,
+		c.publishing().Validate(),
+		c.validateStream(),
+		brokers.CheckTimeout(c.Timeout),
+		errTLS,
+	)
+}
+
+func (c *Config) validateServers() error {
+	if len(c.Servers) == 0 {
+		return errors.New("servers: at least one address is needed, such as nats://localhost:4222")
+	}
+	var problems []error
+	for i, server := range c.Servers {
+		u, err := url.Parse(server)
+		switch {
+		case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || strings.Contains(server, ","):
+			problems = append(problems, fmt.Errorf("servers: address %d is none such as nats://host:4222 or tls://host:4222", i+1))
+		case u.User != nil && c.ways() > 0:
+			problems = append(problems, fmt.Errorf("servers: address %d has a user or token in it, and there are credentials beside it; keep one", i+1))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateStream() error {
+	if strings.ContainsAny(c.Stream, " \t\r\n.*>/\\") {
+		return fmt.Errorf("stream: %q is no name of a stream", c.Stream)
+	}
+	return nil
+}
+
+// ways counts how the client is to prove who it is.
+func (c *Config) ways() (n int) {
+	for _, given := range []bool{c.User != "" || c.Password != "", c.Token != "", c.CredentialsFile != "", c.NKeyFile != ""} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
+// credentials are the client's option, nil without any. It reads the files, which are read
+// again whenever the client connects.
+func (c *Config) credentials() (nats.Option, error) {
+	switch {
+	case c.ways() > 1:
+		return nil, errors.New("user: only one of user with password, token, credentials_file and nkey_file can be given")
+	case c.Password != "" && c.User == "":
+		return nil, errors.New("user: is missing, and password is given")
+	case c.User != "":
+		return nats.UserInfo(c.User, c.Password), nil
+	case c.Token != "":
+		return nats.Token(c.Token), nil
+	case c.CredentialsFile != "":
+		if err := checkCredentials(c.CredentialsFile); err != nil {
+			return nil, fmt.Errorf("credentials_file: %w", err)
+		}
+		return nats.UserCredentials(c.CredentialsFile), nil
+	case c.NKeyFile != "":
+		option, err := nats.NkeyOptionFromSeed(c.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nkey_file: %s: %w", c.NKeyFile, err)
+		}
+		return option, nil
+	}
+	return nil, nil
+}
+
+// checkCredentials finds what the client would find when it connects.
+func checkCredentials(path string) error {
+	contents, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, errJWT := nkeys.ParseDecoratedJWT(contents)
+	key, errSeed := nkeys.ParseDecoratedUserNKey(contents)
+	if errJWT != nil || errSeed != nil {
+		return fmt.Errorf("%s does not hold the JWT and the seed of a user", path)
+	}
+	key.Wipe()
+	return nil
+}
+
+func (c *Config) encryption() (*tls.Config, error) { return c.TLS.Config(c.TLS != brokers.TLS{}) }
+
+func (c *Config) publishing() publisher.Config {
+	return publisher.Config{Topic: c.Topic, Classify: classify}
+}

@@ -1,0 +1,42 @@
+package nats
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	pkgerrors "github.com/pkg/errors"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestErrorsHaveTheClassOfWhatTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want sinks.Class
+	}{
+		{nats.ErrMaxPayload, sinks.ClassPermanent},
+		{nats.ErrBadSubject, sinks.ClassPermanent},
+		{&nats.APIError{Code: 400, ErrorCode: 10054}, sinks.ClassPermanent},
+		{&nats.APIError{Code: 400, ErrorCode: 10097}, sinks.ClassPermanent},
+		{nats.ErrTimeout, sinks.ClassUnavailable},
+		{nats.ErrReconnectBufExceeded, sinks.ClassUnavailable},
+		{nats.ErrAuthorization, sinks.ClassUnavailable},
+		{nats.ErrNoStreamResponse, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 400, ErrorCode: 10002}, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 400, ErrorCode: 10060}, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 400, ErrorCode: 10109}, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 429, ErrorCode: 10167}, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 500, ErrorCode: 10047}, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 503, ErrorCode: 10077}, sinks.ClassUnavailable},
+		{&nats.APIError{Code: 400, ErrorCode: 10158}, sinks.ClassTransient},
+		{errors.New("something else"), sinks.ClassTransient},
+	} {
+		err := classify(pkgerrors.Wrap(c.err, "as Watermill wraps it"))
+		class, _ := sinks.Classify(err)
+		require.Equal(t, c.want, class, "%v", c.err)
+		require.ErrorIs(t, err, c.err)
+	}
+}

@@ -1,0 +1,95 @@
+package rabbitmq
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/publisher"
+)
+
+// maxName is AMQP's limit of the names of exchanges, routing keys and headers, in bytes.
+const maxName = 255
+
+// Config is what stands behind "with:" of a rabbitmq sink.
+type Config struct {
+	URL          string        `yaml:"url" secret:"password" doc:"Address of the broker: amqp://host:5672/vhost, or amqps://host:5671/vhost with TLS. Required."`
+	User         string        `yaml:"user" doc:"Name of the user, where it is not in the URL. Default: guest, with the password guest."`
+	Password     string        `yaml:"password" secret:"true" doc:"The user's password, where it is not in the URL."`
+	Exchange     string        `yaml:"exchange" doc:"The exchange that gets the messages. Default: the broker's default exchange, whose routing keys are names of queues."`
+	ExchangeType string        `yaml:"exchange_type" enum:"direct,fanout,topic,headers,x-consistent-hash" doc:"Declare the exchange, durable and of this type, when the sink connects. Default: the exchange must be there, and is not touched."`
+	Topic        string        `yaml:"topic" doc:"The routing key, or a template of it over the notification, such as {{.Type}}, {{.Key}} or {{.Metadata.tenant}}.orders. Required."`
+	Mandatory    bool          `yaml:"mandatory" doc:"A message that no queue is bound for is not delivered: the sink is unavailable. With false the broker confirms such a message, and drops it."`
+	Timeout      time.Duration `yaml:"timeout" doc:"How long connecting, and the broker's confirmation of a message, may take. Less than the sink's own timeout. At least 100ms."`
+	TLS          brokers.TLS   `yaml:"tls" doc:"How the broker is verified, with amqps://."`
+}
+
+var (
+	_ sinks.Defaulter = (*Config)(nil)
+	_ sinks.Validator = (*Config)(nil)
+)
+
+// SetDefaults has unroutable messages refused, and gives the broker 10 s.
+func (c *Config) SetDefaults() {
+	c.Mandatory = true
+	c.Timeout = brokers.DefaultTimeout
+}
+
+// Validate reports everything that is wrong, each under the name of its field.
+func (c *Config) Validate() error {
+	_, _, err := c.address()
+	if c.Password != "" && c.User == "" {
+		err = errors.Join(err, errors.New("user: is missing, and password is given"))
+	}
+	return errors.Join(
+		err,
+		c.validateExchange(),
+		c.publishing().Validate(),
+		brokers.CheckTimeout(c.Timeout),
+	)
+}
+
+// address is where the broker is, with user and password, and how it is verified.
+func (c *Config) address() (string, *tls.Config, error) {
+	u, err := brokers.ParseURL(c.URL, c.User, c.Password, "amqp", "amqps")
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := amqp.ParseURI(u.String()); err != nil {
+		return "", nil, errors.New("url: is no AMQP address; its path is the virtual host, such as amqp://host:5672/shop")
+	}
+	encryption, err := c.encryption(u)
+	return u.String(), encryption, err
+}
+
+func (c *Config) encryption(u *url.URL) (*tls.Config, error) {
+	conf, err := c.TLS.Config(u.Scheme == "amqps")
+	if conf != nil && conf.ServerName == "" {
+		conf.ServerName = u.Hostname()
+	}
+	return conf, err
+}
+
+func (c *Config) validateExchange() error {
+	switch {
+	case len(c.Exchange) > maxName:
+		return fmt.Errorf("exchange: has %d bytes, the limit is %d", len(c.Exchange), maxName)
+	case c.Exchange == "" && c.ExchangeType != "":
+		return errors.New("exchange: is missing, and exchange_type says to declare it")
+	}
+	switch c.ExchangeType {
+	case "", amqp.ExchangeDirect, amqp.ExchangeFanout, amqp.ExchangeTopic, amqp.ExchangeHeaders, "x-consistent-hash":
+		return nil
+	}
+	return fmt.Errorf("exchange_type: %q is not offered; declare the exchange yourself, and leave this out", c.ExchangeType)
+}
+
+func (c *Config) publishing() publisher.Config {
+	return publisher.Config{Topic: c.Topic, Classify: classify}
+}

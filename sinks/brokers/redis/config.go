@@ -1,0 +1,112 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/publisher"
+)
+
+// serverLimit is the default of proto-max-bulk-len, beyond which a server hangs up.
+const serverLimit = 512 << 20
+
+// Config is what stands behind "with:" of a redis sink.
+type Config struct {
+	URL             string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required."`
+	User            string        `yaml:"user" doc:"Name of the user, where it is not in the URL. Default: the server's default user."`
+	Password        string        `yaml:"password" secret:"true" doc:"The password, where it is not in the URL."`
+	Topic           string        `yaml:"topic" doc:"The key of the stream, or a template of it over the notification, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required."`
+	MaxLength       int64         `yaml:"max_length" doc:"About how many entries a stream keeps: the oldest go, read or not. Default 0: all."`
+	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one payload, or of one text of metadata; not above the server's proto-max-bulk-len."`
+	Timeout         time.Duration `yaml:"timeout" doc:"How long connecting, and an answer of the server, may take. Less than the sink's own timeout. At least 100ms."`
+	TLS             brokers.TLS   `yaml:"tls" doc:"How the server is verified, with rediss://."`
+}
+
+var (
+	_ sinks.Defaulter = (*Config)(nil)
+	_ sinks.Validator = (*Config)(nil)
+)
+
+// SetDefaults has the server's own limit, and gives it 10 s.
+func (c *Config) SetDefaults() {
+	c.MaxMessageBytes = serverLimit
+	c.Timeout = brokers.DefaultTimeout
+}
+
+// Validate reports everything that is wrong, each under the name of its field.
+func (c *Config) Validate() error {
+	_, err := c.options()
+	return errors.Join(
+		err,
+		c.publishing().Validate(),
+		c.validateLimits(),
+		brokers.CheckTimeout(c.Timeout),
+	)
+}
+
+func (c *Config) validateLimits() error {
+	var problems []error
+	if c.MaxLength < 0 {
+		problems = append(problems, fmt.Errorf("max_length: %d is below 0", c.MaxLength))
+	}
+	if c.MaxMessageBytes < 1 {
+		problems = append(problems, fmt.Errorf("max_message_bytes: %d is below 1", c.MaxMessageBytes))
+	}
+	return errors.Join(problems...)
+}
+
+// options are the client's, as far as they come from the configuration.
+func (c *Config) options() (*redis.Options, error) {
+	u, err := brokers.ParseURL(c.URL, c.User, c.Password, "redis", "rediss")
+	if err != nil {
+		return nil, err
+	}
+	var problems []error
+	database := 0
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		if database, err = strconv.Atoi(path); err != nil || database < 0 {
+			problems = append(problems, errors.New("url: its path is no number of a database; write one such as redis://host:6379/0"))
+		}
+	}
+	if u.RawQuery != "" {
+		problems = append(problems, errors.New("url: has options behind a question mark, and none are offered"))
+	}
+	encryption, err := c.encryption(u.Scheme == "rediss", u.Hostname())
+	problems = append(problems, err)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "6379"
+	}
+	password, _ := u.User.Password()
+	return &redis.Options{
+		Addr:      net.JoinHostPort(u.Hostname(), port),
+		Username:  u.User.Username(),
+		Password:  password,
+		DB:        database,
+		TLSConfig: encryption,
+	}, nil
+}
+
+func (c *Config) encryption(encrypted bool, host string) (*tls.Config, error) {
+	conf, err := c.TLS.Config(encrypted)
+	if conf != nil && conf.ServerName == "" {
+		conf.ServerName = host
+	}
+	return conf, err
+}
+
+func (c *Config) publishing() publisher.Config {
+	return publisher.Config{Topic: c.Topic, Classify: classify}
+}

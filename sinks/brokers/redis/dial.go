@@ -1,0 +1,29 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+)
+
+type dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// encrypted dials with the program's own dialer, whose connections the client does not
+// encrypt by itself. conf is nil where nothing is encrypted.
+func encrypted(open dial, conf *tls.Config) dial {
+	if conf == nil {
+		return open
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := open(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(conn, conf)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return secure, nil
+	}
+}

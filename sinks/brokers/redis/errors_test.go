@@ -1,0 +1,108 @@
+package redis_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
+	"github.com/waybill-go/waybill/sinks/brokers/redis"
+	"github.com/waybill-go/waybill/sinks/sinktest"
+)
+
+// server answers XADD with one line, and knows no other command.
+func server(t *testing.T, answer string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { serve(conn, answer) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	return "redis://" + l.Addr().String()
+}
+
+func serve(conn net.Conn, answer string) {
+	defer conn.Close()
+	for in := bufio.NewReader(conn); ; {
+		command, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		line := "-ERR unknown command"
+		if strings.EqualFold(command[0], "xadd") {
+			line = answer
+		}
+		if _, err := io.WriteString(conn, line+"\r\n"); err != nil {
+			return
+		}
+	}
+}
+
+// readCommand reads an array of bulk strings, which is what every command is.
+func readCommand(in *bufio.Reader) (words []string, err error) {
+	count, err := readLength(in)
+	for range count {
+		size, err := readLength(in)
+		if err != nil {
+			return nil, err
+		}
+		word := make([]byte, size+2)
+		if _, err := io.ReadFull(in, word); err != nil {
+			return nil, err
+		}
+		words = append(words, string(word[:size]))
+	}
+	return words, err
+}
+
+func readLength(in *bufio.Reader) (int, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+// TestWhatAServerRarelySaysHasItsClass has a server say what a real one says in states into
+// which no test brings it.
+func TestWhatAServerRarelySaysHasItsClass(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]sinks.Class{
+		"-LOADING Redis is loading the dataset in memory":                                   sinks.ClassUnavailable,
+		"-BUSY Redis is busy running a script":                                              sinks.ClassUnavailable,
+		"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.": sinks.ClassUnavailable,
+		"-CLUSTERDOWN The cluster is down":                                                  sinks.ClassUnavailable,
+		"-TRYAGAIN Multiple keys request during rehashing of slot":                          sinks.ClassUnavailable,
+		"-MOVED 3999 127.0.0.1:6381":                                                        sinks.ClassUnavailable,
+		"-ASK 3999 127.0.0.1:6381":                                                          sinks.ClassUnavailable,
+		"-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to":  sinks.ClassUnavailable,
+		"-NOAUTH Authentication required.":                                                  sinks.ClassUnavailable,
+		"-DENIED Redis is running in protected mode":                                        sinks.ClassUnavailable,
+		"-ERR max number of clients reached":                                                sinks.ClassUnavailable,
+		"-ERR The stream has exhausted the last possible ID, unable to add more items":      sinks.ClassTransient,
+		"-BUSYKEY is another code, which only begins like one":                              sinks.ClassTransient,
+	} {
+		sink := kindtest.New(t, redis.Kind(), sinks.Instance{}, settings(server(t, answer)))
+		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+		require.Equal(t, want, kindtest.Class(err), "%v", err)
+		require.ErrorContains(t, err, answer[1:])
+	}
+}

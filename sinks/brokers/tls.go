@@ -1,0 +1,66 @@
+// Package brokers has what the kinds of this module share: rabbitmq, nats and redis. They
+// are a module of their own, so that their clients are in no other program.
+//
+// Each is a kind for the configuration file, which a program takes up with
+// program.Kinds(rabbitmq.Kind()), and a sink for Go programs. The program cmd/waybill here
+// is the waybill command with all of them.
+package brokers
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	"github.com/waybill-go/waybill/sinks/internal/roots"
+)
+
+// TLS is how a broker is verified, and what the client shows it. Whether connections are
+// encrypted is for the URL's scheme to say. The zero value trusts the system's authorities.
+type TLS struct {
+	CAFile     string `yaml:"ca_file" content:"true" doc:"PEM file of the authorities to trust instead of the system's."`
+	CertFile   string `yaml:"cert_file" content:"true" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to the broker."`
+	KeyFile    string `yaml:"key_file" content:"true" doc:"PEM file of that certificate's key."`
+	ServerName string `yaml:"server_name" doc:"Name that the broker's certificate must have. Default: the host of the URL."`
+	Insecure   bool   `yaml:"insecure" doc:"Do not verify the broker's certificate: anyone on the network path can read and change everything, passwords too. For experiments only."`
+}
+
+// Config returns what crypto/tls needs, for a connection that the URL's scheme has
+// encrypted or not. It is nil where nothing is encrypted. The error joins all mistakes.
+func (t TLS) Config(encrypted bool) (*tls.Config, error) {
+	if !encrypted {
+		if t != (TLS{}) {
+			return nil, errors.New("tls: is set, but the URL's scheme is one without TLS")
+		}
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+	var problems []error
+	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
+	if t.CAFile != "" {
+		trusted, err := roots.Read(t.CAFile)
+		if err != nil {
+			problem("tls.ca_file: %w", err)
+		}
+		conf.RootCAs = trusted
+	}
+	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
+		problem("tls.insecure: verifies nothing, but tls.ca_file or tls.server_name says what to verify; keep one")
+	}
+	switch {
+	case t.CertFile == "" && t.KeyFile == "":
+	case t.KeyFile == "":
+		problem("tls.key_file: is missing, and tls.cert_file is given")
+	case t.CertFile == "":
+		problem("tls.cert_file: is missing, and tls.key_file is given")
+	default:
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			problem("tls.cert_file: %s with %s: %w", t.CertFile, t.KeyFile, err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return conf, nil
+}
