@@ -8,10 +8,10 @@ package brokers
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-
-	"github.com/waybill-go/waybill/sinks/internal/roots"
+	"os"
 )
 
 // TLS is how a broker is verified, and what the client shows it. Whether connections are
@@ -37,7 +37,7 @@ func (t TLS) Config(encrypted bool) (*tls.Config, error) {
 	var problems []error
 	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
 	if t.CAFile != "" {
-		trusted, err := roots.Read(t.CAFile)
+		trusted, err := authorities(t.CAFile)
 		if err != nil {
 			problem("tls.ca_file: %w", err)
 		}
@@ -63,4 +63,16 @@ func (t TLS) Config(encrypted bool) (*tls.Config, error) {
 		return nil, errors.Join(problems...)
 	}
 	return conf, nil
+}
+
+func authorities(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
+	}
+	return pool, nil
 }
