@@ -75,6 +75,25 @@ func TestKindsOfOneNameAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `"a"`)
 }
 
+func TestAKindThatIsOfNoUseIsRefused(t *testing.T) {
+	for want, kind := range map[string]sinks.Kind{
+		"has no name":            kindOf(""),
+		`"a" has no constructor`: sinks.NewKind[settings]("a", "", nil),
+		`the configuration of "a" is *sinks_test.settings`: sinks.NewKind("a", "", func(sinks.Instance, *settings) (sinks.Sink, error) { return nil, nil }),
+		`the configuration of "a" is int`:                  sinks.NewKind("a", "", func(sinks.Instance, int) (sinks.Sink, error) { return nil, nil }),
+	} {
+		_, err := sinks.NewSet(kind)
+		require.ErrorIs(t, err, sinks.ErrKind)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestAConstructorThatPanicsIsAnError(t *testing.T) {
+	kind := sinks.NewKind("a", "", func(sinks.Instance, settings) (sinks.Sink, error) { panic("oh") })
+	_, err := kind.Build(sinks.Instance{}, func(any) error { return nil })
+	require.EqualError(t, err, "the constructor of the kind a panicked: oh")
+}
+
 func TestNoSetIsAnEmptyOne(t *testing.T) {
 	var set *sinks.Set
 	require.Empty(t, set.Names())

@@ -42,6 +42,10 @@ func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
 }
 
 func writeTable(b *strings.Builder, v reflect.Value) {
+	if len(fieldsOf(v)) == 0 {
+		b.WriteString("It has no settings.\n")
+		return
+	}
 	b.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
 	writeKeys(b, v, "")
 }

@@ -314,6 +314,11 @@ func (c Config) compile() (*route.Table, error) {
 		p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, and sinks.%s tries a delivery again for up to %s: use more",
 			c.InboxRetention, name, longest.Round(time.Second))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		if _, absent := c.Sinks[name].Sink.(sinks.Absent); absent && (len(c.Only) == 0 || slices.Contains(c.Only, name)) {
+			p.Add(fmt.Errorf("sinks.%s: %w", name, sinks.ErrAbsent))
+		}
+	}
 	for _, name := range c.Only {
 		_, known := c.Sinks[name]
 		p.Require(known, "only: there is no sink %q", name)

@@ -641,6 +641,20 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	}
 }
 
+func TestASinkThatAnotherProgramSuppliesIsRefused(t *testing.T) {
+	t.Parallel()
+	c := forwarder.Config{
+		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("mail", "audit")},
+		Sinks: map[string]forwarder.Sink{"mail": {Sink: &script{}}, "audit": {Sink: sinks.Absent("audit")}},
+	}
+	_, err := forwarder.New(c)
+	require.ErrorIs(t, err, sinks.ErrAbsent)
+	require.ErrorContains(t, err, "sinks.audit: ")
+	c.Only = []string{"mail"}
+	_, err = forwarder.New(c)
+	require.NoError(t, err)
+}
+
 // Whichever forwarder runs sees to what has no route.
 func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {

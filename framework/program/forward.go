@@ -43,7 +43,7 @@ once. Any number of forwarders may run on one outbox.`,
 		RunE:    f.run,
 	}
 	f.flags.add(cmd)
-	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "work only on this sink; several with commas, or the flag again. Others, and what has no route, are left to other forwarders")
+	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "work only on this sink, and on what has no route; several with commas, or the flag again. Others are left to other forwarders")
 	cmd.Flags().BoolVar(&f.listen, "listen", true, "be woken by PostgreSQL's NOTIFY, in place of the configuration's forwarder.listen")
 	return cmd
 }

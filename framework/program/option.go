@@ -44,13 +44,13 @@ func Kinds(kinds ...sinks.Kind) Option {
 
 // Name is the program's, as help and errors call it; default "waybill".
 func Name(name string) Option {
-	return func(p *parts) { once(p, "name", &p.name, name) }
+	return func(p *parts) { once(p, "a name", &p.name, name) }
 }
 
 // Types are the application's notification types. A route that matches none of them is a
 // mistake then, and kinds can decode Go values: see [sinks.Instance].
 func Types(types *registry.Registry) Option {
-	return func(p *parts) { once(p, "registry of types", &p.Types, types) }
+	return func(p *parts) { once(p, "a registry of types", &p.Types, types) }
 }
 
 // Sink supplies a sink of kind go: the configuration names it, and says where it starts,
@@ -99,12 +99,12 @@ func Hooks(hooks forwarder.Hooks) Option {
 
 // Observer is called with what the forwarder does.
 func Observer(observer forwarder.Observer) Option {
-	return func(p *parts) { once(p, "observer", &p.Observer, observer) }
+	return func(p *parts) { once(p, "an observer", &p.Observer, observer) }
 }
 
 // HTTPClient makes the requests of all sinks that speak HTTP; see [sinks.Instance].
 func HTTPClient(client *http.Client) Option {
-	return func(p *parts) { once(p, "HTTP client", &p.HTTPClient, client) }
+	return func(p *parts) { once(p, "an HTTP client", &p.HTTPClient, client) }
 }
 
 // Dial opens the TCP connections of all sinks that make any; see [sinks.Instance]. Those
@@ -112,7 +112,7 @@ func HTTPClient(client *http.Client) Option {
 func Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return func(p *parts) {
 		if p.Dial != nil {
-			p.mistakes = append(p.mistakes, errTwice("dial function"))
+			p.mistakes = append(p.mistakes, errTwice("a dial function"))
 		}
 		p.Dial = dial
 	}
@@ -127,7 +127,7 @@ func once[T comparable](p *parts, what string, field *T, value T) {
 	*field = value
 }
 
-func errTwice(what string) error { return fmt.Errorf("the program is given a %s twice", what) }
+func errTwice(what string) error { return fmt.Errorf("the program is given %s twice", what) }
 
 // partsOf puts together what the program is made of.
 func partsOf(options []Option) (*parts, error) {

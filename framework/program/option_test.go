@@ -3,12 +3,15 @@ package program
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -97,15 +100,55 @@ routes:
 		r := waybill(t, append(command, "-c", file)...)
 		require.Zero(t, r.code, r.stderr)
 	}
-	require.Contains(t, waybill(t, "forward", "-c", file).stderr, "does not supply it: audit, warehouse;")
+	require.Contains(t, waybill(t, "config", "check", "-c", file).stdout, "not supplied by this program")
+	refused := waybill(t, "forward", "-c", file)
+	require.Equal(t, exitUsage, refused.code)
+	require.Contains(t, refused.stderr, "does not supply it: audit, warehouse;")
+	refused = waybill(t, "forward", "-c", file, "--sink", "archive")
+	require.Equal(t, exitUsage, refused.code, "it knows no aliases")
+	require.Contains(t, refused.stderr, "only the program that does knows all types and their aliases: run that one, with --sink archive")
 }
 
-func TestWhatAProgramOffersTwiceIsAnError(t *testing.T) {
+func TestMistakesOfTheProgramAreNamed(t *testing.T) {
 	t.Parallel()
-	r := own(t.Context(), []Option{Kinds(httpsink.Kind()), Sink("a", supplied(nil)), Sink("a", supplied(nil))}, "version")
+	r := own(t.Context(), []Option{
+		Kinds(httpsink.Kind(), sinks.Kind{Name: "empty"}), Sink("a", supplied(nil)), Sink("a", supplied(nil)), Sink("b", nil),
+		Types(registry.New()), Types(registry.New()), Hooks(forwarder.Hooks{}), Hooks(forwarder.Hooks{}), HTTPClient(&http.Client{}), HTTPClient(&http.Client{}),
+		Middleware(nil), nil,
+	}, "version")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, `two sink kinds have one name: "http"`)
-	require.Contains(t, r.stderr, `the sink "a" is supplied twice`)
+	for _, want := range []string{
+		`two sink kinds have one name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
+		"given a registry of types twice", "given hooks twice", "given an HTTP client twice", "a middleware is nil", "an option is nil",
+	} {
+		require.Contains(t, r.stderr, want)
+	}
+}
+
+func TestConstructorsThatMakeNothingAreMistakes(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "database: sqlite:a.db\nsinks:\n  a: {kind: go}\n  b: {kind: go}\n  c: {kind: go}\n  d: {kind: go}\nroutes: {\"*\": [a, b, c, d]}\n")
+	r := own(t.Context(), []Option{
+		Sink("a", func(sinks.Instance) (sinks.Sink, error) { return nil, nil }),
+		Sink("b", func(sinks.Instance) (sinks.Sink, error) { return (*httpsink.Sink)(nil), nil }),
+		Sink("c", func(sinks.Instance) (sinks.Sink, error) { panic("oh") }),
+		Sink("d", func(sinks.Instance) (sinks.Sink, error) { return nil, errors.New("no socket") }),
+	}, "config", "check", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	for _, want := range []string{
+		"waybill.yaml:3: sinks.a: the constructor of the program made no sink, and no error", "waybill.yaml:4: sinks.b: the constructor of the program made no sink",
+		"waybill.yaml:5: sinks.c.with: the constructor of the kind go panicked: oh", "waybill.yaml:6: sinks.d.with: no socket",
+	} {
+		require.Contains(t, r.stderr, want)
+	}
+}
+
+func TestAProgramHasItsOwnName(t *testing.T) {
+	t.Parallel()
+	options := []Option{Name("shop")}
+	require.Contains(t, own(t.Context(), options, "--help").stdout, "shop [command] --help")
+	require.Contains(t, own(t.Context(), options, "version").stdout, "shop ")
+	require.Contains(t, own(t.Context(), options, "nonsense").stderr, `shop: unknown command "nonsense"; see shop --help`)
 }
 
 func TestFunctionsNeedTypes(t *testing.T) {

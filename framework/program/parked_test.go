@@ -310,7 +310,7 @@ func TestWhyTellsWhereANotificationIs(t *testing.T) {
 		require.Eventually(t, func() bool { return len(o.status(t).Parked) == 1 }, patience, 10*time.Millisecond)
 		require.Zero(t, f.end(t).code)
 		r = waybill(t, "why", "mine", "-c", config)
-		require.Regexp(t, `^id: +mine\ntype: +order.placed\nkey: +k\noffset: +1\noccurred on: .*\n\n SINK +WHERE +WHY\n partner +settled +settled: delivered, unless an operator discarded it \(receipts are not kept\)\n$`, r.stdout)
+		require.Regexp(t, `^id: +mine\ntype: +order.placed\nkey: +k\noffset: +1\noccurred on: .*\n\n SINK +WHERE +WHY\n partner +settled +settled: delivered, or passed over when the sink was new, or discarded by an operator \(receipts are not kept\)\n$`, r.stdout)
 		r = waybill(t, "why", "mine", "--database", o.address)
 		require.Regexp(t, `(?m)^ partner +settled +settled: delivered, or not for this sink$`, r.stdout)
 		r = waybill(t, "why", "lost", "-c", config)

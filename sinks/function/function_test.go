@@ -245,3 +245,14 @@ func TestMistakesAreReportedTogetherWhenTheSinkIsOpened(t *testing.T) {
 func TestTheKindKeepsItsPromises(t *testing.T) {
 	sinktest.RunKind(t, function.Kind(nil), struct{}{})
 }
+
+func TestAHandlerOfNoUseIsAnErrorAndNoPanic(t *testing.T) {
+	for want, sink := range map[string]sinks.Sink{
+		"there is no registry of types": function.Handle(nil, func(context.Context, struct{}) error { return nil }),
+		"make one with function.On":     function.Mux(registry.New(), function.Handler{}),
+	} {
+		_, err := sink.(sinks.Typed).HandledTypes()
+		require.ErrorIs(t, err, function.ErrNoHandlers)
+		require.ErrorContains(t, err, want)
+	}
+}
