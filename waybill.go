@@ -1,0 +1,374 @@
+// Package waybill is a transactional outbox in one import: register notification types,
+// declare who gets them, publish in the application's own transaction, and run.
+//
+//	o := waybill.Postgres(db, waybill.PostgresConfig{})
+//	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(OrderPlaced.ID))
+//	waybill.Handle(o, "warehouse", func(ctx context.Context, n OrderPlaced) error { … })
+//	err := o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+//		… // your own statements
+//		return o.Publish(ctx, tx, OrderPlaced{…})
+//	})
+//	err = o.Run(ctx)
+//
+// It only puts together what the packages below it have, and nothing is possible through
+// it alone: framework/outbox publishes, framework/forwarder delivers, registry knows the
+// types, sinks has the destinations.
+package waybill
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/inbox"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/function"
+)
+
+// Errors of an Outbox.
+var (
+	// ErrNotOpen: Publish before Migrate, Open, InTx or Run.
+	ErrNotOpen = errors.New("the outbox is not open: call Open first")
+	// ErrOpen: something was declared after Open.
+	ErrOpen = errors.New("the outbox is open already: declare types, handlers, sinks and routes before")
+)
+
+// Names of the packages below, for programs with one import.
+type (
+	PostgresConfig = postgres.Config
+	SQLiteConfig   = sqlite.Config
+	Config         = forwarder.Config
+	Sink           = forwarder.Sink
+	Rule           = route.Rule
+	Delivery       = notification.Delivery
+	Receipt        = notification.Receipt
+	TypeOption     = registry.TypeOption
+	PublishOption  = outbox.Option
+)
+
+// Outbox is the outbox of one database, with the application's types and who gets them.
+// Declare everything first, from one goroutine; from Open on it is safe for concurrent
+// use.
+type Outbox struct {
+	// Config is the forwarder's: lanes, retention, observer and so on. Store, Types,
+	// Sinks and Routes come from what is declared. Set it before Open.
+	Config Config
+
+	db      *sql.DB
+	migrate func(ctx context.Context) error
+	connect func(ctx context.Context) (database, error)
+
+	types    *registry.Registry
+	sinks    map[string]*declared
+	routes   route.Routes
+	mistakes []error
+
+	mu     sync.Mutex // guards what follows, which Open sets
+	opened *opened
+}
+
+// database is what the stores of all databases are.
+type database interface {
+	forwarder.Store
+	outbox.Log
+	store.Inbox
+}
+
+// opened is what Open makes.
+type opened struct {
+	store     database
+	publisher *outbox.Publisher
+	forwarder *forwarder.Forwarder // nil without sinks
+}
+
+// declared is a sink, or the handlers that become one.
+type declared struct {
+	Sink
+	handlers []function.Handler
+	inTx     bool // one of the handlers is of HandleTx
+}
+
+// Postgres is the outbox of a PostgreSQL database, whose handle the application keeps and
+// closes. Any driver of database/sql will do for publishing; forwarding needs lib/pq:
+// see [postgres.OpenDB].
+func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
+	return newOutbox(db,
+		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },
+		func(ctx context.Context) (database, error) { return postgres.Open(ctx, db, c) },
+	)
+}
+
+// SQLite is the outbox of an SQLite database, whose handle the application keeps and
+// closes: see [sqlite.OpenDB].
+func SQLite(db *sql.DB, c SQLiteConfig) *Outbox {
+	return newOutbox(db,
+		func(ctx context.Context) error { _, err := sqlite.Migrate(ctx, db, c); return err },
+		func(ctx context.Context) (database, error) { return sqlite.Open(ctx, db, c) },
+	)
+}
+
+func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(context.Context) (database, error)) *Outbox {
+	return &Outbox{
+		db: db, migrate: migrate, connect: connect,
+		types: registry.New(), sinks: make(map[string]*declared), routes: make(route.Routes),
+	}
+}
+
+// Register declares a notification type by its stable name; see [registry.Register]. What
+// is wrong with it is an error of Open.
+func Register[T any](o *Outbox, name string, options ...TypeOption) {
+	o.declare()
+	o.note(registry.Register[T](o.types, name, options...))
+}
+
+// Handle declares that the sink of that name hands notifications of type T to the
+// function, and routes them there. Several types may share a sink, and with it
+// parallelism, retries and order; see [function.Mux]. The settings of the sink may be
+// changed until Open:
+//
+//	waybill.Handle(o, "mail", send).Retry.MaxAttempts = 20
+func Handle[T any](o *Outbox, sink string, handle func(ctx context.Context, n T) error) *Sink {
+	return handler[T](o, sink, function.On(handle), false)
+}
+
+// HandleTx is [Handle] for a function that has its effects once, however often the
+// delivery is made: what it writes and publishes in tx is committed together with a note of
+// the notification's id; see [inbox.HandleTx].
+func HandleTx[T any](o *Outbox, sink string, handle func(ctx context.Context, tx *sql.Tx, n T) error) *Sink {
+	return handler[T](o, sink, inbox.OnTx(handle), true)
+}
+
+func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink {
+	d := o.sink(sink)
+	if d.Sink.Sink != nil {
+		o.note(fmt.Errorf("sink %q has a destination, and is given a handler: use two names", sink))
+	}
+	d.handlers, d.inTx = append(d.handlers, h), d.inTx || inTx
+	name, err := registry.NameOf[T](o.types)
+	if err != nil {
+		o.note(fmt.Errorf("sink %q: %w", sink, err))
+		return &d.Sink
+	}
+	o.route(name, sink)
+	return &d.Sink
+}
+
+// Deliver declares a sink, and routes the patterns there: types, beginnings of types such
+// as order.*, or *. Route adds conditions. Without a pattern nothing is routed.
+func (o *Outbox) Deliver(sink string, to sinks.Sink, patterns ...string) *Sink {
+	d := o.sink(sink)
+	if d.Sink.Sink != nil || len(d.handlers) > 0 {
+		o.note(fmt.Errorf("sink %q is declared twice: use two names", sink))
+	}
+	d.Sink.Sink = to
+	for _, pattern := range patterns {
+		o.route(pattern, sink)
+	}
+	return &d.Sink
+}
+
+// Route declares a rule: what a pattern matches goes to a sink, under a condition or with
+// another payload.
+func (o *Outbox) Route(pattern string, rule Rule) {
+	o.declare()
+	o.routes[pattern] = append(o.routes[pattern], rule)
+}
+
+func (o *Outbox) route(pattern, sink string) {
+	toSink := func(r Rule) bool { return r.Sink == sink }
+	if !slices.ContainsFunc(o.routes[pattern], toSink) {
+		o.Route(pattern, Rule{Sink: sink})
+	}
+}
+
+func (o *Outbox) sink(name string) *declared {
+	o.declare()
+	if o.sinks[name] == nil {
+		o.sinks[name] = new(declared)
+	}
+	return o.sinks[name]
+}
+
+// declare refuses what comes too late.
+func (o *Outbox) declare() {
+	if o.made() != nil {
+		panic(ErrOpen) // a defect of the program, which an error would hide until the next start
+	}
+}
+
+func (o *Outbox) note(err error) {
+	if err != nil {
+		o.mistakes = append(o.mistakes, err)
+	}
+}
+
+// Migrate makes and upgrades the tables; see [postgres.Migrate] and [sqlite.Migrate].
+func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
+
+// Open checks all that is declared, and connects to the outbox, which has to be migrated:
+// [store.ErrNotMigrated]. All mistakes are reported at once. After an error it may be
+// called again; once it has succeeded it does nothing more. Nothing is delivered before
+// Run.
+func (o *Outbox) Open(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.opened != nil {
+		return nil
+	}
+	if err := errors.Join(o.mistakes...); err != nil {
+		return err
+	}
+	s, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	made := &opened{store: s}
+	wake := func() {}
+	if made.publisher, err = outbox.New(o.types, s, outbox.Config{Wake: func() { wake() }}); err != nil {
+		return err
+	}
+	if len(o.sinks) > 0 {
+		if made.forwarder, err = forwarder.New(o.forwarding(made)); err != nil {
+			return err
+		}
+		wake = made.forwarder.Wake
+	}
+	o.opened = made
+	return nil
+}
+
+// forwarding is the forwarder's configuration.
+func (o *Outbox) forwarding(made *opened) Config {
+	c := o.Config
+	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, o.routes, make(map[string]Sink, len(o.sinks))
+	for name, d := range o.sinks {
+		sink := d.Sink
+		switch {
+		case d.inTx:
+			sink.Sink = inbox.Mux(inbox.Config{Inbox: inbox.New(made.store), DB: o.db, Publisher: made.publisher}, o.types, d.handlers...)
+		case len(d.handlers) > 0:
+			sink.Sink = function.Mux(o.types, d.handlers...)
+		}
+		c.Sinks[name] = sink
+	}
+	return c
+}
+
+func (o *Outbox) made() *opened {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.opened
+}
+
+// Publish appends notifications in the caller's transaction; see
+// [outbox.Publisher.Publish]. A transaction that InTx has not begun is to be followed by
+// [Outbox.Announce].
+func (o *Outbox) Publish(ctx context.Context, tx outbox.Tx, notifications ...any) error {
+	made := o.made()
+	if made == nil {
+		return ErrNotOpen
+	}
+	return made.publisher.Publish(ctx, tx, notifications...)
+}
+
+// InTx runs f in a transaction: it commits if f returns nil, rolls back otherwise, and
+// wakes the forwarders where something was published; see [outbox.Publisher.RunInTx]. It
+// opens the outbox if that is not done.
+func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := o.Open(ctx); err != nil {
+		return err
+	}
+	return o.made().publisher.RunInTx(ctx, o.db, f)
+}
+
+// Announce wakes the forwarders after a commit of one's own; see
+// [outbox.Publisher.Announce].
+func (o *Outbox) Announce() {
+	if made := o.made(); made != nil {
+		made.publisher.Announce()
+	}
+}
+
+// Run delivers until ctx is done and what is in flight has ended; see
+// [forwarder.Forwarder.Run]. It opens the outbox if that is not done. It is called once.
+func (o *Outbox) Run(ctx context.Context) error {
+	if err := o.Open(ctx); err != nil {
+		return err
+	}
+	f := o.made().forwarder
+	if f == nil {
+		return errors.New("there is nothing to run: no sink is declared")
+	}
+	return f.Run(ctx)
+}
+
+// Types are those that are registered.
+func (o *Outbox) Types() *registry.Registry { return o.types }
+
+// Publisher is what publishes; nil before Open.
+func (o *Outbox) Publisher() *outbox.Publisher {
+	if made := o.made(); made != nil {
+		return made.publisher
+	}
+	return nil
+}
+
+// Forwarder is what delivers; nil before Open, and without sinks.
+func (o *Outbox) Forwarder() *forwarder.Forwarder {
+	if made := o.made(); made != nil {
+		return made.forwarder
+	}
+	return nil
+}
+
+// Inbox notes what consumers have handled, in the same database; nil before Open.
+func (o *Outbox) Inbox() *inbox.Inbox {
+	if made := o.made(); made != nil {
+		return inbox.New(made.store)
+	}
+	return nil
+}
+
+// The options of types and notifications, for programs with one import.
+
+// Key gives a type its ordering key; see [registry.Key].
+func Key[T any](key func(T) string) TypeOption { return registry.Key(key) }
+
+// Version is that of the type's payload; see [registry.Version].
+func Version(n int) TypeOption { return registry.Version(n) }
+
+// Upcast turns a version of the payload into the next one; see [registry.Upcast].
+func Upcast[From, To any](from int, convert func(From) (To, error)) TypeOption {
+	return registry.Upcast(from, convert)
+}
+
+// Aliases are older names of a type; see [registry.Aliases].
+func Aliases(names ...string) TypeOption { return registry.Aliases(names...) }
+
+// With publishes a notification with options; see [outbox.With].
+func With(n any, options ...PublishOption) any { return outbox.With(n, options...) }
+
+// ID is a notification's id in place of a new one; see [outbox.ID].
+func ID(id string) PublishOption { return outbox.ID(id) }
+
+// DeliverAt holds a notification back until a time; see [outbox.DeliverAt].
+func DeliverAt(t time.Time) PublishOption { return outbox.DeliverAt(t) }
+
+// Metadata travels beside the payload; see [outbox.Metadata].
+func Metadata(name, value string) PublishOption { return outbox.Metadata(name, value) }
+
+// Permanent is an error of a handler that makes the delivery dead at once; see
+// [sinks.Permanent].
+func Permanent(err error) error { return sinks.Permanent(err) }

@@ -1,0 +1,191 @@
+package waybill_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
+
+type (
+	orderPlaced struct{ Order, Product string }
+	paymentDue  struct{ Order string }
+	shipped     struct{ Order string }
+)
+
+// onEach runs a test on each database.
+func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, o *waybill.Outbox)) {
+	t.Helper()
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		db, err := postgres.OpenDB(postgrestest.DSN(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		test(t, db, waybill.Postgres(db, waybill.PostgresConfig{}))
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "shop.db"))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		test(t, db, waybill.SQLite(db, waybill.SQLiteConfig{}))
+	})
+}
+
+// happened is what handlers did, in their order.
+type happened struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (h *happened) add(format string, a ...any) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, fmt.Sprintf(format, a...))
+	return len(h.list)
+}
+
+func TestAChainOfHandlersIsDeclaredInPlace(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		waybill.Register[orderPlaced](o, "order.placed", waybill.Key(func(p orderPlaced) string { return p.Order }), waybill.Aliases("OrderPlaced"))
+		waybill.Register[paymentDue](o, "payment.due")
+		waybill.Register[shipped](o, "order.shipped")
+		waybill.HandleTx(o, "payments", func(ctx context.Context, tx *sql.Tx, p orderPlaced) error {
+			h.add("pay %s", p.Order)
+			return o.Publish(ctx, tx, paymentDue{p.Order})
+		}).Parallelism.Threshold = 2
+		waybill.HandleTx(o, "warehouse", func(ctx context.Context, tx *sql.Tx, p paymentDue) error {
+			h.add("reserve %s", p.Order)
+			return o.Publish(ctx, tx, waybill.With(shipped(p), waybill.Metadata("by", "post")))
+		})
+		waybill.Handle(o, "mails", func(_ context.Context, s shipped) error {
+			h.add("mail %s", s.Order)
+			return nil
+		})
+		o.Deliver("archive", sinks.Func(func(_ context.Context, d *waybill.Delivery) (waybill.Receipt, error) {
+			if n := h.add("archive %s", d.Metadata.Get("by")); n == 4 {
+				stop()
+			}
+			return "kept", nil
+		}), "order.shipped").Start = "oldest"
+
+		require.NoError(t, o.Migrate(ctx))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.ID("n-1")))
+		}))
+		ended := make(chan error, 1)
+		go func() { ended <- o.Run(ctx) }()
+		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.list) == 4 }, time.Minute, time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
+		require.Equal(t, []string{"pay o-1", "reserve o-1"}, h.list[:2])
+		require.ElementsMatch(t, []string{"mail o-1", "archive post"}, h.list[2:])
+		require.NotNil(t, o.Publisher())
+		require.NotNil(t, o.Forwarder())
+		first, err := o.Inbox().Once(t.Context(), db, "payments", "n-1", func(context.Context, *sql.Tx) error { return nil })
+		require.NoError(t, err)
+		require.False(t, first, "it is noted under the sink's name")
+	})
+}
+
+func TestHandlersOfSeveralTypesShareASink(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		waybill.Register[orderPlaced](o, "order.placed", waybill.Key(func(p orderPlaced) string { return p.Order }))
+		waybill.Register[shipped](o, "order.shipped", waybill.Key(func(s shipped) string { return s.Order }))
+		waybill.Handle(o, "mails", func(_ context.Context, p orderPlaced) error { h.add("placed %s", p.Order); return nil })
+		waybill.Handle(o, "mails", func(_ context.Context, s shipped) error { h.add("shipped %s", s.Order); stop(); return nil })
+		require.NoError(t, o.Migrate(ctx))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return o.Publish(ctx, tx, orderPlaced{Order: "o-1"}, shipped{"o-1"})
+		}))
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{"placed o-1", "shipped o-1"}, h.list)
+	})
+}
+
+func TestAllMistakesAreErrorsOfOpen(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.NoError(t, o.Migrate(t.Context()))
+		waybill.Register[orderPlaced](o, "order placed")
+		waybill.Handle(o, "mails", func(context.Context, shipped) error { return nil })
+		o.Deliver("mails", sinks.Func(nil), "order.*")
+		err := o.Open(t.Context())
+		require.ErrorContains(t, err, `type name "order placed"`)
+		require.ErrorIs(t, err, registry.ErrUnregistered)
+		require.ErrorContains(t, err, `sink "mails" is declared twice: use two names`)
+		require.ErrorIs(t, o.Publish(t.Context(), nil, shipped{}), waybill.ErrNotOpen)
+		require.Nil(t, o.Publisher())
+	})
+}
+
+func TestARouteMayHaveACondition(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		waybill.Register[orderPlaced](o, "order.placed")
+		o.Deliver("kites", sinks.Func(func(_ context.Context, d *waybill.Delivery) (waybill.Receipt, error) {
+			h.add("%s", d.Payload)
+			stop()
+			return "", nil
+		}))
+		o.Route("order.placed", waybill.Rule{Sink: "kites", When: `payload.Product == "kite"`})
+		require.NoError(t, o.Migrate(ctx))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return o.Publish(ctx, tx, orderPlaced{"o-1", "ball"}, orderPlaced{"o-2", "kite"})
+		}))
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{`{"Order":"o-2","Product":"kite"}`}, h.list)
+	})
+}
+
+func TestWhatIsDeclaredTooLateIsADefectOfTheProgram(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.ErrorIs(t, o.Open(t.Context()), store.ErrNotMigrated)
+		require.NoError(t, o.Migrate(t.Context()))
+		require.NoError(t, o.Open(t.Context()), "the second time")
+		require.NoError(t, o.Open(t.Context()), "again")
+		require.PanicsWithError(t, waybill.ErrOpen.Error(), func() { waybill.Register[orderPlaced](o, "order.placed") })
+		require.ErrorContains(t, o.Run(t.Context()), "no sink is declared")
+		require.Nil(t, o.Forwarder())
+	})
+}
+
+func TestWhatTheForwarderRefusesIsAnErrorOfOpen(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.NoError(t, o.Migrate(t.Context()))
+		waybill.Register[orderPlaced](o, "order.placed")
+		waybill.Handle(o, "mails", func(context.Context, orderPlaced) error { return waybill.Permanent(errors.New("never")) })
+		o.Route("order.paid", waybill.Rule{Sink: "mails"})
+		require.ErrorIs(t, o.Open(t.Context()), route.ErrNoType)
+	})
+}
