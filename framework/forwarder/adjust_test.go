@@ -235,7 +235,7 @@ func TestAForwarderIsAdjustedBeforeItRuns(t *testing.T) {
 		s := seconds()
 		f, err := forwarder.New(forwarder.Config{
 			Store: o.store, Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Routes: route.Routes{"*": route.To("sink")},
-			Retention: forwarder.KeepForever, Poll: forwarder.Poll{Max: 10 * time.Second}, Lease: time.Hour,
+			Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, Poll: forwarder.Poll{Max: 10 * time.Second}, Lease: time.Hour,
 		})
 		require.NoError(t, err)
 		require.NoError(t, f.Adjust("sink", func(s *forwarder.Sink) {

@@ -155,8 +155,8 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
 		Poll:      forwarder.Poll{Min: time.Millisecond, Max: 10 * time.Second},
 		Lease:     time.Hour,
-		Retention: forwarder.KeepForever, // fake time begins in 2000: to the database all rows are old
-		Logger:    slog.New(slog.DiscardHandler),
+		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, // fake time begins in 2000: to the database all rows are old
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, a := range adjust {
 		a(&c)

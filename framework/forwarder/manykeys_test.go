@@ -67,7 +67,7 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 	})
 	leases := &leaseCounter{}
 	f, err := forwarder.New(forwarder.Config{
-		Store: s, Routes: route.Routes{"*": route.To("sink")}, Lease: time.Second, Retention: forwarder.KeepForever,
+		Store: s, Routes: route.Routes{"*": route.To("sink")}, Lease: time.Second, Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever,
 		Sinks: map[string]forwarder.Sink{"sink": {Sink: sink}}, Observer: leases, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func TestWhatIsRequeuedIsDeliveredSoonByAForwarderOfSeveralLanes(t *testing.T) {
 		return "", nil
 	})
 	f, err := forwarder.New(forwarder.Config{
-		Store: s, Lease: 15 * time.Second, Lanes: 2, Retention: forwarder.KeepForever, Logger: slog.New(slog.DiscardHandler),
+		Store: s, Lease: 15 * time.Second, Lanes: 2, Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, Logger: slog.New(slog.DiscardHandler),
 		Routes: route.Routes{"*": route.To("sink")}, Sinks: map[string]forwarder.Sink{"sink": {Sink: sink}},
 	})
 	require.NoError(t, err)

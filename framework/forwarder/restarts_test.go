@@ -62,7 +62,7 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 		return len(made), repeats
 	}
 	f, err := forwarder.New(forwarder.Config{
-		Store: s, Lease: 2 * time.Second, Retention: forwarder.KeepForever, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Store: s, Lease: 2 * time.Second, Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Routes: route.Routes{"*": route.To("sink")},
 		Sinks:  map[string]forwarder.Sink{"sink": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: 16}}},
 	})
