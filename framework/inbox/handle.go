@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -14,8 +15,9 @@ import (
 
 // Errors of sinks with handlers.
 var (
-	// ErrConfig: Inbox or DB is missing. It is found when a forwarder is made with the sink.
-	ErrConfig = errors.New("an inbox and a database are needed")
+	// ErrConfig: Inbox or DB is missing, which is found when a forwarder is made with the
+	// sink; or a delivery that no forwarder made, and Config, name no consumer.
+	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
 	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make.
 	ErrNoTransaction = errors.New("no transaction for the handler: use inbox.Mux in place of function.Mux")
 )
@@ -92,6 +94,9 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	if consumer == "" {
 		consumer = d.Sink
 	}
+	if consumer == "" {
+		return "", sinks.Unavailable(fmt.Errorf("%w: the delivery has no sink, so Config.Consumer must name the consumer", ErrConfig))
+	}
 	began := false
 	err = m.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		began = true
@@ -110,10 +115,10 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 		return receipt, nil
 	case began:
 		return "", err
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return "", ctx.Err()
 	}
-	return "", sinks.Unavailable(err)
+	return "", sinks.Unavailable(err) // also if the time went by in the queue for a connection
 }
 
 func (m *mux) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {

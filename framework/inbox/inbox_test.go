@@ -309,3 +309,32 @@ func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 		require.EqualValues(t, orders, causes[1].Load(), "causation")
 	})
 }
+
+func TestWithoutAConsumerTheSinkIsUnavailable(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		var calls atomic.Int32
+		d := s.delivery(t, "n-1")
+		d.Sink = "" // as of a consumer's own, in place of a forwarder
+		_, err := s.handler(&calls).Deliver(t.Context(), d)
+		class, _ := sinks.Classify(err)
+		require.Equal(t, sinks.ClassUnavailable, class)
+		require.ErrorIs(t, err, inbox.ErrConfig)
+	})
+}
+
+func TestADeliveryThatGetsNoConnectionIsUnavailable(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		var calls atomic.Int32
+		s.db.SetMaxOpenConns(1)
+		tx, err := s.db.Begin()
+		require.NoError(t, err)
+		defer tx.Rollback()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err = s.handler(&calls).Deliver(ctx, s.delivery(t, "n-1"))
+		class, _ := sinks.Classify(err)
+		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+	})
+}

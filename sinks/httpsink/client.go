@@ -53,10 +53,12 @@ func (c *own) close() {
 // follow redirects, and put the URL into its errors.
 type client struct{ transport http.RoundTripper }
 
-// roundTrip asks net/http whether it was still waiting for a connection when it failed:
+// roundTrip asks net/http whether this request had a connection when it failed, else the
+// client failed before, such as one that gets no token:
 // the transport's errors do not all tell.
 func (c client) roundTrip(r *http.Request) (*http.Response, error) {
 	var waits atomic.Bool
+	waits.Store(true)
 	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { waits.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { waits.Store(false) },

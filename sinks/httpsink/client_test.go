@@ -223,3 +223,15 @@ func requireClass(t *testing.T, want sinks.Class, err error) {
 	class, _ := sinks.Classify(err)
 	require.Equal(t, want, class, "%v", err)
 }
+
+// failing fails before it asks for a connection, as a client does that gets no token.
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
+func TestAClientThatFailsBeforeItConnectsIsUnavailable(t *testing.T) {
+	sink, err := New(sinks.Instance{HTTPClient: &http.Client{Transport: failing{errors.New("invalid_client")}}}, Config{URL: "http://127.0.0.1:1/"})
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), newDelivery())
+	requireClass(t, sinks.ClassUnavailable, err)
+}

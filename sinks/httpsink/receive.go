@@ -2,11 +2,13 @@ package httpsink
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -77,8 +79,8 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, statusOfRequest(err))
 		return
 	}
-	_, err = h.sink.Deliver(r.Context(), &notification.Delivery{Envelope: e, Attempt: attemptOf(r)})
-	if err == nil {
+	d := &notification.Delivery{Envelope: e, Sink: cmp.Or(h.from.Sink, "webhook"), Attempt: attemptOf(r)}
+	if err = h.deliver(r.Context(), d); err == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -98,14 +100,32 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read bounds the time that the body may take.
+// deliver has a sink that panics answer like one that fails: without an answer a sender
+// would think that the connection was lost, and send the same at once on another one.
+func (h *receiving) deliver(ctx context.Context, d *notification.Delivery) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the sink panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	_, err = h.sink.Deliver(ctx, d)
+	return err
+}
+
+// read bounds the time that the body may take, unless the server does.
 func (h *receiving) read(w http.ResponseWriter, r *http.Request) (*notification.Envelope, error) {
 	control := http.NewResponseController(w)
 	// A server that has no deadlines, as in a test, reads without.
-	_ = control.SetReadDeadline(time.Now().Add(DefaultTimeout))
-	e, err := h.from.Envelope(r)
-	_ = control.SetReadDeadline(time.Time{}) // or the context would end with it
-	return e, err
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); !ok || s.ReadTimeout == 0 {
+		_ = control.SetReadDeadline(time.Now().Add(DefaultTimeout))
+	}
+	e, err := h.from.envelope(w, r)
+	if err != nil {
+		w.Header().Set("Connection", "close") // the rest of a body is not waited for
+		return nil, err
+	}
+	_ = control.SetReadDeadline(time.Time{}) // all is read; the context would end with it
+	return e, nil
 }
 
 // statusOfRequest is for a request that does not come to the sink.

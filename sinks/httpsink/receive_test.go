@@ -1,13 +1,19 @@
 package httpsink
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,4 +160,96 @@ func TestAReceiverThatCannotWorkIsNotMade(t *testing.T) {
 	require.ErrorContains(t, err, "secret 1: ")
 	_, err = Receive(Receiver{Secrets: []string{sharedSecret}}, function.Mux(registry.New()))
 	require.ErrorIs(t, err, function.ErrNoHandlers)
+}
+
+// A sender whose body does not come is no reason to keep its connection.
+func TestARefusedRequestIsAnsweredWhateverBecomesOfItsBody(t *testing.T) {
+	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ReadTimeout = 300 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	for name, stamp := range map[string]string{"at once": "1", "while the body is read": strconv.FormatInt(time.Now().Unix(), 10)} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err, name)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+		_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nwebhook-id: a\r\nwebhook-timestamp: %s\r\nContent-Length: 200000\r\n\r\n{", stamp)
+		require.NoError(t, err, name)
+		_, err = io.ReadAll(conn) // until the server closes it
+		require.NoError(t, err, name)
+		require.NoError(t, conn.Close())
+	}
+}
+
+func TestASinkThatPanicsAnswersOnce(t *testing.T) {
+	calls := 0
+	sink, log := receive(t, sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+		calls++
+		panic("no customer")
+	}))
+	_, err := sink.Deliver(t.Context(), newDelivery())
+	requireClass(t, sinks.ClassTransient, err)
+	require.Equal(t, 1, calls)
+	require.Contains(t, log.String(), "the sink panicked: no customer")
+	require.NotContains(t, err.Error(), "customer")
+}
+
+// A receiver that dies of a notification loses each connection on which it comes.
+func TestALostConnectionHasARequestRepeatedOnce(t *testing.T) {
+	var requests atomic.Int32
+	deadly := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-deadly:
+			requests.Add(1)
+			panic(http.ErrAbortHandler)
+		default:
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+	}))
+	defer server.Close()
+	sink := newSink(t, Config{URL: server.URL})
+	var all sync.WaitGroup
+	for range 20 { // so that there are idle connections
+		all.Go(func() { _, _ = sink.Deliver(t.Context(), newDelivery()) })
+	}
+	all.Wait()
+	close(deadly)
+	_, err := sink.Deliver(t.Context(), newDelivery())
+	require.Error(t, err)
+	require.LessOrEqual(t, requests.Load(), int32(2))
+}
+
+func TestWhatIsPublishedByDefaultIsReceivedByDefault(t *testing.T) {
+	var got int
+	sink, _ := receive(t, sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+		got = len(d.Payload)
+		require.Equal(t, "webhook", d.Sink)
+		return "", nil
+	}))
+	for _, payload := range [][]byte{[]byte(`"` + strings.Repeat("a", 1<<20-2) + `"`), bytes.Repeat([]byte{0xff}, 1<<20)} {
+		d := newDelivery()
+		d.Payload = payload
+		_, err := sink.Deliver(t.Context(), d)
+		require.NoError(t, err)
+		require.Equal(t, 1<<20, got)
+	}
+}
+
+func TestWhatIsSignedCannotBePartedElsewhere(t *testing.T) {
+	now := time.Now().Unix()
+	payload := fmt.Sprintf(`%d.{"admin":true}`, now)
+	k, err := parseSecret(sharedSecret)
+	require.NoError(t, err)
+	signature := string(k.appendSignature(nil, []byte(fmt.Sprintf("X.%d.", now)), []byte(payload)))
+	for _, header := range []http.Header{
+		{"Webhook-Id": {fmt.Sprintf("X.%d", now)}, "Webhook-Timestamp": {fmt.Sprint(now)}},
+		{"Webhook-Id": {"X"}, "Webhook-Timestamp": {fmt.Sprintf("+%d", now)}},
+	} {
+		header.Set("Webhook-Signature", signature)
+		r := &http.Request{Header: header, Body: io.NopCloser(strings.NewReader(`{"admin":true}`))}
+		_, err := Receiver{Secrets: []string{sharedSecret}}.EnvelopeFromHeaders(r)
+		require.ErrorIs(t, err, ErrSignature)
+	}
 }

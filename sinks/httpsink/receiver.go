@@ -19,8 +19,9 @@ import (
 )
 
 // DefaultMaxRequestBytes is how large a body a [Receiver] reads unless it is told
-// otherwise.
-const DefaultMaxRequestBytes = 1 << 20
+// otherwise: 2 MiB, so that the largest payload that is published by default, of 1 MiB,
+// fits in base64 with all that is beside it.
+const DefaultMaxRequestBytes = 2 << 20
 
 const (
 	// signatureAge is how far a request's time may lie from the receiver's, as in
@@ -43,6 +44,9 @@ type Receiver struct {
 	Secrets []string
 	// MaxBytes is how large a body may be; 0 means [DefaultMaxRequestBytes].
 	MaxBytes int64
+	// Sink is the sink's name in the deliveries that [Receive] makes, under which an inbox
+	// notes their ids; default "webhook".
+	Sink string
 	// Logger is for what [Receive] refuses; nil for none.
 	Logger *slog.Logger
 }
@@ -63,7 +67,13 @@ func Envelope(r *http.Request, secrets ...string) (*notification.Envelope, error
 //
 // A request can come twice. Remember the ids.
 func (v Receiver) Envelope(r *http.Request) (*notification.Envelope, error) {
-	id, body, err := v.open(r)
+	return v.envelope(nil, r)
+}
+
+// envelope is Envelope, for a server that is to close the connection behind a body that
+// is too large.
+func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notification.Envelope, error) {
+	id, body, err := v.open(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +112,7 @@ func (v Receiver) Envelope(r *http.Request) (*notification.Envelope, error) {
 // other headers within five minutes, and so with another type, version, key, time and
 // metadata: believe the id and the payload only, or use [FormatEnvelope].
 func (v Receiver) EnvelopeFromHeaders(r *http.Request) (*notification.Envelope, error) {
-	id, body, err := v.open(r)
+	id, body, err := v.open(nil, r)
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +139,17 @@ func valid(e *notification.Envelope) (*notification.Envelope, error) {
 
 // open verifies a request and returns what is signed of it: the notification's id,
 // and the body.
-func (v Receiver) open(r *http.Request) (id string, body []byte, err error) {
+func (v Receiver) open(w http.ResponseWriter, r *http.Request) (id string, body []byte, err error) {
 	verifiers, err := v.verifiers()
 	if err != nil {
 		return "", nil, err
 	}
 	webhookID, timestamp := r.Header.Get(HeaderWebhookID), r.Header.Get(HeaderWebhookTimestamp)
+	if strings.Contains(webhookID, ".") {
+		// Dots part what is signed, and the sink writes none into an id: with one, a part of
+		// the id could be taken for the time, and the time for a part of the body.
+		return "", nil, fmt.Errorf("%w: there is a dot in %s", ErrSignature, HeaderWebhookID)
+	}
 	if err := checkAge(timestamp); err != nil {
 		return "", nil, err
 	}
@@ -142,7 +157,7 @@ func (v Receiver) open(r *http.Request) (id string, body []byte, err error) {
 	if limit == 0 {
 		limit = DefaultMaxRequestBytes
 	}
-	if body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, limit)); err != nil {
+	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return "", nil, fmt.Errorf("read the body: %w", err)
 	}
 	signatures := strings.SplitN(r.Header.Get(HeaderWebhookSignature), " ", maxSignatures+1)
@@ -161,7 +176,7 @@ func (v Receiver) open(r *http.Request) (id string, body []byte, err error) {
 // checkAge keeps old requests from being sent once more.
 func checkAge(timestamp string) error {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil {
+	if err != nil || timestamp[0] < '0' || timestamp[0] > '9' {
 		return fmt.Errorf("%w: there is no time in %s", ErrSignature, HeaderWebhookTimestamp)
 	}
 	if age := time.Since(time.Unix(seconds, 0)); age.Abs() > signatureAge {

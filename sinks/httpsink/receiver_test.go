@@ -150,7 +150,7 @@ func TestTheBodyOfARequestIsBounded(t *testing.T) {
 	require.ErrorAs(t, err, &tooLarge)
 	assert.Equal(t, int64(DefaultMaxRequestBytes), tooLarge.Limit)
 
-	got, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 2 << 20}.Envelope(requestOf(t, Config{Secret: vectorSecret}, d))
+	got, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 4 << 20}.Envelope(requestOf(t, Config{Secret: vectorSecret}, d))
 	require.NoError(t, err)
 	assert.Equal(t, d.Payload, got.Payload)
 }

@@ -24,13 +24,14 @@
 // asks for them first.
 //
 // A request may reach the receiver twice, also within one delivery: one that a
-// kept-alive connection lost is sent again on a fresh connection. The id is the
+// kept-alive connection lost is sent once more, on another one. The id is the
 // same both times.
 package httpsink
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -211,16 +212,26 @@ func (s *Sink) send(ctx context.Context, deadline time.Time, to place, m message
 
 // request makes the request of one attempt from the template. GetBody, with the
 // idempotency key, lets the transport repeat a request that a stale connection
-// lost.
+// lost: once, since a receiver that ends because of this notification loses the
+// connection each time, and the transport has many.
 func (s *Sink) request(ctx context.Context, to place, m message) *http.Request {
 	req := s.template.WithContext(ctx)
 	req.URL, req.Host = to.url, to.url.Host
 	req.Header = m.header
 	req.Body = newBody(m.body)
-	req.GetBody = func() (io.ReadCloser, error) { return newBody(m.body), nil }
+	repeated := false
+	req.GetBody = func() (io.ReadCloser, error) {
+		if repeated {
+			return nil, errLostAgain
+		}
+		repeated = true
+		return newBody(m.body), nil
+	}
 	req.ContentLength = int64(len(m.body))
 	return req
 }
+
+var errLostAgain = errors.New("the connection was lost without an answer, twice")
 
 // newBody returns types that net/http knows, so that it writes headers and
 // body in one go.

@@ -116,8 +116,10 @@
 // waits for its outcome for half a second more, which is enough where the cluster
 // answers. Then the sink cuts the connections of the producer, which fails all that the
 // producer holds, and replaces it. So Deliver returns within about a second, and nothing
-// is left behind in the client. The deliveries beside it fail as well, unavailable; they
-// were waiting for the same silent cluster.
+// is left behind in the client. The deliveries beside it fail as well, unavailable: also
+// those to other brokers than the silent one. So the sink's timeout is to be longer than
+// this kind's, with which the client gives up a record by itself and leaves the others
+// alone: 30 s and 10 s by default.
 //
 // A request that was on its way may be stored all the same. That is no other than with
 // any request whose answer is lost: its delivery is repeated.

@@ -12,8 +12,8 @@
 // The message's UUID is the notification's id, what a subscriber deduplicates
 // by; its payload is the payload, byte for byte. Its metadata are the
 // notification's own, and those of [MetadataType] and its neighbours. Metadata
-// of the notification that is named like one of these is sent as
-// [MetadataPrefix] and its name. The names are those of the kafka sink's
+// of the notification that is named like one of these, or begins with [MetadataPrefix],
+// is sent as [MetadataPrefix] and its name. The names are those of the kafka sink's
 // headers.
 //
 // # Errors
@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -46,7 +47,7 @@ const (
 	MetadataKey        = "key"         // the ordering key
 	MetadataOccurredOn = "occurred-on" // in OccurredOnLayout, in UTC
 	// MetadataPrefix stands before the name of metadata that is named like one of
-	// the above.
+	// the above, or begins with it.
 	MetadataPrefix = "metadata-"
 )
 
@@ -186,6 +187,9 @@ func newMessage(ctx context.Context, e *notification.Envelope) *message.Message 
 func metadataName(name string) string {
 	switch name {
 	case MetadataType, MetadataVersion, MetadataKey, MetadataOccurredOn:
+		return MetadataPrefix + name
+	}
+	if strings.HasPrefix(name, MetadataPrefix) { // or it could be taken for one of these
 		return MetadataPrefix + name
 	}
 	return name

@@ -150,6 +150,19 @@ func TestAMessageTellsAllAboutTheNotification(t *testing.T) {
 	}, s.messages[0].Metadata)
 }
 
+func TestMetadataIsNotTakenForAnother(t *testing.T) {
+	s := subscribe(t, "orders")
+	sink := newSink(t, s, "orders")
+	d := sinktest.NewDelivery(1)
+	d.Metadata = notification.Metadata{"type": "gold", "metadata-type": "silver"}
+	for i := range 20 { // of a map's orders
+		_, err := sink.Deliver(t.Context(), d)
+		require.NoError(t, err)
+		require.Equal(t, "gold", s.messages[i].Metadata["metadata-type"])
+		require.Equal(t, "silver", s.messages[i].Metadata["metadata-metadata-type"])
+	}
+}
+
 func TestATopicIsMadeOfTheNotification(t *testing.T) {
 	for text, want := range map[string]string{
 		"orders":                                   "orders",
