@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -191,5 +192,36 @@ func TestGrantsAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 		r := waybill(t, append([]string{"migrate"}, args...)...)
 		require.NotZero(t, r.code)
 		require.Contains(t, r.stderr, want)
+	}
+}
+
+func TestRolesCallTheFunctionsOfTheirDuties(t *testing.T) {
+	t.Parallel()
+	for name, partitionRows := range map[string]string{"one table": "0", "partitioned": "10"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := databases["postgres"](t)
+			r := waybill(t, "migrate", "--partition-rows", partitionRows, "--database", o.address)
+			require.Zero(t, r.code, r.stderr)
+			for role, calls := range map[string][]string{
+				"publisher": {`SELECT outbox_publish('order.placed', 'o-1', '{}')`},
+				"consumer":  {`SELECT outbox_first('invoices', 'n-1')`, `SELECT outbox_first('invoices', 'n-1')`},
+			} {
+				db, err := postgres.OpenDB(o.role(t, role))
+				require.NoError(t, err)
+				defer db.Close()
+				for _, call := range calls {
+					_, err := db.ExecContext(t.Context(), call)
+					require.NoError(t, err, call)
+				}
+				if role == "consumer" {
+					s, err := postgres.Open(t.Context(), db, postgres.Config{})
+					require.NoError(t, err)
+					first, err := inbox.New(s).Once(t.Context(), db, "invoices", "n-1", func(context.Context, *sql.Tx) error { return nil })
+					require.NoError(t, err)
+					require.False(t, first)
+				}
+			}
+		})
 	}
 }

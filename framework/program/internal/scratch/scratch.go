@@ -105,7 +105,7 @@ func OpenPostgres(ctx context.Context, address string, c Config, prepare func(*s
 	return o, nil
 }
 
-// Drop drops the tables of an outbox, those that there are.
+// Drop drops the tables and functions of an outbox, those that there are.
 func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 	var names []string
 	for _, suffix := range append(append([]string{}, c.Others...), suffixes...) {
@@ -113,6 +113,9 @@ func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 	}
 	if _, err := db.ExecContext(ctx, `DROP TABLE IF EXISTS `+strings.Join(names, ", ")); err != nil {
 		return fmt.Errorf("drop the tables %s and %s_…: %w", c.Prefix, c.Prefix, err)
+	}
+	if _, err := db.ExecContext(ctx, `DROP FUNCTION IF EXISTS `+c.Prefix+`_publish, `+c.Prefix+`_first`); err != nil {
+		return fmt.Errorf("drop the functions %s_publish and %s_first: %w", c.Prefix, c.Prefix, err)
 	}
 	return nil
 }

@@ -122,6 +122,30 @@ CREATE TABLE {{.Table "inbox"}} (
 
 CREATE INDEX {{.Name "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
 
+-- Publishes in the caller's transaction, as an INSERT does, and returns the notification's
+-- id.
+-- +goose StatementBegin
+CREATE FUNCTION {{.Table "publish"}}(type text, key text, payload {{.Payload}}, metadata jsonb DEFAULT '{}',
+    deliver_at timestamptz DEFAULT NULL, id text DEFAULT NULL, version integer DEFAULT 1) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    given text := coalesce(id, gen_random_uuid()::text);
+BEGIN
+    INSERT INTO {{.Log}} (id, type, version, key, deliver_at, metadata, payload)
+    VALUES (given, type, version, coalesce(key, ''), deliver_at, coalesce(metadata, '{}'), payload);
+    RETURN given;
+END $$;
+-- +goose StatementEnd
+
+-- Notes in the caller's transaction that a consumer handles an id, and returns whether it
+-- is the first time.
+-- +goose StatementBegin
+CREATE FUNCTION {{.Table "first"}}(consumer text, id text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO {{.Table "inbox"}} (consumer, id) VALUES (consumer, id) ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
     id       text        PRIMARY KEY,

@@ -1,0 +1,63 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+func TestOtherLanguagesPublishAndConsumeWithFunctions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]postgres.Config{
+		"json":       {},
+		"bytea":      {Payload: postgres.PayloadBytes},
+		"in schemas": {Prefix: "billing.outbox"},
+		"partitions": {PartitionRows: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, err := postgres.OpenDB(postgrestest.DSN(t))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, db.Close()) })
+			_, err = postgres.Migrate(t.Context(), db, c)
+			require.NoError(t, err)
+			prefix := "outbox"
+			if c.Prefix != "" {
+				prefix = c.Prefix
+			}
+
+			var id, given string
+			require.NoError(t, db.QueryRow(`SELECT `+prefix+`_publish('order.placed', 'o-17', '{"order": 17}')`).Scan(&id))
+			due := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+			require.NoError(t, db.QueryRow(`SELECT `+prefix+`_publish(type => 'order.paid', key => NULL, payload => '{}', metadata => '{"tenant": "a"}', deliver_at => $1,
+				id => 'n-1', version => 2)`, due).Scan(&given))
+			require.Equal(t, "n-1", given)
+			require.NotEmpty(t, id)
+			var count int
+			require.NoError(t, db.QueryRow(`SELECT count(*) FROM `+prefix+` WHERE id = $1 AND type = 'order.placed' AND key = 'o-17' AND version = 1
+				AND metadata = '{}' AND deliver_at IS NULL`, id).Scan(&count))
+			require.Equal(t, 1, count)
+			require.NoError(t, db.QueryRow(`SELECT count(*) FROM `+prefix+` WHERE id = 'n-1' AND type = 'order.paid' AND key = '' AND version = 2
+				AND metadata = '{"tenant": "a"}' AND deliver_at = $1`, due).Scan(&count))
+			require.Equal(t, 1, count)
+
+			for _, want := range []bool{true, false} {
+				var first bool
+				require.NoError(t, db.QueryRow(`SELECT `+prefix+`_first('invoices', 'n-1')`).Scan(&first))
+				require.Equal(t, want, first)
+			}
+			tx, err := db.Begin()
+			require.NoError(t, err)
+			var first bool
+			require.NoError(t, tx.QueryRow(`SELECT `+prefix+`_first('invoices', 'n-2')`).Scan(&first))
+			require.True(t, first)
+			require.NoError(t, tx.Rollback())
+			require.NoError(t, db.QueryRow(`SELECT `+prefix+`_first('invoices', 'n-2')`).Scan(&first))
+			require.True(t, first, "what was rolled back was not handled")
+		})
+	}
+}
