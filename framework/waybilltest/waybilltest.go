@@ -1,0 +1,159 @@
+// Package waybilltest helps to test an application that publishes: what it has
+// published, what its handlers make of a notification, and whether old payloads still
+// decode.
+//
+//	o := waybilltest.New(t, types)
+//	placeOrder(o.DB, o.Publisher) // the code under test
+//	o.RequirePublished(OrderPlaced{ID: "o-17"})
+//
+// It uses real outboxes: New makes one in an SQLite file of the test, Of looks at any other.
+package waybilltest
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Outbox is an outbox that a test looks at. What it finds wrong fails the test at once, so
+// its methods are for the test's own goroutine.
+type Outbox struct {
+	// DB, Store and Publisher are those of New; nil of Of.
+	DB        *sql.DB
+	Store     *sqlite.Store
+	Publisher *outbox.Publisher
+
+	t         testing.TB
+	log       store.Log
+	types     *registry.Registry
+	forgotten map[string]bool // ids
+}
+
+// New makes an empty outbox in an SQLite file, which is gone when the test ends.
+func New(t testing.TB, types *registry.Registry) *Outbox {
+	t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	p, err := outbox.New(types, s, outbox.Config{})
+	require.NoError(t, err)
+	o := Of(t, s, types)
+	o.DB, o.Store, o.Publisher = db, s, p
+	return o
+}
+
+// Of looks at an outbox of the test's own, such as one in the database that
+// postgrestest starts. What is there already counts as forgotten.
+func Of(t testing.TB, log store.Log, types *registry.Registry) *Outbox {
+	t.Helper()
+	o := &Outbox{t: t, log: log, types: types, forgotten: make(map[string]bool)}
+	o.Forget()
+	return o
+}
+
+// Forget has what was published so far not count any more.
+func (o *Outbox) Forget() {
+	o.t.Helper()
+	for _, e := range o.Envelopes() {
+		o.forgotten[e.ID] = true
+	}
+}
+
+// Envelopes are what was published and committed since Forget, in the order of the log.
+func (o *Outbox) Envelopes() []notification.Envelope {
+	o.t.Helper()
+	target, err := o.log.Probe(o.t.Context())
+	require.NoError(o.t, err)
+	reader, err := o.log.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
+	require.NoError(o.t, err)
+	var found []notification.Envelope
+	for {
+		page, err := reader.Next(o.t.Context(), target, 1000)
+		require.NoError(o.t, err)
+		for _, e := range page.Envelopes {
+			if !o.forgotten[e.ID] {
+				found = append(found, e)
+			}
+		}
+		if page.CaughtUp {
+			return found
+		}
+	}
+}
+
+// RequirePublished fails the test unless exactly these notifications were published since
+// Forget, in this order, as they come back through their serializers.
+func (o *Outbox) RequirePublished(want ...any) {
+	o.t.Helper()
+	envelopes := o.Envelopes()
+	got := make([]any, len(envelopes))
+	for i := range envelopes {
+		var err error
+		got[i], err = o.types.Decode(&envelopes[i])
+		require.NoError(o.t, err)
+	}
+	if len(want) == 0 {
+		want = []any{}
+	}
+	require.Equal(o.t, want, got, "what was published")
+}
+
+// RequireNothing fails the test if anything was published since Forget.
+func (o *Outbox) RequireNothing() {
+	o.t.Helper()
+	o.RequirePublished()
+}
+
+// Published are the notifications of type T that were published since Forget, in the
+// order of the log.
+func Published[T any](o *Outbox) []T {
+	o.t.Helper()
+	name, err := registry.NameOf[T](o.types)
+	require.NoError(o.t, err)
+	var found []T
+	for _, e := range o.Envelopes() {
+		if e.Type != name {
+			continue
+		}
+		n, err := registry.Decode[T](o.types, &e)
+		require.NoError(o.t, err)
+		found = append(found, n)
+	}
+	return found
+}
+
+// Deliver hands a notification to a sink, such as one of handlers, as a forwarder does:
+// serialized, and decoded again by the sink. It opens the sink before, and closes it when
+// the test ends. Options are those of publishing, such as [outbox.ID]; without ID each
+// delivery is of another notification.
+func Deliver(t testing.TB, types *registry.Registry, sink sinks.Sink, n any, options ...outbox.Option) (notification.Receipt, error) {
+	t.Helper()
+	e, err := types.Encode(n)
+	require.NoError(t, err)
+	e.ID = notification.NewID()
+	for _, option := range options {
+		option(e)
+	}
+	require.NoError(t, e.Validate())
+	if opener, ok := sink.(sinks.Opener); ok {
+		require.NoError(t, opener.Open(t.Context()))
+	}
+	if closer, ok := sink.(sinks.Closer); ok {
+		t.Cleanup(func() { _ = closer.Close(context.Background()) })
+	}
+	return sink.Deliver(t.Context(), &notification.Delivery{Envelope: e, Sink: "test", Attempt: 1})
+}
