@@ -2,13 +2,13 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 
@@ -24,53 +24,105 @@ const (
 	silence = 10 * time.Second
 )
 
-// connection is a publisher and its client, which reconnects by itself.
+// connection publishes with its client, which reconnects by itself after most errors. Its
+// methods may be called in parallel.
 type connection struct {
-	message.Publisher
+	config Config
 	client *nats.Conn
-	stream string
+	stream nats.JetStreamContext
+	dialer *dialer
+	closed *atomic.Bool // by the client, for good
 }
 
-var _ sinks.HealthChecker = (*connection)(nil)
+var (
+	_ message.Publisher   = (*connection)(nil)
+	_ sinks.HealthChecker = (*connection)(nil)
+)
 
-// connect connects to the first server that takes the client.
+// connect connects to the first server that takes the client, within its context.
 func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publisher, error) {
-	options, err := c.options(ctx, in)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d := &dialer{open: in.Dial, timeout: min(dialing, c.Timeout)}
+	if d.open == nil {
+		d.open = (&net.Dialer{}).DialContext
+	}
+	options, err := c.options(in, d)
 	if err != nil {
 		return nil, err
 	}
+	closed := new(atomic.Bool)
+	options = append(options, nats.ClosedHandler(func(*nats.Conn) { closed.Store(true) }))
+	stop := context.AfterFunc(ctx, d.end)
 	client, err := nats.Connect(strings.Join(c.Servers, ","), options...)
+	if !stop() { // the sockets are closed
+		if client != nil {
+			client.Close()
+		}
+		return nil, errors.Join(ctx.Err(), err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	acknowledged := []nats.PubOpt{nats.AckWait(c.Timeout)}
-	if c.Stream != "" {
-		acknowledged = append(acknowledged, nats.ExpectStream(c.Stream))
+	conn := &connection{config: c, client: client, dialer: d, closed: closed}
+	if conn.stream, err = client.JetStream(); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	p, err := wmnats.NewPublisherWithNatsConn(client, wmnats.PublisherPublishConfig{
-		Marshaler:         Marshaler{},
-		SubjectCalculator: wmnats.DefaultSubjectCalculator,
-		JetStream: wmnats.JetStreamConfig{
-			TrackMsgId: true, // Nats-Msg-Id is the notification's id
-			// Without room at the end: calls in parallel append to it.
-			PublishOptions: acknowledged[:len(acknowledged):len(acknowledged)],
-		},
-	}, watermill.NopLogger{})
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	return &connection{p, client, c.Stream}, nil
+	return conn, nil
 }
 
-func (c *Config) options(ctx context.Context, in sinks.Instance) ([]nats.Option, error) {
+// Publish publishes each message and waits for the stream's acknowledgement, up to the
+// timeout. It does not leave when the message's context ends: what is on its way may still
+// be stored, after newer messages of its key.
+func (c *connection) Publish(subject string, messages ...*message.Message) error {
+	for _, m := range messages {
+		call := callOf(m)
+		call.connected = true
+		if err := checkSubject(subject); err != nil {
+			return sinks.Permanent(err)
+		}
+		encoded, err := Marshaler{}.Marshal(subject, m)
+		if err != nil {
+			return err
+		}
+		options := []nats.PubOpt{nats.AckWait(c.config.Timeout), nats.MsgId(headerValue(call.id))}
+		if c.config.Stream != "" {
+			options = append(options, nats.ExpectStream(c.config.Stream))
+		}
+		stored, err := c.stream.PublishMsg(encoded, options...)
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			c.closed.Store(true) // the handler may be late
+		}
+		if err != nil {
+			return err
+		}
+		if stored.Duplicate {
+			call.duplicateOf = stored.Stream
+		}
+	}
+	return nil
+}
+
+// Lost says that the client is closed: there are errors of the server after which it does
+// not reconnect. It does not ask the client, whose lock is held while it dials.
+func (c *connection) Lost() bool { return c.closed.Load() }
+
+// Close ends the connection, and the making of another one, for which the client would wait.
+func (c *connection) Close() error {
+	c.dialer.end()
+	c.client.Close()
+	return nil
+}
+
+func (c *Config) options(in sinks.Instance, d *dialer) ([]nats.Option, error) {
 	logger := in.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	options := []nats.Option{
 		nats.Name("waybill-" + in.Name),
-		nats.Timeout(min(dialing, c.Timeout)),
+		nats.Timeout(d.timeout),
 		nats.MaxReconnects(-1), // the default gives up after 60, and stays closed
 		nats.ReconnectWait(reconnecting),
 		// Else a server that refuses a user twice is not asked again, though the user's rights
@@ -80,13 +132,12 @@ func (c *Config) options(ctx context.Context, in sinks.Instance) ([]nats.Option,
 		// sent after the next one is made, when it has long been reported as failed.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(silence),
+		nats.SetCustomDialer(d),
+		nats.SkipHostLookup(), // the dialer does it, within its time
 		// The default prints to standard error.
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			logger.Warn("NATS reports an error", "error", err)
 		}),
-	}
-	if in.Dial != nil {
-		options = append(options, nats.SetCustomDialer(dialer(in.Dial)))
 	}
 	credentials, err := c.credentials()
 	if err != nil {
@@ -102,17 +153,7 @@ func (c *Config) options(ctx context.Context, in sinks.Instance) ([]nats.Option,
 	if encryption != nil {
 		options = append(options, nats.Secure(encryption))
 	}
-	return options, ctx.Err()
-}
-
-// dialer is the program's own, for the first connection and those after it.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
-// Dial opens a connection within the time that a server has.
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialing)
-	defer cancel()
-	return d(ctx, network, address)
+	return options, nil
 }
 
 // CheckHealth waits for an answer of the server, and asks for the stream if one is named.
@@ -125,13 +166,13 @@ func (c *connection) CheckHealth(ctx context.Context) error {
 	if err := c.client.FlushWithContext(ctx); err != nil {
 		return err
 	}
-	if c.stream == "" {
+	if c.config.Stream == "" {
 		return nil
 	}
 	js, err := c.client.JetStream(nats.Context(ctx))
 	if err != nil {
 		return err
 	}
-	_, err = js.StreamInfo(c.stream)
+	_, err = js.StreamInfo(c.config.Stream)
 	return err
 }

@@ -11,13 +11,13 @@ import (
 )
 
 var answers = []sinks.Answer{
-	{Says: "acknowledged by the stream, also as a duplicate", Means: "delivered"},
+	{Says: "acknowledged by the stream, also as a duplicate of what this sink has published before (the receipt says so)", Means: "delivered"},
 	{Says: "connection lost or refused, credentials refused, no permission to publish, no answer within timeout", Means: "unavailable"},
 	{Says: "no stream has the subject, or JetStream is starting", Means: "unavailable"},
 	{Says: "another stream than stream has the subject, or the stream is sealed", Means: "unavailable"},
 	{Says: "429, 500, 503: the stream is full and discards new messages, has no leader, or its server or account has no room", Means: "unavailable"},
 	{Says: "more bytes than the server's max_payload, or the stream's maximum message size", Means: "permanent"},
-	{Says: "headers or a subject that NATS does not allow", Means: "permanent"},
+	{Says: "headers that NATS does not allow; a subject with blanks, wildcards or an empty part, of the server's own, or of more than 1000 bytes (not sent)", Means: "permanent"},
 }
 
 // Codes of JetStream's errors, as in the server's errors.json, that the client does not name.

@@ -1,20 +1,23 @@
 package nats
 
 import (
+	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
-
-	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
 // Marshaler writes metadata as NATS headers, and reads them. Watermill's own NATSMarshaler
 // does too, but then spaces around a value, line ends, and some names would not arrive; here
-// they are percent-encoded. Values without these are as they are. Metadata that is named
-// like an instruction to the server, such as Nats-Rollup, is sent as metadata- and its name.
+// they are percent-encoded. Values without these are as they are.
+//
+// A server finds its headers, such as Nats-Msg-Id, by searching all of them for the name, in
+// other names and in values too. So the N of nats- in a name, and that of Nats- in a value, is
+// encoded: %4Eats-Msg-Id.
 type Marshaler struct{}
 
 var _ wmnats.MarshalerUnmarshaler = Marshaler{}
@@ -33,6 +36,10 @@ func (Marshaler) Marshal(topic string, m *message.Message) (*nats.Msg, error) {
 func (Marshaler) Unmarshal(m *nats.Msg) (*message.Message, error) {
 	metadata := make(message.Metadata, len(m.Header))
 	for name := range m.Header {
+		switch name {
+		case wmnats.WatermillUUIDHdr, nats.MsgIdHdr, nats.ExpectedStreamHdr: // metadata named so are encoded
+			continue
+		}
 		plain, errName := url.QueryUnescape(name)
 		text, errText := url.PathUnescape(m.Header.Get(name))
 		if errName != nil || errText != nil { // another publisher's
@@ -40,25 +47,31 @@ func (Marshaler) Unmarshal(m *nats.Msg) (*message.Message, error) {
 		}
 		metadata[plain] = text
 	}
-	id := metadata[wmnats.WatermillUUIDHdr]
-	delete(metadata, wmnats.WatermillUUIDHdr)
-	delete(metadata, nats.MsgIdHdr)
+	id := m.Header.Get(wmnats.WatermillUUIDHdr)
+	if decoded, err := url.PathUnescape(id); err == nil {
+		id = decoded
+	}
 	plain := message.NewMessage(id, m.Data)
 	plain.Metadata = metadata
 	return plain, nil
 }
 
-// headerName keeps metadata from being taken for an instruction to the server.
+// ofServerName is how the names of the server's headers begin.
+var ofServerName = regexp.MustCompile("(?i)nats-")
+
+// headerName keeps metadata from being taken for the server's headers, and from hiding them.
 func headerName(name string) string {
-	if strings.HasPrefix(name, "Nats-") || name == wmnats.WatermillUUIDHdr {
-		name = publisher.MetadataPrefix + name
+	if name == wmnats.WatermillUUIDHdr {
+		return "%5F" + name[1:]
 	}
-	return url.QueryEscape(name)
+	return ofServerName.ReplaceAllStringFunc(url.QueryEscape(name), func(found string) string {
+		return fmt.Sprintf("%%%02X%s", found[0], found[1:])
+	})
 }
 
 func headerValue(text string) string {
-	if strings.ContainsAny(text, "\r\n%") || strings.TrimSpace(text) != text {
-		return url.PathEscape(text)
+	if strings.ContainsAny(text, "\r\n%") || strings.TrimSpace(text) != text || strings.Contains(text, "Nats-") {
+		return strings.ReplaceAll(url.PathEscape(text), "Nats-", "%4Eats-")
 	}
 	return text
 }

@@ -28,19 +28,6 @@ func TestHeadersCarryAnything(t *testing.T) {
 	require.Equal(t, m.Payload, decoded.Payload)
 }
 
-func TestMetadataInstructNoServer(t *testing.T) {
-	t.Parallel()
-	m := message.NewMessage("1", nil)
-	m.Metadata = message.Metadata{client.ExpectedStreamHdr: "another", "_watermill_message_uuid": "2"}
-	encoded, err := nats.Marshaler{}.Marshal("subject", m)
-	require.NoError(t, err)
-	require.Equal(t, client.Header{
-		"_watermill_message_uuid":          {"1"},
-		"metadata-Nats-Expected-Stream":    {"another"},
-		"metadata-_watermill_message_uuid": {"2"},
-	}, encoded.Header)
-}
-
 func TestHeadersOfOtherPublishersAreReadAsTheyAre(t *testing.T) {
 	t.Parallel()
 	decoded, err := nats.Marshaler{}.Unmarshal(&client.Msg{Header: client.Header{"share": {"100%"}}})

@@ -25,6 +25,9 @@ func TestNATS(t *testing.T) {
 	server := brokertest.Start(t, brokertest.StartNATS)
 	b := broker{server.URL}
 	t.Run("a repetition is stored once", b.testRepetition)
+	t.Run("two sinks of one stream are told apart", b.testTwoSinks)
+	t.Run("a subject that no message can have is permanent", b.testImpossibleSubjects)
+	t.Run("metadata hide no header of the server", b.testOddHeaders)
 	t.Run("a subject without a stream is unavailable", b.testNoStream)
 	t.Run("a subject of another stream is unavailable", b.testOtherStream)
 	t.Run("a full stream is unavailable and keeps what it has", b.testFull)
@@ -113,9 +116,13 @@ func (b broker) testRepetition(t *testing.T) {
 	published := b.watch(t)
 	sink := b.sink(t, toShop)
 	d := sinktest.NewDelivery(1)
-	for range 2 {
-		_, err := sink.Deliver(t.Context(), d)
+	for _, want := range []notification.Receipt{
+		"published to shop.sinktest.happened",
+		"published to shop.sinktest.happened: a duplicate, which stream SHOP has already",
+	} {
+		receipt, err := sink.Deliver(t.Context(), d)
 		require.NoError(t, err)
+		require.Equal(t, want, receipt)
 	}
 	require.Len(t, published(), 1)
 	require.Equal(t, d.ID, published()[0].UUID)

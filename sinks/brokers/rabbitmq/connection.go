@@ -19,7 +19,13 @@ const (
 	heartbeat = 10 * time.Second
 	// closing is how long the broker may take to say goodbye.
 	closing = time.Second
+	// grace is what others in flight have when a message is overdue. The engine waits 2 s
+	// beyond a delivery's time.
+	grace = time.Second
 )
+
+// errRetired: nothing was sent, since the connection has ended; a new one is to be made.
+var errRetired = errors.New("the connection was retired")
 
 // connection publishes until it is lost. Each message in flight has a channel of its own, so
 // that what the broker says on it is about this message. Its methods may be called in
@@ -31,8 +37,14 @@ type connection struct {
 	blocked atomic.Pointer[string] // why the broker takes no messages now
 	watched chan struct{}          // closed when that is no longer noted
 
-	mu   sync.Mutex
-	idle []*channel
+	retiring *sync.WaitGroup // of the sink: what still goes on
+
+	mu       sync.Mutex
+	idle     []*channel
+	inFlight int         // calls
+	overdue  int         // of these, the broker did not answer in time
+	retired  *time.Timer // ends the connection; nil if nothing was overdue
+	ended    bool        // by that, or by Close
 }
 
 var (
@@ -41,14 +53,14 @@ var (
 )
 
 // connect dials, logs in, and declares the exchange if it should.
-func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publisher, error) {
+func connect(ctx context.Context, in sinks.Instance, c Config, retiring *sync.WaitGroup) (message.Publisher, error) {
 	address, encryption, err := c.address()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	conn := &connection{config: c, watched: make(chan struct{})}
+	conn := &connection{config: c, watched: make(chan struct{}), retiring: retiring}
 	dial := in.Dial
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -137,15 +149,85 @@ func (c *connection) CheckHealth(context.Context) error {
 	})
 }
 
-// within gives up the connection when the broker does not answer in time: no call of the
-// library has a limit of its own, nor has a write to a broker that does not read.
+// within ends when the broker does not answer in time: no call of the library has a limit of
+// its own, nor has a write to a broker that does not read.
+//
+// Only the end of the connection ends such a call, and keeps what it has sent from being
+// stored later. So the connection is retired: what comes now goes over a new one, and this one
+// is closed when all others in flight are answered, or after the grace.
 func (c *connection) within(call func() error) error {
-	giveUp := time.AfterFunc(c.config.Timeout, func() { _ = c.socket.Close() })
+	if !c.begin() {
+		return errRetired
+	}
+	late := time.AfterFunc(c.config.Timeout, c.retire)
 	err := call()
-	if !giveUp.Stop() && err != nil {
+	inTime := late.Stop()
+	c.finish(inTime)
+	if !inTime && err != nil {
 		return errors.Join(fmt.Errorf("%w within %s", ErrNoAnswer, c.config.Timeout), c.blocking())
 	}
 	return err
+}
+
+func (c *connection) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.inFlight++
+	return true
+}
+
+// retire is for each call that is overdue.
+func (c *connection) retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overdue++
+	if c.retired == nil && !c.ended {
+		c.retiring.Add(1)
+		c.retired = time.AfterFunc(grace, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.end()
+		})
+	}
+	c.endIfDone()
+}
+
+// finish follows every begin.
+func (c *connection) finish(inTime bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight--
+	if !inTime {
+		c.overdue--
+	}
+	c.endIfDone()
+}
+
+func (c *connection) endIfDone() {
+	if c.retired != nil && c.inFlight == c.overdue {
+		c.end()
+	}
+}
+
+// end closes a retired connection without a word: what the broker has not read yet, it shall
+// not read.
+func (c *connection) end() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	c.retired.Stop()
+	if tcp, ok := c.socket.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.socket.Close()
+	go func() {
+		defer c.retiring.Done()
+		<-c.watched
+	}()
 }
 
 func (c *connection) blocking() error {
@@ -184,11 +266,23 @@ func (c *connection) channel() (*channel, error) {
 	return openChannel(c.amqp)
 }
 
-// Lost says that the connection is of no use any more.
-func (c *connection) Lost() bool { return c.amqp.IsClosed() }
+// Lost says that new calls need another connection.
+func (c *connection) Lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retired != nil || c.ended || c.amqp.IsClosed()
+}
 
-// Close ends the connection. A broker that does not answer has a second.
+// Close ends the connection. A broker that does not answer has a second. One that is retired
+// ends by itself.
 func (c *connection) Close() error {
+	c.mu.Lock()
+	if c.retired != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	c.ended = true
+	c.mu.Unlock()
 	_ = c.amqp.CloseDeadline(time.Now().Add(closing)) // it may be gone already
 	_ = c.socket.Close()
 	<-c.watched

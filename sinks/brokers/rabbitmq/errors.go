@@ -15,7 +15,7 @@ var (
 	// ErrRefused: a queue did not take the message, such as a full one that rejects what is
 	// published to it.
 	ErrRefused = errors.New("the broker refuses the message (basic.nack)")
-	// ErrNoAnswer: the broker did not answer in time, and the connection was given up.
+	// ErrNoAnswer: the broker did not answer in time, and the connection is closed.
 	ErrNoAnswer = errors.New("the broker does not answer")
 	// ErrBlocked: the broker takes no messages, because it is short of memory or of disk.
 	ErrBlocked = errors.New("the broker blocks publishers")

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
@@ -22,10 +23,27 @@ func newPublishing(key string, m *message.Message) (amqp.Publishing, error) {
 	if len(key) > maxName {
 		return amqp.Publishing{}, fmt.Errorf("routing key %.40q… has %d bytes, AMQP's limit is %d", key, len(key), maxName)
 	}
-	if err := checkHeaders(m); err != nil {
+	headed := message.NewMessage(m.UUID, m.Payload)
+	for name, text := range m.Metadata {
+		headed.Metadata[headerName(name)] = text
+	}
+	if err := checkHeaders(headed); err != nil {
 		return amqp.Publishing{}, err
 	}
-	return wmamqp.DefaultMarshaler{PostprocessPublishing: setProperties}.Marshal(m)
+	return wmamqp.DefaultMarshaler{PostprocessPublishing: setProperties}.Marshal(headed)
+}
+
+// headerName puts metadata- before names that mean something else: the broker takes CC and
+// BCC for further routing keys, and refuses a text there.
+func headerName(name string) string {
+	plain := name
+	for strings.HasPrefix(plain, publisher.MetadataPrefix) { // no two names become one
+		plain = strings.TrimPrefix(plain, publisher.MetadataPrefix)
+	}
+	if strings.EqualFold(plain, "CC") || strings.EqualFold(plain, "BCC") || plain == wmamqp.DefaultMessageUUIDHeaderKey {
+		return publisher.MetadataPrefix + name
+	}
+	return name
 }
 
 func checkHeaders(m *message.Message) error {

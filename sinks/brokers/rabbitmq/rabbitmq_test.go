@@ -32,6 +32,9 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("the default exchange has queues for routing keys", b.testDefaultExchange)
 	t.Run("messages survive and say who they are", b.testProperties)
 	t.Run("what AMQP cannot carry is permanent", b.testTooLong)
+	t.Run("metadata name no other queues", b.testCopies)
+	t.Run("a queue that confirms nothing keeps nothing from others", b.testStuckQueue)
+	t.Run("what is not confirmed in time ends its connection within a second", b.testGrace)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: rabbitmq.Kind(), Server: server, Settings: settings, Watch: b.watch,
 		Encrypted: func(url string) string { return strings.Replace(url, "amqp://", "amqps://", 1) },

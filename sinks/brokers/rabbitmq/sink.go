@@ -12,9 +12,13 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
@@ -25,13 +29,67 @@ func Kind() sinks.Kind {
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
+// Sink publishes to an exchange. Its methods may be called in parallel; Close comes last.
+type Sink struct {
+	*publisher.Lazy
+	retiring *sync.WaitGroup // connections that are not used for anything new
+}
+
+var (
+	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Closer        = (*Sink)(nil)
+	_ sinks.HealthChecker = (*Sink)(nil)
+)
+
 // New returns a sink for the configuration, which it validates. It connects nothing: the
 // first delivery does. The zero value of Timeout is no default; start from SetDefaults.
-func New(in sinks.Instance, c Config) (*publisher.Lazy, error) {
+func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return publisher.NewLazy(func(ctx context.Context) (message.Publisher, error) {
-		return connect(ctx, in, c)
+	retiring := new(sync.WaitGroup)
+	lazy, err := publisher.NewLazy(func(ctx context.Context) (message.Publisher, error) {
+		return connect(ctx, in, c, retiring)
 	}, c.publishing())
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{lazy, retiring}, nil
+}
+
+// Deliver publishes one message, as [publisher.Lazy.Deliver] does.
+func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	for {
+		receipt, err := s.Lazy.Deliver(ctx, d)
+		if !errors.Is(err, errRetired) {
+			return receipt, err
+		}
+	}
+}
+
+// CheckHealth connects, and asks for the exchange.
+func (s *Sink) CheckHealth(ctx context.Context) error {
+	for {
+		if err := s.Lazy.CheckHealth(ctx); !errors.Is(err, errRetired) {
+			return err
+		}
+	}
+}
+
+// Close closes all connections. When ctx ends first they go on closing by themselves.
+func (s *Sink) Close(ctx context.Context) error {
+	if err := s.Lazy.Close(ctx); err != nil {
+		return err
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.retiring.Wait()
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a connection is still closing: %w", ctx.Err())
+	}
 }

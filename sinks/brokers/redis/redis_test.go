@@ -35,6 +35,8 @@ func TestRedis(t *testing.T) {
 	t.Run("a stream is cut to its length", b.testMaxLength)
 	t.Run("what the server refuses of everything is unavailable", b.testRefusals)
 	t.Run("no right to the key is unavailable", b.testNoRight)
+	t.Run("a database that is not there is unavailable", b.testDatabase)
+	t.Run("what is above the server's limit is permanent", b.testServerLimit)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: redis.Kind(), Server: server, Settings: settings, Watch: b.watch,
 		Encrypted: func(url string) string { return strings.Replace(url, "redis://", "rediss://", 1) },

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
@@ -42,6 +44,7 @@ func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
 	if in.Dial != nil {
 		options.Dialer = encrypted(in.Dial, options.TLSConfig)
 	}
+	clientLog.sink.Store(in.Logger)
 	client := redis.NewClient(options)
 	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{
 		Client:        client,
@@ -56,7 +59,37 @@ func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
 
 // Publish returns when the server has answered, or when the messages' context ends.
 func (s *streams) Publish(stream string, messages ...*message.Message) error {
-	return s.publisher.Publish(stream, messages...)
+	for _, m := range messages {
+		if err := s.publisher.Publish(stream, m); err != nil {
+			return s.explain(withoutPayload(err, m), m)
+		}
+	}
+	return nil
+}
+
+// smallestLimit is the least that a server takes for proto-max-bulk-len.
+const smallestLimit = 1 << 20
+
+// explain finds out why the server hung up on a large message. It has an answer for one that
+// is too large, but mostly the end of the connection comes before it.
+func (s *streams) explain(err error, m *message.Message) error {
+	size := len(m.Payload)
+	for _, text := range m.Metadata {
+		size = max(size, len(text))
+	}
+	if size < smallestLimit || !hungUp(err) {
+		return err
+	}
+	const setting = "proto-max-bulk-len"
+	settings, unknown := s.client.ConfigGet(m.Context(), setting).Result()
+	limit, notANumber := strconv.Atoi(settings[setting])
+	switch {
+	case unknown != nil || notANumber != nil:
+		return fmt.Errorf("%w; it has %d bytes, and is perhaps above the server's %s, which this user may not ask for", err, size, setting)
+	case size > limit:
+		return sinks.Permanent(fmt.Errorf("%w; it has %d bytes, the server's %s is %d", err, size, setting, limit))
+	}
+	return err
 }
 
 // Close closes the client. That of the publisher must not run beside its Publish.
