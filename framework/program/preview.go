@@ -18,6 +18,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 )
 
@@ -122,7 +124,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	composer, err := composerOf(source, v.sink)
+	composer, err := composerOf(source, v.sink, v.options.Types)
 	if err != nil {
 		return err
 	}
@@ -191,11 +193,11 @@ func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notificati
 
 // composerOf is what makes a sink's mails. It looks at no key that says where
 // they go.
-func composerOf(source config.Source, sink string) (composer *email.Composer, err error) {
+func composerOf(source config.Source, sink string, types *registry.Registry) (composer *email.Composer, err error) {
 	var settings email.Config
 	keys := []string{"from", "reply_to", "templates", "locale", "max_size_mb"}
 	err = config.LoadSettings(source, sink, keys, &settings, func() (err error) {
-		composer, err = email.NewComposer(sink, settings)
+		composer, err = email.NewComposer(sinks.Instance{Name: sink, Types: types}, settings)
 		return err
 	})
 	return composer, err

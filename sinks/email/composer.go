@@ -7,6 +7,8 @@ import (
 	"path"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Composer makes mails of envelopes: all that a [Sink] does but sending. Its
@@ -16,17 +18,19 @@ type Composer struct {
 	from      *mail.Address
 	replyTo   []*mail.Address
 	templates *templates
-	maxSize   int // bytes
+	// registered, if set, tells an alias's present name.
+	registered *registry.Registry
+	maxSize    int // bytes
 }
 
-// NewComposer makes what composes the mails of the sink of that name. It reads
+// NewComposer makes what composes the mails of a sink, of whose instance it takes name and types. It reads
 // and parses all templates; of c it looks only at what says how mails look, not
 // at what says where they go, so no password needs to be at hand. All mistakes
 // are reported at once.
-func NewComposer(sink string, c Config) (*Composer, error) {
+func NewComposer(in sinks.Instance, c Config) (*Composer, error) {
 	c.SetDefaults()
 	invalid := c.validateMail()
-	composer, err := newComposer(sink, c)
+	composer, err := newComposer(in, c)
 	if err := errors.Join(invalid, err); err != nil {
 		return nil, err
 	}
@@ -35,12 +39,12 @@ func NewComposer(sink string, c Config) (*Composer, error) {
 
 // newComposer is NewComposer for a configuration whose fields are checked
 // elsewhere; it reports what is wrong with the templates.
-func newComposer(sink string, c Config) (*Composer, error) {
+func newComposer(in sinks.Instance, c Config) (*Composer, error) {
 	parsed, err := c.parseTemplates()
 	if err != nil {
 		return nil, err
 	}
-	composer := &Composer{sink: sink, templates: parsed, maxSize: c.MaxSizeMB << 20}
+	composer := &Composer{sink: in.Name, registered: in.Types, templates: parsed, maxSize: c.MaxSizeMB << 20}
 	composer.from, _ = mail.ParseAddress(c.From)
 	composer.replyTo, _ = parseAddresses(c.ReplyTo)
 	return composer, nil
@@ -62,6 +66,18 @@ func (c *Composer) compose(e *notification.Envelope) (*message, error) {
 	return c.finish(e, l)
 }
 
+// folderOf is the folder of a type's templates: the type's own, or that of its present name
+// where the type was stored by an alias.
+func (c *Composer) folderOf(typ string) string {
+	if _, own := c.templates.folders[typ]; own || c.registered == nil {
+		return typ
+	}
+	if known, ok := c.registered.Lookup(typ); ok {
+		return known.Name
+	}
+	return typ
+}
+
 // write makes the letter for one envelope, in place of what its template gives
 // in a locale that is not "".
 func (c *Composer) write(e *notification.Envelope, locale string) (*letter, error) {
@@ -69,7 +85,7 @@ func (c *Composer) write(e *notification.Envelope, locale string) (*letter, erro
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.templates.render(e.Type, data, locale)
+	l, err := c.templates.render(c.folderOf(e.Type), data, locale)
 	if err != nil {
 		return nil, err
 	}

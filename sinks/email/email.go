@@ -89,7 +89,7 @@ var (
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
-	composer, err := newComposer(in.Name, c)
+	composer, err := newComposer(in, c)
 	if err := errors.Join(invalid, err); err != nil {
 		return nil, err
 	}

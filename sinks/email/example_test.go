@@ -63,7 +63,7 @@ func Example() {
 // A look at a mail before it is sent: neither a mail server nor its password is
 // needed.
 func ExampleComposer_Preview() {
-	composer, err := email.NewComposer("mail", email.Config{
+	composer, err := email.NewComposer(sinks.Instance{Name: "mail"}, email.Config{
 		From: "Shop <shop@example.com>", FS: templates, Templates: "testdata/mail",
 	})
 	if err != nil {

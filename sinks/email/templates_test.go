@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
@@ -191,4 +192,25 @@ func TestNumbersCompareAndFormatAndNullsPrintNothing(t *testing.T) {
 	html, err := server.Messages()[0].HTML()
 	require.NoError(t, err)
 	assert.Equal(t, `[]<b title="">3</b>`, strings.TrimSpace(html))
+}
+
+// A type that was renamed, and whose folder was renamed with it, has old names in the log.
+func TestAnAliasHasTheTemplatesOfItsType(t *testing.T) {
+	server := startServer(t, smtptest.Config{})
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ A int }](types, "customer.signed-up", registry.Aliases("CustomerCreated")))
+	for name, in := range map[string]sinks.Instance{"knows": {Types: types}, "knows not": {}} {
+		sink, err := email.New(in, email.Config{SMTP: server.URL(), From: "shop@example.com", FS: signedUp})
+		require.NoError(t, err)
+		d := delivery(jane)
+		d.Type = "CustomerCreated"
+		_, err = sink.Deliver(within(t), d)
+		if in.Types != nil {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorIs(t, err, email.ErrNoTemplate, name)
+		}
+		require.NoError(t, sink.Close(within(t)))
+	}
+	require.Len(t, server.Messages(), 1)
 }
