@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -75,6 +76,7 @@ type Outbox struct {
 	routes   route.Routes
 	mistakes []error
 
+	ran    atomic.Bool
 	mu     sync.Mutex // guards what follows, which Open sets
 	opened *opened
 }
@@ -97,7 +99,8 @@ type opened struct {
 type declared struct {
 	Sink
 	handlers []function.Handler
-	inTx     bool // one of the handlers is of HandleTx
+	patterns []string // that go there, unless a rule of Route is for the same
+	inTx     bool     // the handlers are of HandleTx
 }
 
 // Postgres is the outbox of a PostgreSQL database, whose handle the application keeps and
@@ -155,13 +158,16 @@ func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink
 	if d.Sink.Sink != nil {
 		o.note(fmt.Errorf("sink %q has a destination, and is given a handler: use two names", sink))
 	}
-	d.handlers, d.inTx = append(d.handlers, h), d.inTx || inTx
+	if len(d.handlers) > 0 && d.inTx != inTx {
+		o.note(fmt.Errorf("sink %q has functions of Handle and of HandleTx: use two names", sink))
+	}
+	d.handlers, d.inTx = append(d.handlers, h), inTx
 	name, err := registry.NameOf[T](o.types)
 	if err != nil {
 		o.note(fmt.Errorf("sink %q: %w", sink, err))
 		return &d.Sink
 	}
-	o.route(name, sink)
+	d.patterns = append(d.patterns, name)
 	return &d.Sink
 }
 
@@ -172,25 +178,16 @@ func (o *Outbox) Deliver(sink string, to sinks.Sink, patterns ...string) *Sink {
 	if d.Sink.Sink != nil || len(d.handlers) > 0 {
 		o.note(fmt.Errorf("sink %q is declared twice: use two names", sink))
 	}
-	d.Sink.Sink = to
-	for _, pattern := range patterns {
-		o.route(pattern, sink)
-	}
+	d.Sink.Sink, d.patterns = to, patterns
 	return &d.Sink
 }
 
 // Route declares a rule: what a pattern matches goes to a sink, under a condition or with
-// another payload.
+// another payload. It takes the place of what Handle and Deliver route for the same
+// pattern and sink.
 func (o *Outbox) Route(pattern string, rule Rule) {
 	o.declare()
 	o.routes[pattern] = append(o.routes[pattern], rule)
-}
-
-func (o *Outbox) route(pattern, sink string) {
-	toSink := func(r Rule) bool { return r.Sink == sink }
-	if !slices.ContainsFunc(o.routes[pattern], toSink) {
-		o.Route(pattern, Rule{Sink: sink})
-	}
 }
 
 func (o *Outbox) sink(name string) *declared {
@@ -252,8 +249,16 @@ func (o *Outbox) Open(ctx context.Context) error {
 // forwarding is the forwarder's configuration.
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
-	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, o.routes, make(map[string]Sink, len(o.sinks))
+	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, make(route.Routes), make(map[string]Sink, len(o.sinks))
+	for pattern, rules := range o.routes {
+		c.Routes[pattern] = slices.Clone(rules)
+	}
 	for name, d := range o.sinks {
+		for _, pattern := range d.patterns {
+			if !slices.ContainsFunc(c.Routes[pattern], func(r Rule) bool { return r.Sink == name }) {
+				c.Routes[pattern] = append(c.Routes[pattern], Rule{Sink: name})
+			}
+		}
 		sink := d.Sink
 		switch {
 		case d.inTx:
@@ -308,8 +313,11 @@ func (o *Outbox) Run(ctx context.Context) error {
 		return err
 	}
 	f := o.made().forwarder
-	if f == nil {
+	switch {
+	case f == nil:
 		return errors.New("there is nothing to run: no sink is declared")
+	case o.ran.Swap(true):
+		return errors.New("an outbox runs once: make another one")
 	}
 	return f.Run(ctx)
 }

@@ -140,6 +140,10 @@ func TestAllMistakesAreErrorsOfOpen(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrUnregistered)
 		require.ErrorContains(t, err, `sink "mails" is declared twice: use two names`)
 		require.ErrorIs(t, o.Publish(t.Context(), nil, shipped{}), waybill.ErrNotOpen)
+		waybill.Register[paymentDue](o, "payment.due")
+		waybill.Handle(o, "both", func(context.Context, paymentDue) error { return nil })
+		waybill.HandleTx(o, "both", func(context.Context, *sql.Tx, paymentDue) error { return nil })
+		require.ErrorContains(t, o.Open(t.Context()), `sink "both" has functions of Handle and of HandleTx: use two names`)
 		require.Nil(t, o.Publisher())
 	})
 }
@@ -155,14 +159,15 @@ func TestARouteMayHaveACondition(t *testing.T) {
 			h.add("%s", d.Payload)
 			stop()
 			return "", nil
-		}))
-		o.Route("order.placed", waybill.Rule{Sink: "kites", When: `payload.Product == "kite"`})
+		}), "order.placed")
+		o.Route("order.placed", waybill.Rule{Sink: "kites", When: `payload.Product == "kite"`}) // in place of the sink's own
 		require.NoError(t, o.Migrate(ctx))
 		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			return o.Publish(ctx, tx, orderPlaced{"o-1", "ball"}, orderPlaced{"o-2", "kite"})
 		}))
 		require.NoError(t, o.Run(ctx))
 		require.Equal(t, []string{`{"Order":"o-2","Product":"kite"}`}, h.list)
+		require.ErrorContains(t, o.Run(ctx), "an outbox runs once")
 	})
 }
 

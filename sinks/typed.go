@@ -18,3 +18,12 @@ type HandledType struct {
 	// Aliases are older names under which it may be stored.
 	Aliases []string
 }
+
+// Noter is a sink that notes the ids of what it has handled, so that effects happen once
+// though deliveries come again: see package framework/inbox.
+type Noter interface {
+	Sink
+
+	// NotesIDs reports whether it does.
+	NotesIDs() bool
+}

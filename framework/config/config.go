@@ -50,7 +50,7 @@ type Outbox struct {
 	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
 	// Retention and InboxRetention are pointers since 0 is a wish of its own.
 	Retention      *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
-	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"how long the inbox keeps the ids of notifications that were handled, at least as long as a sink may try a delivery again. 0 keeps all for ever. Default 720h"`
+	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"how long the inbox keeps the ids of notifications that were handled, at least as long as a sink that notes ids may try a delivery again. 0 keeps all for ever. Default 720h, or 0 where retention is 0"`
 }
 
 // Payload is the type of the payload column; SQLite's takes anything.

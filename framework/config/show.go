@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -57,6 +58,9 @@ func (c *Config) withDefaults() Config {
 	o.Lanes = its.Lanes
 	o.Payload = cmp.Or(o.Payload, PayloadJSON)
 	o.Retention = cmp.Or(o.Retention, &its.Retention)
+	if its.InboxRetention == forwarder.KeepForever {
+		its.InboxRetention = 0
+	}
 	o.InboxRetention = cmp.Or(o.InboxRetention, &its.InboxRetention)
 	f.Name, f.Poll, f.Lease = its.Name, Poll(its.Poll), its.Lease
 	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted

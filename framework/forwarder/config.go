@@ -63,9 +63,9 @@ type Config struct {
 	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
 	// has not settled stay longer. A store that is no store.Pruner keeps all.
 	Retention time.Duration
-	// InboxRetention is how long the inbox keeps ids (package inbox); default 720 h, and
-	// at least the longest time for which a sink tries a delivery again. KeepForever keeps
-	// all. Of a delivery that is made again later, such as one that a person requeues, it
+	// InboxRetention is how long the inbox keeps ids (package inbox); default 720 h, or
+	// KeepForever where Retention is that. It is at least the longest time for which a sink
+	// that notes ids (sinks.Noter) tries a delivery again. KeepForever keeps all. Of a delivery that is made again later, such as one that a person requeues, it
 	// is not known then that it was made.
 	InboxRetention time.Duration
 	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB,
@@ -264,6 +264,9 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&c.Unrouted, UnroutedPark)
 	setDefault(&c.Retention, DefaultRetention)
+	if c.Retention == KeepForever {
+		setDefault(&c.InboxRetention, KeepForever)
+	}
 	setDefault(&c.InboxRetention, DefaultInboxRetention)
 	setDefault(&c.Memory, DefaultMemory)
 	setDefault(&c.Connections, DefaultConnections)
@@ -308,11 +311,8 @@ func (c Config) compile() (*route.Table, error) {
 		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		p.Require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
-		sink := c.Sinks[name]
-		sink.validate(p, "sinks."+name)
-		longest := max(sink.Retry.Longest(), sink.OnUnknown.RetryFor)
-		p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, and sinks.%s tries a delivery again for up to %s: use more",
-			c.InboxRetention, name, longest.Round(time.Second))
+		c.Sinks[name].validate(p, "sinks."+name)
+		c.checkInbox(p, name, c.Sinks[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		if _, absent := c.Sinks[name].Sink.(sinks.Absent); absent && (len(c.Only) == 0 || slices.Contains(c.Only, name)) {
@@ -330,6 +330,17 @@ func (c Config) compile() (*route.Table, error) {
 		c.checkHandlers(p, routes)
 	}
 	return routes, p.Err()
+}
+
+// checkInbox refuses an inbox that forgets an id while its delivery may come again.
+func (c Config) checkInbox(p *policy.Problems, name string, s Sink) {
+	n, ok := s.Sink.(sinks.Noter)
+	if !ok || !n.NotesIDs() {
+		return
+	}
+	longest := max(s.Retry.Longest(), s.OnUnknown.RetryFor)
+	p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, and sinks.%s tries a delivery again for up to %s: use more",
+		c.InboxRetention, name, longest.Round(time.Second))
 }
 
 // checkHandlers checks, for each sink that takes only some types, that the routes

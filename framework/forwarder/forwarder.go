@@ -101,6 +101,7 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	changed = changed.WithDefaults()
 	p := &policy.Problems{}
 	changed.validate(p, "sinks."+sink)
+	f.config.checkInbox(p, sink, changed)
 	p.Require(changed.OnDead == d.Settings().OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)
 	if err := p.Err(); err != nil {
 		return err

@@ -668,6 +668,11 @@ func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
 	})
 }
 
+// noting is a sink that notes what it has handled.
+type noting struct{ sinks.Sink }
+
+func (noting) NotesIDs() bool { return true }
+
 func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
 	t.Parallel()
 	c := forwarder.Config{
@@ -675,6 +680,11 @@ func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
 		Sinks: map[string]forwarder.Sink{"mail": {Sink: &script{}, Retry: forwarder.Retry{MaxAttempts: 100, Initial: time.Hour, Max: time.Hour}}},
 	}
 	_, err := forwarder.New(c)
+	require.NoError(t, err, "a sink that notes nothing")
+	mail := c.Sinks["mail"]
+	mail.Sink = noting{&script{}}
+	c.Sinks["mail"] = mail
+	_, err = forwarder.New(c)
 	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, and sinks.mail tries a delivery again for up to 118h48m0s: use more")
 	c.InboxRetention = 0 // the default
 	_, err = forwarder.New(c)

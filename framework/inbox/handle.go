@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
@@ -44,7 +45,9 @@ func HandleTx[T any](c Config, types *registry.Registry, handle func(ctx context
 
 // OnTx handles type T in a transaction, in a sink of [Mux]. The function must not commit
 // or roll back tx, nor use it after it returned. Its error rolls everything back, and has
-// the class that it gives with [sinks.Permanent] and its neighbours.
+// the class that it gives with [sinks.Permanent] and its neighbours. On SQLite it must return
+// each error of tx: some of them have rolled the transaction back already, and what it goes
+// on to write would be committed by itself.
 func OnTx[T any](handle func(ctx context.Context, tx *sql.Tx, n T) error) function.Handler {
 	if handle == nil {
 		return function.On[T]() // which is refused when a forwarder is made
@@ -69,8 +72,11 @@ type txKey struct{}
 //
 // A delivery in hand keeps a connection of the pool, so the pool needs as many as the
 // sink's parallelism threshold, and those of the forwarder where they share it. Where no
-// transaction can be begun the sink is unavailable; other errors of the database are
-// transient.
+// transaction can be begun, or no id noted, the sink is unavailable; what handlers return
+// has the class that they give it.
+//
+// On SQLite a delivery holds the database's write lock until its handlers have returned, so
+// they should not wait for anything else, and a threshold above 1 gains nothing.
 func Mux(c Config, types *registry.Registry, handlers ...function.Handler) sinks.Sink {
 	return &mux{c, function.Mux(types, handlers...)}
 }
@@ -83,6 +89,7 @@ type mux struct {
 var (
 	_ sinks.Opener = (*mux)(nil)
 	_ sinks.Typed  = (*mux)(nil)
+	_ sinks.Noter  = (*mux)(nil)
 )
 
 // handled is the receipt of a delivery that was handled before.
@@ -97,9 +104,8 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	if consumer == "" {
 		return "", sinks.Unavailable(fmt.Errorf("%w: the delivery has no sink, so Config.Consumer must name the consumer", ErrConfig))
 	}
-	began := false
+	began := false // the handlers
 	err = m.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		began = true
 		switch first, err := m.config.Inbox.First(ctx, tx, consumer, d.ID); {
 		case err != nil:
 			return err
@@ -107,18 +113,23 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 			receipt = handled
 			return nil
 		}
+		began = true
 		_, err := m.handlers.Deliver(context.WithValue(ctx, txKey{}, tx), d)
 		return err
 	})
 	switch {
 	case err == nil:
 		return receipt, nil
-	case began:
+	case began, errors.Is(err, store.ErrCollision):
 		return "", err
+	case errors.Is(err, ErrName):
+		return "", sinks.Permanent(err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return "", ctx.Err()
 	}
-	return "", sinks.Unavailable(err) // also if the time went by in the queue for a connection
+	// No connection, no table or no right to it: that is no delivery's fault. Nor is it if
+	// the time went by while another transaction held the id.
+	return "", sinks.Unavailable(err)
 }
 
 func (m *mux) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
@@ -139,6 +150,9 @@ func (m *mux) check() error {
 func (m *mux) Open(ctx context.Context) error {
 	return errors.Join(m.check(), m.handlers.(sinks.Opener).Open(ctx))
 }
+
+// NotesIDs is true.
+func (m *mux) NotesIDs() bool { return true }
 
 // HandledTypes lists the types that have a handler.
 func (m *mux) HandledTypes() ([]sinks.HandledType, error) {

@@ -338,3 +338,16 @@ func TestADeliveryThatGetsNoConnectionIsUnavailable(t *testing.T) {
 		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
 	})
 }
+
+func TestAnInboxThatCannotBeUsedIsNoDeliverysFault(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		var calls atomic.Int32
+		_, err := s.db.Exec(`DROP TABLE outbox_inbox`)
+		require.NoError(t, err)
+		_, err = s.handler(&calls).Deliver(t.Context(), s.delivery(t, "n-1"))
+		class, _ := sinks.Classify(err)
+		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+		require.Zero(t, calls.Load())
+	})
+}

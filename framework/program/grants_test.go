@@ -178,6 +178,7 @@ func TestPrintedGrantsNameTheSchema(t *testing.T) {
 	require.Equal(t, result{stdout: `GRANT USAGE ON SCHEMA "billing" TO "shop";
 GRANT INSERT (id, type, version, key, occurred_on, deliver_at, metadata, payload) ON TABLE "billing"."order" TO "shop";
 GRANT USAGE ON SEQUENCE "billing"."order_offset_seq" TO "shop";
+GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";
 `}, r)
 }
 

@@ -3,6 +3,9 @@ package store
 import "errors"
 
 // Errors at start.
+// ErrCollision: another transaction wrote the same, and this one is to be repeated.
+var ErrCollision = errors.New("another transaction wrote the same")
+
 var (
 	// ErrNotMigrated: the tables are missing or older than this program.
 	ErrNotMigrated = errors.New("the outbox is not migrated")

@@ -10,7 +10,8 @@ type Inbox interface {
 	// First notes an id for a consumer in the caller's transaction, and reports whether it
 	// was not there. Where another transaction has just noted the same, First waits for
 	// its end: it is the first one if the other rolled back. So of all transactions that
-	// commit exactly one was the first.
+	// commit exactly one was the first. ErrCollision: the isolation level allows no waiting,
+	// and the transaction is to be repeated.
 	First(ctx context.Context, tx Execer, consumer, id string) (bool, error)
 }
 

@@ -14,6 +14,7 @@ import (
 	"database/sql"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +37,13 @@ type Outbox struct {
 	t         testing.TB
 	log       store.Log
 	types     *registry.Registry
-	forgotten map[string]bool // ids
+	forgotten map[place]bool
+}
+
+// place is where something stands in the log: an id may be published twice.
+type place struct {
+	offset int64
+	id     string
 }
 
 // New makes an empty outbox in an SQLite file, which is gone when the test ends.
@@ -60,7 +67,7 @@ func New(t testing.TB, types *registry.Registry) *Outbox {
 // postgrestest starts. What is there already counts as forgotten.
 func Of(t testing.TB, log store.Log, types *registry.Registry) *Outbox {
 	t.Helper()
-	o := &Outbox{t: t, log: log, types: types, forgotten: make(map[string]bool)}
+	o := &Outbox{t: t, log: log, types: types, forgotten: make(map[place]bool)}
 	o.Forget()
 	return o
 }
@@ -69,7 +76,7 @@ func Of(t testing.TB, log store.Log, types *registry.Registry) *Outbox {
 func (o *Outbox) Forget() {
 	o.t.Helper()
 	for _, e := range o.Envelopes() {
-		o.forgotten[e.ID] = true
+		o.forgotten[place{e.Offset, e.ID}] = true
 	}
 }
 
@@ -85,7 +92,7 @@ func (o *Outbox) Envelopes() []notification.Envelope {
 		page, err := reader.Next(o.t.Context(), target, 1000)
 		require.NoError(o.t, err)
 		for _, e := range page.Envelopes {
-			if !o.forgotten[e.ID] {
+			if !o.forgotten[place{e.Offset, e.ID}] {
 				found = append(found, e)
 			}
 		}
@@ -144,7 +151,7 @@ func Deliver(t testing.TB, types *registry.Registry, sink sinks.Sink, n any, opt
 	t.Helper()
 	e, err := types.Encode(n)
 	require.NoError(t, err)
-	e.ID = notification.NewID()
+	e.ID, e.OccurredOn = notification.NewID(), time.Now().UTC().Truncate(time.Microsecond)
 	for _, option := range options {
 		option(e)
 	}

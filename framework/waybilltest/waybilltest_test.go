@@ -96,6 +96,11 @@ func TestWhatWasPublishedIsFound(t *testing.T) {
 	publish(t, o, true, paid{"o-2", 5})
 	o.RequirePublished(paid{"o-2", 5})
 	require.Empty(t, waybilltest.Published[placed](o))
+
+	publish(t, o, true, outbox.With(placed{"o-3"}, outbox.ID("a-1")))
+	o.Forget()
+	publish(t, o, true, outbox.With(placed{"o-3"}, outbox.ID("a-1")))
+	o.RequirePublished(placed{"o-3"}) // the id was published twice
 }
 
 func TestOtherThanExpectedFailsTheTest(t *testing.T) {

@@ -61,3 +61,34 @@ func TestOtherLanguagesPublishAndConsumeWithFunctions(t *testing.T) {
 		})
 	}
 }
+
+func TestFunctionsStayWithTheirTables(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	printed, err := postgres.MigrationSQL(postgres.Config{})
+	require.NoError(t, err)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	exec := func(statement string) {
+		t.Helper()
+		_, err := conn.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	exec(printed)
+	exec(`CREATE SCHEMA tenant; SET search_path = tenant`)
+	exec(printed)
+	exec(`SET search_path = public`)
+	exec(`SELECT tenant.outbox_publish('order.placed', 'k', '{}'); SELECT tenant.outbox_first('invoices', 'n-1')`)
+	for table, want := range map[string]int{"public.outbox": 0, "public.outbox_inbox": 0, "tenant.outbox": 1, "tenant.outbox_inbox": 1} {
+		var count int
+		require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&count))
+		require.Equal(t, want, count, table)
+	}
+	for _, refused := range []string{`SELECT outbox_first('', 'x')`, `SELECT outbox_first('c', '')`, `SELECT outbox_first('c', repeat('x', 1001))`} {
+		_, err := conn.ExecContext(t.Context(), refused)
+		require.ErrorContains(t, err, "violates check constraint", refused)
+	}
+}

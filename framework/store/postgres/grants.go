@@ -39,7 +39,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 	const all = `SELECT, INSERT, UPDATE, DELETE`
 	switch d {
 	case Publisher:
-		return []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}}, nil
+		return []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}, {`EXECUTE`, `FUNCTION ` + n.Table("publish")}}, nil
 	case Forwarder:
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
@@ -47,7 +47,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT, DELETE`, table("inbox")},
 		}, nil
 	case Consumer:
-		return []grant{{`SELECT, INSERT`, table("inbox")}}, nil
+		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
 	case Operator:
 		return []grant{
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},

@@ -36,6 +36,15 @@ func (n names) Table(name string) string {
 	return pq.QuoteIdentifier(n.schema) + `.` + n.Name(name)
 }
 
+// PathOfFunctions is the clause with which functions find the tables beside them, where
+// their bodies do not name the schema: the search path under which they are made.
+func (n names) PathOfFunctions() string {
+	if n.schema == "" {
+		return " SET search_path FROM CURRENT"
+	}
+	return ""
+}
+
 // Name is a name that stands without its schema, as those of indexes and triggers do.
 func (n names) Name(name string) string { return pq.QuoteIdentifier(n.plain(name)) }
 

@@ -30,6 +30,8 @@ const (
 	// batchRows is how many rows one transaction looks at: few enough to take some tens
 	// of milliseconds.
 	batchRows = 5000
+	// inboxBatches is how many of them a pass removes from the inbox.
+	inboxBatches = 100
 	// restShare is how much longer the pruner rests after each transaction than it took:
 	// it has a fifth of one connection's time.
 	restShare = 4
@@ -148,16 +150,24 @@ func interval(retention time.Duration) time.Duration {
 	return min(max(retention/100, time.Second), time.Minute)
 }
 
-// pass makes partitions, and removes all that may go now.
+// pass makes partitions, and removes all that may go now. The inbox comes last, and a part
+// of it only if it is large, so that the log does not wait for it.
 func (p *Pruner) pass(stop context.Context) error {
 	if err := p.extend(stop); err != nil {
 		return err
 	}
-	if p.config.InboxRetention != KeepForever {
-		if _, err := p.batches(stop, p.config.Rows.PruneInbox, p.config.InboxRetention); err != nil {
-			return err
-		}
+	if err := p.old(stop); err != nil {
+		return err
 	}
+	if p.config.InboxRetention == KeepForever {
+		return nil
+	}
+	_, err := p.batches(stop, p.config.Rows.PruneInbox, p.config.InboxRetention, inboxBatches)
+	return err
+}
+
+// old removes what is older than the retention.
+func (p *Pruner) old(stop context.Context) error {
 	if p.config.Retention == KeepForever {
 		return nil
 	}
@@ -168,7 +178,7 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err != nil {
 		return err
 	}
-	receipts, err := p.batches(stop, p.config.Rows.PruneReceipts, p.config.Retention)
+	receipts, err := p.batches(stop, p.config.Rows.PruneReceipts, p.config.Retention, math.MaxInt)
 	if err != nil {
 		return err
 	}
@@ -272,9 +282,10 @@ func (p *Pruner) pruning(after int64, limit int) store.Pruning {
 	return store.Pruning{Age: p.config.Retention, After: after, Limit: limit, Sinks: p.config.Sinks()}
 }
 
-// batches removes what is older than an age, batch by batch until there is no more.
-func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, age time.Duration, limit int) (int, error), age time.Duration) (removed int, err error) {
-	for {
+// batches removes what is older than an age, batch by batch until there is no more, or for
+// so many batches.
+func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, age time.Duration, limit int) (int, error), age time.Duration, most int) (removed int, err error) {
+	for range most {
 		began := time.Now()
 		n := 0
 		err := p.within(stop, func(ctx context.Context) (err error) {
@@ -289,6 +300,7 @@ func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, a
 			return removed, err
 		}
 	}
+	return removed, nil
 }
 
 // restAfter is the rest after a transaction.

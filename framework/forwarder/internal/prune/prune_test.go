@@ -26,7 +26,8 @@ type outbox struct {
 	mu       sync.Mutex
 	prunable []bool // rows that are there, in the order of offsets, by whether they may go
 	receipts int
-	handled  int // ids in the inbox
+	handled  int  // ids in the inbox
+	noInbox  bool // it cannot be used
 	holders  []store.Holder
 	cut      bool          // into partitions
 	owner    string        // of the lease; "" is free
@@ -124,6 +125,9 @@ func (o *outbox) Prune(ctx context.Context, p store.Pruning) (pruned store.Prune
 
 func (o *outbox) PruneInbox(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
 	err = o.transaction(ctx, func() error {
+		if o.noInbox {
+			return errors.New("permission denied for table outbox_inbox")
+		}
 		n = min(limit, o.handled)
 		o.handled -= n
 		return nil
@@ -209,6 +213,19 @@ func TestAPassRemovesAllThatMayGo(t *testing.T) {
 		stop()
 		require.Empty(t, o.owner, "the lease is given back")
 		require.Zero(t, o.extended, "the log is not partitioned")
+	})
+}
+
+func TestTroubleWithTheInboxKeepsNoRows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outbox{receipts: 10, noInbox: true}
+		o.rows(23_000, true)
+		stop := o.prune(t, func(c *prune.Config) { c.InboxRetention = 24 * time.Hour })
+		defer stop()
+		o.wait(time.Minute)
+		require.Empty(t, o.prunable)
+		require.Zero(t, o.receipts)
 	})
 }
 

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -12,7 +13,10 @@ func (t *Tables) First(ctx context.Context, tx store.Execer, consumer, id string
 	key := []string{"consumer", "id"}
 	query, args := t.run.Render(SQL(`INSERT INTO {inbox} (consumer, id) VALUES (?, ?)`+t.dialect.OnConflict(key, nil, Condition{}), consumer, id))
 	result, err := tx.ExecContext(ctx, query, args...)
-	if err != nil {
+	switch {
+	case err != nil && t.dialect.Collides(err):
+		return false, fmt.Errorf("note the id in the inbox: %w: %w", store.ErrCollision, err)
+	case err != nil:
 		return false, t.failed(err, "note the id in the inbox")
 	}
 	noted, err := result.RowsAffected()

@@ -117,7 +117,8 @@ CREATE TABLE {{.Table "inbox"}} (
     consumer text        NOT NULL,
     id       text        NOT NULL,
     seen_at  timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (consumer, id)
+    PRIMARY KEY (consumer, id),
+    CHECK (consumer <> '' AND id <> '' AND octet_length(consumer) <= 1000 AND octet_length(id) <= 1000)
 );
 
 CREATE INDEX {{.Name "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
@@ -125,8 +126,8 @@ CREATE INDEX {{.Name "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
 -- Publishes in the caller's transaction, as an INSERT does, and returns the notification's
 -- id.
 -- +goose StatementBegin
-CREATE FUNCTION {{.Table "publish"}}(type text, key text, payload {{.Payload}}, metadata jsonb DEFAULT '{}',
-    deliver_at timestamptz DEFAULT NULL, id text DEFAULT NULL, version integer DEFAULT 1) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {{.Table "publish"}}(type text, key text, payload {{.Payload}}, metadata jsonb DEFAULT '{}',
+    deliver_at timestamptz DEFAULT NULL, id text DEFAULT NULL, version integer DEFAULT 1) RETURNS text LANGUAGE plpgsql{{.PathOfFunctions}} AS $$
 DECLARE
     given text := coalesce(id, gen_random_uuid()::text);
 BEGIN
@@ -139,7 +140,7 @@ END $$;
 -- Notes in the caller's transaction that a consumer handles an id, and returns whether it
 -- is the first time.
 -- +goose StatementBegin
-CREATE FUNCTION {{.Table "first"}}(consumer text, id text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {{.Table "first"}}(consumer text, id text) RETURNS boolean LANGUAGE plpgsql{{.PathOfFunctions}} AS $$
 BEGIN
     INSERT INTO {{.Table "inbox"}} (consumer, id) VALUES (consumer, id) ON CONFLICT DO NOTHING;
     RETURN FOUND;

@@ -107,7 +107,8 @@ CREATE TABLE {{.Table "inbox"}} (
     consumer TEXT NOT NULL,
     id       TEXT NOT NULL,
     seen_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
-    PRIMARY KEY (consumer, id)
+    PRIMARY KEY (consumer, id),
+    CHECK (consumer <> '' AND id <> '' AND length(consumer) <= 1000 AND length(id) <= 1000)
 );
 
 CREATE INDEX {{.Table "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
