@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -110,14 +111,21 @@ func find(debianPackage string, programs ...string) (string, error) {
 	return "", fmt.Errorf("%s %w: apt-get install %[1]s", debianPackage, ErrMissing)
 }
 
-// freeAddress names a port of the loopback that was free a moment ago.
+// freeAddress names a port of the loopback that was free a moment ago. It is below those
+// that systems give to connections and to listeners that ask for any: one of these would
+// have it before the broker.
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
+		listener, err := net.Listen("tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		return address, listener.Close()
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 func port(address string) string {

@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
+	"github.com/waybill-go/waybill/sinks/publisher"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -94,6 +95,9 @@ func (b broker) testOddHeaders(t *testing.T) {
 	require.Len(t, all, 20, "each was stored once")
 	for _, m := range all {
 		for name, text := range metadata {
+			if strings.HasPrefix(name, publisher.MetadataPrefix) { // as every publisher sink does
+				name = publisher.MetadataPrefix + name
+			}
 			require.Equal(t, text, m.Metadata[name], "metadata %s", name)
 		}
 		require.Len(t, m.Metadata, len(metadata)+4, "type, version, key, occurred-on: %v", slices.Sorted(maps.Keys(m.Metadata)))

@@ -34,13 +34,10 @@ func newPublishing(key string, m *message.Message) (amqp.Publishing, error) {
 }
 
 // headerName puts metadata- before names that mean something else: the broker takes CC and
-// BCC for further routing keys, and refuses a text there.
+// BCC for further routing keys, and refuses a text there. No two names become one, since
+// the publisher sink does the same with those that begin so.
 func headerName(name string) string {
-	plain := name
-	for strings.HasPrefix(plain, publisher.MetadataPrefix) { // no two names become one
-		plain = strings.TrimPrefix(plain, publisher.MetadataPrefix)
-	}
-	if strings.EqualFold(plain, "CC") || strings.EqualFold(plain, "BCC") || plain == wmamqp.DefaultMessageUUIDHeaderKey {
+	if strings.EqualFold(name, "CC") || strings.EqualFold(name, "BCC") || name == wmamqp.DefaultMessageUUIDHeaderKey {
 		return publisher.MetadataPrefix + name
 	}
 	return name
