@@ -85,7 +85,7 @@ type Answer struct {
 // ends with "Required" or "Default …" where one of them is true, and "enum", the
 // values of a text with commas in between, where only these are valid. Fields with the
 // tag yaml:"-" are for Go only. Field tag
-// "secret" says what nobody is shown, in waybill config show and in mistakes:
+// "secret" says what is shown neither in waybill config show nor in mistakes:
 //
 //   - "true": the whole value, and all values below, but no names of a map
 //   - "password": the password in an address, which is a URL or a list of key=value

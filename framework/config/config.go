@@ -6,11 +6,12 @@
 // Everything that is wrong is reported at once, with file and line, before
 // anything starts. The structs of this package are the reference: their field
 // tags give the keys ("yaml"), what they mean ("doc"), what there is to choose
-// from ("enum") and what nobody is shown ("secret"); see [sinks.NewKind].
+// from ("enum") and what is not shown ("secret"); see [sinks.NewKind].
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, report.go, secrets.go, effective.go, show.go, reference.go, schema.go.
+// check.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
+// reference.go, schema.go.
 package config
 
 import (

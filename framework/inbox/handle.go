@@ -136,7 +136,7 @@ func (m *mux) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) 
 	if m.config.Publisher != nil {
 		return m.config.Publisher.RunInTx(ctx, m.config.DB, f)
 	}
-	return inTx(ctx, m.config.DB, f)
+	return outbox.InTx(ctx, m.config.DB, f)
 }
 
 func (m *mux) check() error {

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -64,27 +65,11 @@ func (i *Inbox) First(ctx context.Context, tx store.Execer, consumer, id string)
 //
 // An error of the commit may hide that it was done: call Once again to find out.
 func (i *Inbox) Once(ctx context.Context, db *sql.DB, consumer, id string, f func(ctx context.Context, tx *sql.Tx) error) (first bool, err error) {
-	err = inTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = outbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		if first, err = i.First(ctx, tx, consumer, id); err != nil || !first {
 			return err
 		}
 		return f(ctx, tx)
 	})
 	return first && err == nil, err
-}
-
-// inTx runs f in a transaction, as outbox.Publisher.RunInTx does.
-func inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
-	if err := f(ctx, tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
 }

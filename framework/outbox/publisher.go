@@ -149,17 +149,9 @@ func numbered(err error, i, of int) error {
 // back if f returns an error, which comes back as it is, or panics. After a
 // commit with notifications it does what Announce does.
 func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
 	ctx, some := withPublished(ctx)
-	if err := f(ctx, tx); err != nil {
+	if err := InTx(ctx, db, f); err != nil {
 		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
 	}
 	if *some {
 		p.Announce()

@@ -34,6 +34,24 @@ func checkTx(tx Tx) error {
 		ErrNotTransaction, tx)
 }
 
+// InTx runs f in a transaction of db: it commits if f returns nil, and rolls back if f
+// returns an error, which comes back as it is, or panics. It announces nothing: see
+// [Publisher.RunInTx].
+func InTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if err := f(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
 // publishedKey is the context key under which RunInTx learns that something was
 // published.
 type publishedKey struct{}

@@ -106,8 +106,6 @@ func TestWhatWasPublishedIsFound(t *testing.T) {
 func TestOtherThanExpectedFailsTheTest(t *testing.T) {
 	t.Parallel()
 	types := newTypes(t)
-	o := waybilltest.New(t, types)
-	publish(t, o, true, placed{"o-1"})
 	for name, check := range map[string]func(o *waybilltest.Outbox){
 		"nothing":     func(o *waybilltest.Outbox) { o.RequireNothing() },
 		"other value": func(o *waybilltest.Outbox) { o.RequirePublished(placed{"o-2"}) },

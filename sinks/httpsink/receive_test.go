@@ -198,6 +198,9 @@ func TestASinkThatPanicsAnswersOnce(t *testing.T) {
 // A receiver that dies of a notification loses each connection on which it comes.
 func TestALostConnectionHasARequestRepeatedOnce(t *testing.T) {
 	var requests atomic.Int32
+	const idle = 20
+	var arrived sync.WaitGroup // each on a connection of its own
+	arrived.Add(idle)
 	deadly := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -206,12 +209,14 @@ func TestALostConnectionHasARequestRepeatedOnce(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		default:
 			_, _ = io.Copy(io.Discard, r.Body)
+			arrived.Done()
+			arrived.Wait()
 		}
 	}))
 	defer server.Close()
 	sink := newSink(t, Config{URL: server.URL})
 	var all sync.WaitGroup
-	for range 20 { // so that there are idle connections
+	for range idle {
 		all.Go(func() { _, _ = sink.Deliver(t.Context(), newDelivery()) })
 	}
 	all.Wait()
