@@ -35,12 +35,12 @@ type Plan struct {
 // overtaken them meanwhile stays delivered.
 //
 // Blocked and scheduled deliveries are not requeued: the former wait for the head
-// of their key, the latter for their time. Nor is what has no route: it would die
-// at once again; see Reroute.
+// of their key, the latter for their time. Nor are settling ones: they are delivered. Nor
+// is what has no route: it would die at once again; see Reroute.
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
 	for _, s := range f.States {
-		if s == store.StateBlocked || s == store.StateScheduled {
+		if s != store.StateDead && s != store.StateRetrying {
 			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead and retrying ones; the head of a key takes those blocked behind it along",
 				ErrFilter, s)
 		}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -27,6 +28,8 @@ const (
 	Scheduled Whereabouts = "scheduled"
 	Blocked   Whereabouts = "blocked"
 	Dead      Whereabouts = "dead"
+	// Settling: the sink took it, and a hook fails.
+	Settling Whereabouts = "settling"
 	// Unrouted: no route matched its type.
 	Unrouted Whereabouts = "no route"
 	// PassedBy: no condition of its routes brings it to the sink.
@@ -46,6 +49,7 @@ type Verdict struct {
 	Attempt     int                  `json:"attempt,omitempty"`
 	MaxAttempts int                  `json:"max_attempts,omitempty"`
 	LastError   string               `json:"last_error,omitempty"`
+	HookError   string               `json:"hook_error,omitempty"`
 	DueAt       time.Time            `json:"due_at,omitzero"`
 	// Since is since when it is parked in this state.
 	Since time.Time `json:"since,omitzero"`
@@ -118,8 +122,15 @@ func (w *inquiry) passesBy(sink string, e *notification.Envelope) bool {
 
 // parked describes a parked delivery.
 func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
-	v.Attempt, v.LastError, v.DueAt, v.Since = p.Attempt, p.LastError, p.DueAt, p.UpdatedAt
+	v.Attempt, v.LastError, v.HookError, v.DueAt, v.Since = p.Attempt, p.LastError, p.HookError, p.DueAt, p.UpdatedAt
+	if p.HookError != "" {
+		defer func() { v.Text += "; a hook failed: " + p.HookError + "; it is called again " + hookTime(p) }()
+	}
 	switch {
+	case p.State == store.StateSettling:
+		v.Where, v.Receipt = Settling, p.Receipt
+		v.Text = fmt.Sprintf("the sink took it with attempt %d: %s", p.Attempt, cmp.Or(string(p.Receipt), "no receipt"))
+		return nil
 	case p.Sink == store.SinkUnrouted:
 		v.Where = Unrouted
 		v.Text = fmt.Sprintf("no route matched %s when it was read; it is dead since %s", p.Envelope.Type, timeText(p.UpdatedAt))
@@ -148,6 +159,14 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	}
 	w.addConditions(v)
 	return nil
+}
+
+// hookTime is when a hook that failed is called again.
+func hookTime(p *store.ParkedDelivery) string {
+	if p.State == store.StateSettling || p.State == store.StateDead {
+		return "at " + timeText(p.DueAt)
+	}
+	return "with the next attempt"
 }
 
 // blocked describes what holds the key.

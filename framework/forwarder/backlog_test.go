@@ -107,7 +107,7 @@ func TestAHookThatNeedsAMillisecondADeliverySettlesABacklog(t *testing.T) {
 	}
 }
 
-func TestADeliveryThatAHookRefusesHoldsUpOnlyWhatEndsBehindIt(t *testing.T) {
+func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const n, poison = 3000, 1234
@@ -130,15 +130,15 @@ func TestADeliveryThatAHookRefusesHoldsUpOnlyWhatEndsBehindIt(t *testing.T) {
 		f.Wake()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		require.Equal(t, poison, value[int](o, `SELECT count(*) FROM outbox_receipts`), "those before it are saved")
+		require.Equal(t, n-1, value[int](o, `SELECT count(*) FROM outbox_receipts`), "all others are saved")
 		counts := tally.now()
-		require.Equal(t, ids[:poison], counts.order)
-		require.Less(t, counts.calls, 200, "with a pause between two tries")
-		time.Sleep(31 * time.Second)
+		require.Equal(t, slices.Delete(slices.Clone(ids), poison, poison+1), counts.order)
+		require.Less(t, counts.calls, 50)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, n, value[int](o, `SELECT count(*) FROM outbox_receipts`))
 		counts = tally.now()
-		require.Equal(t, ids, counts.order, "each once, in order")
+		require.Equal(t, ids[poison], counts.order[n-1], "each once")
 		require.Equal(t, ids, s.given())
 		require.LessOrEqual(t, counts.most, 1000)
 		f.end()

@@ -7,9 +7,10 @@ import "github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 // Delivered, Parked and Dead.
 //
 // A hook is called with at most 1,000 deliveries and must be quick; its context ends
-// after a third of the lease. While it fails, no delivery of its lane begins, and it is
-// called again with half as many deliveries, down to one, so that those for which it
-// succeeds are saved. None of them is delivered again. After a crash, a delivery that
+// after a third of the lease. A delivery for which it fails is held back, and no other: it
+// is parked as settling, or as dead, with the hook's error, is not delivered again, and its
+// Delivered or Dead is called again after 1 s, then 2 s, and so on up to 5 min, until it
+// succeeds. Parked is not called again for the same attempt. After a crash, a delivery that
 // is repeated reaches the hook again as well.
 type Hooks = policy.Hooks
 

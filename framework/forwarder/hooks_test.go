@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,8 +107,8 @@ func TestHooksAreToldWhatBecomesOfDeliveries(t *testing.T) {
 	})
 }
 
-func TestAHookThatFailsHoldsItsLaneAndNothingOfItIsCommitted(t *testing.T) {
-	for failing, first := range map[string]string{"delivered": "good", "parked": "fails", "dead": "dies"} {
+func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
+	for failing, held := range map[string]string{"delivered": "good", "parked": "fails", "dead": "dies"} {
 		for name, fail := range map[string]func() error{
 			"fails":  func() error { return errors.New("deadlock") },
 			"panics": func() error { panic("index out of range") },
@@ -115,32 +118,43 @@ func TestAHookThatFailsHoldsItsLaneAndNothingOfItIsCommitted(t *testing.T) {
 					began := time.Now()
 					calls := 0
 					s := mixed()
-					var log lines
-					f := o.one(forwarder.Sink{Sink: s, Retry: later, Parallelism: alone, Hooks: noted(o, func(hook string) error {
+					f := o.one(forwarder.Sink{Sink: s, Retry: later, Hooks: noted(o, func(hook string) error {
 						if hook == failing && time.Since(began) < time.Minute {
 							calls++
 							return fail()
 						}
 						return nil
-					})}, func(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-					o.append("t", "", first)
+					})})
+					o.append("t", "", "good", "fails", "dies")
 					f.flush()
-					for _, id := range []string{"good", "fails", "dies"} {
-						if id != first {
-							o.append("t", "", id)
-							f.flush()
-						}
-					}
 					time.Sleep(55 * time.Second)
 					synctest.Wait()
-					require.Greater(t, calls, 3, "it is called again")
-					require.Empty(t, o.noted())
-					require.Empty(t, o.parked(), "nothing is settled without it")
-					require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_receipts`))
-					require.Len(t, log.with("settling failed"), 1)
-					time.Sleep(time.Minute)
+					want := []string{"delivered good", "parked fails retrying 500", "dead dies dead permanent: 400"}
+					others := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasPrefix(s, failing) })
+					require.ElementsMatch(t, others, o.noted(), "the others go on, and nothing of a hook that failed is committed")
+					states := map[string]string{"fails": "retrying", "dies": "dead"}
+					if held == "good" {
+						states["good"] = "settling"
+					}
+					var parked []string
+					for id, state := range states {
+						parked = append(parked, "sink "+state+" "+id)
+					}
+					require.ElementsMatch(t, parked, o.parked())
+					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> '' AND id = '`+held+`'`), "the error is kept with it")
+					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> ''`))
+
+					time.Sleep(2 * time.Minute)
 					synctest.Wait()
-					require.ElementsMatch(t, []string{"delivered good", "parked fails retrying 500", "dead dies dead permanent: 400"}, o.noted(), "each once")
+					if failing == "parked" {
+						require.Less(t, calls, 5, "for an attempt it is called until it failed alone")
+						require.Empty(t, o.noted())
+					} else {
+						require.Greater(t, calls, 4, "it is called again")
+						require.Less(t, calls, 15, "less and less often")
+						require.Equal(t, []string{want[slices.Index([]string{"delivered", "parked", "dead"}, failing)]}, o.noted(), "once")
+						require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> '' OR state = 'settling'`))
+					}
 					require.ElementsMatch(t, []string{"sink retrying fails", "sink dead dies"}, o.parked())
 					require.ElementsMatch(t, []string{"good", "fails", "dies"}, s.given(), "nothing is delivered again for it")
 					f.end()
@@ -150,28 +164,60 @@ func TestAHookThatFailsHoldsItsLaneAndNothingOfItIsCommitted(t *testing.T) {
 	}
 }
 
-func TestWhatAHookRefusedUntilTheEndIsRepeated(t *testing.T) {
+// TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack has a hook refuse the first of a key.
+func TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{}
+		var refuses atomic.Bool
+		refuses.Store(true)
+		f := o.one(forwarder.Sink{Sink: s, Hooks: forwarder.Hooks{Delivered: func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
+			if refuses.Load() && slices.ContainsFunc(all, func(d forwarder.Delivered) bool { return d.ID == "one" }) {
+				return errors.New("deadlock")
+			}
+			return nil
+		}}}, func(c *forwarder.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+		o.append("t", "k", "one", "two", "three")
+		f.flush()
+		time.Sleep(time.Second / 2)
+		synctest.Wait()
+		o.append("t", "k", "four")
+		f.flush()
+		require.Equal(t, []string{"one", "two", "three", "four"}, s.given())
+		require.Equal(t, []string{"sink settling one"}, o.parked())
+		refuses.Store(false)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Empty(t, o.parked())
+		require.Empty(t, s.given(), "nothing is delivered again")
+		f.end()
+	})
+}
+
+func TestWhatAHookRefusedUntilTheEndIsNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var refuses = true
 		s := mixed()
+		after := mixed()
 		hooks := noted(o, func(string) error {
 			if refuses {
 				return errors.New("deadlock")
 			}
 			return nil
 		})
-		f := o.one(forwarder.Sink{Sink: s, Hooks: hooks}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f := o.one(forwarder.Sink{Sink: s, Hooks: hooks})
 		o.append("t", "", "good", "dies")
 		f.flush()
-		f.abandon()
+		f.end()
 		require.Empty(t, o.noted())
-		require.Empty(t, o.parked())
+		require.ElementsMatch(t, []string{"sink settling good", "sink dead dies"}, o.parked())
 		refuses = false
-		o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
-		f = o.one(forwarder.Sink{Sink: s, Hooks: hooks})
-		f.flush()
-		require.ElementsMatch(t, []string{"good", "dies", "good", "dies"}, s.given())
+		f = o.one(forwarder.Sink{Sink: after, Hooks: hooks})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"good", "dies"}, s.given())
+		require.Empty(t, after.given())
 		require.ElementsMatch(t, []string{"delivered good", "dead dies dead permanent: 400"}, o.noted())
+		require.Equal(t, []string{"sink dead dies"}, o.parked())
 		f.end()
 	})
 }

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +25,9 @@ func newParked(p *invocation) *cobra.Command {
 		Use:   "parked",
 		Short: "Look at parked deliveries and act on them",
 		Long: `Deliveries that could not be made when their turn came are parked: retrying,
-scheduled for later, blocked behind an earlier one of their key, or dead. These
-commands list them, and requeue, reroute, discard or skip them.
+scheduled for later, blocked behind an earlier one of their key, or dead. Settling
+ones are delivered, but a hook of the program fails. These commands list them, and
+requeue, reroute, discard or skip them.
 
 They read the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
@@ -47,7 +49,7 @@ func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "of this sink")
 	f.addCommon(cmd)
 	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked or dead; may be repeated")
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked, dead or settling; may be repeated")
 	}
 }
 
@@ -159,6 +161,8 @@ type parkedView struct {
 	FirstParkedAt time.Time   `json:"first_parked_at"`
 	UpdatedAt     time.Time   `json:"updated_at"`
 	LastError     string      `json:"last_error,omitempty"`
+	Receipt       string      `json:"receipt,omitempty"`
+	HookError     string      `json:"hook_error,omitempty"`
 }
 
 func viewOf(p *store.ParkedDelivery) parkedView {
@@ -166,6 +170,7 @@ func viewOf(p *store.ParkedDelivery) parkedView {
 	return parkedView{
 		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
 		DueAt: utc(p.DueAt), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
+		Receipt: string(p.Receipt), HookError: p.HookError,
 	}
 }
 
@@ -187,7 +192,7 @@ func printParked(w io.Writer, found []parkedView, counts []store.ParkedCount) {
 		if !p.DueAt.IsZero() {
 			due = timeText(p.DueAt)
 		}
-		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, orDash(p.Key), p.Attempt, timeText(p.FirstParkedAt), due, firstLine(p.LastError, 80)})
+		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, orDash(p.Key), p.Attempt, timeText(p.FirstParkedAt), due, firstLine(cmp.Or(p.HookError, p.LastError), 80)})
 	}
 	list.Render()
 	if total := totalOf(counts); total > int64(len(found)) {
@@ -312,6 +317,12 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 	}
 	line("attempts", "%d", p.Attempt)
 	line("last error", "%s", orDash(p.LastError))
+	if p.Receipt != "" {
+		line("receipt", "%s", p.Receipt)
+	}
+	if p.HookError != "" {
+		line("hook error", "%s", p.HookError)
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
 		line("metadata", "%s=%s", name, e.Metadata[name])
 	}

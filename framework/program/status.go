@@ -96,6 +96,9 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	parked := newTable(w, "sink", "parked", "count")
 	for _, c := range look.Parked {
 		parked.AppendRow(table.Row{c.Sink, c.State, c.Count})
+		if c.HookError != "" {
+			conditions = append(conditions, store.Condition{Sink: c.Sink, Kind: hookFails, Cause: c.HookError})
+		}
 	}
 	if len(look.Parked) == 0 {
 		fmt.Fprintln(w, "nothing is parked")
@@ -124,6 +127,9 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		held.Render()
 	}
 }
+
+// hookFails is the condition of a sink for whose deliveries a hook fails.
+const hookFails = "hook fails"
 
 // countedWhole names the sinks whose types are not known.
 func countedWhole(cursors []store.CursorStatus) (sinks []string) {

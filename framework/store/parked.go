@@ -9,7 +9,7 @@ import (
 // State says why a delivery is parked.
 type State string
 
-// The four states of a parked delivery.
+// The states of a parked delivery.
 const (
 	// StateRetrying: an attempt failed, the next one is due at DueAt.
 	StateRetrying State = "retrying"
@@ -19,6 +19,9 @@ const (
 	StateBlocked State = "blocked"
 	// StateDead: it is not tried again until a person acts.
 	StateDead State = "dead"
+	// StateSettling: the sink has taken it, and a hook has failed, which is called again
+	// at DueAt. It holds nothing else of its key back.
+	StateSettling State = "settling"
 )
 
 // SinkUnrouted is the reserved name under which notifications without a route
@@ -38,10 +41,17 @@ type Parked struct {
 	State    State
 	// Attempt is how many attempts were spent.
 	Attempt int
-	// DueAt is when it is tried next; zero for blocked and dead ones.
+	// DueAt is when it is tried next, or its hook is called next; zero for blocked
+	// ones, and for dead ones whose hook has succeeded.
 	DueAt time.Time
 	// LastError is what the last attempt came to.
 	LastError string
+	// Receipt is the sink's, of one that is settling.
+	Receipt notification.Receipt
+	// HookError is why the last hook that was called for it failed, and HookFailures how
+	// often one did in a row.
+	HookError    string
+	HookFailures int
 	// FirstParkedAt is when it was parked for the first time; the store keeps
 	// the first value that was written.
 	FirstParkedAt time.Time

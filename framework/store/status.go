@@ -60,4 +60,6 @@ type ParkedCount struct {
 	Sink  string `json:"sink"`
 	State State  `json:"state"`
 	Count int64  `json:"count"`
+	// HookError is why a hook failed for one of them; "" if none did.
+	HookError string `json:"hook_error,omitempty"`
 }

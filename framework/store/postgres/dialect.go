@@ -68,7 +68,8 @@ func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args
 		}
 		p := store.Parked{
 			Envelope: envelopes.last(), State: store.State(rest.text()), Attempt: int(rest.integer()), DueAt: rest.time(),
-			LastError: rest.text(), FirstParkedAt: rest.time(),
+			LastError: rest.text(), Receipt: notification.Receipt(rest.text()), HookError: rest.text(), HookFailures: int(rest.integer()),
+			FirstParkedAt: rest.time(),
 		}
 		delivery := &store.ParkedDelivery{Parked: p, Sink: rest.text(), UpdatedAt: rest.time()}
 		if rest.err != nil {

@@ -21,6 +21,7 @@ var parkedFacts = []fact{
 	{"a limit leaves the rest for the next time", dueLimit},
 	{"next is when something falls due", dueNext},
 	{"blocked and dead ones are never due", neverDue},
+	{"delivered and dead ones are due for their hook", hooksDue},
 	{"a scheduled one waits for what its key has waiting", scheduledBehindKey},
 	{"a dead one holds its key back only with halt", haltedKey},
 	{"scheduled ones do not hold each other back", scheduledTogether},
@@ -216,11 +217,28 @@ func dueNext(t *testing.T, o *outbox) {
 
 func neverDue(t *testing.T, o *outbox) {
 	b, d := blocked(1, "k"), dead(2, "")
-	b.DueAt, d.DueAt = after(-time.Hour), after(time.Hour) // left over from an earlier state
+	b.DueAt = after(-time.Hour) // left over from an earlier state
 	o.park(t, b, d)
 	got, next := o.due(t, nil)
 	require.Empty(t, got)
 	require.True(t, next.IsZero())
+}
+
+// hooksDue has hooks to be called again for what is delivered, or dead.
+func hooksDue(t *testing.T, o *outbox) {
+	delivered, d, late := parked(1, "k", store.StateSettling, moment), dead(2, "k"), dead(4, "")
+	delivered.Receipt, delivered.HookError, delivered.HookFailures = "202", "deadlock", 3
+	d.DueAt, d.HookError, d.HookFailures = moment, "deadlock", 1
+	late.DueAt = after(time.Hour)
+	o.park(t, delivered, d, scheduled(3, "k", moment), late)
+	got, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 100})
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2, 3}, offsets(got), "they hold nothing back")
+	requireTime(t, after(time.Hour), next)
+	require.Equal(t, delivered.Receipt, got[0].Receipt)
+	require.Equal(t, delivered.HookError, got[0].HookError)
+	require.Equal(t, delivered.HookFailures, got[0].HookFailures)
+	require.Empty(t, o.heldKeys(t, lane("mail"), false, 10))
 }
 
 func scheduledBehindKey(t *testing.T, o *outbox) {

@@ -149,9 +149,12 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 		}
 		p := store.Parked{
 			Envelope:      parkable[i],
-			State:         rapid.SampledFrom([]store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}).Draw(rt, "state"),
+			State:         rapid.SampledFrom([]store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}).Draw(rt, "state"),
 			Attempt:       rapid.IntRange(0, 3).Draw(rt, "attempt"),
 			LastError:     rapid.SampledFrom([]string{"", "refused"}).Draw(rt, "error"),
+			Receipt:       notification.Receipt(rapid.SampledFrom([]string{"", "202"}).Draw(rt, "receipt")),
+			HookError:     rapid.SampledFrom([]string{"", "deadlock"}).Draw(rt, "hook error"),
+			HookFailures:  rapid.IntRange(0, 2).Draw(rt, "hook failures"),
 			FirstParkedAt: after(time.Duration(rapid.IntRange(-2, 2).Draw(rt, "parked")) * time.Hour),
 		}
 		if p.State == store.StateRetrying || p.State == store.StateScheduled || rapid.Bool().Draw(rt, "was due") {
@@ -254,7 +257,7 @@ func (m *parkedModel) due(rt *rapid.T) {
 	}
 	var want []store.Parked
 	var next time.Time
-	timed := m.of(l.Lane, store.StateRetrying, store.StateScheduled)
+	timed := m.timed(l.Lane)
 	slices.SortFunc(timed, func(a, b store.Parked) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(a.Envelope.Offset, b.Envelope.Offset))
 	})
@@ -263,11 +266,11 @@ func (m *parkedModel) due(rt *rapid.T) {
 		case p.DueAt.After(q.Now): // not yet
 		case rapid.IntRange(0, 3).Draw(rt, "in hand") == 0:
 			q.Except = append(q.Except, store.RefOf(&p.Envelope))
-		case p.State == store.StateRetrying || !held[p.Envelope.Key]:
+		case p.State != store.StateScheduled || !held[p.Envelope.Key]:
 			want = append(want, p)
 		}
 	}
-	for _, p := range m.of(store.NewLane(l.Sink, 0, 1), store.StateRetrying, store.StateScheduled) {
+	for _, p := range m.timed(store.NewLane(l.Sink, 0, 1)) {
 		if p.DueAt.After(q.Now) && (next.IsZero() || p.DueAt.Before(next)) {
 			next = p.DueAt
 		}
@@ -279,6 +282,12 @@ func (m *parkedModel) due(rt *rapid.T) {
 		return // some stores report the first that was left out
 	}
 	require.True(rt, next.Equal(gotNext), "next is %s, got %s", next, gotNext)
+}
+
+// timed lists what of a lane waits for a time.
+func (m *parkedModel) timed(l store.Lane) []store.Parked {
+	return slices.DeleteFunc(m.of(l, store.StateRetrying, store.StateScheduled, store.StateDead, store.StateSettling),
+		func(p store.Parked) bool { return p.DueAt.IsZero() })
 }
 
 func (m *parkedModel) followers(rt *rapid.T) {
@@ -319,8 +328,8 @@ func texts(parked []store.Parked) []string {
 	list := make([]string, len(parked))
 	for i, p := range parked {
 		due := p.DueAt.UTC()
-		list[i] = fmt.Sprintf("%d/%s of %q in %d: %s after %d due %s: %q, first %s", p.Envelope.Offset, p.Envelope.ID, p.Envelope.Key,
-			p.Envelope.Slot, p.State, p.Attempt, due.Format(time.RFC3339Nano), p.LastError, p.FirstParkedAt.UTC().Format(time.RFC3339Nano))
+		list[i] = fmt.Sprintf("%d/%s of %q in %d: %s after %d due %s: %q, %q, hook %q %d, first %s", p.Envelope.Offset, p.Envelope.ID, p.Envelope.Key,
+			p.Envelope.Slot, p.State, p.Attempt, due.Format(time.RFC3339Nano), p.LastError, p.Receipt, p.HookError, p.HookFailures, p.FirstParkedAt.UTC().Format(time.RFC3339Nano))
 	}
 	return list
 }

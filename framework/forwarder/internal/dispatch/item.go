@@ -5,6 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -35,6 +36,9 @@ type item struct {
 	destination string
 	probe       bool
 
+	// hookFailures is how often in a row a hook has failed for the row.
+	hookFailures int
+
 	// chained says that the next one of its key is in the same batch.
 	chained bool
 }
@@ -58,7 +62,8 @@ type rows struct {
 }
 
 // Settlement is the end of a delivery's turn. What is neither delivered nor parked passes
-// the sink by, or was settled before the lease began.
+// the sink by, or was settled before the lease began. One that is delivered and parked as
+// well is settling.
 type Settlement struct {
 	item *item
 	// Receipt is the sink's, of a delivery that was made.
@@ -67,9 +72,47 @@ type Settlement struct {
 	Parked *store.Parked
 	// Delivered says that the sink has taken it.
 	Delivered bool
+	// HeldBack says that it is written without a hook, which has failed.
+	HeldBack bool
 	// Ask says that the parked table is to be asked for the next one of its key.
 	Ask bool
 }
+
+// HoldBack parks a settlement for which a hook has failed until the hook is to be called
+// again: as settling if the delivery was made, as dead if it is dead. One that will be
+// tried again is parked as it is; its next attempt calls the hook. It returns how long the
+// hook waits; 0 for the next attempt.
+func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
+	it := s.item
+	if s.Delivered {
+		p := it.parked(store.StateSettling)
+		s.Parked, p.Receipt = &p, s.Receipt
+	}
+	s.HeldBack = true
+	s.Parked.HookError = policy.Text(hook.Error(), maxErrorText)
+	if !s.Delivered && s.Parked.State != store.StateDead {
+		return 0
+	}
+	s.Parked.HookFailures = it.hookFailures + 1
+	pause = hookRetry.Pause(s.Parked.HookFailures)
+	s.Parked.DueAt = time.Now().Add(pause)
+	return pause
+}
+
+// hookRetry is when a hook that failed is called again. It never gives up.
+var hookRetry = policy.Retry{Initial: time.Second, Max: 5 * time.Minute}.WithDefaults()
+
+// parked is the item's row in the parked table.
+func (it *item) parked(state store.State) store.Parked {
+	first := it.firstParked
+	if first.IsZero() {
+		first = time.Now()
+	}
+	return store.Parked{Envelope: *it.Envelope, State: state, Attempt: it.Attempt, FirstParkedAt: first}
+}
+
+// Again says that a hook has failed for the settlement before.
+func (s *Settlement) Again() bool { return s.item.hookFailures > 0 }
 
 // Delivery is what was settled.
 func (s *Settlement) Delivery() *notification.Delivery { return &s.item.Delivery }

@@ -289,18 +289,9 @@ const maxErrorText = 2000
 
 // park settles an item by a row in the parked table.
 func (l *Lane) park(it *item, state store.State, due time.Time, reason string, ask bool) {
-	first := it.firstParked
-	if first.IsZero() {
-		first = time.Now()
-	}
-	l.settle(it, Settlement{Ask: ask, Parked: &store.Parked{
-		Envelope:      *it.Envelope,
-		State:         state,
-		Attempt:       it.Attempt,
-		DueAt:         due,
-		LastError:     policy.Text(reason, maxErrorText),
-		FirstParkedAt: first,
-	}})
+	p := it.parked(state)
+	p.DueAt, p.LastError = due, policy.Text(reason, maxErrorText)
+	l.settle(it, Settlement{Ask: ask, Parked: &p})
 }
 
 // settle ends an item's turn.

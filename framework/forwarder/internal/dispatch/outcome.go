@@ -226,19 +226,30 @@ func (l *Lane) ResumeHeld(held []store.HeldKey, last bool) (ask []string) {
 	return ask
 }
 
-// resume gives a parked delivery its turn. One that the lane has already is left alone.
+// settlement is what became of a delivery whose hook has failed.
+func settlement(p *store.Parked) Settlement {
+	if p.State == store.StateSettling {
+		return Settlement{Receipt: p.Receipt, Delivered: true}
+	}
+	dead := *p
+	dead.DueAt, dead.HookError, dead.HookFailures = time.Time{}, "", 0
+	return Settlement{Parked: &dead}
+}
+
+// resume gives a parked delivery its turn: an attempt, or only its hook. One that the lane has already is left alone.
 func (l *Lane) resume(p *store.Parked) (taken bool) {
 	ref := store.RefOf(&p.Envelope)
 	if _, has := l.busy[ref]; has {
 		return false
 	}
 	d := l.dispatcher
-	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt}
+	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
 	it.destination = d.caller.Destination(&it.Delivery)
+	settles := p.State == store.StateSettling || p.State == store.StateDead
 	turn := keyqueue.Go
-	if it.Key != "" {
+	if it.Key != "" && !settles {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)
 	}
 	if turn == keyqueue.Refuse {
@@ -249,6 +260,10 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	l.busyBytes += row.bytes
 	if p.State != store.StateBlocked {
 		l.due++
+	}
+	if settles {
+		l.settle(it, settlement(p))
+		return true
 	}
 	if turn == keyqueue.Wait {
 		d.behind()

@@ -15,10 +15,15 @@ import (
 // user row's status becomes "sent" exactly when its delivery is settled.
 //
 // A hook is called with at most 1,000 deliveries and must be quick; its context ends
-// after a third of the lease. While it fails, no delivery of its lane begins, and it is
-// called again with half as many deliveries, down to one, so that those for which it
-// succeeds are saved. None of them is delivered again. After a crash, a delivery that
-// is repeated reaches the hook again as well.
+// after a third of the lease. Where it fails it is called again with half as many
+// deliveries, down to one, so that those for which it succeeds are saved. One for which it
+// fails alone is held back, and no other: it is parked as settling (or as dead, if that is
+// what became of it) with the hook's error, is not delivered again, and Delivered or Dead
+// is called again after 1 s, then 2 s, and so on up to 5 min, until it succeeds. Parked is
+// not called again for the same attempt. From ten deliveries in a row on each one that a
+// hook fails for costs its lane 0.5 s, so that a hook that is broken fills no table.
+//
+// After a crash, a delivery that is repeated reaches the hook again as well.
 type Hooks struct {
 	// Delivered is called with what the sink has taken.
 	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error

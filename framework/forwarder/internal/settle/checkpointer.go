@@ -60,6 +60,7 @@ type Checkpointer struct {
 	taken    []dispatch.Settlement // the slice that queue is the end of
 	reuse    []dispatch.Settlement // a slice that is not used any more
 	hookSize int                   // how many settlements a checkpoint with hooks carries
+	refused  int                   // how many deliveries in a row a hook has failed for
 
 	passed  bool
 	parking uint64

@@ -31,7 +31,7 @@ type hookCall struct {
 }
 
 // runHooks returns what is to run in the transaction of a checkpoint that writes
-// settlements; nil if there is nothing. Each hook gets limit for its work.
+// settlements, but for those that are held back; nil if there is nothing. Each hook gets limit for its work.
 func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration) func(context.Context, *sql.Tx) error {
 	var delivered []policy.Delivered
 	var parked, dead []policy.Parked
@@ -79,6 +79,7 @@ func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked
 	for i := range settled {
 		s := &settled[i]
 		switch {
+		case s.HeldBack:
 		case s.Delivered:
 			delivered = append(delivered, policy.Delivered{Delivery: s.Delivery(), Receipt: s.Receipt})
 		case s.Parked == nil:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -17,6 +18,9 @@ import (
 const (
 	// maxHooked is how many settlements a checkpoint with hooks carries at most.
 	maxHooked = 1000
+	// manyRefused is how many deliveries in a row a hook fails for before each further one
+	// costs a pause: then it is the hook, or the database, and not the deliveries.
+	manyRefused = 10
 	// leastSilence is how long a checkpoint may take at least before it counts as one
 	// that fails.
 	leastSilence = 250 * time.Millisecond
@@ -38,6 +42,9 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		err := c.writeOnce(ctx, k)
 		written()
 		if err == nil {
+			if k.InTx != nil {
+				c.refused = 0
+			}
 			c.failing.Over()
 			c.wrote(n)
 			return nil
@@ -57,19 +64,41 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		case time.Since(c.renewed) > c.TTL:
 			return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, err)
 		}
-		pause := c.failing.Met(err)
-		if failed := new(hookError); errors.As(err, &failed) && n > 1 { // what goes well is saved, and what fails is alone in the end
-			unsettle(c.queue[n/2 : n])
-			n /= 2
-			c.hookSize = n
+		if failed := new(hookError); errors.As(err, &failed) {
+			if n = c.isolate(ctx, n, failed); n == 0 {
+				return err
+			}
 			continue
 		}
+		pause := c.failing.Met(err)
 		select {
 		case <-ctx.Done():
 			return err
 		case <-time.After(pause):
 		}
 	}
+}
+
+// isolate finds the settlement that a hook fails for among the first n of the queue, which
+// a checkpoint was to write: it returns how many the next try is to write. What goes well
+// is saved; one that fails alone is held back, and written without the hook. 0: ctx is done.
+func (c *Checkpointer) isolate(ctx context.Context, n int, failed *hookError) int {
+	if n > 1 {
+		unsettle(c.queue[n/2 : n])
+		c.hookSize = n / 2
+		return n / 2
+	}
+	c.refused++
+	if c.refused > manyRefused && !pace.Sleep(ctx, maxPause) {
+		return 0
+	}
+	s := &c.queue[0]
+	next := "with the next attempt"
+	if pause := s.HoldBack(failed); pause > 0 {
+		next = "in " + pause.Round(time.Millisecond).String()
+	}
+	c.log.Warn("a hook failed", "delivery", s.Delivery(), "error", failed, "called again", next)
+	return n
 }
 
 func settle(settled []dispatch.Settlement) {
@@ -108,7 +137,7 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 		case !s.FromLog():
 			k.Unpark = append(k.Unpark, store.RefOf(s.Delivery().Envelope))
 		}
-		if receipts && s.Delivered {
+		if receipts && s.Delivered && s.Parked == nil {
 			k.Receipts = append(k.Receipts, store.Receipt{
 				Offset: s.Delivery().Offset, ID: s.Delivery().ID, Attempt: s.Delivery().Attempt, DeliveredAt: now,
 				Receipt: notification.Receipt(policy.Text(string(s.Receipt), maxReceipt)),
@@ -204,7 +233,7 @@ func (c *Checkpointer) observe(settled []dispatch.Settlement) {
 	}
 	c.Observer.Checkpoint(policy.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
 	for i := range settled {
-		if s := &settled[i]; s.Parked != nil {
+		if s := &settled[i]; s.Parked != nil && !s.Again() && s.Parked.State != store.StateSettling {
 			p := parkedOf(s)
 			if p.State == store.StateDead {
 				c.Observer.Dead(p)

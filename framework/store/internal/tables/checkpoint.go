@@ -131,8 +131,8 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 				return err
 			}
 		}
-		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, first_parked_at, updated_at) VALUES ?`+
-			t.dialect.OnConflict(parkedKey, []string{"state", "attempt", "due_at", "last_error", "updated_at"}, Condition{"state", string(store.StateBlocked)}),
+		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, updated_at) VALUES ?`+
+			t.dialect.OnConflict(parkedKey, []string{"state", "attempt", "due_at", "last_error", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}),
 			join(", ", values))
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 	}
 	d := t.dialect
 	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.Time(e.OccurredOn), d.Time(e.DeliverAt), metadata, d.Payload(e.Payload),
-		string(p.State), p.Attempt, d.Time(p.DueAt), p.LastError, d.Time(first), SQL(`{now}`)), nil
+		string(p.State), p.Attempt, d.Time(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.Time(first), SQL(`{now}`)), nil
 }
 
 func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {

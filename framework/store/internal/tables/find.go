@@ -24,10 +24,10 @@ func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) ([]store
 func (t *Tables) countParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var c store.ParkedCount
-		err := rows.Scan(&c.Sink, &c.State, &c.Count)
+		err := rows.Scan(&c.Sink, &c.State, &c.Count, &c.HookError)
 		counts = append(counts, c)
 		return err
-	}, `SELECT sink, state, count(*) FROM {parked} p WHERE ? GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
+	}, `SELECT sink, state, count(*), max(hook_error) FROM {parked} p WHERE ? GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
 	return counts, err
 }
 

@@ -215,7 +215,7 @@ func (t *Tables) setState(ctx context.Context, tx *sql.Tx, sink string, refs []s
 	if len(refs) == 0 {
 		return nil
 	}
-	_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET state = ?, due_at = ?, attempt = 0, updated_at = {now} WHERE sink = ? AND ("offset", id) IN (?)`,
+	_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET state = ?, due_at = ?, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now} WHERE sink = ? AND ("offset", id) IN (?)`,
 		string(state), dueAt, sink, t.dialect.Refs(refs))
 	return err
 }

@@ -15,7 +15,7 @@ import (
 const pageBytes = 8 << 20
 
 // parkedColumns are those that Dialect.EachParked reads.
-const parkedColumns = `{selected}, state, attempt, due_at, last_error, first_parked_at, sink, updated_at`
+const parkedColumns = `{selected}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at`
 
 // parked runs a parkedQuery. It stops at limit, or where the payloads
 // get too large, and returns the first one behind that as more.
@@ -75,11 +75,11 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 	return parked
 }
 
-// DueQuery finds retrying ones, and scheduled ones whose key has nothing waiting.
+// DueQuery finds what is due, of the scheduled ones those whose key has nothing waiting.
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
-	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state IN ('retrying', 'scheduled') AND due_at <= ?`,
+	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state <> 'blocked' AND due_at <= ?`,
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.dialect.Time(q.Now))
-	where.and(`(state = 'retrying' OR "key" = '' OR NOT EXISTS (
+	where.and(`(state <> 'scheduled' OR "key" = '' OR NOT EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + holds("b.", q.Halt) + `))`)
 	if len(q.Except) > 0 {
 		where.and(`("offset", id) NOT IN (?)`, r.dialect.Refs(q.Except))
@@ -92,7 +92,7 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 // NextDueQuery is about all lanes of the sink: with a condition on slots, and without
 // statistics, PostgreSQL sorts all that is parked.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
-	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state IN ('retrying', 'scheduled') AND due_at > ?
+	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state <> 'blocked' AND due_at > ?
 		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.dialect.Time(now))
 }
 

@@ -82,7 +82,7 @@ func EachParked(ctx context.Context, db *sql.DB, d Dialect, query string, args [
 	for more := true; more && rows.Next(); {
 		p := &store.ParkedDelivery{}
 		due, first, updated := NewTime(d), NewTime(d), NewTime(d)
-		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, &due, &p.LastError, &first, &p.Sink, &updated); err != nil {
+		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, &due, &p.LastError, &p.Receipt, &p.HookError, &p.HookFailures, &first, &p.Sink, &updated); err != nil {
 			return err
 		}
 		p.DueAt, p.FirstParkedAt, p.UpdatedAt = due.Time, first.Time, updated.Time

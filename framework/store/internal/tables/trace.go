@@ -74,7 +74,7 @@ func (t *Tables) traceSpan(ctx context.Context, id string, last int64, trace *st
 }
 
 // loggedColumns are those of a row of the log in the form of parkedColumns.
-const loggedColumns = `{selected}, '', 0, NULL, '', NULL, '', NULL`
+const loggedColumns = `{selected}, '', 0, NULL, '', '', '', 0, NULL, '', NULL`
 
 // traceLane adds how a cursor stands with a row, if the row is of its lane.
 func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) error {

@@ -85,16 +85,19 @@ CREATE TABLE {{.Table "parked"}} (
     deliver_at      timestamptz,
     metadata        jsonb       NOT NULL,
     payload         {{.Payload}} NOT NULL,
-    state           text        NOT NULL CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead')),
+    state           text        NOT NULL CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead', 'settling')),
     attempt         integer     NOT NULL,
     due_at          timestamptz,
     last_error      text        NOT NULL DEFAULT '',
+    receipt         text    NOT NULL DEFAULT '', -- of a settling one
+    hook_error      text    NOT NULL DEFAULT '',
+    hook_failures   integer NOT NULL DEFAULT 0,
     first_parked_at timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (sink, "offset", id)
 ) WITH (fillfactor = 80);
 
-CREATE INDEX {{.Name "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
+CREATE INDEX {{.Name "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE due_at IS NOT NULL;
 CREATE INDEX {{.Name "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 

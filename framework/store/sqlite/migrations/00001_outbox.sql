@@ -75,16 +75,19 @@ CREATE TABLE {{.Table "parked"}} (
     deliver_at      TEXT,
     metadata        TEXT    NOT NULL,
     payload         BLOB    NOT NULL,
-    state           TEXT    NOT NULL CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead')),
+    state           TEXT    NOT NULL CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead', 'settling')),
     attempt         INTEGER NOT NULL,
     due_at          TEXT,
     last_error      TEXT    NOT NULL DEFAULT '',
+    receipt         TEXT    NOT NULL DEFAULT '', -- of a settling one
+    hook_error      TEXT    NOT NULL DEFAULT '',
+    hook_failures   INTEGER NOT NULL DEFAULT 0,
     first_parked_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     updated_at      TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     PRIMARY KEY (sink, "offset", id)
 );
 
-CREATE INDEX {{.Table "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE state IN ('retrying', 'scheduled');
+CREATE INDEX {{.Table "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE due_at IS NOT NULL;
 CREATE INDEX {{.Table "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 
