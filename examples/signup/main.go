@@ -6,7 +6,8 @@
 // This one stores the user and the notification in one transaction (signup.go).
 // A forwarder in the same process writes the mail from templates and hands it to
 // a mail server. Once the server has taken it, the user's status goes from Pending
-// to Sent, in the transaction that settles the delivery.
+// to Sent, in the transaction that settles the delivery; a mail that the server defers
+// makes it Queued meanwhile.
 //
 // The templates have a layout with an image, and a second language: whose browser
 // prefers German is welcomed in German. The person who invited a user gets a copy.
@@ -15,7 +16,7 @@
 //	go run ./examples/signup -smtp smtp://localhost:1025 -database signup.db
 //
 // It signs people up over HTTP, waits for their mails, and ends with code 1 if a
-// user stays Pending or a mail goes to a person whose signup was refused.
+// user is not Sent or a mail goes to a person whose signup was refused.
 package main
 
 import (
@@ -62,7 +63,7 @@ func main() {
 }
 
 // run plays the whole story. Its error is what went wrong in it: a user who
-// stayed Pending, or a mail to a person who is not a user.
+// is not Sent, or a mail to a person who is not a user.
 func run(ctx context.Context, database, smtp string, out io.Writer) error {
 	folder, err := os.MkdirTemp("", "signup")
 	if err != nil {
@@ -127,7 +128,7 @@ func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http
 	}
 	engine, err := forwarder.New(forwarder.Config{
 		Store: log, Types: types,
-		Sinks:  map[string]forwarder.Sink{"mail": {Sink: mailSink, Hooks: forwarder.Hooks{Delivered: markSent}}},
+		Sinks:  map[string]forwarder.Sink{"mail": {Sink: mailSink, Hooks: forwarder.Hooks{Parked: markQueued, Delivered: markSent}}},
 		Routes: route.Routes{"customer.signed-up": route.To("mail")},
 	})
 	if err != nil {
@@ -163,12 +164,12 @@ func signUp(url string, out io.Writer) error {
 	return nil
 }
 
-// waitForMails returns once no user is Pending, with an error after 30 seconds.
+// waitForMails returns once all users are Sent, with an error after 30 seconds.
 func waitForMails(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for pending := 1; pending > 0; time.Sleep(10 * time.Millisecond) {
-		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM users WHERE status = 'Pending'`).Scan(&pending); err != nil {
+		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM users WHERE status <> 'Sent'`).Scan(&pending); err != nil {
 			return fmt.Errorf("wait until all mails are sent: %w", err)
 		}
 	}

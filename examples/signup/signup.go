@@ -108,9 +108,19 @@ func (s *signups) add(ctx context.Context, c CustomerSignedUp) error {
 	})
 }
 
-// markSent runs in the transaction that settles these deliveries: a user is Sent
-// exactly when the forwarder is done with the mail. Like all that may come twice
-// after a crash, it does no harm when repeated.
+// markQueued and markSent run in the transaction that notes what became of these
+// deliveries: a user is Queued while a mail has to wait for its next attempt, and Sent
+// exactly when the forwarder is done with it. Like all that may come twice after a crash,
+// they do no harm when repeated.
+func markQueued(ctx context.Context, tx *sql.Tx, parked []forwarder.Parked) error {
+	for _, p := range parked {
+		if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'Queued' WHERE id = $1 AND status = 'Pending'`, p.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func markSent(ctx context.Context, tx *sql.Tx, delivered []forwarder.Delivered) error {
 	for _, d := range delivered {
 		if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'Sent' WHERE id = $1`, d.Key); err != nil {

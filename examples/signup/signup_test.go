@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,6 +242,25 @@ func TestAMailServerThatIsDownDelaysTheMail(t *testing.T) {
 
 		down.close()
 		server := startSMTP(t, smtptest.Config{Address: down.address})
+		s.waitUntilSent("ada@example.com")
+		s.stop()
+		require.Equal(t, 1, server.Count())
+	})
+}
+
+func TestAUserWhoseMailIsDeferredIsQueuedUntilItIsSent(t *testing.T) {
+	onEachStore(t, func(t *testing.T, db *sql.DB, log outboxLog) {
+		var takes atomic.Bool // before that it greylists
+		server := startSMTP(t, smtptest.Config{OnRecipient: func(context.Context, string) error {
+			if takes.Load() {
+				return nil
+			}
+			return smtptest.Reply(450, "4.7.1 greylisted, try again later")
+		}})
+		s := start(t, db, log, server.URL())
+		s.signUp(ada)
+		s.waitFor(`users WHERE status = 'Queued'`)
+		takes.Store(true)
 		s.waitUntilSent("ada@example.com")
 		s.stop()
 		require.Equal(t, 1, server.Count())
