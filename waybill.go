@@ -57,6 +57,8 @@ type (
 	Receipt        = notification.Receipt
 	TypeOption     = registry.TypeOption
 	PublishOption  = outbox.Option
+	Unit           = outbox.Unit
+	Recorder       = outbox.Recorder
 )
 
 // Outbox is the outbox of one database, with the application's types and who gets them.
@@ -66,6 +68,9 @@ type Outbox struct {
 	// Config is the forwarder's: lanes, retention, observer and so on. Store, Types,
 	// Sinks and Routes come from what is declared. Set it before Open.
 	Config Config
+	// Publishing is the publisher's configuration: metadata from the context, the limit of
+	// a payload and so on. Map and Ignore add to its Events. Set it before Open.
+	Publishing outbox.Config
 
 	db      *sql.DB
 	migrate func(ctx context.Context) error
@@ -134,6 +139,18 @@ func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(con
 func Register[T any](o *Outbox, name string, options ...TypeOption) {
 	o.declare()
 	o.note(registry.Register[T](o.types, name, options...))
+}
+
+// Map declares what is published in place of each domain event of type E; see [outbox.Map].
+func Map[E any](o *Outbox, to func(ctx context.Context, event E) ([]any, error)) {
+	o.declare()
+	o.Publishing.Events = append(o.Publishing.Events, outbox.Map(to))
+}
+
+// Ignore declares that domain events of type E are not published; see [outbox.Ignore].
+func Ignore[E any](o *Outbox) {
+	o.declare()
+	o.Publishing.Events = append(o.Publishing.Events, outbox.Ignore[E]())
 }
 
 // Handle declares that the sink of that name hands notifications of type T to the
@@ -232,8 +249,15 @@ func (o *Outbox) Open(ctx context.Context) error {
 		return err
 	}
 	made := &opened{store: s}
-	wake := func() {}
-	if made.publisher, err = outbox.New(o.types, s, outbox.Config{Wake: func() { wake() }}); err != nil {
+	publishing := o.Publishing
+	wake, also := func() {}, publishing.Wake
+	publishing.Wake = func() {
+		wake()
+		if also != nil {
+			also()
+		}
+	}
+	if made.publisher, err = outbox.New(o.types, s, publishing); err != nil {
 		return err
 	}
 	if len(o.sinks) > 0 {
@@ -296,6 +320,15 @@ func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.T
 		return err
 	}
 	return o.made().publisher.RunInTx(ctx, o.db, f)
+}
+
+// InUnit is [Outbox.InTx] with a unit of work, which publishes what the aggregates that f
+// tracks have recorded; see [outbox.Publisher.RunUnit].
+func (o *Outbox) InUnit(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
+	if err := o.Open(ctx); err != nil {
+		return err
+	}
+	return o.made().publisher.RunUnit(ctx, o.db, f)
 }
 
 // Announce wakes the forwarders after a commit of one's own; see
