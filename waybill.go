@@ -81,9 +81,9 @@ type Outbox struct {
 	routes   route.Routes
 	mistakes []error
 
-	ran    atomic.Bool
-	mu     sync.Mutex // guards what follows, which Open sets
-	opened *opened
+	opening sync.Mutex
+	opened  atomic.Pointer[opened] // nil before Open
+	ran     atomic.Bool
 }
 
 // database is what the stores of all databases are.
@@ -236,9 +236,9 @@ func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 // called again; once it has succeeded it does nothing more. Nothing is delivered before
 // Run.
 func (o *Outbox) Open(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.opened != nil {
+	o.opening.Lock()
+	defer o.opening.Unlock()
+	if o.made() != nil {
 		return nil
 	}
 	if err := errors.Join(o.mistakes...); err != nil {
@@ -266,7 +266,7 @@ func (o *Outbox) Open(ctx context.Context) error {
 		}
 		wake = made.forwarder.Wake
 	}
-	o.opened = made
+	o.opened.Store(made)
 	return nil
 }
 
@@ -295,11 +295,7 @@ func (o *Outbox) forwarding(made *opened) Config {
 	return c
 }
 
-func (o *Outbox) made() *opened {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.opened
-}
+func (o *Outbox) made() *opened { return o.opened.Load() }
 
 // Publish appends notifications in the caller's transaction; see
 // [outbox.Publisher.Publish]. A transaction that InTx has not begun is to be followed by
