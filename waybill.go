@@ -409,3 +409,11 @@ func Metadata(name, value string) PublishOption { return outbox.Metadata(name, v
 // Permanent is an error of a handler that makes the delivery dead at once; see
 // [sinks.Permanent].
 func Permanent(err error) error { return sinks.Permanent(err) }
+
+// Throttled is an error of a handler that makes its sink wait until a time; see
+// [sinks.Throttled].
+func Throttled(until time.Time, err error) error { return sinks.Throttled(until, err) }
+
+// Unavailable is an error of a handler that makes its sink wait until what it needs is
+// back; see [sinks.Unavailable].
+func Unavailable(err error) error { return sinks.Unavailable(err) }
