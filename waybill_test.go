@@ -132,7 +132,13 @@ func TestAUnitOfWorkMapsDomainEventsAndMetadataGoesDownTheChain(t *testing.T) {
 		waybill.Register[shipped](o, "order.shipped")
 		waybill.Map(o, func(_ context.Context, e placed) ([]any, error) { return []any{orderPlaced{Order: e.order}}, nil })
 		waybill.Ignore[viewed](o)
-		waybill.HandleTx(o, "warehouse", func(ctx context.Context, tx *sql.Tx, p orderPlaced) error { return o.Publish(ctx, tx, shipped{p.Order}) })
+		waybill.HandleTx(o, "warehouse", func(ctx context.Context, tx *sql.Tx, p orderPlaced) error {
+			var order waybill.Recorder
+			order.Record(viewed{}, shipped{p.Order})
+			unit := o.Publisher().NewUnit()
+			unit.Track(&order)
+			return unit.Publish(ctx, tx)
+		})
 		o.Deliver("archive", sinks.Func(func(_ context.Context, d *waybill.Delivery) (waybill.Receipt, error) {
 			h.add("%s for %s", d.Type, d.Metadata.Get(notification.MetadataTenant))
 			stop()

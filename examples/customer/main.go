@@ -111,7 +111,7 @@ func (s *shop) check(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.out, "invoices go to %s after %d changes; dead letters: %d\n", city, changes, dead)
 	if city != "Rome" || changes != 2 || dead != 1 {
-		return errors.New("Rome, 2 changes and 1 dead letter were to be")
+		return errors.New("there were to be Rome, 2 changes and 1 dead letter")
 	}
 	return nil
 }

@@ -16,7 +16,10 @@ import (
 
 type OrderPlaced struct{ Order string }
 
-type PaymentDue struct{ Order string }
+type PaymentDue struct {
+	Order string
+	Cents int
+}
 
 // exampleShop is a database with an outbox and its types.
 func exampleShop() (db *sql.DB, store *sqlite.Store, types *registry.Registry, publisher *outbox.Publisher, end func()) {
@@ -54,7 +57,7 @@ func ExampleHandleTx() {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ($1)`, o.Order); err != nil {
 				return err
 			}
-			return publisher.Publish(ctx, tx, PaymentDue{Order: o.Order}) // once too
+			return publisher.Publish(ctx, tx, PaymentDue{Order: o.Order, Cents: 700}) // once too
 		})
 
 	for range 2 {

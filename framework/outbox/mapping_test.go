@@ -43,7 +43,9 @@ var customerEvents = []outbox.Mapping{
 		}
 		return []any{orderPlaced{OrderID: e.customer, Total: 1}, outbox.With(&orderPlaced{OrderID: e.customer, Total: 2}, outbox.Metadata("of", "old"))}, nil
 	}),
-	outbox.Map(func(_ context.Context, e *renamed) ([]any, error) { return []any{orderPlaced{OrderID: e.customer}}, nil }),
+	outbox.Map(func(_ context.Context, e *renamed) ([]any, error) {
+		return []any{orderPlaced{OrderID: e.customer}}, nil
+	}),
 	outbox.Map(func(_ context.Context, e audited) ([]any, error) { return []any{orderPlaced{OrderID: e.Audit()}}, nil }),
 	outbox.Ignore[viewed](),
 }
@@ -96,6 +98,18 @@ func TestADomainEventIsPublishedAsItsMappingSays(t *testing.T) {
 			require.Equal(t, c.want, got)
 		})
 	}
+}
+
+func TestAMappingOfARegisteredTypeIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	rows, err := publishOnPaper(t, outbox.Config{Events: []outbox.Mapping{
+		outbox.Map(func(_ context.Context, o orderPlaced) ([]any, error) {
+			return []any{orderPlaced{OrderID: o.OrderID + "!"}}, nil
+		}),
+	}}, t.Context(), orderPlaced{OrderID: "a"})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.Equal(t, "a!", rows[0][3])
 }
 
 func TestOptionsOfAnEventApplyToItsNotificationsBelowTheirOwn(t *testing.T) {

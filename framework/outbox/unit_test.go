@@ -51,7 +51,9 @@ type basket struct {
 	events []any
 }
 
-func (b *basket) fill(total int)    { b.events = append(b.events, orderPlaced{OrderID: b.id, Total: total}) }
+func (b *basket) fill(total int) {
+	b.events = append(b.events, orderPlaced{OrderID: b.id, Total: total})
+}
 func (b *basket) Events() []any     { return b.events }
 func (b *basket) ClearEvents(n int) { b.events = b.events[n:] }
 
