@@ -57,6 +57,8 @@ type (
 	Receipt        = notification.Receipt
 	TypeOption     = registry.TypeOption
 	PublishOption  = outbox.Option
+	Unit           = outbox.Unit
+	Recorder       = outbox.Recorder
 )
 
 // Outbox is the outbox of one database, with the application's types and who gets them.
@@ -66,6 +68,9 @@ type Outbox struct {
 	// Config is the forwarder's: lanes, retention, observer and so on. Store, Types,
 	// Sinks and Routes come from what is declared. Set it before Open.
 	Config Config
+	// Publishing is the publisher's configuration: metadata from the context, the limit of
+	// a payload and so on. Map and Ignore add to its Events. Set it before Open.
+	Publishing outbox.Config
 
 	db      *sql.DB
 	migrate func(ctx context.Context) error
@@ -76,9 +81,9 @@ type Outbox struct {
 	routes   route.Routes
 	mistakes []error
 
-	ran    atomic.Bool
-	mu     sync.Mutex // guards what follows, which Open sets
-	opened *opened
+	opening sync.Mutex
+	opened  atomic.Pointer[opened] // nil before Open
+	ran     atomic.Bool
 }
 
 // database is what the stores of all databases are.
@@ -134,6 +139,18 @@ func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(con
 func Register[T any](o *Outbox, name string, options ...TypeOption) {
 	o.declare()
 	o.note(registry.Register[T](o.types, name, options...))
+}
+
+// Map declares what is published in place of each domain event of type E; see [outbox.Map].
+func Map[E any](o *Outbox, to func(ctx context.Context, event E) ([]any, error)) {
+	o.declare()
+	o.Publishing.Events = append(o.Publishing.Events, outbox.Map(to))
+}
+
+// Ignore declares that domain events of type E are not published; see [outbox.Ignore].
+func Ignore[E any](o *Outbox) {
+	o.declare()
+	o.Publishing.Events = append(o.Publishing.Events, outbox.Ignore[E]())
 }
 
 // Handle declares that the sink of that name hands notifications of type T to the
@@ -219,9 +236,9 @@ func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 // called again; once it has succeeded it does nothing more. Nothing is delivered before
 // Run.
 func (o *Outbox) Open(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.opened != nil {
+	o.opening.Lock()
+	defer o.opening.Unlock()
+	if o.made() != nil {
 		return nil
 	}
 	if err := errors.Join(o.mistakes...); err != nil {
@@ -232,8 +249,15 @@ func (o *Outbox) Open(ctx context.Context) error {
 		return err
 	}
 	made := &opened{store: s}
-	wake := func() {}
-	if made.publisher, err = outbox.New(o.types, s, outbox.Config{Wake: func() { wake() }}); err != nil {
+	publishing := o.Publishing
+	wake, also := func() {}, publishing.Wake
+	publishing.Wake = func() {
+		wake()
+		if also != nil {
+			also()
+		}
+	}
+	if made.publisher, err = outbox.New(o.types, s, publishing); err != nil {
 		return err
 	}
 	if len(o.sinks) > 0 {
@@ -242,7 +266,7 @@ func (o *Outbox) Open(ctx context.Context) error {
 		}
 		wake = made.forwarder.Wake
 	}
-	o.opened = made
+	o.opened.Store(made)
 	return nil
 }
 
@@ -271,11 +295,7 @@ func (o *Outbox) forwarding(made *opened) Config {
 	return c
 }
 
-func (o *Outbox) made() *opened {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.opened
-}
+func (o *Outbox) made() *opened { return o.opened.Load() }
 
 // Publish appends notifications in the caller's transaction; see
 // [outbox.Publisher.Publish]. A transaction that InTx has not begun is to be followed by
@@ -296,6 +316,15 @@ func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.T
 		return err
 	}
 	return o.made().publisher.RunInTx(ctx, o.db, f)
+}
+
+// InUnit is [Outbox.InTx] with a unit of work, which publishes what the aggregates that f
+// tracks have recorded; see [outbox.Publisher.RunUnit].
+func (o *Outbox) InUnit(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
+	if err := o.Open(ctx); err != nil {
+		return err
+	}
+	return o.made().publisher.RunUnit(ctx, o.db, f)
 }
 
 // Announce wakes the forwarders after a commit of one's own; see
@@ -380,3 +409,11 @@ func Metadata(name, value string) PublishOption { return outbox.Metadata(name, v
 // Permanent is an error of a handler that makes the delivery dead at once; see
 // [sinks.Permanent].
 func Permanent(err error) error { return sinks.Permanent(err) }
+
+// Throttled is an error of a handler that makes its sink wait until a time; see
+// [sinks.Throttled].
+func Throttled(until time.Time, err error) error { return sinks.Throttled(until, err) }
+
+// Unavailable is an error of a handler that makes its sink wait until what it needs is
+// back; see [sinks.Unavailable].
+func Unavailable(err error) error { return sinks.Unavailable(err) }

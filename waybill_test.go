@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -106,6 +107,56 @@ func TestAChainOfHandlersIsDeclaredInPlace(t *testing.T) {
 		first, err := o.Inbox().Once(t.Context(), db, "payments", "n-1", func(context.Context, *sql.Tx) error { return nil })
 		require.NoError(t, err)
 		require.False(t, first, "it is noted under the sink's name")
+	})
+}
+
+func TestAUnitOfWorkMapsDomainEventsAndMetadataGoesDownTheChain(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		type tenant struct{}
+		type placed struct{ order string }
+		type viewed struct{}
+		var h happened
+		woken := make(chan struct{}, 9)
+		o.Publishing.Wake = func() { woken <- struct{}{} }
+		o.Publishing.Metadata = func(ctx context.Context) map[string]string {
+			name, _ := ctx.Value(tenant{}).(string)
+			if cause := notification.Cause(ctx); cause != nil {
+				name = cause.Metadata.Get(notification.MetadataTenant)
+			}
+			return map[string]string{notification.MetadataTenant: name}
+		}
+		waybill.Register[orderPlaced](o, "order.placed")
+		waybill.Register[shipped](o, "order.shipped")
+		waybill.Map(o, func(_ context.Context, e placed) ([]any, error) { return []any{orderPlaced{Order: e.order}}, nil })
+		waybill.Ignore[viewed](o)
+		waybill.HandleTx(o, "warehouse", func(ctx context.Context, tx *sql.Tx, p orderPlaced) error {
+			var order waybill.Recorder
+			order.Record(viewed{}, shipped{p.Order})
+			unit := o.Publisher().NewUnit()
+			unit.Track(&order)
+			return unit.Publish(ctx, tx)
+		})
+		o.Deliver("archive", sinks.Func(func(_ context.Context, d *waybill.Delivery) (waybill.Receipt, error) {
+			h.add("%s for %s", d.Type, d.Metadata.Get(notification.MetadataTenant))
+			stop()
+			return "", nil
+		}), "order.shipped")
+		require.NoError(t, o.Migrate(ctx))
+
+		var aggregate waybill.Recorder
+		aggregate.Record(viewed{}, placed{"o-1"})
+		require.NoError(t, o.InUnit(context.WithValue(ctx, tenant{}, "acme"), func(_ context.Context, _ *sql.Tx, u *waybill.Unit) error {
+			u.Track(&aggregate)
+			return nil
+		}))
+		require.Empty(t, aggregate.Events())
+		<-woken
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{"order.shipped for acme"}, h.list)
+		require.Panics(t, func() { waybill.Ignore[placed](o) }, "it is open")
 	})
 }
 

@@ -11,6 +11,11 @@ var (
 	ErrTooLarge = errors.New("payload is too large")
 	// ErrBinaryPayload: a payload is no JSON and the column takes nothing else.
 	ErrBinaryPayload = errors.New("payload is not JSON")
+	// ErrMapping: a mapping of domain events is refused by New, or gives several
+	// notifications one id.
+	ErrMapping = errors.New("mapping of domain events")
+	// ErrUnit: a unit of work cannot publish.
+	ErrUnit = errors.New("unit of work")
 )
 
 var errInsertOnly = errors.New("outbox: a publisher only inserts")

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -19,10 +20,16 @@ type Option func(*notification.Envelope)
 //
 //	publisher.Publish(ctx, tx, outbox.With(reminder, outbox.DeliverAt(tomorrow)))
 func With(n any, options ...Option) Item {
+	n, earlier := unwrap(n)
+	return Item{notification: n, options: slices.Concat(earlier, options)}
+}
+
+// unwrap returns what With has wrapped, and its options.
+func unwrap(n any) (any, []Option) {
 	if item, wrapped := n.(Item); wrapped {
-		return Item{notification: item.notification, options: append(item.options[:len(item.options):len(item.options)], options...)}
+		return item.notification, item.options
 	}
-	return Item{notification: n, options: options}
+	return n, nil
 }
 
 // ID sets the deduplication id, which is otherwise a new UUIDv7. It must be

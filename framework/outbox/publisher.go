@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,6 +37,13 @@ type Config struct {
 	// Wake is called after each commit of RunInTx that published something, such
 	// as a forwarder's Wake, so that its deliveries begin at once. It must not block.
 	Wake func()
+	// Metadata gives what every notification of a Publish call gets from the call's
+	// context, such as tenant, user and traceparent, unless its options name it too. Empty
+	// values are left out. In a handler of a notification, [notification.Cause] has what
+	// that came with. It must be safe for parallel calls. Append does not call it.
+	Metadata func(ctx context.Context) map[string]string
+	// Events says what becomes of domain events that are published or recorded.
+	Events []Mapping
 	// Announcer announces these commits to forwarders in other processes; default
 	// the log, if it is a store.Announcer. Silent announces nothing.
 	Announcer store.Announcer
@@ -47,6 +55,7 @@ type Publisher struct {
 	log       Log
 	insertSQL insertSQL
 	config    Config
+	events    *mappings
 	announcer announcer
 }
 
@@ -66,8 +75,9 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 	if c.Announcer == nil {
 		c.Announcer, _ = log.(store.Announcer)
 	}
-	p := &Publisher{types: types, log: log, insertSQL: insertSQL{log: log}, config: c, announcer: announcer{to: c.Announcer}}
-	var problems []error
+	events, err := newMappings(c.Events)
+	p := &Publisher{types: types, log: log, insertSQL: insertSQL{log: log}, config: c, events: events, announcer: announcer{to: c.Announcer}}
+	problems := []error{err}
 	for _, t := range types.Types() {
 		if err := p.checkContentType(t.Name, t.ContentType); err != nil {
 			problems = append(problems, err)
@@ -80,7 +90,7 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // They reach their sinks if tx commits, and never existed if it rolls back.
 //
 // A notification is a value of a registered type, or a pointer to one, or either
-// wrapped by [With]. All of them are checked and serialized before the first is
+// wrapped by [With]. A domain event is published as Config.Events says. All of them are checked and serialized before the first is
 // written, so a mistake in one writes none. They go in one INSERT, or in several
 // where they exceed the database's parameters of a statement.
 //
@@ -94,13 +104,13 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 	if err := checkTx(tx); err != nil {
 		return err
 	}
-	envelopes := make([]notification.Envelope, len(notifications))
+	envelopes := make([]notification.Envelope, 0, len(notifications))
+	metadata := p.metadata(ctx)
 	for i, n := range notifications {
-		e, err := p.envelope(ctx, n)
-		if err != nil {
+		var err error
+		if envelopes, err = p.appendEnvelopes(ctx, envelopes, n, metadata); err != nil {
 			return numbered(err, i, len(notifications))
 		}
-		envelopes[i] = *e
 	}
 	return p.append(ctx, tx, envelopes)
 }
@@ -177,12 +187,25 @@ func (p *Publisher) Announce() {
 	p.announcer.announce()
 }
 
-// envelope makes the stored form of one notification.
-func (p *Publisher) envelope(ctx context.Context, n any) (*notification.Envelope, error) {
-	var options []Option
-	if item, wrapped := n.(Item); wrapped {
-		n, options = item.notification, item.options
+// appendEnvelopes appends the stored form of one notification, or of what a domain event
+// is mapped to.
+func (p *Publisher) appendEnvelopes(ctx context.Context, to []notification.Envelope, n any, metadata notification.Metadata) ([]notification.Envelope, error) {
+	n, options := unwrap(n)
+	if m, mapped := p.events.of(n, p.types); mapped {
+		return p.appendMapped(ctx, to, m, n, options, metadata)
 	}
+	e, err := p.envelope(n, options, metadata)
+	if errors.Is(err, registry.ErrUnregistered) {
+		err = fmt.Errorf("%w, or, if it is a domain event, give outbox.Config.Events an outbox.Map or outbox.Ignore for it", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(to, *e), nil
+}
+
+// envelope makes the stored form of one notification. The metadata is that of the call.
+func (p *Publisher) envelope(n any, options []Option, metadata notification.Metadata) (*notification.Envelope, error) {
 	e, err := p.types.Encode(n)
 	if err != nil {
 		return nil, err
@@ -190,27 +213,37 @@ func (p *Publisher) envelope(ctx context.Context, n any) (*notification.Envelope
 	for _, option := range options {
 		option(e)
 	}
-	inherit(e, notification.Cause(ctx))
+	inherit(e, metadata)
 	if err := p.complete(e); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// inherit notes what a notification is published for, unless its options have.
-func inherit(e, cause *notification.Envelope) {
-	if cause == nil {
+// metadata is what all notifications of a call get from its context: what they are
+// published for, and what Config.Metadata gives.
+func (p *Publisher) metadata(ctx context.Context) notification.Metadata {
+	var m notification.Metadata
+	if p.config.Metadata != nil {
+		m = maps.Clone(p.config.Metadata(ctx))
+		maps.DeleteFunc(m, func(_, value string) bool { return value == "" })
+	}
+	if cause := notification.Cause(ctx); cause != nil {
+		m = m.Clone()
+		m[notification.MetadataCausationID] = cause.ID
+		m[notification.MetadataCorrelationID] = cmp.Or(cause.Metadata.Get(notification.MetadataCorrelationID), cause.ID)
+	}
+	return m
+}
+
+// inherit adds the metadata of the call, unless the notification's own names it.
+func inherit(e *notification.Envelope, metadata notification.Metadata) {
+	if len(metadata) == 0 {
 		return
 	}
-	e.Metadata = e.Metadata.Clone()
-	for name, value := range map[string]string{
-		notification.MetadataCausationID:   cause.ID,
-		notification.MetadataCorrelationID: cmp.Or(cause.Metadata.Get(notification.MetadataCorrelationID), cause.ID),
-	} {
-		if _, given := e.Metadata[name]; !given {
-			e.Metadata[name] = value
-		}
-	}
+	own := e.Metadata
+	e.Metadata = metadata.Clone()
+	maps.Copy(e.Metadata, own)
 }
 
 // complete fills in what is not set, and checks the whole.

@@ -286,28 +286,3 @@ func TestRunInTxWakesTheForwarderOnlyAfterACommitWithNotifications(t *testing.T)
 	require.Equal(t, 1, woken)
 	require.Len(t, published(t, s), 1)
 }
-
-type order struct {
-	outbox.Recorder
-	id string
-}
-
-func (o *order) place() { o.Record(orderPlaced{OrderID: o.id}) }
-
-func TestRecordedNotificationsArePublishedOnceAndForgotten(t *testing.T) {
-	t.Parallel()
-	db, s, p := setup(t, outbox.Config{})
-	a, b := &order{id: "a"}, &order{id: "b"}
-	a.place()
-	b.place()
-	a.place()
-	require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
-		return p.PublishRecorded(ctx, tx, a, b)
-	}))
-	require.Empty(t, a.Recorded())
-	var keys []string
-	for _, e := range published(t, s) {
-		keys = append(keys, e.Key)
-	}
-	require.Equal(t, []string{"a", "a", "b"}, keys)
-}

@@ -1,13 +1,9 @@
 package outbox
 
-import (
-	"context"
-	"slices"
-)
+import "slices"
 
-// Recorder collects notifications until they are published. An aggregate embeds
-// one and records what happened to it; the unit of work that saves the aggregate
-// publishes what it recorded, in the same transaction:
+// Recorder collects what happens to an aggregate until a [Unit] has published it. An
+// aggregate embeds one:
 //
 //	type Order struct {
 //		outbox.Recorder
@@ -16,42 +12,16 @@ import (
 //
 //	func (o *Order) Place() { o.Record(OrderPlaced{ID: o.ID}) }
 //
-//	err := publisher.PublishRecorded(ctx, tx, order)
-//
 // The zero value is empty and ready. It is not safe for concurrent use.
-type Recorder struct{ recorded []any }
+type Recorder struct{ events []any }
 
-// Record adds notifications, which may be wrapped by With.
-func (r *Recorder) Record(notifications ...any) {
-	r.recorded = append(r.recorded, notifications...)
-}
+var _ Aggregate = (*Recorder)(nil)
 
-// Recorded returns what was recorded and not yet taken, in its order.
-func (r *Recorder) Recorded() []any { return slices.Clone(r.recorded) }
+// Record adds domain events or notifications, which may be wrapped by [With].
+func (r *Recorder) Record(events ...any) { r.events = append(r.events, events...) }
 
-// Forget drops what was recorded, as after a commit.
-func (r *Recorder) Forget() { r.recorded = nil }
+// Events returns a copy of what is recorded and not cleared yet, in its order.
+func (r *Recorder) Events() []any { return slices.Clone(r.events) }
 
-// Recording is anything that embeds a Recorder.
-type Recording interface {
-	Recorded() []any
-	Forget()
-}
-
-// PublishRecorded publishes what the aggregates have recorded, in their order, in
-// one call, and has them forget it. On an error they keep it. If tx
-// rolls back afterwards, what they recorded is gone with the rest of their state:
-// load them again.
-func (p *Publisher) PublishRecorded(ctx context.Context, tx Tx, aggregates ...Recording) error {
-	var all []any
-	for _, a := range aggregates {
-		all = append(all, a.Recorded()...)
-	}
-	if err := p.Publish(ctx, tx, all...); err != nil {
-		return err
-	}
-	for _, a := range aggregates {
-		a.Forget()
-	}
-	return nil
-}
+// ClearEvents drops the first n events.
+func (r *Recorder) ClearEvents(n int) { r.events = slices.Delete(r.events, 0, min(n, len(r.events))) }

@@ -139,7 +139,7 @@ Programs of your own have these sinks too, and any of their own ([own-program.md
 // sinkPages tell more about a kind than its keys.
 var sinkPages = map[string]string{
 	"email":     "sinks-email.md",
-	"function":  "sinks-function.md",
+	"function":  "handlers.md",
 	"go":        "own-program.md",
 	"http":      "sinks-http.md",
 	"jsonlines": "sinks-jsonlines.md",

@@ -1,0 +1,92 @@
+package waybill_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+type OrderPlaced struct{ Order, Product string }
+
+type GoodsReserved struct{ Order string }
+
+var (
+	errUnknownProduct = errors.New("there is no such product")
+	errTooManyMails   = errors.New("too many mails")
+	errNoMailServer   = errors.New("the mail server cannot be reached")
+)
+
+// send hands a mail to a server.
+func send(_ context.Context, text string) error {
+	fmt.Println(text)
+	return nil
+}
+
+func Example() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	db, end := exampleDB()
+	defer end()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(func(n OrderPlaced) string { return n.Order }))
+	waybill.Register[GoodsReserved](o, "goods.reserved", waybill.Key(func(n GoodsReserved) string { return n.Order }))
+
+	waybill.HandleTx(o, "warehouse", func(ctx context.Context, tx *sql.Tx, n OrderPlaced) error {
+		if n.Product != "kite" {
+			return waybill.Permanent(errUnknownProduct)
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO reservations VALUES ($1)`, n.Order); err != nil {
+			return err
+		}
+		return o.Publish(ctx, tx, GoodsReserved{Order: n.Order}) // once too
+	})
+
+	waybill.Handle(o, "mail", func(ctx context.Context, n OrderPlaced) error {
+		return send(ctx, "thank you for "+n.Order)
+	}).Parallelism.Threshold = 4
+	waybill.Handle(o, "mail", func(ctx context.Context, n GoodsReserved) error {
+		switch err := send(ctx, n.Order+" is on its way"); {
+		case errors.Is(err, errTooManyMails):
+			return waybill.Throttled(time.Now().Add(time.Minute), err)
+		case errors.Is(err, errNoMailServer):
+			return waybill.Unavailable(err)
+		case err != nil:
+			return err
+		}
+		stop() // one order is enough here: Run ends when what is in flight is settled
+		return nil
+	})
+
+	check(o.Migrate(ctx))
+	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return o.Publish(ctx, tx, OrderPlaced{Order: "o-17", Product: "kite"})
+	}))
+	check(o.Run(ctx))
+	// Output:
+	// thank you for o-17
+	// o-17 is on its way
+}
+
+// exampleDB is a database with a table of the application's.
+func exampleDB() (db *sql.DB, end func()) {
+	folder, err := os.MkdirTemp("", "shop")
+	check(err)
+	db, err = sqlite.OpenDB(filepath.Join(folder, "shop.db"))
+	check(err)
+	_, err = db.Exec(`CREATE TABLE reservations (order_id TEXT)`)
+	check(err)
+	return db, func() { check(errors.Join(db.Close(), os.RemoveAll(folder))) }
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,143 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// Mapping says what becomes of the domain events of one type, so that the packages that
+// have them know neither notifications nor outboxes. [Map] and [Ignore] make it, for
+// [Config.Events].
+//
+// An event is published as the mapping of its type says, whether it comes as a value or a
+// pointer; else as a notification, if its type is registered; else by the first mapping of
+// an interface that it has the methods of. What is none of these is an error.
+type Mapping struct {
+	event reflect.Type
+	to    func(ctx context.Context, event any) ([]any, error) // nil if Map got nil
+}
+
+// Map publishes notifications in place of each event of type E: none, one or several, in
+// their order. They are registered types, which may be wrapped by [With], and are not
+// mapped again. Options that the event was wrapped with apply to all of them, below their
+// own. The function runs in the call of Publish, which fails with its error, and must be
+// safe for parallel calls.
+//
+// E is a type with values of its own, a pointer to one, or an interface with methods.
+func Map[E any](to func(ctx context.Context, event E) ([]any, error)) Mapping {
+	m := Mapping{event: reflect.TypeFor[E]()}
+	if to != nil {
+		m.to = func(ctx context.Context, event any) ([]any, error) { return to(ctx, eventAs[E](event)) }
+	}
+	return m
+}
+
+// Ignore publishes nothing for events of type E: they stay inside.
+func Ignore[E any]() Mapping {
+	return Map(func(context.Context, E) ([]any, error) { return nil, nil })
+}
+
+// eventAs is an event as the E that it is, points to, or is pointed to by.
+func eventAs[E any](event any) E {
+	switch e := event.(type) {
+	case E:
+		return e
+	case *E:
+		return *e
+	}
+	p := reflect.New(reflect.TypeOf(event))
+	p.Elem().Set(reflect.ValueOf(event))
+	return p.Interface().(E)
+}
+
+// mappings finds the one for an event.
+type mappings struct {
+	types      map[reflect.Type]Mapping // by the type without its pointer
+	interfaces []Mapping
+}
+
+func newMappings(all []Mapping) (*mappings, error) {
+	m := &mappings{types: make(map[reflect.Type]Mapping, len(all))}
+	var problems []error
+	for i, one := range all {
+		if one.to == nil {
+			problems = append(problems, fmt.Errorf("%w: number %d is without a function: make it with outbox.Map or outbox.Ignore", ErrMapping, i+1))
+			continue
+		}
+		base := baseOf(one.event)
+		if _, twice := m.types[base]; twice {
+			problems = append(problems, fmt.Errorf("%w: there are two of %s: one can return several notifications", ErrMapping, base))
+		}
+		m.types[base] = one
+		switch {
+		case base.Kind() != reflect.Interface:
+		case base != one.event:
+			problems = append(problems, fmt.Errorf("%w: %s points to an interface: use %s", ErrMapping, one.event, base))
+		case base.NumMethod() == 0:
+			problems = append(problems, fmt.Errorf("%w: every event is %s: use an interface with a method", ErrMapping, base))
+		default:
+			m.interfaces = append(m.interfaces, one)
+		}
+	}
+	return m, errors.Join(problems...)
+}
+
+// of finds the mapping of an event.
+func (m *mappings) of(event any, types *registry.Registry) (Mapping, bool) {
+	t := reflect.TypeOf(event)
+	if len(m.types) == 0 || t == nil {
+		return Mapping{}, false
+	}
+	if one, ok := m.types[baseOf(t)]; ok {
+		return one, true
+	}
+	if len(m.interfaces) == 0 {
+		return Mapping{}, false
+	}
+	if _, err := types.Name(event); err == nil {
+		return Mapping{}, false
+	}
+	for _, one := range m.interfaces {
+		if t.Implements(one.event) || reflect.PointerTo(t).Implements(one.event) {
+			return one, true
+		}
+	}
+	return Mapping{}, false
+}
+
+func baseOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// appendMapped appends the envelopes of what an event is mapped to.
+func (p *Publisher) appendMapped(ctx context.Context, to []notification.Envelope, m Mapping, event any, options []Option, metadata notification.Metadata) ([]notification.Envelope, error) {
+	if v := reflect.ValueOf(event); v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: %T points to nothing", registry.ErrNil, event)
+	}
+	notifications, err := m.to(ctx, event)
+	if err != nil {
+		return nil, fmt.Errorf("map %T: %w", event, err)
+	}
+	first := len(to)
+	for _, n := range notifications {
+		n, own := unwrap(n)
+		e, err := p.envelope(n, slices.Concat(options, own), metadata)
+		if err != nil {
+			return nil, fmt.Errorf("map %T: %w", event, err)
+		}
+		if slices.ContainsFunc(to[first:], func(other notification.Envelope) bool { return other.ID == e.ID }) {
+			return nil, fmt.Errorf("map %T: %w: the id %q would be that of several notifications: give ids where they are made", event, ErrMapping, e.ID)
+		}
+		to = append(to, *e)
+	}
+	return to, nil
+}
