@@ -177,7 +177,7 @@ func TestWhyTellsOfASinkThatANotificationPassesBy(t *testing.T) {
 
 func TestWhyTellsOfWhatIsParked(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
-		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued"} {
+		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued", "settling"} {
 			o.publish(t, id, "order.placed", "")
 		}
 		later := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -186,18 +186,22 @@ func TestWhyTellsOfWhatIsParked(t *testing.T) {
 		dead.Attempt, dead.LastError = 5, "410 Gone"
 		scheduled, requeued := delivery(4, "scheduled", "", store.StateScheduled), delivery(5, "requeued", "", store.StateRetrying)
 		scheduled.DueAt, requeued.DueAt = later, noon
-		o.park(t, "mail", retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
+		settling := delivery(6, "settling", "", store.StateSettling)
+		settling.Attempt, settling.Receipt, settling.HookError, settling.DueAt = 1, "250 ok", "deadlock", later
+		dead.HookError, dead.DueAt = "no such table", later
+		o.park(t, "mail", settling, retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
 		for id, want := range map[string]string{
 			"retrying":  "retrying at 2100-01-02 03:04:05Z, after attempt 3 of 5: timeout",
 			"blocked":   "blocked by retrying of its key k, which is retrying: timeout",
 			"scheduled": "scheduled for 2100-01-02 03:04:05Z",
 			"requeued":  "requeued or replayed, due since 2026-01-02 12:00:00Z",
+			"settling":  "the sink took it with attempt 1: 250 ok; a hook failed: deadlock; it is called again at 2100-01-02 03:04:05Z",
 		} {
 			require.Equal(t, want, o.why(t, id).Verdicts[0].Text, id)
 		}
 		v := o.why(t, "dead").Verdicts[0]
 		require.Equal(t, admin.Dead, v.Where)
-		require.Regexp(t, `^dead since \S+ \S+ after attempt 5 of 5: 410 Gone$`, v.Text)
+		require.Regexp(t, `^dead since \S+ \S+ after attempt 5 of 5: 410 Gone; a hook failed: no such table; it is called again at \S+ \S+$`, v.Text)
 		require.Equal(t, "retrying", o.why(t, "blocked").Verdicts[0].BlockedBy)
 	})
 }
