@@ -295,7 +295,7 @@ func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.T
 	if err := o.Open(ctx); err != nil {
 		return err
 	}
-	return o.made().publisher.RunInTx(ctx, o.db, f)
+	return o.made().publisher.RunInTx(ctx, o.db, nil, f)
 }
 
 // Announce wakes the forwarders after a commit of one's own; see

@@ -103,7 +103,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return publisher.Publish(ctx, tx,
 			CustomerJoined{"Ada"},
 			OrderPlaced{"o-1", "Ada", "kite"},

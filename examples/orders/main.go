@@ -41,7 +41,7 @@ func main() {
 	engine := must(forwarder.New(forwarder.Config{Store: store, Sinks: map[string]forwarder.Sink{"printer": {Sink: printer}},
 		Types: types, Routes: route.Routes{"order.*": route.To("printer")}}))
 	publisher := must(outbox.New(types, store, outbox.Config{Wake: engine.Wake}))
-	check(publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error { // both, or neither
+	check(publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error { // both, or neither
 		if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ('o-17', 'kite')`); err != nil {
 			return err
 		}

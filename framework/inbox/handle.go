@@ -134,9 +134,9 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 
 func (m *mux) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
 	if m.config.Publisher != nil {
-		return m.config.Publisher.RunInTx(ctx, m.config.DB, f)
+		return m.config.Publisher.RunInTx(ctx, m.config.DB, nil, f)
 	}
-	return outbox.InTx(ctx, m.config.DB, f)
+	return outbox.InTx(ctx, m.config.DB, nil, f)
 }
 
 func (m *mux) check() error {

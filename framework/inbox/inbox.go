@@ -65,7 +65,7 @@ func (i *Inbox) First(ctx context.Context, tx store.Execer, consumer, id string)
 //
 // An error of the commit may hide that it was done: call Once again to find out.
 func (i *Inbox) Once(ctx context.Context, db *sql.DB, consumer, id string, f func(ctx context.Context, tx *sql.Tx) error) (first bool, err error) {
-	err = outbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = outbox.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if first, err = i.First(ctx, tx, consumer, id); err != nil || !first {
 			return err
 		}

@@ -290,7 +290,7 @@ func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 			},
 		})
 		require.NoError(t, err)
-		require.NoError(t, s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			for i := range orders {
 				id := "o-" + string(rune('0'+i/10)) + string(rune('0'+i%10))
 				err := s.publisher.Publish(ctx, tx, outbox.With(orderPlaced{id}, outbox.ID(id), outbox.CorrelationID("order "+id)))
