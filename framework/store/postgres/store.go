@@ -19,8 +19,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/lib/pq"
-
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
@@ -191,7 +189,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	}
 	// A role that only publishes need not read which migrations there were: an INSERT
 	// fails where the table is older.
-	if err := migrations(c, n).Check(ctx, db); err != nil && pq.As(err, deniedPrivilege) == nil {
+	if err := migrations(c, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
 		return nil, err
 	}
 	if err := checkOffsets(ctx, db, n); err != nil {
