@@ -104,8 +104,7 @@ type declared struct {
 }
 
 // Postgres is the outbox of a PostgreSQL database, whose handle the application keeps and
-// closes. Any driver of database/sql will do for publishing; forwarding needs lib/pq:
-// see [postgres.OpenDB].
+// closes: one of [postgres.OpenDB], or one over a pool of pgx, stdlib.OpenDBFromPool(pool).
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },

@@ -233,7 +233,7 @@ func TestMistakesAreFoundWhenAForwarderIsMade(t *testing.T) {
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed"))
 	for want, sink := range map[error]sinks.Sink{
 		inbox.ErrConfig:        inbox.HandleTx(inbox.Config{}, types, func(context.Context, *sql.Tx, orderPlaced) error { return nil }),
-		function.ErrNoHandlers: inbox.HandleTx[orderPlaced](inbox.Config{}, types, nil),
+		function.ErrNoHandlers: inbox.HandleTx[orderPlaced, *sql.Tx](inbox.Config{}, types, nil),
 	} {
 		_, err := forwarder.New(forwarder.Config{
 			Store: struct{ forwarder.Store }{}, Types: types, Routes: route.Routes{"order.placed": route.To("payments")},

@@ -160,7 +160,7 @@ func numbered(err error, i, of int) error {
 //
 // Nothing is repeated: where the isolation level or a deadlock has the database refuse
 // a transaction, the caller runs it again, as a whole. An error of the commit may hide
-// that it was done.
+// that it was done. A nil publisher announces nothing.
 func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
 	return p.announcing(func() error { return InTx(ctx, db, options, f) })
 }

@@ -177,6 +177,8 @@ func inOurWords(t *testing.T, err error) {
 // failingTx is a transaction whose statements all fail.
 type failingTx struct{ err error }
 
-func (f failingTx) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, f.err }
-func (failingTx) Commit() error                                                     { return nil }
-func (failingTx) Rollback() error                                                   { return nil }
+func (f failingTx) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return nil, f.err
+}
+func (failingTx) Commit() error   { return nil }
+func (failingTx) Rollback() error { return nil }
