@@ -154,9 +154,9 @@ func numbered(err error, i, of int) error {
 
 // RunInTx runs f in a transaction of db: it commits if f returns nil, and rolls
 // back if f returns an error, which comes back as it is, or panics. After a
-// commit with notifications it does what Announce does, whatever context f published
-// with. f must not commit tx. Options are those of [sql.DB.BeginTx], such as an
-// isolation level; nil has the database's defaults.
+// commit of what was published with p it does what Announce does. f must not commit
+// tx. Options are those of [sql.DB.BeginTx], such as an isolation level; nil has the
+// database's defaults.
 //
 // Nothing is repeated: where the isolation level or a deadlock has the database refuse
 // a transaction, the caller runs it again, as a whole. An error of the commit may hide
