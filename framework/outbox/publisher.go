@@ -183,7 +183,7 @@ func (p *Publisher) announcing(commit func() error) error {
 
 // Announce wakes the forwarders after a commit that published something: with
 // Config.Wake the one of this process, with Config.Announcer those of others.
-// RunInTx calls it; a program that begins and commits transactions without RunInTx
+// RunInTx and RunInPgx call it; a program that begins and commits transactions by itself
 // calls it after the commit. Before the commit it is of no use, and for a rollback
 // it does no harm.
 //

@@ -226,7 +226,7 @@ func guideEnt(ctx context.Context, publisher *outbox.Publisher, client *ent.Clie
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	if err := tx.Order.Create().SetID("o-23").SetProduct("kite").Exec(ctx); err != nil {
 		return err
 	}

@@ -104,6 +104,15 @@ func TestPgxTransactionsAreWhatIsAskedFor(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, pgx.ErrTxCommitRollback)
+	// A context that ends before the commit takes the transaction with it.
+	ending, end := context.WithCancel(ctx)
+	err = outbox.RunInPgx(ending, s.publisher, pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
+		err := s.place(ctx, unitOfPgx(ctx, tx), "o")
+		end()
+		return err
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "commit: ")
 	require.Zero(t, s.wakes.Load())
 	s.holds(t)
 
