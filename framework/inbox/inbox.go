@@ -49,15 +49,21 @@ func New(s store.Inbox) *Inbox { return &Inbox{s} }
 // does that meets another one; the transaction is to be repeated. After an error tx is to be rolled
 // back.
 //
+// tx is what Publish takes; a *sql.DB gives [outbox.ErrNotTransaction].
+//
 // consumer names what is handled for: one effect for each name and id. Its name must
 // not change while ids of it may come again.
-func (i *Inbox) First(ctx context.Context, tx store.Execer, consumer, id string) (bool, error) {
+func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (bool, error) {
 	for what, name := range map[string]string{"consumer": consumer, "id": id} {
 		if name == "" || len(name) > maxName {
 			return false, fmt.Errorf("%w: the %s has %d bytes: use 1 to %d", ErrName, what, len(name), maxName)
 		}
 	}
-	return i.store.First(ctx, tx, consumer, id)
+	in, err := outbox.CheckTx(tx)
+	if err != nil {
+		return false, err
+	}
+	return i.store.First(ctx, in, consumer, id)
 }
 
 // Once runs f in a transaction of db if the consumer has not handled the id yet, and

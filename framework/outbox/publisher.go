@@ -96,7 +96,7 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // transaction that has ended ErrTxOver. After an error of the database tx is to be rolled
 // back.
 func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) error {
-	tx, err := checkTx(tx)
+	tx, err := CheckTx(tx)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 // not set becomes a new UUIDv7, a version 1, and OccurredOn now; the database assigns
 // offset and slot. The envelopes are only read.
 func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification.Envelope) error {
-	tx, err := checkTx(tx)
+	tx, err := CheckTx(tx)
 	if err != nil {
 		return err
 	}

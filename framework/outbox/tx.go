@@ -16,8 +16,10 @@ type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// checkTx returns the transaction to write in, and refuses what is none.
-func checkTx(tx Tx) (Tx, error) {
+// CheckTx returns the transaction to write in, as Publish does: tx itself, or the *sql.Tx
+// inside of bun's Tx. It refuses what is none with ErrNotTransaction. It is for code that
+// writes beside Publish, such as the inbox.
+func CheckTx(tx Tx) (Tx, error) {
 	if isNil(tx) {
 		return nil, fmt.Errorf("%w: tx is nil: begin a transaction and pass that, or use RunInTx", ErrNotTransaction)
 	}
@@ -29,11 +31,11 @@ func checkTx(tx Tx) (Tx, error) {
 		Rollback() error
 	}:
 		if inside, formats := insideBun(tx); formats {
-			return checkTx(inside)
+			return CheckTx(inside)
 		}
 		return tx, nil
 	}
-	return nil, fmt.Errorf("%w: a %T commits each statement by itself, so the notification could exist without your data, or your data without it: begin a transaction and pass that, or use RunInTx",
+	return nil, fmt.Errorf("%w: a %T commits each statement by itself, so what is written could exist without your data, or your data without it: begin a transaction and pass that, or use RunInTx",
 		ErrNotTransaction, tx)
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"github.com/uptrace/bun/schema"
+	"github.com/waybill-go/waybill/framework/inbox"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 type bunOrder struct {
@@ -57,4 +60,16 @@ func checkBun(t *testing.T, s *shop, dialect schema.Dialect) {
 		return s.publisher.Publish(ctx, &tx, OrderPlaced{Order: "pointer"})
 	}))
 	require.Len(t, s.column(t, `SELECT id FROM outbox WHERE key = 'pointer'`), 1)
+
+	// The inbox takes it as Publish does, and no database.
+	box := inbox.New(s.log.(store.Inbox))
+	for _, want := range []bool{true, false} {
+		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			first, err := box.First(ctx, tx, "invoices", "n-1")
+			require.Equal(t, want, first)
+			return err
+		}))
+	}
+	_, err = box.First(t.Context(), db, "invoices", "n-2")
+	require.ErrorIs(t, err, outbox.ErrNotTransaction)
 }
