@@ -19,7 +19,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka test-brokers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-kafka test-brokers test-drivers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven
 test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbitmq-server, nats-server, redis-server)
 	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/test-brokers
 
+test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's promises over pgx
+	cd framework/outbox/drivers && go vet ./... && go test -timeout 20m ./...
+
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
 	cd benchmarks && go vet ./... && go test -timeout 20m ./...
 
@@ -48,7 +51,9 @@ crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYB
 lint: $(LINT) ## Run the linters, which are built at the first time
 	$(LINT) run ./...
 	cd sinks/brokers && $(CURDIR)/$(LINT) run ./...
+	cd framework/outbox/drivers && $(CURDIR)/$(LINT) run ./...
 	cd examples/brokers && $(CURDIR)/$(LINT) run ./...
+	cd examples/orders && $(CURDIR)/$(LINT) run ./...
 	cd examples/own-program && $(CURDIR)/$(LINT) run ./...
 	cd benchmarks && $(CURDIR)/$(LINT) run ./...
 
@@ -76,6 +81,7 @@ examples: ## Run every example; each must end well by itself
 		$(if $(timeout),$(timeout) $(EXAMPLE_LIMIT)) $$program || \
 			{ code=$$?; echo "examples/$$example ended with code $$code" >&2; exit 1; }; \
 	done
+	@echo '--- examples/orders' && cd examples/orders && go vet ./... && go test ./...
 	@echo '--- examples/own-program' && cd examples/own-program && go vet ./... && go test ./...
 
 generate: ## Make the generated files again: wiring, references

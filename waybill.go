@@ -109,8 +109,7 @@ type declared struct {
 }
 
 // Postgres is the outbox of a PostgreSQL database, whose handle the application keeps and
-// closes. Any driver of database/sql will do for publishing; forwarding needs lib/pq:
-// see [postgres.OpenDB].
+// closes: one of [postgres.OpenDB], or one over a pool of pgx, stdlib.OpenDBFromPool(pool).
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },
@@ -315,7 +314,7 @@ func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.T
 	if err := o.Open(ctx); err != nil {
 		return err
 	}
-	return o.made().publisher.RunInTx(ctx, o.db, f)
+	return o.made().publisher.RunInTx(ctx, o.db, nil, f)
 }
 
 // InUnit is [Outbox.InTx] with a unit of work, which publishes what the aggregates that f
@@ -324,7 +323,7 @@ func (o *Outbox) InUnit(ctx context.Context, f func(ctx context.Context, tx *sql
 	if err := o.Open(ctx); err != nil {
 		return err
 	}
-	return o.made().publisher.RunUnit(ctx, o.db, f)
+	return o.made().publisher.RunUnit(ctx, o.db, nil, f)
 }
 
 // Announce wakes the forwarders after a commit of one's own; see

@@ -116,7 +116,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return publisher.Publish(ctx, tx,
 			ShopOpened{"Vienna"},
 			PaymentMade{"p-1", 12.5, "4111111111111111"},

@@ -141,7 +141,7 @@ func forward(ctx context.Context, pager sinks.Sink, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return publisher.Publish(ctx, tx,
 			outbox.With(AlarmRaised{"alice", "the cellar is wet"}, outbox.ID("alarm-1")),
 			outbox.With(AlarmRaised{"bob", "the roof is dry"}, outbox.ID("alarm-2")),

@@ -101,7 +101,7 @@ func run(ctx context.Context, w io.Writer) error {
 }
 
 func place(ctx context.Context, db *sql.DB, publisher *outbox.Publisher) error {
-	return publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	return publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		for n := range orders {
 			order := OrderPlaced{Number: n + 1, Quantity: 1}
 			if n%3 == 0 {

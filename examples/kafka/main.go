@@ -137,7 +137,7 @@ func run(ctx context.Context, config kafka.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		for _, change := range history {
 			if err := publisher.Publish(ctx, tx, change); err != nil {
 				return err

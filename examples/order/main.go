@@ -100,7 +100,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	for _, id := range []string{"o-1", "o-2", "o-3"} {
-		err := publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			return publisher.Publish(ctx, tx, OrderPlaced{id}, OrderPaid{id}, OrderShipped{id})
 		})
 		if err != nil {

@@ -1,62 +1,50 @@
-// An order and the notification of it, committed together; then its delivery.
+// Orders is a shop on PostgreSQL that uses pgx for everything: it places orders and
+// publishes them in the same transaction, and a forwarder in the same process has them paid
+// and the warehouse told. It is a module of its own, since pgx is no dependency of Waybill.
+//
+//	cd examples/orders
+//	DATABASE_URL=postgres://me@localhost/shop?sslmode=disable go run .
 package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"os"
-	"path/filepath"
 
-	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
-	"github.com/waybill-go/waybill/registry"
-	"github.com/waybill-go/waybill/sinks"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
-type OrderPlaced struct{ OrderID, Product string }
-
-func (o OrderPlaced) Key() string { return o.OrderID } // what has one key keeps its order
-
 func main() {
-	ctx, stop := context.WithCancel(context.Background())
-	folder := must(os.MkdirTemp("", "orders"))
-	defer os.RemoveAll(folder)
-	db := must(sqlite.OpenDB(filepath.Join(folder, "orders.db")))
-	defer db.Close()
-	must(db.ExecContext(ctx, `CREATE TABLE orders (id TEXT PRIMARY KEY, product TEXT)`))
-	must(sqlite.Migrate(ctx, db, sqlite.Config{})) // the outbox stands beside your tables
-	store := must(sqlite.Open(ctx, db, sqlite.Config{}))
-	types := registry.New()
-	check(registry.Register[OrderPlaced](types, "order.placed", registry.Key(OrderPlaced.Key)))
-	printer := sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
-		fmt.Printf("%s: %+v\n", d.Type, must(registry.Decode[OrderPlaced](types, d.Envelope)))
-		stop() // one delivery is enough here: Run ends when it is settled
-		return "printed", nil
-	})
-	engine := must(forwarder.New(forwarder.Config{Store: store, Sinks: map[string]forwarder.Sink{"printer": {Sink: printer}},
-		Types: types, Routes: route.Routes{"order.*": route.To("printer")}}))
-	publisher := must(outbox.New(types, store, outbox.Config{Wake: engine.Wake}))
-	check(publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error { // both, or neither
-		if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ('o-17', 'kite')`); err != nil {
-			return err
-		}
-		return publisher.Publish(ctx, tx, OrderPlaced{OrderID: "o-17", Product: "kite"})
-	}))
-	check(engine.Run(ctx))
-}
-
-func must[T any](value T, err error) T {
-	check(err)
-	return value
-}
-
-func check(err error) {
-	if err != nil {
+	if err := run(context.Background(), os.Getenv("DATABASE_URL")); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// run places one order and ends when its payment has reached the warehouse.
+func run(ctx context.Context, address string) error {
+	if address == "" {
+		return fmt.Errorf("set DATABASE_URL to a PostgreSQL database, such as postgres://me@localhost/shop?sslmode=disable")
+	}
+	pool, err := pgxpool.New(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	shop, err := open(ctx, pool, db, func(paid OrderPaid) {
+		fmt.Printf("the warehouse packs order %s\n", paid.Order)
+		stop() // one order is enough here: forward ends when it is settled
+	})
+	if err != nil {
+		return err
+	}
+	if err := shop.place(ctx, OrderPlaced{Order: "o-17", Product: "kite", Cents: 1999}); err != nil {
+		return err
+	}
+	return shop.forwarder.Run(ctx)
 }

@@ -61,7 +61,7 @@ func (s *shop) publish(t *testing.T) {
 	require.NoError(t, err)
 	publisher, err := outbox.New(types(), store, outbox.Config{})
 	require.NoError(t, err)
-	require.NoError(t, publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		order := OrderPlaced{Order: "o-17", Email: "ada@example.com", Cents: 1999, Currency: "EUR"}
 		if err := publisher.Publish(ctx, tx, outbox.With(order, outbox.ID("new"))); err != nil {
 			return err

@@ -130,7 +130,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		for id, payment := range payments {
 			if err := publisher.Publish(ctx, tx, outbox.With(payment, outbox.ID(id))); err != nil {
 				return err

@@ -110,7 +110,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return publisher.Publish(ctx, tx,
 			outbox.With(PaymentReceived{"p-1"}, outbox.ID("payment-1")),
 			outbox.With(PaymentReceived{"p-2"}, outbox.ID("payment-2-bad")),

@@ -92,7 +92,7 @@ func preferred(r *http.Request) string {
 // publishes first to show that the order is no matter: if the address is taken,
 // the rollback takes the notification back, and no mail goes.
 func (s *signups) add(ctx context.Context, c CustomerSignedUp) error {
-	return s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+	return s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.publisher.Publish(ctx, tx, c); err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func shop(ctx context.Context, url string, secrets ...string) error {
 	if err != nil {
 		return err
 	}
-	err = publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return publisher.Publish(ctx, tx, OrderPlaced{"o-1", "ada"}, OrderPlaced{"o-2", "ada"}, OrderPlaced{"o-3", "ada"})
 	})
 	if err != nil {

@@ -110,7 +110,7 @@ func (o *outbox) insert(envelopes ...notification.Envelope) {
 	}
 	publisher, err := outboxes.New(registry.New(), o.store, outboxes.Config{Announcer: outboxes.Silent})
 	require.NoError(o.t, err)
-	require.NoError(o.t, publisher.RunInTx(o.t.Context(), o.db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(o.t, publisher.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return publisher.Append(ctx, tx, envelopes...)
 	}))
 }

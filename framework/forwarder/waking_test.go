@@ -153,7 +153,7 @@ func (a arrivals) Deliver(_ context.Context, d *notification.Delivery) (notifica
 
 func (o *office) publish(id string) {
 	o.t.Helper()
-	require.NoError(o.t, o.publisher.RunInTx(o.t.Context(), o.db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(o.t, o.publisher.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return o.publisher.Publish(ctx, tx, outboxes.With(parcel{ID: id}, outboxes.ID(id)))
 	}))
 }

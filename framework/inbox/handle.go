@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -16,18 +17,21 @@ import (
 
 // Errors of sinks with handlers.
 var (
-	// ErrConfig: Inbox or DB is missing, which is found when a forwarder is made with the
+	// ErrConfig: Inbox or DB is missing, or there are two databases, which is found when a forwarder is made with the
 	// sink; or a delivery that no forwarder made, and Config, name no consumer.
 	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
-	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make.
-	ErrNoTransaction = errors.New("no transaction for the handler: use inbox.Mux in place of function.Mux")
+	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes
+	// another transaction than the sink's.
+	ErrNoTransaction = errors.New("no transaction for the handler")
 )
 
-// Config is where handlers have their effects. Inbox and DB are required.
+// Config is where handlers have their effects. Inbox, and DB or Pgx, are required.
 type Config struct {
 	Inbox *Inbox
-	// DB is where the effects happen; the inbox's tables are there.
+	// DB is where the effects happen; the inbox's tables are there. Handlers get a *sql.Tx.
 	DB *sql.DB
+	// Pgx is set in place of DB where handlers get a transaction of pgx: Pgx(pool, pgx.TxOptions{}).
+	Pgx Transactions
 	// Publisher, if set, announces what handlers published in their transaction, so
 	// that it is delivered at once.
 	Publisher *outbox.Publisher
@@ -39,25 +43,30 @@ type Config struct {
 // HandleTx returns a sink whose function has its effects once for each notification of
 // type T, however often the delivery is made: what it writes and publishes in tx, and the
 // note that it did, are committed together. See [Mux].
-func HandleTx[T any](c Config, types *registry.Registry, handle func(ctx context.Context, tx *sql.Tx, n T) error) sinks.Sink {
+func HandleTx[T, Tx any](c Config, types *registry.Registry, handle func(ctx context.Context, tx Tx, n T) error) sinks.Sink {
 	return Mux(c, types, OnTx(handle))
 }
 
-// OnTx handles type T in a transaction, in a sink of [Mux]. The function must not commit
+// OnTx handles type T in a transaction, in a sink of [Mux]: a *sql.Tx if that has a DB, a
+// pgx.Tx if it has Pgx. The function must not commit
 // or roll back tx, nor use it after it returned. Its error rolls everything back, and has
 // the class that it gives with [sinks.Permanent] and its neighbours. On SQLite it must return
 // each error of tx: some of them have rolled the transaction back already, and what it goes
 // on to write would be committed by itself.
-func OnTx[T any](handle func(ctx context.Context, tx *sql.Tx, n T) error) function.Handler {
+func OnTx[T, Tx any](handle func(ctx context.Context, tx Tx, n T) error) function.Handler {
 	if handle == nil {
 		return function.On[T]() // which is refused when a forwarder is made
 	}
 	return function.On(func(ctx context.Context, n T) error {
-		tx, ok := ctx.Value(txKey{}).(*sql.Tx)
-		if !ok {
-			return sinks.Unavailable(ErrNoTransaction)
+		switch tx := ctx.Value(txKey{}).(type) {
+		case Tx:
+			return handle(ctx, tx, n)
+		case nil:
+			return sinks.Unavailable(fmt.Errorf("%w: use inbox.Mux in place of function.Mux", ErrNoTransaction))
+		default:
+			return sinks.Unavailable(fmt.Errorf("%w: it takes a %s, and the sink begins a %T: set Config.DB for *sql.Tx, Config.Pgx for pgx.Tx",
+				ErrNoTransaction, reflect.TypeFor[Tx](), tx))
 		}
-		return handle(ctx, tx, n)
 	})
 }
 
@@ -65,7 +74,7 @@ func OnTx[T any](handle func(ctx context.Context, tx *sql.Tx, n T) error) functi
 type txKey struct{}
 
 // Mux returns a sink that hands each notification to the handlers of its type, as
-// [function.Mux] does, all in one transaction of Config.DB in which its id is noted. A
+// [function.Mux] does, all in one transaction of Config.DB, or Config.Pgx, in which its id is noted. A
 // delivery that was handled before is taken, with the receipt "handled before", and no
 // handler is called: after a crash, and after a requeue or a replay too. To have one handled
 // again, delete its id from the inbox.
@@ -105,8 +114,8 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 		return "", sinks.Unavailable(fmt.Errorf("%w: the delivery has no sink, so Config.Consumer must name the consumer", ErrConfig))
 	}
 	began := false // the handlers
-	err = m.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		switch first, err := m.config.Inbox.First(ctx, tx, consumer, d.ID); {
+	err = m.config.transactions().run(ctx, m.config.Publisher, func(ctx context.Context, tx any, noted outbox.Tx) error {
+		switch first, err := m.config.Inbox.First(ctx, noted, consumer, d.ID); {
 		case err != nil:
 			return err
 		case !first:
@@ -132,16 +141,12 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	return "", sinks.Unavailable(err)
 }
 
-func (m *mux) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	if m.config.Publisher != nil {
-		return m.config.Publisher.RunInTx(ctx, m.config.DB, f)
-	}
-	return outbox.InTx(ctx, m.config.DB, f)
-}
-
 func (m *mux) check() error {
-	if m.config.Inbox == nil || m.config.DB == nil {
+	if m.config.Inbox == nil || m.config.transactions().run == nil {
 		return ErrConfig
+	}
+	if m.config.DB != nil && m.config.Pgx.run != nil {
+		return fmt.Errorf("%w: DB and Pgx are both set; keep one", ErrConfig)
 	}
 	return nil
 }

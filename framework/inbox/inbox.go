@@ -9,7 +9,8 @@
 //		return err
 //	})
 //
-// Handlers in the forwarder's own process are made with [HandleTx] or [Mux].
+// Handlers in the forwarder's own process are made with [HandleTx] or [Mux]. With pgx take
+// [OnceInPgx], Config.Pgx, and [outbox.Pgx] for [Inbox.First].
 //
 // The ids stand in a table beside the outbox's and go after the forwarder's
 // InboxRetention; a delivery that comes again later is taken for a new one. A database that only
@@ -48,15 +49,21 @@ func New(s store.Inbox) *Inbox { return &Inbox{s} }
 // does that meets another one; the transaction is to be repeated. After an error tx is to be rolled
 // back.
 //
+// tx is what Publish takes; a *sql.DB gives [outbox.ErrNotTransaction].
+//
 // consumer names what is handled for: one effect for each name and id. Its name must
 // not change while ids of it may come again.
-func (i *Inbox) First(ctx context.Context, tx store.Execer, consumer, id string) (bool, error) {
+func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (bool, error) {
 	for what, name := range map[string]string{"consumer": consumer, "id": id} {
 		if name == "" || len(name) > maxName {
 			return false, fmt.Errorf("%w: the %s has %d bytes: use 1 to %d", ErrName, what, len(name), maxName)
 		}
 	}
-	return i.store.First(ctx, tx, consumer, id)
+	in, err := outbox.CheckTx(tx)
+	if err != nil {
+		return false, err
+	}
+	return i.store.First(ctx, in, consumer, id)
 }
 
 // Once runs f in a transaction of db if the consumer has not handled the id yet, and
@@ -65,7 +72,7 @@ func (i *Inbox) First(ctx context.Context, tx store.Execer, consumer, id string)
 //
 // An error of the commit may hide that it was done: call Once again to find out.
 func (i *Inbox) Once(ctx context.Context, db *sql.DB, consumer, id string, f func(ctx context.Context, tx *sql.Tx) error) (first bool, err error) {
-	err = outbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err = outbox.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if first, err = i.First(ctx, tx, consumer, id); err != nil || !first {
 			return err
 		}

@@ -233,7 +233,7 @@ func TestMistakesAreFoundWhenAForwarderIsMade(t *testing.T) {
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed"))
 	for want, sink := range map[error]sinks.Sink{
 		inbox.ErrConfig:        inbox.HandleTx(inbox.Config{}, types, func(context.Context, *sql.Tx, orderPlaced) error { return nil }),
-		function.ErrNoHandlers: inbox.HandleTx[orderPlaced](inbox.Config{}, types, nil),
+		function.ErrNoHandlers: inbox.HandleTx[orderPlaced, *sql.Tx](inbox.Config{}, types, nil),
 	} {
 		_, err := forwarder.New(forwarder.Config{
 			Store: struct{ forwarder.Store }{}, Types: types, Routes: route.Routes{"order.placed": route.To("payments")},
@@ -290,7 +290,7 @@ func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 			},
 		})
 		require.NoError(t, err)
-		require.NoError(t, s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			for i := range orders {
 				id := "o-" + string(rune('0'+i/10)) + string(rune('0'+i%10))
 				err := s.publisher.Publish(ctx, tx, outbox.With(orderPlaced{id}, outbox.ID(id), outbox.CorrelationID("order "+id)))

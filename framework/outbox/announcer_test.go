@@ -57,7 +57,7 @@ func (h *herald) announced() int {
 // publish commits one notification, or rolls it back where failure is set.
 func publish(t testing.TB, db *sql.DB, p *outbox.Publisher, failure error) {
 	t.Helper()
-	err := p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	err := p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if err := p.Publish(ctx, tx, orderPlaced{OrderID: "o"}); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
 	woken := 0 // at once, in the same step that has the announcement made
 	db, _, p := setup(t, outbox.Config{Announcer: h, Wake: func() { woken++ }})
 	publish(t, db, p, errors.New("no"))
-	require.NoError(t, p.RunInTx(t.Context(), db, func(context.Context, *sql.Tx) error { return nil }))
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error { return nil }))
 	require.Zero(t, woken)
 	publish(t, db, p, nil)
 	require.Equal(t, 1, woken)

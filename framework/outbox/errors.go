@@ -7,6 +7,10 @@ import "errors"
 var (
 	// ErrNotTransaction: what was passed as tx is none.
 	ErrNotTransaction = errors.New("not a transaction")
+	// ErrTxOver: the transaction is committed or rolled back already.
+	ErrTxOver = errors.New("the transaction is over")
+	// ErrOption: an option is nil, or stands in the place of a notification.
+	ErrOption = errors.New("misplaced option")
 	// ErrTooLarge: a payload exceeds the limit.
 	ErrTooLarge = errors.New("payload is too large")
 	// ErrBinaryPayload: a payload is no JSON and the column takes nothing else.
@@ -18,4 +22,7 @@ var (
 	ErrUnit = errors.New("unit of work")
 )
 
-var errInsertOnly = errors.New("outbox: a publisher only inserts")
+var (
+	errNoDatabase = errors.New("outbox: db is nil: pass the database to begin a transaction in")
+	errInsertOnly = errors.New("outbox: a publisher only inserts")
+)

@@ -114,7 +114,7 @@ func ExamplePublisher_RunUnit() {
 	customer := &Customer{ID: "c-1", City: "London", version: 1}
 
 	customer.Move("Paris")
-	err := publisher.RunUnit(ctx, db, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
+	err := publisher.RunUnit(ctx, db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 		u.Track(customer)
 		return save(ctx, tx, customer)
 	})
@@ -123,7 +123,7 @@ func ExamplePublisher_RunUnit() {
 
 	// Its version is an old one now: what would be published is rolled back too.
 	customer.Move("Rome")
-	err = publisher.RunUnit(ctx, db, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
+	err = publisher.RunUnit(ctx, db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 		u.Track(customer)
 		return save(ctx, tx, customer)
 	})

@@ -147,7 +147,7 @@ func TestAppendFillsInWhatIsNotSetAndOnlyReadsTheEnvelopes(t *testing.T) {
 	p, err := outbox.New(registry.New(), s, outbox.Config{Wake: func() { woken++ }})
 	require.NoError(t, err)
 	made := []notification.Envelope{{Type: "order.placed", Payload: []byte(`{"n":1}`)}, {Type: "order.shipped", Payload: []byte(`{"n":2}`)}}
-	require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return p.Append(ctx, tx, made...)
 	}))
 	require.Equal(t, 1, woken)

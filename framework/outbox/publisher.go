@@ -2,7 +2,7 @@
 // the application's own database transaction, so that both are committed or
 // neither is.
 //
-//	err := publisher.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+//	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 //		if _, err := tx.ExecContext(ctx, `INSERT INTO orders …`); err != nil {
 //			return err
 //		}
@@ -18,7 +18,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -57,6 +59,7 @@ type Publisher struct {
 	config    Config
 	events    *mappings
 	announcer announcer
+	appends   atomic.Uint64 // that were made, in any transaction
 }
 
 // New returns a publisher of the registered types. A type whose serializer makes
@@ -98,10 +101,13 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // inherits the correlation id and gets the causation id: see [notification.WithCause].
 //
 // tx is a *sql.Tx, or anything that wraps one and has its methods (sqlx, bun,
-// ent, gorm's Statement.ConnPool). A *sql.DB gives ErrNotTransaction. After an error of
-// the database tx is to be rolled back.
+// ent, gorm's Statement.ConnPool), or a transaction of pgx in [Pgx]. In bun's Tx the
+// *sql.Tx is used, without bun's query hooks. A *sql.DB gives ErrNotTransaction, a
+// transaction that has ended ErrTxOver. After an error of the database tx is to be rolled
+// back.
 func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) error {
-	if err := checkTx(tx); err != nil {
+	tx, err := CheckTx(tx)
+	if err != nil {
 		return err
 	}
 	envelopes := make([]notification.Envelope, 0, len(notifications))
@@ -123,7 +129,8 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 // not set becomes a new UUIDv7, a version 1, and OccurredOn now; the database assigns
 // offset and slot. The envelopes are only read.
 func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification.Envelope) error {
-	if err := checkTx(tx); err != nil {
+	tx, err := CheckTx(tx)
+	if err != nil {
 		return err
 	}
 	envelopes = slices.Clone(envelopes)
@@ -141,9 +148,9 @@ func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.
 		return nil
 	}
 	if err := p.insert(ctx, tx, envelopes); err != nil {
-		return err
+		return fmt.Errorf("append to the outbox: %w", explain(err))
 	}
-	published(ctx)
+	p.appends.Add(1)
 	return nil
 }
 
@@ -157,13 +164,28 @@ func numbered(err error, i, of int) error {
 
 // RunInTx runs f in a transaction of db: it commits if f returns nil, and rolls
 // back if f returns an error, which comes back as it is, or panics. After a
-// commit with notifications it does what Announce does.
-func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
-	ctx, some := withPublished(ctx)
-	if err := InTx(ctx, db, f); err != nil {
+// commit of what was published with p it does what Announce does. f must not commit
+// tx. Options are those of [sql.DB.BeginTx], such as an isolation level; nil has the
+// database's defaults.
+//
+// Nothing is repeated: where the isolation level or a deadlock has the database refuse
+// a transaction, the caller runs it again, as a whole. An error of the commit may hide
+// that it was done. A nil publisher announces nothing.
+func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
+	return p.announcing(func() error { return InTx(ctx, db, options, f) })
+}
+
+// announcing runs a transaction and announces it, if something was appended meanwhile: by
+// this transaction, or by another one at the same time, which does no harm.
+func (p *Publisher) announcing(commit func() error) error {
+	if p == nil {
+		return commit()
+	}
+	before := p.appends.Load()
+	if err := commit(); err != nil {
 		return err
 	}
-	if *some {
+	if p.appends.Load() != before {
 		p.Announce()
 	}
 	return nil
@@ -171,7 +193,7 @@ func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, f func(ctx context.
 
 // Announce wakes the forwarders after a commit that published something: with
 // Config.Wake the one of this process, with Config.Announcer those of others.
-// RunInTx calls it; a program that begins and commits transactions without RunInTx
+// RunInTx and RunInPgx call it; a program that begins and commits transactions by itself
 // calls it after the commit. Before the commit it is of no use, and for a rollback
 // it does no harm.
 //
@@ -195,9 +217,6 @@ func (p *Publisher) appendEnvelopes(ctx context.Context, to []notification.Envel
 		return p.appendMapped(ctx, to, m, n, options, metadata)
 	}
 	e, err := p.envelope(n, options, metadata)
-	if errors.Is(err, registry.ErrUnregistered) {
-		err = fmt.Errorf("%w, or, if it is a domain event, give outbox.Config.Events an outbox.Map or outbox.Ignore for it", err)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +227,12 @@ func (p *Publisher) appendEnvelopes(ctx context.Context, to []notification.Envel
 func (p *Publisher) envelope(n any, options []Option, metadata notification.Metadata) (*notification.Envelope, error) {
 	e, err := p.types.Encode(n)
 	if err != nil {
-		return nil, err
+		return nil, hint(n, err)
 	}
 	for _, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("%s: %w: With was given nil", e.Type, ErrOption)
+		}
 		option(e)
 	}
 	inherit(e, metadata)
@@ -218,6 +240,25 @@ func (p *Publisher) envelope(n any, options []Option, metadata notification.Meta
 		return nil, err
 	}
 	return e, nil
+}
+
+// hint adds the way out where what was published looks like another call that was meant.
+func hint(n any, err error) error {
+	switch n.(type) {
+	case Option, []Option:
+		return fmt.Errorf("%w: it stands alone: publish With(notification, option)", ErrOption)
+	case Tx:
+		return fmt.Errorf("%w; a transaction comes first, and once", err)
+	case notification.Envelope, *notification.Envelope, []notification.Envelope:
+		return fmt.Errorf("%w; an envelope that is made already goes to Append", err)
+	}
+	if !errors.Is(err, registry.ErrUnregistered) {
+		return err
+	}
+	if reflect.TypeOf(n).Kind() == reflect.Slice {
+		return fmt.Errorf("%w; a slice is not published as a whole: make it a []any and publish slice..., or publish its elements one by one", err)
+	}
+	return fmt.Errorf("%w, or, if it is a domain event, give outbox.Config.Events an outbox.Map or outbox.Ignore for it", err)
 }
 
 // metadata is what all notifications of a call get from its context: what they are

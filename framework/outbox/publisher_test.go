@@ -102,7 +102,7 @@ func TestOptionsReachTheEnvelope(t *testing.T) {
 	at := time.Date(2031, 2, 3, 4, 5, 6, 789000, time.UTC)
 	n := outbox.With(&orderPlaced{OrderID: "o"}, outbox.ID("my-id"), outbox.Key("my-key"), outbox.DeliverAt(at),
 		outbox.OccurredOn(at.Add(-time.Hour)), outbox.Metadata("tenant", "acme"), outbox.CorrelationID("req-1"))
-	require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return p.Publish(ctx, tx, n)
 	}))
 	e := published(t, s)[0]
@@ -122,7 +122,7 @@ func TestManyNotificationsOfOneCallKeepTheirOrder(t *testing.T) {
 	for i := range many {
 		many[i] = orderPlaced{OrderID: "o", Total: i}
 	}
-	require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return p.Publish(ctx, tx, many...)
 	}))
 	all := published(t, s)
@@ -179,7 +179,7 @@ func TestBadInputIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		"metadata not UTF-8": {p, outbox.With(good, outbox.Metadata("m", "\xff")), notification.ErrInvalid, "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+			err := p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 				notifications := []any{c.notification}
 				if c.publisher == p {
 					notifications = []any{good, c.notification}
@@ -250,7 +250,7 @@ func TestABinarySerializerNeedsABinaryColumn(t *testing.T) {
 	require.NoError(t, err)
 	p, err := outbox.New(types, s, outbox.Config{})
 	require.NoError(t, err)
-	require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return p.Publish(ctx, tx, wrapperspb.String("héllo"))
 	}))
 	all := published(t, s)
@@ -266,13 +266,13 @@ func TestRunInTxWakesTheForwarderOnlyAfterACommitWithNotifications(t *testing.T)
 	db, s, p := setup(t, outbox.Config{Wake: func() { woken++ }})
 	failure := errors.New("no stock")
 
-	require.NoError(t, p.RunInTx(t.Context(), db, func(context.Context, *sql.Tx) error { return nil }))
-	require.ErrorIs(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error { return nil }))
+	require.ErrorIs(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		require.NoError(t, p.Publish(ctx, tx, orderPlaced{OrderID: "o"}))
 		return failure
 	}), failure)
 	require.Panics(t, func() {
-		_ = p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+		_ = p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			require.NoError(t, p.Publish(ctx, tx, orderPlaced{OrderID: "o"}))
 			panic("bug")
 		})
@@ -280,7 +280,7 @@ func TestRunInTxWakesTheForwarderOnlyAfterACommitWithNotifications(t *testing.T)
 	require.Zero(t, woken)
 	require.Empty(t, published(t, s))
 
-	require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		return p.Publish(ctx, tx, orderPlaced{OrderID: "o"})
 	}))
 	require.Equal(t, 1, woken)

@@ -49,7 +49,7 @@ func (p *Publisher) NewUnit() *Unit { return &Unit{publisher: p} }
 // RunUnit runs f in a transaction of db, as [Publisher.RunInTx] does, with a unit of work
 // that publishes after f has returned nil, and before the commit:
 //
-//	err := publisher.RunUnit(ctx, db, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
+//	err := publisher.RunUnit(ctx, db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 //		u.Track(order, customer)
 //		return errors.Join(orders.Save(ctx, tx, order), customers.Save(ctx, tx, customer))
 //	})
@@ -57,9 +57,9 @@ func (p *Publisher) NewUnit() *Unit { return &Unit{publisher: p} }
 // After the commit nothing of it is recorded any more. After any error all is, also after
 // one of the commit, which may hide that the transaction was committed: find that out, as
 // by the aggregate's version, before another try.
-func (p *Publisher) RunUnit(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
+func (p *Publisher) RunUnit(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
 	u := p.NewUnit()
-	err := p.RunInTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+	err := p.RunInTx(ctx, db, opts, func(ctx context.Context, tx *sql.Tx) error {
 		u.running = true
 		if err := f(ctx, tx, u); err != nil {
 			return err

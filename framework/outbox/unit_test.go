@@ -74,7 +74,7 @@ func TestAUnitPublishesWhatItsAggregatesRecordedAndClearsItAfterTheCommit(t *tes
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		a.place(1)
-		require.NoError(t, p.RunUnit(t.Context(), db, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
+		require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 			u.Track(a, b)
 			u.Track(b, a) // again, to no effect
 			b.fill(2)
@@ -86,7 +86,7 @@ func TestAUnitPublishesWhatItsAggregatesRecordedAndClearsItAfterTheCommit(t *tes
 		want := []string{`{"order_id":"a","total":1}`, `{"order_id":"a","total":3}`, `{"order_id":"b","total":2}`}
 		require.Equal(t, want, payloads(t, s))
 
-		require.NoError(t, p.RunUnit(t.Context(), db, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
+		require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 			u.Track(a, b)
 			return nil
 		}))
@@ -130,7 +130,7 @@ func TestAUnitThatIsRolledBackKeepsAllAndPublishesTheSameAgain(t *testing.T) {
 							err = p.(error)
 						}
 					}()
-					return p.RunUnit(t.Context(), db, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
+					return p.RunUnit(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 						u.Track(a, b)
 						return fail(ctx, tx, u, a)
 					})
@@ -204,7 +204,7 @@ func TestAUnitWakesTheForwarderAfterTheCommitOnly(t *testing.T) {
 	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
 	a := &order{id: "a"}
 	a.place(1)
-	require.NoError(t, p.RunUnit(t.Context(), db, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
+	require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 		u.Track(a)
 		return nil
 	}))
@@ -227,7 +227,7 @@ func TestAggregatesThatShareARecorderKeepTheirOrderAmongEachOther(t *testing.T) 
 	a.Record(orderPlaced{OrderID: "a"})
 	b.Record(orderPlaced{OrderID: "b"})
 	a.Record(orderPlaced{OrderID: "c"})
-	require.NoError(t, p.RunUnit(t.Context(), db, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
+	require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 		u.Track(r)
 		return nil
 	}))
@@ -242,7 +242,7 @@ func TestAUnitRefusesWhatItCouldNotDoRight(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	for name, a := range map[string]outbox.Aggregate{"nil": nil, "a nil pointer": (*order)(nil), "a value": copied{}} {
-		err := p.RunUnit(t.Context(), db, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
+		err := p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 			u.Track(a, a)
 			return nil
 		})
@@ -251,7 +251,7 @@ func TestAUnitRefusesWhatItCouldNotDoRight(t *testing.T) {
 	}
 	a := &order{id: "a"}
 	a.place(1)
-	require.NoError(t, p.RunUnit(t.Context(), db, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
+	require.NoError(t, p.RunUnit(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 		u.Track(a)
 		require.ErrorIs(t, u.Publish(ctx, tx), outbox.ErrUnit, "it would be published twice")
 		u.Committed() // is of no effect

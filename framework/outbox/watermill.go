@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -17,16 +18,18 @@ import (
 const topic = "outbox"
 
 // insert appends envelopes through Watermill's SQL publisher: in one INSERT, or in
-// several where they exceed the parameters of a statement.
+// several where they exceed the parameters of a statement. An error of ours or of the
+// database comes back without what Watermill says of messages.
 func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	adapter := &schemaAdapter{log: p.log, sql: &p.insertSQL}
-	publisher, err := watermillsql.NewPublisher(&executor{ctx: ctx, tx: tx}, watermillsql.PublisherConfig{SchemaAdapter: adapter}, nil)
+	executor := &executor{ctx: ctx, tx: tx}
+	publisher, err := watermillsql.NewPublisher(executor, watermillsql.PublisherConfig{SchemaAdapter: adapter}, nil)
 	if err != nil {
-		return fmt.Errorf("append to the outbox: %w", err)
+		return err
 	}
 	for adapter.envelopes = range slices.Chunk(envelopes, p.log.MaxParameters()/columns) {
 		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
-			return fmt.Errorf("append to the outbox: %w", err)
+			return cmp.Or(adapter.err, executor.err, err)
 		}
 	}
 	return nil
@@ -52,6 +55,7 @@ type schemaAdapter struct {
 	log       Log
 	sql       *insertSQL
 	envelopes []notification.Envelope // those of the messages that are published next
+	err       error                   // why there was no INSERT
 }
 
 var _ watermillsql.SchemaAdapter = (*schemaAdapter)(nil)
@@ -64,7 +68,8 @@ func (a *schemaAdapter) InsertQuery(string, message.Messages) (watermillsql.Quer
 		e := &a.envelopes[i]
 		metadata, err := store.EncodeMetadata(e.Metadata)
 		if err != nil {
-			return watermillsql.Query{}, fmt.Errorf("metadata of %s: %w", e.ID, err)
+			a.err = fmt.Errorf("metadata of %s: %w", e.ID, err)
+			return watermillsql.Query{}, a.err
 		}
 		args = append(args, e.ID, e.Type, e.Version, e.Key, a.log.BindTime(e.OccurredOn), a.log.BindTime(e.DeliverAt), metadata, a.log.BindPayload(e.Payload))
 	}
@@ -92,16 +97,18 @@ func (*schemaAdapter) SubscribeIsolationLevel() sql.IsolationLevel { return sql.
 type executor struct {
 	ctx context.Context
 	tx  Tx
+	err error // of the last INSERT
 }
 
 var _ watermillsql.ContextExecutor = (*executor)(nil)
 
 func (e *executor) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
-	return e.tx.ExecContext(e.ctx, query, args...)
+	return e.Exec(query, args...)
 }
 
-func (e *executor) Exec(query string, args ...any) (sql.Result, error) {
-	return e.tx.ExecContext(e.ctx, query, args...)
+func (e *executor) Exec(query string, args ...any) (result sql.Result, err error) {
+	result, e.err = e.tx.ExecContext(e.ctx, query, args...)
+	return result, e.err
 }
 
 // The publisher only ever inserts.

@@ -71,7 +71,7 @@ func failuresOf(t *testing.T, run func(t testing.TB)) []string {
 // publish commits, or rolls back.
 func publish(t *testing.T, o *waybilltest.Outbox, commit bool, notifications ...any) {
 	t.Helper()
-	err := o.Publisher.RunInTx(t.Context(), o.DB, func(ctx context.Context, tx *sql.Tx) error {
+	err := o.Publisher.RunInTx(t.Context(), o.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
 		err := o.Publisher.Publish(ctx, tx, notifications...)
 		if !commit {
 			err = errors.Join(err, errors.New("rolled back"))
@@ -114,7 +114,7 @@ func TestOtherThanExpectedFailsTheTest(t *testing.T) {
 	} {
 		require.NotEmpty(t, failuresOf(t, func(t testing.TB) {
 			looked := waybilltest.New(t, types) // with the t that fails
-			require.NoError(t, looked.Publisher.RunInTx(t.Context(), looked.DB, func(ctx context.Context, tx *sql.Tx) error {
+			require.NoError(t, looked.Publisher.RunInTx(t.Context(), looked.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
 				return looked.Publisher.Publish(ctx, tx, placed{"o-1"})
 			}))
 			check(looked)
@@ -135,7 +135,7 @@ func TestAnOutboxOfPostgreSQLIsLookedAtToo(t *testing.T) {
 	p, err := outbox.New(types, s, outbox.Config{})
 	require.NoError(t, err)
 	add := func(n any) {
-		require.NoError(t, p.RunInTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error { return p.Publish(ctx, tx, n) }))
+		require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error { return p.Publish(ctx, tx, n) }))
 	}
 	add(placed{"before"})
 	o := waybilltest.Of(t, s, types)

@@ -143,7 +143,7 @@ func (d *dialect) Announce(write tables.Expr) tables.Expr {
 }
 
 // Collides is so where transactions are repeatable reads by default.
-func (*dialect) Collides(err error) bool { return pq.As(err, "40001") != nil }
+func (*dialect) Collides(err error) bool { return refused(err, "40001") }
 
 // Advise adds the hint of the error's code.
 func (*dialect) Advise(err error) error { return advise(err) }

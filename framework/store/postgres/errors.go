@@ -3,8 +3,7 @@ package postgres
 import (
 	"database/sql/driver"
 	"errors"
-
-	"github.com/lib/pq"
+	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -18,19 +17,34 @@ var (
 	errReadOnly = errors.New("the server takes no writes")
 )
 
+// refused reports whether the server refused a statement, with one of the codes of
+// PostgreSQL's manual, appendix A. Errors of all drivers have their code as SQLState.
+func refused(err error, codes ...string) bool {
+	state := sqlState(err)
+	return state != "" && slices.Contains(codes, state)
+}
+
+// sqlState is the code of the server's error; "" if err has none.
+func sqlState(err error) string {
+	var coded interface{ SQLState() string }
+	if !errors.As(err, &coded) {
+		return ""
+	}
+	return coded.SQLState()
+}
+
 // deniedPrivilege is the code of what the role may not do.
 const deniedPrivilege = "42501"
 
 // isReadOnly reports whether a server refused to write, as a standby does, and a
 // primary with default_transaction_read_only.
 func isReadOnly(err error) bool {
-	return errors.Is(err, errReadOnly) || pq.As(err, "25006") != nil
+	return errors.Is(err, errReadOnly) || refused(err, "25006")
 }
 
-// advise adds the way out to an error whose text does not name it, by the codes of
-// PostgreSQL's manual, appendix A.
+// advise adds the way out to an error whose text does not name it, by its code.
 func advise(err error) error {
-	if pq.As(err, hiddenRows) != nil {
+	if refused(err, hiddenRows) {
 		return &store.AdvisedError{Err: store.ErrHidden, Hint: "ALTER ROLE … BYPASSRLS, or let the role own the outbox's tables, or ALTER TABLE … DISABLE ROW LEVEL SECURITY; " +
 			"a policy does not help, whatever it lets through; nothing is lost meanwhile"}
 	}
@@ -53,11 +67,7 @@ func hintFor(err error) string {
 	case errors.Is(err, driver.ErrBadConn):
 		return "the server ended the connection; its log says why"
 	}
-	e := pq.As(err)
-	if e == nil {
-		return ""
-	}
-	switch e.Code {
+	switch sqlState(err) {
 	case "40001", "40P01":
 		return "another transaction was in the way; what was to be written is written again"
 	case deniedPrivilege:

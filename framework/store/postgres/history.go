@@ -3,11 +3,8 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -90,8 +87,7 @@ func (s *Store) systemID(ctx context.Context, q querier, server string) (string,
 // hidden says whether the server refuses to show its identity: no permission, or no
 // such function in what only speaks PostgreSQL's protocol.
 func hidden(err error) bool {
-	var e *pq.Error
-	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883")
+	return refused(err, deniedPrivilege, "42883")
 }
 
 // extent is what a look through the log shows about rows of which the sequence and

@@ -76,9 +76,9 @@ func makeSchema(ctx context.Context, db *sql.DB, n names) error {
 	// Another program may make it at the same time: of the two errors only one is ours.
 	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pq.QuoteIdentifier(n.schema))
 	switch {
-	case err == nil, pq.As(err, "23505") != nil, pq.As(err, "42P06") != nil:
+	case err == nil, refused(err, "23505", "42P06"):
 		return nil
-	case pq.As(err, deniedPrivilege) != nil:
+	case refused(err, deniedPrivilege):
 		return &store.AdvisedError{
 			Err:  fmt.Errorf("make the schema %s: %w", n.schema, err),
 			Hint: "have someone who may do it: CREATE SCHEMA " + pq.QuoteIdentifier(n.schema) + " AUTHORIZATION the role that migrates",

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/lib/pq"
-
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -157,7 +155,7 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); pq.As(err, "23514") != nil { // the default partition has such rows already
+		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); refused(err, "23514") { // the default partition has such rows already
 		return errTooLate
 	} else if err != nil {
 		return err
@@ -276,17 +274,11 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 
 // isDoneAlready reports whether another pruner has dropped or made the partition.
 func isDoneAlready(err error) bool {
-	var e *pq.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Code {
-	case "42P01", // undefined_table
+	return refused(err,
+		"42P01", // undefined_table
 		"42P07", // duplicate_table
-		"42P17": // invalid_object_definition: it would overlap another
-		return true
-	}
-	return false
+		"42P17", // invalid_object_definition: it would overlap another
+	)
 }
 
 // drop takes a partition away. That needs a moment in which no open transaction has

@@ -3,14 +3,11 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
@@ -122,17 +119,11 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 // isInTheWay reports whether another transaction has the same rows or the table. The next
 // pass takes them.
 func isInTheWay(err error) bool {
-	var e *pq.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Code {
-	case "55P03", // lock_not_available
+	return refused(err,
+		"55P03", // lock_not_available
 		"40001", // serialization_failure
-		"40P01": // deadlock_detected
-		return true
-	}
-	return false
+		"40P01", // deadlock_detected
+	)
 }
 
 // old is the condition that a row has occurred long enough ago.

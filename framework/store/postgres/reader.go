@@ -114,7 +114,7 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 		}
 		upTo := min(d.Last, r.pos.offset+r.window)
 		envelopes, cut, err := r.query(ctx, d, upTo, rows)
-		if pq.As(err, divisionByZero) != nil {
+		if refused(err, divisionByZero) {
 			return store.Page{}, store.ErrServerChanged
 		}
 		if err != nil {

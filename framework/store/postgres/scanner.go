@@ -132,7 +132,7 @@ func (v *values) next() driver.Value {
 
 func (v *values) wrong(value driver.Value) {
 	if v.err == nil {
-		v.err = fmt.Errorf("the driver gives %T for a column: use lib/pq", value)
+		v.err = fmt.Errorf("the driver gives %T for a column: use lib/pq or pgx", value)
 	}
 }
 

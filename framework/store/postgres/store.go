@@ -1,5 +1,6 @@
-// Package postgres keeps an outbox in PostgreSQL 13 or later, through lib/pq or
-// any other database/sql driver for the writing side.
+// Package postgres keeps an outbox in PostgreSQL 13 or later, through lib/pq, as OpenDB
+// does, or through pgx: a handle of package sql over a pool does for all but Listen, which
+// has a connection of its own through lib/pq.
 //
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
 // once and no long transaction delays the rows of others. The files, in the order in
@@ -18,8 +19,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
@@ -61,7 +60,7 @@ type Config struct {
 	// client listen. A store that only publishes needs none.
 	Listen string
 	// ListenDSN gives that address in place of Listen, where it does not stay the same,
-	// such as one with a token for a password. It is called for each connection to
+	// such as one with a token for a password, which a pool of pgx gets by BeforeConnect. It is called for each connection to
 	// listen on, so that each has the newest password, by one goroutine at a time. Its context
 	// ends after 15 s, or with listening. After an error it is called again with the next
 	// attempt; meanwhile the store polls.
@@ -175,7 +174,8 @@ func isURL(dsn string) bool {
 // (store.ErrUnsafeLog), and returns the store. It starts nothing and changes nothing.
 // db stays the caller's, to be closed after the last use of the store. One that was
 // not opened by OpenDB should keep more idle connections than the 2 of package sql,
-// such as db.SetMaxIdleConns(10).
+// such as db.SetMaxIdleConns(10); one over a pool of pgx, stdlib.OpenDBFromPool(pool), is
+// right as it is.
 func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -191,7 +191,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	}
 	// A role that only publishes need not read which migrations there were: an INSERT
 	// fails where the table is older.
-	if err := migrations(c, n).Check(ctx, db); err != nil && pq.As(err, deniedPrivilege) == nil {
+	if err := migrations(c, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
 		return nil, err
 	}
 	if err := checkOffsets(ctx, db, n); err != nil {

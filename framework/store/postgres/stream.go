@@ -44,7 +44,7 @@ func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.Nam
 	err = conn.Raw(func(c any) error {
 		queryer, ok := c.(driver.QueryerContext)
 		if !ok {
-			return fmt.Errorf("driver %T cannot be asked directly: use lib/pq", c)
+			return fmt.Errorf("driver %T cannot be asked directly: use lib/pq or pgx", c)
 		}
 		rows, err := queryer.QueryContext(ctx, query, args)
 		if err != nil {

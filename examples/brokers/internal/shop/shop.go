@@ -93,7 +93,7 @@ func (s *Shop) Forward(ctx context.Context) error { return s.engine.Run(ctx) }
 
 // Place stores an order and its notification: both, or neither.
 func (s *Shop) Place(ctx context.Context, id string) error {
-	return s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+	return s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id, status) VALUES (?, 'placed')`, id); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (s *Shop) Place(ctx context.Context, id string) error {
 
 // Pay notes that an order is paid, and publishes it.
 func (s *Shop) Pay(ctx context.Context, id string) error {
-	return s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+	return s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE orders SET status = 'paid' WHERE id = ?`, id); err != nil {
 			return err
 		}

@@ -88,7 +88,7 @@ func (a *application) transact(ctx context.Context) error {
 		items[i] = a.bench.notification(a.batch, first+i)
 	}
 	began := time.Now()
-	err := a.publisher.RunInTx(ctx, a.bench.database.DB, func(ctx context.Context, tx *sql.Tx) error {
+	err := a.publisher.RunInTx(ctx, a.bench.database.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, a.insert, order, "customer", 1); err != nil {
 			return err
 		}

@@ -214,7 +214,7 @@ func (tx *transaction) publish(ctx context.Context, n any, e entry) error {
 // failed may have happened all the same; its error ends the demo.
 func (s *shop) inTx(ctx context.Context, f func(context.Context, *transaction) error) error {
 	var published []entry
-	err := s.publisher.RunInTx(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		t := &transaction{Tx: tx, publisher: s.publisher}
 		err := f(ctx, t)
 		published = t.published

@@ -1,0 +1,145 @@
+package drivers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/inbox"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestAForwarderOverAPgxPoolOutlivesItsConnections(t *testing.T) {
+	t.Parallel()
+	s := newInboxShop(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	delivered := make(chan string, 10)
+	f, err := forwarder.New(forwarder.Config{
+		Store: s.store, Types: s.types, Logger: slog.New(slog.DiscardHandler), Routes: route.Routes{"order.placed": route.To("print")},
+		Sinks: map[string]forwarder.Sink{"print": {Sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			delivered <- d.Key
+			return "", nil
+		})}},
+	})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	admin, err := postgres.OpenDB(s.pool.Config().ConnString()) // beside the pool
+	require.NoError(t, err)
+	defer admin.Close()
+	publisher, err := outbox.New(s.types, s.store, outbox.Config{})
+	require.NoError(t, err)
+	for i := range 5 {
+		key := fmt.Sprint("o-", i)
+		require.NoError(t, publisher.RunInTx(ctx, admin, nil, func(ctx context.Context, tx *sql.Tx) error {
+			return publisher.Publish(ctx, tx, OrderPlaced{Order: key})
+		}))
+		select {
+		case got := <-delivered:
+			require.Equal(t, key, got, "once: what was delivered is remembered")
+		case <-ctx.Done():
+			t.Fatal("not delivered")
+		}
+		_, err := admin.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		require.NoError(t, err)
+	}
+	stop()
+	require.NoError(t, <-ended)
+	require.Empty(t, delivered)
+}
+
+func TestAColumnOfBytesTakesAnythingInPgx(t *testing.T) {
+	t.Parallel()
+	pool, db := newPool(t)
+	config := postgres.Config{Payload: postgres.PayloadBytes, PartitionRows: 2}
+	_, err := postgres.Migrate(t.Context(), db, config)
+	require.NoError(t, err)
+	log, err := postgres.Open(t.Context(), db, config)
+	require.NoError(t, err)
+	publisher, err := outbox.New(registry.New(), log, outbox.Config{})
+	require.NoError(t, err)
+	payload := []byte("\x00\xff'\\")
+	connection := pool.Config().ConnConfig
+	for mode := pgx.QueryExecModeCacheStatement; mode <= pgx.QueryExecModeSimpleProtocol; mode++ {
+		connection.DefaultQueryExecMode = mode
+		conn, err := pgx.ConnectConfig(t.Context(), connection)
+		require.NoError(t, err)
+		require.NoError(t, outbox.RunInPgx(t.Context(), publisher, conn, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
+			return publisher.Append(ctx, outbox.Pgx(tx), notification.Envelope{Type: "t", Payload: payload}, notification.Envelope{Type: "empty"})
+		}), mode)
+		require.NoError(t, conn.Close(t.Context()))
+	}
+	var same, empty int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE payload = $1), count(*) FILTER (WHERE payload = '') FROM outbox`, payload).Scan(&same, &empty))
+	require.Equal(t, []int{5, 5}, []int{same, empty})
+}
+
+// Of deliveries of one id at the same time one has the effects, also where the isolation
+// level refuses to wait for it: the others collide, and come again.
+func TestDeliveriesAtOnceHaveTheirEffectsOnceInPgx(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			s := newInboxShop(t)
+			config := s.config()
+			config.Pgx = inbox.Pgx(s.pool, pgx.TxOptions{IsoLevel: level})
+			sink := inbox.HandleTx(config, s.types, func(ctx context.Context, tx pgx.Tx, o OrderPlaced) error { return pay(ctx, tx, o.Order) })
+			d := s.delivery(t, "o-1")
+			var delivering sync.WaitGroup
+			for range 8 {
+				delivering.Go(func() {
+					for {
+						_, err := sink.Deliver(t.Context(), d)
+						if err == nil {
+							return
+						}
+						if !errors.Is(err, store.ErrCollision) {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			delivering.Wait()
+			require.Equal(t, []string{"o-1"}, s.column(t, `SELECT order_id FROM payments`))
+		})
+	}
+}
+
+func TestPublishersInParallelOverAPoolLoseNothing(t *testing.T) {
+	t.Parallel()
+	s := newInboxShop(t)
+	var publishing sync.WaitGroup
+	for worker := range 8 {
+		publishing.Go(func() {
+			for i := range 25 {
+				err := outbox.RunInPgx(t.Context(), s.publisher, s.pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
+					return s.place(ctx, unitOfPgx(ctx, tx), fmt.Sprint(worker, "-", i))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	publishing.Wait()
+	require.Len(t, s.column(t, `SELECT id FROM outbox`), 200)
+	require.GreaterOrEqual(t, s.wakes.Load(), int64(200), "one for each commit at least")
+}

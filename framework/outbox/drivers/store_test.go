@@ -1,0 +1,61 @@
+package drivers
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/storetest"
+	"github.com/waybill-go/waybill/registry"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
+
+// newPool is a pool of an empty database, and a handle of package sql over it.
+func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(postgrestest.DSN(t))
+	require.NoError(t, err)
+	config.MaxConns = 30
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	return pool, db
+}
+
+// A store does all that it promises over pgx too.
+func TestConformanceOverAPgxPool(t *testing.T) {
+	t.Parallel()
+	config := postgres.Config{Receipts: true}
+	storetest.Run(t, storetest.Dialect{
+		NewDB: func(t *testing.T) *sql.DB {
+			_, db := newPool(t)
+			return db
+		},
+		Migrate: func(ctx context.Context, db *sql.DB) error {
+			_, err := postgres.Migrate(ctx, db, config)
+			return err
+		},
+		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
+		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+			publisher, err := outbox.New(registry.New(), s.(*postgres.Store), outbox.Config{MaxPayload: 64 << 20})
+			if err != nil {
+				return err
+			}
+			return publisher.Append(ctx, tx, envelopes...)
+		},
+		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
+		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
+		Slots:   true,
+	})
+}

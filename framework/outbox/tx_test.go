@@ -1,0 +1,184 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// setupSQLite is what setup is, in an SQLite file.
+func setupSQLite(t testing.TB, c outbox.Config) (*sql.DB, *outbox.Publisher) {
+	t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	p, err := outbox.New(newTypes(t), s, c)
+	require.NoError(t, err)
+	return db, p
+}
+
+func TestTheForwarderIsWokenWhateverContextTheClosurePublishedWith(t *testing.T) {
+	t.Parallel()
+	woken := 0
+	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
+	outside := t.Context()
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(_ context.Context, tx *sql.Tx) error {
+		return p.Publish(outside, tx, orderPlaced{OrderID: "o"})
+	}))
+	require.Equal(t, 1, woken)
+}
+
+func TestACommitThatFailsWakesNobody(t *testing.T) {
+	t.Parallel()
+	woken := 0
+	db, s, p := setup(t, outbox.Config{Wake: func() { woken++ }})
+	_, err := db.ExecContext(t.Context(), `CREATE TABLE orders (id text PRIMARY KEY, parent text REFERENCES orders DEFERRABLE INITIALLY DEFERRED)`)
+	require.NoError(t, err)
+	err = p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ('o', 'none')`)
+		return errors.Join(err, p.Publish(ctx, tx, orderPlaced{OrderID: "o"}))
+	})
+	require.ErrorContains(t, err, "commit: ")
+	require.Zero(t, woken)
+	require.Empty(t, published(t, s))
+}
+
+func TestATransactionHasTheOptionsThatAreAskedFor(t *testing.T) {
+	t.Parallel()
+	woken := 0
+	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
+	err := p.RunInTx(t.Context(), db, &sql.TxOptions{Isolation: sql.LevelSerializable, ReadOnly: true}, func(ctx context.Context, tx *sql.Tx) error {
+		var level string
+		require.NoError(t, tx.QueryRowContext(ctx, `SHOW transaction_isolation`).Scan(&level))
+		require.Equal(t, "serializable", level)
+		return p.Publish(ctx, tx, orderPlaced{OrderID: "o"})
+	})
+	require.ErrorContains(t, err, "read-only")
+	require.Zero(t, woken)
+}
+
+// A transaction that another one is in the way of is the caller's to run again.
+func TestRunInTxRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	db, _, p := setup(t, outbox.Config{})
+	calls, refused := 0, errors.New("serialization failure")
+	require.ErrorIs(t, p.RunInTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error {
+		calls++
+		return refused
+	}), refused)
+	require.Equal(t, 1, calls)
+	require.ErrorContains(t, p.RunInTx(t.Context(), nil, nil, nil), "db is nil")
+}
+
+func TestATransactionThatIsOverIsRefusedWithTheReason(t *testing.T) {
+	t.Parallel()
+	db, s, p := setup(t, outbox.Config{})
+	small, onFile := setupSQLite(t, outbox.Config{})
+	for _, publishing := range []struct {
+		*outbox.Publisher
+		db *sql.DB
+	}{{p, db}, {onFile, small}} {
+		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
+			tx, err := publishing.db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			require.NoError(t, end(tx))
+			err = publishing.Publish(t.Context(), tx, orderPlaced{OrderID: "o"})
+			require.ErrorIs(t, err, outbox.ErrTxOver)
+			require.ErrorIs(t, err, sql.ErrTxDone)
+			require.ErrorContains(t, err, "publish before its commit or rollback")
+		}
+	}
+	require.Empty(t, published(t, s))
+}
+
+func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
+	t.Parallel()
+	p := newPaperPublisher(t)
+	order := orderPlaced{OrderID: "o"}
+	for name, c := range map[string]struct {
+		notification any
+		is           error
+		says         string
+	}{
+		"a slice":               {[]orderPlaced{order}, registry.ErrUnregistered, "publish slice..."},
+		"a slice of anything":   {[]any{order}, registry.ErrUnregistered, "publish slice..."},
+		"an option":             {outbox.Key("k"), outbox.ErrOption, "With(notification, option)"},
+		"options":               {[]outbox.Option{outbox.Key("k")}, outbox.ErrOption, "With(notification, option)"},
+		"an option in With":     {outbox.With(outbox.Key("k")), outbox.ErrOption, "With(notification, option)"},
+		"no option in With":     {outbox.With(order, nil), outbox.ErrOption, "nil"},
+		"nil in With":           {outbox.With(nil), registry.ErrNil, "publish a value"},
+		"a pointer to nil":      {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
+		"a pointer too many":    {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
+		"an envelope":           {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "goes to Append"},
+		"a pointer to envelope": {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "goes to Append"},
+		"a second transaction":  {new(paperTx), registry.ErrUnregistered, "a transaction comes first"},
+		"an unregistered type":  {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tx := new(paperTx)
+			err := p.Publish(t.Context(), tx, c.notification)
+			require.ErrorIs(t, err, c.is)
+			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, p.Publish(t.Context(), tx, order, c.notification), "notification 2 of 2")
+			require.Empty(t, tx.statements)
+		})
+	}
+}
+
+// The library that writes the row has words of its own, which no error repeats.
+func TestAnErrorOfTheDatabaseComesInOurWords(t *testing.T) {
+	t.Parallel()
+	db, _, p := setup(t, outbox.Config{})
+	small, onFile := setupSQLite(t, outbox.Config{})
+	for name, publishing := range map[string]struct {
+		*outbox.Publisher
+		db *sql.DB
+	}{"lib/pq": {p, db}, "SQLite": {onFile, small}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := publishing.db.ExecContext(t.Context(), `ALTER TABLE outbox RENAME TO elsewhere`)
+			require.NoError(t, err)
+			err = publishing.RunInTx(t.Context(), publishing.db, nil, func(ctx context.Context, tx *sql.Tx) error {
+				return publishing.Publish(ctx, tx, orderPlaced{OrderID: "o"})
+			})
+			inOurWords(t, err)
+		})
+	}
+	t.Run("a transaction of one's own", func(t *testing.T) {
+		t.Parallel()
+		err := newPaperPublisher(t).Publish(t.Context(), failingTx{errors.New("disk full")}, orderPlaced{OrderID: "o"})
+		require.EqualError(t, err, "append to the outbox: disk full")
+	})
+}
+
+func inOurWords(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorContains(t, err, "append to the outbox: ")
+	for _, word := range []string{"watermill", "message", "row:"} {
+		require.NotContains(t, strings.ToLower(err.Error()), word)
+	}
+}
+
+// failingTx is a transaction whose statements all fail.
+type failingTx struct{ err error }
+
+func (f failingTx) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return nil, f.err
+}
+func (failingTx) Commit() error   { return nil }
+func (failingTx) Rollback() error { return nil }
