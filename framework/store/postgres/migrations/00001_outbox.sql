@@ -89,9 +89,9 @@ CREATE TABLE {{.Table "parked"}} (
     attempt         integer     NOT NULL,
     due_at          timestamptz,
     last_error      text        NOT NULL DEFAULT '',
-    receipt         text    NOT NULL DEFAULT '', -- of a settling one
-    hook_error      text    NOT NULL DEFAULT '',
-    hook_failures   integer NOT NULL DEFAULT 0,
+    receipt         text        NOT NULL DEFAULT '', -- of a settling one
+    hook_error      text        NOT NULL DEFAULT '',
+    hook_failures   integer     NOT NULL DEFAULT 0,
     first_parked_at timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (sink, "offset", id)
