@@ -65,11 +65,11 @@ func TestParquetHasWhatTheLogHas(t *testing.T) {
 	for i, want := range samples() {
 		got := rows[i]
 		require.Equal(t, []any{want.Offset, want.ID, want.Type, want.Version, want.Key, want.OccurredOn},
-			[]any{got.Offset, got.ID, got.Type, int(got.Version), got.Key, got.OccurredOn.UTC()})
+			[]any{got.Offset, got.ID, got.Type, int(got.Version), got.Key, time.UnixMicro(got.OccurredOn).UTC()})
 		if want.DeliverAt.IsZero() {
 			require.Nil(t, got.DeliverAt)
 		} else {
-			require.Equal(t, want.DeliverAt, got.DeliverAt.UTC())
+			require.Equal(t, want.DeliverAt, time.UnixMicro(*got.DeliverAt).UTC())
 		}
 		require.Len(t, got.Metadata, len(want.Metadata))
 		for name, value := range want.Metadata {
@@ -190,4 +190,16 @@ func TestTheFormatFollowsTheName(t *testing.T) {
 		require.EqualValues(t, c.want, got, "%+v", c)
 		require.Equal(t, c.want == "", err != nil)
 	}
+}
+
+func TestATimeThatJSONDoesNotHaveIsRefusedWithTheWayOut(t *testing.T) {
+	t.Parallel()
+	row := samples()[1]
+	row.OccurredOn = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, err := archive.Create(archive.Stdout, archive.JSONLines, io.Discard)
+	require.NoError(t, err)
+	require.ErrorContains(t, a.Write(&row), "write offset 9: unsuitable format: JSON has no times after the year 9999: leave the row out with --to or --type, or write Parquet")
+	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", []admin.Exported{row}))
+	require.NoError(t, err)
+	require.Equal(t, row.OccurredOn, time.UnixMicro(rows[0].OccurredOn).UTC())
 }

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -33,6 +34,9 @@ func receiptsOf(e *admin.Exported) []Receipt {
 	return receipts
 }
 
+// lastYear is that of RFC 3339.
+const lastYear = 9999
+
 type lines struct{ encoder *json.Encoder }
 
 func newLines(w io.Writer) *lines {
@@ -42,6 +46,9 @@ func newLines(w io.Writer) *lines {
 }
 
 func (l *lines) write(e *admin.Exported) error {
+	if e.OccurredOn.Year() > lastYear || e.DeliverAt.Year() > lastYear {
+		return fmt.Errorf("%w: JSON has no times after the year %d: leave the row out with --to or --type, or write Parquet", ErrFormat, lastYear)
+	}
 	return l.encoder.Encode(Line{e.Offset, jsonlines.LineOf(&e.Envelope), receiptsOf(e)})
 }
 

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"io"
-	"time"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -11,15 +10,16 @@ import (
 )
 
 // Row is a row in Parquet. Of the two payloads one is null: PayloadBinary where it is
-// JSON, and Payload where it is not.
+// JSON, and Payload where it is not. Times are microseconds since 1970: the library takes
+// a time.Time through nanoseconds, which end in 2262.
 type Row struct {
 	Offset        int64             `parquet:"offset,delta"`
 	ID            string            `parquet:"id"`
 	Type          string            `parquet:"type,dict"`
 	Version       int32             `parquet:"version"`
 	Key           string            `parquet:"key"`
-	OccurredOn    time.Time         `parquet:"occurred_on,timestamp(microsecond)"`
-	DeliverAt     *time.Time        `parquet:"deliver_at,optional,timestamp(microsecond)"`
+	OccurredOn    int64             `parquet:"occurred_on,timestamp(microsecond)"`
+	DeliverAt     *int64            `parquet:"deliver_at,optional,timestamp(microsecond)"`
 	Metadata      map[string]string `parquet:"metadata"`
 	Payload       *string           `parquet:"payload,optional"`
 	PayloadBinary *[]byte           `parquet:"payload_binary,optional"`
@@ -30,10 +30,11 @@ func rowOf(e *admin.Exported) Row {
 	l := jsonlines.LineOf(&e.Envelope)
 	r := Row{
 		Offset: e.Offset, ID: l.ID, Type: l.Type, Version: int32(l.Version), Key: l.Key,
-		OccurredOn: l.OccurredOn, Metadata: l.Metadata, PayloadBinary: l.Base64, Receipts: receiptsOf(e),
+		OccurredOn: l.OccurredOn.UnixMicro(), Metadata: l.Metadata, PayloadBinary: l.Base64, Receipts: receiptsOf(e),
 	}
 	if !l.DeliverAt.IsZero() {
-		r.DeliverAt = &l.DeliverAt
+		at := l.DeliverAt.UnixMicro()
+		r.DeliverAt = &at
 	}
 	if l.Base64 == nil {
 		text := string(l.Payload)
