@@ -369,6 +369,16 @@ func (o *Outbox) Forwarder() *forwarder.Forwarder {
 	return nil
 }
 
+// Forwarding is the configuration of the forwarder that Run runs, for one of your own, such
+// as those of waybilltest.Drain; [ErrNotOpen] before Open.
+func (o *Outbox) Forwarding() (Config, error) {
+	made := o.made()
+	if made == nil {
+		return Config{}, ErrNotOpen
+	}
+	return o.forwarding(made), nil
+}
+
 // Inbox notes what consumers have handled, in the same database; nil before Open.
 func (o *Outbox) Inbox() *inbox.Inbox {
 	if made := o.made(); made != nil {

@@ -14,7 +14,7 @@
 // listen at once.
 //
 // The files in the order in which to read them: admin.go, filter.go, plan.go,
-// reroute.go, replay.go, pause.go, why.go, verdict.go.
+// reroute.go, replay.go, pause.go, why.go, verdict.go, export.go.
 package admin
 
 import (
@@ -45,9 +45,7 @@ type Admin struct {
 type Store interface {
 	store.Inspector
 	store.Operator
-
-	// Probe is that of store.Log.
-	Probe(ctx context.Context) (store.Target, error)
+	store.Log
 }
 
 // New returns an Admin for an outbox. who is recorded with each action, such as
@@ -95,10 +93,10 @@ func (a *Admin) Conditions(ctx context.Context) ([]store.Condition, error) {
 	return membership.Conditions(time.Now()), nil
 }
 
-// Types counts the last rows of the log, at most so many, by type, in the order of
-// the types' names.
-func (a *Admin) Types(ctx context.Context, rows int) ([]store.TypeCount, error) {
-	return a.store.Types(ctx, rows)
+// Types counts the last rows of the log, and parked deliveries, by type and version, in
+// their order: at most limit of each; 0 is no limit.
+func (a *Admin) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
+	return a.store.Types(ctx, limit)
 }
 
 // Actions lists the latest actions, newest first.

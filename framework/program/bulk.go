@@ -147,9 +147,9 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 func again(store.Action) string { return "the rest is as it was: run the command again" }
 
 // progress shows how far it is, if there is a terminal.
-func (b *bulk) progress(total int64) (show func(done int64), end func()) {
-	file, isFile := b.stderr.(*os.File)
-	if b.json || !isFile || !cwriter.IsTerminal(int(file.Fd())) {
+func (l *looking) progress(total int64) (show func(done int64), end func()) {
+	file, isFile := l.stderr.(*os.File)
+	if l.json || !isFile || !cwriter.IsTerminal(int(file.Fd())) {
 		return nil, func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(file), mpb.WithWidth(40))

@@ -62,6 +62,7 @@ func newRoot(p *invocation) *cobra.Command {
 		newWhy(p),
 		newParked(p),
 		newReplay(p),
+		newExport(p),
 		newPause(p),
 		newResume(p),
 		newActions(p),

@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,16 +24,23 @@ func newTypes(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "types",
 		Short: "List the types of notifications, and where they go",
-		Long: `List the types that there are in the last rows of the log, those that routes name, and
-those that the program knows, if it is one with types of its own: with the sinks to which
-each goes, under which conditions, or what becomes of it where no route matches. waybill config explain shows more about one type.
+		Long: `List the types that there are in the last rows of the log and among parked deliveries,
+those that routes name, and those that the program knows, if it is one with types of its
+own: with the versions that there are, the sinks to which each goes, under which conditions,
+or what becomes of it where no route matches. waybill config explain shows more about one type.
+
+Before an upcaster, an alias or a type is removed from a program, --all shows whether
+something of it is left: it looks through the whole log and all that is parked, which takes
+about a second for a million rows. A program with types of its own shows which of the
+versions it cannot decode.
 
 With --offline it looks at no log, and needs no database.`,
 		Args: noArguments,
 		RunE: t.run,
 	}
 	t.add(cmd)
-	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log to look at")
+	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to look at")
+	cmd.Flags().BoolVar(&t.all, "all", false, "look at the whole log, and at all that is parked")
 	cmd.Flags().BoolVar(&t.offline, "offline", false, "look at the configuration only")
 	return cmd
 }
@@ -40,22 +48,31 @@ With --offline it looks at no log, and needs no database.`,
 type types struct {
 	looking
 	rows    int
+	all     bool
 	offline bool
 }
 
 // typeLine is a type and where it goes.
 type typeLine struct {
 	Type string `json:"type"`
-	// Version is the highest in the rows that were looked at, and Count how many they
-	// are; 0 where there is none.
-	Version    int       `json:"version,omitempty"`
-	Count      int64     `json:"count"`
-	OccurredOn time.Time `json:"occurred_on,omitzero"`
+	// Versions are those that were found, in their order, and OccurredOn when the last
+	// row of any occurred.
+	Versions   []versionLine `json:"versions"`
+	OccurredOn time.Time     `json:"occurred_on,omitzero"`
 	// Registered is what the program knows of it; nil where it knows nothing.
 	Registered *registered `json:"registered,omitempty"`
 	// Unrouted is what becomes of it where no route matches.
 	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
 	Sinks    []sinkLine         `json:"sinks"`
+}
+
+// versionLine is a version of a type in the log and among parked deliveries.
+type versionLine struct {
+	Version int   `json:"version"`
+	Rows    int64 `json:"rows"`
+	Parked  int64 `json:"parked"`
+	// Decodes reports whether the program has a decoder for it; nil: it has no types.
+	Decodes *bool `json:"decodes,omitempty"`
 }
 
 // registered is what the program's types say of one.
@@ -74,8 +91,11 @@ type sinkLine struct {
 }
 
 func (t *types) run(cmd *cobra.Command, _ []string) error {
-	if t.rows < 1 {
-		return wrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1", t.rows))
+	switch {
+	case t.rows < 1:
+		return wrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1, or --all", t.rows))
+	case t.all && t.offline:
+		return wrongUsage(cmd, errors.New("--all looks at the log and --offline does not: leave one out"))
 	}
 	c, err := config.LoadDeliveries(t.source(t.flags), t.options)
 	if err != nil {
@@ -85,15 +105,15 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	counts := make(map[string]store.TypeCount)
+	counts := make(map[string][]store.TypeCount)
 	for pattern := range c.Routes {
 		if !strings.HasSuffix(pattern, "*") {
-			counts[pattern] = store.TypeCount{Type: pattern}
+			counts[pattern] = nil
 		}
 	}
 	if t.options.Types != nil {
 		for _, known := range t.options.Types.Types() {
-			counts[known.Name] = store.TypeCount{Type: known.Name}
+			counts[known.Name] = nil
 		}
 	}
 	if !t.offline {
@@ -103,8 +123,9 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	}
 	lines := []typeLine{}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		line := lineOf(counts[name], routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))
+		line := lineOf(name, routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))
 		line.Registered = t.registered(name)
+		line.add(counts[name], t.options.Types != nil)
 		lines = append(lines, line)
 	}
 	if t.json {
@@ -126,6 +147,11 @@ func (t *types) registered(name string) *registered {
 	return &registered{known.Name, known.GoType, known.Version, known.Oldest, append([]string{}, known.Aliases...)}
 }
 
+// decodes reports whether the program reads a version.
+func (r *registered) decodes(version int) bool {
+	return r != nil && r.Oldest <= version && version <= r.Version
+}
+
 // text is as it stands in a table, for a type of that name: shop.OrderPlaced v2, reads from v1.
 func (r *registered) text(name string) string {
 	switch {
@@ -140,23 +166,27 @@ func (r *registered) text(name string) string {
 }
 
 // count adds what the log has.
-func (t *types) count(cmd *cobra.Command, counts map[string]store.TypeCount) error {
+func (t *types) count(cmd *cobra.Command, counts map[string][]store.TypeCount) error {
 	o, cleanup, err := t.open(cmd)
 	if err != nil {
 		return err
 	}
 	defer cleanup()
-	found, err := o.Types(cmd.Context(), t.rows)
+	limit := t.rows
+	if t.all {
+		limit = 0
+	}
+	found, err := o.Types(cmd.Context(), limit)
 	for _, f := range found {
-		counts[f.Type] = f
+		counts[f.Type] = append(counts[f.Type], f)
 	}
 	return err
 }
 
-func lineOf(n store.TypeCount, routes *route.Table, unrouted forwarder.Unrouted) typeLine {
-	line := typeLine{Type: n.Type, Version: n.Version, Count: n.Count, OccurredOn: n.OccurredOn, Sinks: []sinkLine{}}
-	for _, sink := range routes.Sinks(n.Type) {
-		line.Sinks = append(line.Sinks, sinkLine{sink, routesOf(routes.To(sink), n.Type)})
+func lineOf(name string, routes *route.Table, unrouted forwarder.Unrouted) typeLine {
+	line := typeLine{Type: name, Versions: []versionLine{}, Sinks: []sinkLine{}}
+	for _, sink := range routes.Sinks(name) {
+		line.Sinks = append(line.Sinks, sinkLine{sink, routesOf(routes.To(sink), name)})
 	}
 	if len(line.Sinks) == 0 {
 		line.Unrouted = unrouted
@@ -164,20 +194,53 @@ func lineOf(n store.TypeCount, routes *route.Table, unrouted forwarder.Unrouted)
 	return line
 }
 
+// add notes the versions that were found.
+func (l *typeLine) add(counts []store.TypeCount, judge bool) {
+	for _, c := range counts {
+		v := versionLine{Version: c.Version, Rows: c.Rows, Parked: c.Parked}
+		if judge {
+			decodes := l.Registered.decodes(c.Version)
+			v.Decodes = &decodes
+		}
+		l.Versions = append(l.Versions, v)
+		if c.OccurredOn.After(l.OccurredOn) {
+			l.OccurredOn = c.OccurredOn
+		}
+	}
+}
+
+// inProgram is what the program knows of it, and which versions it cannot decode.
+func (l *typeLine) inProgram() string {
+	text := l.Registered.text(l.Type)
+	var not []string
+	for _, v := range l.Versions {
+		if !*v.Decodes {
+			not = append(not, fmt.Sprintf("v%d", v.Version))
+		}
+	}
+	if len(not) > 0 {
+		text += "; cannot decode " + strings.Join(not, ", ")
+	}
+	return text
+}
+
 func printTypes(w io.Writer, lines []typeLine, withRegistered bool) {
-	columns := []any{"type", "version", "rows", "last", "goes to"}
+	columns := []any{"type", "versions", "rows", "parked", "last", "goes to"}
 	if withRegistered {
 		columns = append(columns, "in the program")
 	}
 	t := newTable(w, columns...)
 	for _, line := range lines {
-		version, last := "-", "-"
-		if line.Count > 0 {
-			version, last = fmt.Sprint(line.Version), timeText(line.OccurredOn)
+		var versions []string
+		var rows, parked int64
+		for _, v := range line.Versions {
+			versions = append(versions, fmt.Sprint(v.Version))
+			rows += v.Rows
+			parked += v.Parked
 		}
-		row := table.Row{line.Type, version, line.Count, last, line.goesTo()}
+		row := table.Row{line.Type, orDash(strings.Join(versions, ", ")), rows, parked, timeOrDash(line.OccurredOn), line.goesTo()}
 		if withRegistered {
-			row = append(row, line.Registered.text(line.Type))
+			row = append(row, line.inProgram())
 		}
 		t.AppendRow(row)
 	}

@@ -35,14 +35,22 @@ type Inspector interface {
 	Action(ctx context.Context, id string) (Action, error)
 	Actions(ctx context.Context, limit int) ([]Action, error)
 
-	// Types counts the last rows of the log, at most so many, by type, in the order
-	// of the types' names.
-	Types(ctx context.Context, rows int) ([]TypeCount, error)
+	// Types counts the last rows of the log, and parked deliveries, by type and version,
+	// in their order. It counts at most limit of each; 0 is no limit, and reads all of
+	// both tables.
+	Types(ctx context.Context, limit int) ([]TypeCount, error)
 
 	// Trace gathers what the outbox has of a notification. It looks through the log
 	// from its end, which takes a while where the row is an old one of many
 	// millions. Of several rows with one id it gives the last ones.
 	Trace(ctx context.Context, id string) (Trace, error)
+
+	// ReceiptsOf lists the archived receipts of rows of the log, in the order of offset, id
+	// and sink. There may be thousands of refs, or none.
+	ReceiptsOf(ctx context.Context, refs []Ref) ([]TracedReceipt, error)
+
+	// Oldest is the first row that is still in the log; nil: there is none.
+	Oldest(ctx context.Context) (*Row, error)
 
 	// KeepsReceipts reports whether checkpoints archive receipts.
 	KeepsReceipts() bool

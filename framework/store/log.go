@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 )
@@ -23,6 +24,9 @@ type Log interface {
 type Filter struct {
 	Slots SlotRange
 	Types notification.TypeFilter
+	// Since and Until bound when a row occurred: from Since on and before Until. The
+	// zero value is no bound.
+	Since, Until time.Time
 	// Server is the lease's: the reader takes targets of no other life of a server, and
 	// gives ErrServerChanged for them. "" stands for that of the first target.
 	Server string

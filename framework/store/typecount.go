@@ -2,12 +2,12 @@ package store
 
 import "time"
 
-// TypeCount is how much of a type there is.
+// TypeCount is how much there is of a version of a type.
 type TypeCount struct {
-	Type string
-	// Version is the highest.
+	Type    string
 	Version int
-	Count   int64
-	// OccurredOn is the last one's.
+	// Rows are those of the log, and Parked the deliveries that are parked for all sinks.
+	Rows, Parked int64
+	// OccurredOn is that of the last of the rows; zero where there is none.
 	OccurredOn time.Time
 }

@@ -6,6 +6,9 @@
 //	placeOrder(o.DB, o.Publisher) // the code under test
 //	o.RequirePublished(OrderPlaced{ID: "o-17"})
 //
+// Drain delivers what was published with a real forwarder, and Advance lets what is
+// scheduled or retrying become due without waiting.
+//
 // It uses real outboxes: New makes one in an SQLite file of the test, Of looks at any other.
 package waybilltest
 

@@ -28,8 +28,8 @@ type Line struct {
 	Base64 *[]byte `json:"payload_base64,omitempty"`
 }
 
-// encode returns the line with its end.
-func encode(e *notification.Envelope) ([]byte, error) {
+// LineOf is the line of an envelope, which it shares the payload with.
+func LineOf(e *notification.Envelope) Line {
 	l := Line{
 		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key,
 		OccurredOn: e.OccurredOn.UTC(), DeliverAt: e.DeliverAt.UTC(), Metadata: e.Metadata,
@@ -43,10 +43,15 @@ func encode(e *notification.Envelope) ([]byte, error) {
 		}
 		l.Base64 = &payload
 	}
+	return l
+}
+
+// encode returns the line with its end.
+func encode(e *notification.Envelope) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(l); err != nil {
+	if err := encoder.Encode(LineOf(e)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLine, err) // such as a year of five digits
 	}
 	return b.Bytes(), nil

@@ -288,6 +288,12 @@ func (r *reader) where(q *statement, d *delta) {
 		q.WriteString(` AND slot BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
 	}
 	typesSQL(q, r.filter.Types)
+	if !r.filter.Since.IsZero() {
+		q.WriteString(` AND occurred_on >= ` + q.arg(r.filter.Since))
+	}
+	if !r.filter.Until.IsZero() {
+		q.WriteString(` AND occurred_on < ` + q.arg(r.filter.Until))
+	}
 }
 
 // typesSQL adds the condition on types.

@@ -199,6 +199,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 		"outbox": {
 			"RestoreScan": func() error { return s.RestoreScan(ctx) },
 			"Types":       func() error { _, err := s.Types(ctx, 10); return err },
+			"Oldest":      func() error { _, err := s.Oldest(ctx); return err },
 			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
 			"Prune":       func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
@@ -211,6 +212,10 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"Membership": func() error { _, err := s.Membership(ctx); return err },
 		},
 		"outbox_receipts": {
+			"ReceiptsOf": func() error {
+				_, err := s.ReceiptsOf(ctx, []store.Ref{{Offset: 1, ID: "a"}})
+				return err
+			},
 			"Trace":  func() error { _, err := s.Trace(ctx, "a"); return err },
 			"Traces": func() error { _, err := s.Traces(ctx, "sink"); return err },
 		},

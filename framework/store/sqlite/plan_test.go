@@ -37,12 +37,13 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		query tables.Expr
 		want  []string
 	}{
-		"page":               {page(notification.AllTypes, 1, 2, 3), []string{pages}},
-		"page of types":      {page(types, 1, 2, 3), []string{pages}},
-		"page of others":     {page(others, 1, 2, 3), []string{pages}},
+		"page":               {page(store.Filter{Types: notification.AllTypes}, 1, 2, 3), []string{pages}},
+		"page of types":      {page(store.Filter{Types: types}, 1, 2, 3), []string{pages}},
+		"page of others":     {page(store.Filter{Types: others}, 1, 2, 3), []string{pages}},
 		"due":                {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10}), []string{due, key}},
 		"due with halt":      {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10, Halt: true}), []string{due, key}},
 		"next due":           {s.run.NextDueQuery("s", time.Now()), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
+		"receipts of rows":   {s.run.ReceiptsQuery([]store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},
 		"followers":          {s.run.FollowersQuery("s", []string{"k"}, true, 10), []string{"SEARCH p USING " + key}},
 		"keys that are held": {s.run.HeldKeysQuery(lane, false, "k", 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=? AND key>?)"}},
 	} {

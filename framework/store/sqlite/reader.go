@@ -38,16 +38,22 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 	return &reader{
 		store:   s,
 		pos:     pos,
-		types:   filter.Types,
+		filter:  filter,
 		nothing: filter.Slots.First > 0 || filter.Types.None(),
 	}, nil
 }
 
 // page is one range scan of the primary key.
-func page(types notification.TypeFilter, from, until position, limit int) tables.Expr {
+func page(f store.Filter, from, until position, limit int) tables.Expr {
 	where := tables.SQL(`"offset" > ? AND "offset" <= ?`, int64(from), int64(until))
-	if !types.All() {
-		where = tables.SQL(`? AND ?`, where, typeCondition(types))
+	if !f.Types.All() {
+		where = tables.SQL(`? AND ?`, where, typeCondition(f.Types))
+	}
+	if !f.Since.IsZero() {
+		where = tables.SQL(`? AND julianday(occurred_on) >= julianday(?)`, where, formatTime(f.Since))
+	}
+	if !f.Until.IsZero() {
+		where = tables.SQL(`? AND julianday(occurred_on) < julianday(?)`, where, formatTime(f.Until))
 	}
 	return tables.SQL(`SELECT {selected} FROM {log} WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
 }
@@ -56,7 +62,7 @@ func page(types notification.TypeFilter, from, until position, limit int) tables
 type reader struct {
 	store   *Store
 	pos     position
-	types   notification.TypeFilter
+	filter  store.Filter
 	nothing bool // no row can pass the filter
 }
 
@@ -94,7 +100,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 // read reads the rows between two places; cut says that they were too large to
 // come at once.
 func (r *reader) read(ctx context.Context, from, until position, limit int) (_ []notification.Envelope, cut bool, err error) {
-	query, args := r.store.run.Render(page(r.types, from, until, limit))
+	query, args := r.store.run.Render(page(r.filter, from, until, limit))
 	rows, err := r.store.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, false, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +17,7 @@ var filterFacts = []fact{
 	{"many types may be named", manyTypes},
 	{"lanes share the log without overlap", lanes},
 	{"a filter that matches little still reaches the end", sparseFilter},
+	{"rows are selected by when they occurred", periods},
 }
 
 func typeFilters(t *testing.T, o *outbox) {
@@ -131,4 +133,35 @@ func sparseFilter(t *testing.T, o *outbox) {
 	require.Equal(t, []string{rare.ID}, ids(got))
 	rest, _ := o.read(t, end, all, 10)
 	require.Empty(t, rest)
+}
+
+func periods(t *testing.T, o *outbox) {
+	rows := several(5)
+	for i, after := range []time.Duration{0, time.Microsecond, time.Hour, -time.Hour, time.Second} {
+		rows[i].OccurredOn = moment.Add(after)
+	}
+	o.publish(t, rows...)
+	for _, c := range []struct {
+		since, until time.Time
+		want         []int
+	}{
+		{moment, time.Time{}, []int{0, 1, 2, 4}},
+		{time.Time{}, moment, []int{3}},
+		{moment, moment.Add(time.Second), []int{0, 1}},
+		{moment.Add(time.Second), moment.Add(time.Hour), []int{4}},
+		{moment.Add(2 * time.Hour), time.Time{}, nil},
+	} {
+		var want []string
+		for _, i := range c.want {
+			want = append(want, rows[i].ID)
+		}
+		filter := all
+		filter.Since, filter.Until = c.since, c.until
+		for _, limit := range []int{1, 100} {
+			got, end := o.read(t, nil, filter, limit)
+			require.ElementsMatch(t, want, ids(got), "%v to %v", c.since, c.until)
+			again, _ := o.read(t, end, all, limit)
+			require.Empty(t, again, "the end is behind what was passed over")
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -14,6 +15,8 @@ var traceFacts = []fact{
 	{"a trace finds what is parked and archived, also without its row", traceLeft},
 	{"a trace of what was never published is empty", traceNothing},
 	{"a cursor of another log says nothing of a row", traceOtherLog},
+	{"receipts are found by their rows", receiptsOfRows},
+	{"the oldest row is the first that is left", oldestRow},
 }
 
 func (o *outbox) trace(t *testing.T, id string) store.Trace {
@@ -84,4 +87,38 @@ func traceOtherLog(t *testing.T, o *outbox) {
 	row := envelope("t", "")
 	o.publish(t, row)
 	require.Equal(t, []store.TracedLane{{Lane: lane("mail"), Owner: "w1", OtherLog: true}}, o.trace(t, row.ID).Rows[0].Lanes)
+}
+
+func receiptsOfRows(t *testing.T, o *outbox) {
+	receipt := func(offset int64, id string) store.Receipt {
+		return store.Receipt{Offset: offset, ID: id, Receipt: notification.Receipt("of " + id), Attempt: 1, DeliveredAt: moment}
+	}
+	o.checkpoint(t, o.acquire(t, "web"), func(c *store.Checkpoint) { c.Receipts = []store.Receipt{receipt(7, "a"), receipt(8, "b")} })
+	o.checkpoint(t, o.acquire(t, "mail"), func(c *store.Checkpoint) {
+		c.Receipts = []store.Receipt{receipt(7, "a"), receipt(8, "a"), receipt(9, "c")}
+	})
+
+	found, err := o.ReceiptsOf(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	refs := []store.Ref{{Offset: 8, ID: "b"}, {Offset: 7, ID: "a"}, {Offset: 9, ID: "other"}}
+	for n := range int64(3000) {
+		refs = append(refs, store.Ref{Offset: 100 + n, ID: "none"})
+	}
+	found, err = o.ReceiptsOf(t.Context(), refs)
+	require.NoError(t, err)
+	require.Equal(t, []store.TracedReceipt{
+		{Sink: "mail", Receipt: receipt(7, "a")}, {Sink: "web", Receipt: receipt(7, "a")}, {Sink: "web", Receipt: receipt(8, "b")},
+	}, found)
+}
+
+func oldestRow(t *testing.T, o *outbox) {
+	oldest, err := o.Oldest(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, oldest)
+	o.publish(t, several(2)...)
+	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`)
+	oldest, err = o.Oldest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, &store.Row{Offset: 2, OccurredOn: moment}, oldest)
 }

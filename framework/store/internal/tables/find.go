@@ -1,10 +1,8 @@
 package tables
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -81,27 +79,4 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(t.dialect.Position()+`(lower(p.last_error), lower(?)) > 0`, f.Error)
 	}
 	return where
-}
-
-// Types counts the last rows of the log by type; see store.Inspector.
-func (t *Tables) Types(ctx context.Context, limit int) (counts []store.TypeCount, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var c store.TypeCount
-		last := t.run.time()
-		err := rows.Scan(&c.Type, &c.Version, &c.Count, &last)
-		c.OccurredOn = last.Time
-		counts = append(counts, c)
-		return err
-	}, `SELECT latest.type, latest.version, latest.n, o.occurred_on
-		FROM (
-			SELECT type, max(version) AS version, count(*) AS n, max("offset") AS "offset"
-			FROM (SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) AS newest
-			GROUP BY type
-		) AS latest
-		JOIN {log} AS o ON o."offset" = latest."offset" {whole log}`, limit)
-	if err != nil {
-		return nil, t.failed(err, "count the types of the log")
-	}
-	slices.SortFunc(counts, func(a, b store.TypeCount) int { return cmp.Compare(a.Type, b.Type) })
-	return counts, nil
 }

@@ -1,8 +1,10 @@
 package tables
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
+	"slices"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -101,14 +103,11 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) e
 	return nil
 }
 
-func (t *Tables) receiptsOf(ctx context.Context, id string) (receipts []store.TracedReceipt, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var r store.TracedReceipt
-		at := t.run.time()
-		err := rows.Scan(&r.Sink, &r.Offset, &r.ID, &r.Receipt.Receipt, &r.Attempt, &at)
-		r.DeliveredAt = at.Time
-		receipts = append(receipts, r)
-		return err
-	}, `SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE id = ? ORDER BY sink, "offset" {whole receipts}`, id)
+// receiptsOf are those of an id, by sink.
+func (t *Tables) receiptsOf(ctx context.Context, id string) ([]store.TracedReceipt, error) {
+	receipts, err := t.readReceipts(ctx, receiptsQuery(SQL(`id = ?`, id)))
+	slices.SortFunc(receipts, func(a, b store.TracedReceipt) int {
+		return cmp.Or(strings.Compare(a.Sink, b.Sink), cmp.Compare(a.Offset, b.Offset))
+	})
 	return receipts, err
 }

@@ -1,0 +1,145 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	outboxes "github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/function"
+)
+
+// The old program knows price.changed v1 and promo.ended. The new one calls the first
+// price.set, which is in version 2, and has no promo.ended any more.
+type (
+	priceChanged struct {
+		Item   string
+		Number int
+		Euros  int
+	}
+	priceSet struct {
+		Item   string
+		Number int
+		Cents  int
+	}
+	promoEnded struct{ Item string }
+)
+
+// handled are what handlers of both programs were given, by item.
+type handled struct {
+	mu     sync.Mutex
+	prices map[string][]priceSet
+	promos []string
+}
+
+func (h *handled) price(p priceSet) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prices[p.Item] = append(h.prices[p.Item], p)
+}
+
+func (h *handled) oldProgram(t *testing.T) (*registry.Registry, sinks.Sink) {
+	types := registry.New()
+	require.NoError(t, registry.Register[priceChanged](types, "price.changed", registry.Key(func(p priceChanged) string { return p.Item })))
+	require.NoError(t, registry.Register[promoEnded](types, "promo.ended", registry.Key(func(p promoEnded) string { return "promo-" + p.Item })))
+	return types, function.Mux(types, function.On(func(_ context.Context, p priceChanged) error {
+		h.price(priceSet{p.Item, p.Number, 100 * p.Euros})
+		return nil
+	}), function.On(func(_ context.Context, p promoEnded) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.promos = append(h.promos, p.Item)
+		return nil
+	}))
+}
+
+func (h *handled) newProgram(t *testing.T) (*registry.Registry, sinks.Sink) {
+	types := registry.New()
+	require.NoError(t, registry.Register[priceSet](types, "price.set", registry.Version(2), registry.Aliases("price.changed"),
+		registry.Upcast(1, func(p priceChanged) (priceSet, error) { return priceSet{p.Item, p.Number, 100 * p.Euros}, nil }),
+		registry.Key(func(p priceSet) string { return p.Item })))
+	return types, function.Mux(types, function.On(func(_ context.Context, p priceSet) error {
+		h.price(p)
+		return nil
+	}))
+}
+
+func TestARollingDeployDeliversAllInOrderAndKillsNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		const items, rounds = 40, 5
+		h := &handled{prices: make(map[string][]priceSet)}
+		oldTypes, oldSink := h.oldProgram(t)
+		newTypes, newSink := h.newProgram(t)
+		start := func(name string, types *registry.Registry, sink sinks.Sink) *engine {
+			return o.start(map[string]forwarder.Sink{"shop": {Sink: sink}}, route.Routes{"*": route.To("shop")}, func(c *forwarder.Config) {
+				c.Name, c.Types, c.Lanes, c.Lease = name, types, 4, 15*time.Second
+			})
+		}
+		publish := func(types *registry.Registry, n any) {
+			p, err := outboxes.New(types, o.store, outboxes.Config{Announcer: outboxes.Silent})
+			require.NoError(t, err)
+			require.NoError(t, p.RunInTx(t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error { return p.Publish(ctx, tx, n) }))
+		}
+		prices, promos := 0, 0
+		round := func(newToo bool) {
+			for i := range items {
+				item := fmt.Sprint("item-", i)
+				publish(oldTypes, priceChanged{item, prices, i})
+				if newToo {
+					publish(newTypes, priceSet{item, prices + 1, 100 * i})
+				}
+				publish(oldTypes, promoEnded{item})
+				promos++
+			}
+			prices++
+			if newToo {
+				prices++
+			}
+		}
+		old := start("old", oldTypes, oldSink)
+		round(false)
+		time.Sleep(time.Minute)
+		fresh := start("new", newTypes, newSink)
+		for range rounds {
+			round(true) // old and new publish, and deliver, at once
+			time.Sleep(10 * time.Second)
+			require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE state = 'dead'`))
+		}
+		old.flush()
+		require.NotZero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE state = 'retrying' AND attempt = 0`), "what one of the two does not know waits")
+		old.end()
+		publish(oldTypes, promoEnded{"last"}) // by an old publisher, which outlives the forwarder
+		promos++
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+
+		for i := range items {
+			item := fmt.Sprint("item-", i)
+			got := h.prices[item]
+			require.Len(t, got, prices, item)
+			for n, p := range got {
+				require.Equal(t, priceSet{item, n, 100 * i}, p, "in order, and as the newest version")
+			}
+		}
+		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE type <> 'promo.ended' OR state = 'dead'`))
+		require.Less(t, len(h.promos), promos, "what was removed too early waits")
+		fresh.end()
+
+		old = start("old", oldTypes, oldSink) // is rolled back
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Len(t, h.promos, promos)
+		require.Empty(t, o.parked())
+		old.end()
+	})
+}

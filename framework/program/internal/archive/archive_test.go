@@ -1,0 +1,205 @@
+package archive_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/archive"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var moment = time.Date(2026, 3, 1, 12, 30, 0, 123456000, time.UTC)
+
+// samples are a row with all there can be, and some with as little.
+func samples() []admin.Exported {
+	return []admin.Exported{
+		{
+			Envelope: notification.Envelope{Offset: 7, ID: "a", Type: "order.placed", Version: 2, Key: "o-1", OccurredOn: moment, DeliverAt: moment.Add(time.Hour),
+				Metadata: notification.Metadata{"tenant": "<acme>", "trace": ""}, Payload: []byte(`{"order": "o-1"}`)},
+			Receipts: []store.TracedReceipt{
+				{Sink: "mail", Receipt: store.Receipt{Offset: 7, ID: "a", Receipt: "smtp 250", Attempt: 3, DeliveredAt: moment}},
+				{Sink: "web", Receipt: store.Receipt{Offset: 7, ID: "a", Receipt: "", Attempt: 1, DeliveredAt: moment}},
+			},
+		},
+		{Envelope: notification.Envelope{Offset: 9, ID: "b", Type: "label", Version: 1, OccurredOn: moment, Payload: []byte("%PDF \xff")}},
+		{Envelope: notification.Envelope{Offset: 10, ID: "c", Type: "nothing", Version: 1, OccurredOn: moment, Payload: []byte{}}},
+		{Envelope: notification.Envelope{Offset: 11, ID: "d", Type: "null", Version: 1, OccurredOn: moment, Payload: []byte("null")}},
+	}
+}
+
+func write(t *testing.T, name string, rows []admin.Exported) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	format, err := archive.FormatFor("", path)
+	require.NoError(t, err)
+	a, err := archive.Create(path, format, io.Discard)
+	require.NoError(t, err)
+	for i := range rows {
+		require.NoError(t, a.Write(&rows[i]))
+	}
+	_, err = os.Stat(path)
+	require.ErrorIs(t, err, fs.ErrNotExist, "not before it is whole")
+	require.NoError(t, a.Commit())
+	return path
+}
+
+func TestParquetHasWhatTheLogHas(t *testing.T) {
+	t.Parallel()
+	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", samples()))
+	require.NoError(t, err)
+	require.Len(t, rows, 4)
+	for i, want := range samples() {
+		got := rows[i]
+		require.Equal(t, []any{want.Offset, want.ID, want.Type, want.Version, want.Key, want.OccurredOn},
+			[]any{got.Offset, got.ID, got.Type, int(got.Version), got.Key, time.UnixMicro(got.OccurredOn).UTC()})
+		if want.DeliverAt.IsZero() {
+			require.Nil(t, got.DeliverAt)
+		} else {
+			require.Equal(t, want.DeliverAt, time.UnixMicro(*got.DeliverAt).UTC())
+		}
+		require.Len(t, got.Metadata, len(want.Metadata))
+		for name, value := range want.Metadata {
+			require.Equal(t, value, got.Metadata[name])
+		}
+		require.Len(t, got.Receipts, len(want.Receipts))
+		for j, r := range want.Receipts {
+			got := got.Receipts[j]
+			require.Equal(t, []any{r.Sink, string(r.Receipt.Receipt), r.Attempt, r.DeliveredAt}, []any{got.Sink, got.Receipt, int(got.Attempt), got.DeliveredAt.UTC()})
+		}
+	}
+	require.JSONEq(t, `{"order":"o-1"}`, *rows[0].Payload)
+	require.Nil(t, rows[0].PayloadBinary)
+	require.Equal(t, []byte("%PDF \xff"), *rows[1].PayloadBinary)
+	require.Nil(t, rows[1].Payload)
+	require.Equal(t, "null", *rows[3].Payload)
+}
+
+func TestParquetOfManyRowGroups(t *testing.T) {
+	t.Parallel()
+	var rows []admin.Exported
+	for n := range 60 {
+		e := samples()[0]
+		e.Offset, e.Payload = int64(n), fmt.Appendf(nil, `{"n":%d,"text":"%s"}`, n, bytes.Repeat([]byte("x"), 1<<20))
+		rows = append(rows, e)
+	}
+	path := write(t, "x.parquet", rows)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	file, err := parquet.OpenFile(f, info.Size())
+	require.NoError(t, err)
+	require.Greater(t, len(file.RowGroups()), 1)
+	require.EqualValues(t, len(rows), file.NumRows())
+	read, err := parquet.ReadFile[archive.Row](path)
+	require.NoError(t, err)
+	for n, r := range read {
+		require.EqualValues(t, n, r.Offset)
+		require.Equal(t, string(rows[n].Payload), *r.Payload)
+	}
+}
+
+func TestLinesAreOneObjectARow(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(io.Reader) io.Reader{
+		"x.jsonl": func(r io.Reader) io.Reader { return r },
+		"x.jsonl.gz": func(r io.Reader) io.Reader {
+			z, err := gzip.NewReader(r)
+			require.NoError(t, err)
+			return z
+		},
+		"x.jsonl.zst": func(r io.Reader) io.Reader {
+			z, err := zstd.NewReader(r)
+			require.NoError(t, err)
+			t.Cleanup(z.Close)
+			return z
+		},
+	} {
+		f, err := os.Open(write(t, name, samples()))
+		require.NoError(t, err)
+		text, err := io.ReadAll(open(f))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.Equal(t, `{"offset":7,"id":"a","type":"order.placed","version":2,"key":"o-1","occurred_on":"2026-03-01T12:30:00.123456Z","deliver_at":"2026-03-01T13:30:00.123456Z",`+
+			`"metadata":{"tenant":"<acme>","trace":""},"payload":{"order":"o-1"},"receipts":[`+
+			`{"sink":"mail","receipt":"smtp 250","attempt":3,"delivered_at":"2026-03-01T12:30:00.123456Z"},{"sink":"web","receipt":"","attempt":1,"delivered_at":"2026-03-01T12:30:00.123456Z"}]}
+{"offset":9,"id":"b","type":"label","version":1,"occurred_on":"2026-03-01T12:30:00.123456Z","payload_base64":"JVBERiD/"}
+{"offset":10,"id":"c","type":"nothing","version":1,"occurred_on":"2026-03-01T12:30:00.123456Z","payload_base64":""}
+{"offset":11,"id":"d","type":"null","version":1,"occurred_on":"2026-03-01T12:30:00.123456Z","payload":null}
+`, string(text), name)
+		var line archive.Line
+		require.NoError(t, json.NewDecoder(bytes.NewReader(text)).Decode(&line))
+		require.EqualValues(t, 7, line.Offset)
+	}
+}
+
+func TestAFileIsWholeOrNotThere(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "x.jsonl")
+	row := samples()[0]
+	files := func() []os.DirEntry {
+		entries, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		return entries
+	}
+	a, err := archive.Create(path, archive.JSONLines, io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, a.Write(&row))
+	a.Discard()
+	require.Empty(t, files())
+
+	a, err = archive.Create(path, archive.JSONLines, io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte("of another"), 0o600)) // while it is written
+	require.ErrorIs(t, a.Commit(), fs.ErrExist)
+	_, err = archive.Create(path, archive.JSONLines, io.Discard)
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.ErrorContains(t, err, "replaces no file")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "of another", string(text))
+	require.Len(t, files(), 1)
+
+	_, err = archive.Create(filepath.Join(folder, "none", "x.jsonl"), archive.JSONLines, io.Discard)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestTheFormatFollowsTheName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ asked, output, want string }{
+		{"", "-", "jsonl"}, {"", "x.parquet", "parquet"}, {"", "x", "jsonl"}, {"parquet", "-", "parquet"}, {"parquet", "x", "parquet"}, {"jsonl", "x.gz", "jsonl"},
+		{"csv", "x", ""}, {"jsonl", "x.parquet", ""}, {"parquet", "x.parquet.gz", ""},
+	} {
+		got, err := archive.FormatFor(c.asked, c.output)
+		require.EqualValues(t, c.want, got, "%+v", c)
+		require.Equal(t, c.want == "", err != nil)
+	}
+}
+
+func TestATimeThatJSONDoesNotHaveIsRefusedWithTheWayOut(t *testing.T) {
+	t.Parallel()
+	row := samples()[1]
+	row.OccurredOn = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, err := archive.Create(archive.Stdout, archive.JSONLines, io.Discard)
+	require.NoError(t, err)
+	require.ErrorContains(t, a.Write(&row), "write offset 9: unsuitable format: JSON has no times after the year 9999: leave the row out with --to or --type, or write Parquet")
+	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", []admin.Exported{row}))
+	require.NoError(t, err)
+	require.Equal(t, row.OccurredOn, time.UnixMicro(rows[0].OccurredOn).UTC())
+}

@@ -1,0 +1,55 @@
+package archive
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/sinks/jsonlines"
+)
+
+// Line is a row as a line of JSON: what the jsonlines sink writes, with the place in the
+// log before and the receipts behind it.
+type Line struct {
+	Offset int64 `json:"offset"`
+	jsonlines.Line
+	Receipts []Receipt `json:"receipts,omitempty"`
+}
+
+// Receipt is a delivery that was made.
+type Receipt struct {
+	Sink        string    `json:"sink" parquet:"sink,dict"`
+	Receipt     string    `json:"receipt" parquet:"receipt"`
+	Attempt     int32     `json:"attempt" parquet:"attempt"`
+	DeliveredAt time.Time `json:"delivered_at" parquet:"delivered_at,timestamp(microsecond)"`
+}
+
+func receiptsOf(e *admin.Exported) []Receipt {
+	receipts := make([]Receipt, len(e.Receipts))
+	for i, r := range e.Receipts {
+		receipts[i] = Receipt{r.Sink, string(r.Receipt.Receipt), int32(min(r.Attempt, 1<<31-1)), r.DeliveredAt.UTC()}
+	}
+	return receipts
+}
+
+// lastYear is that of RFC 3339.
+const lastYear = 9999
+
+type lines struct{ encoder *json.Encoder }
+
+func newLines(w io.Writer) *lines {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return &lines{encoder}
+}
+
+func (l *lines) write(e *admin.Exported) error {
+	if e.OccurredOn.Year() > lastYear || e.DeliverAt.Year() > lastYear {
+		return fmt.Errorf("%w: JSON has no times after the year %d: leave the row out with --to or --type, or write Parquet", ErrFormat, lastYear)
+	}
+	return l.encoder.Encode(Line{e.Offset, jsonlines.LineOf(&e.Envelope), receiptsOf(e)})
+}
+
+func (l *lines) close() error { return nil }

@@ -1,0 +1,294 @@
+package waybilltest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// patience is how long Drain waits until nothing is due.
+	patience = 30 * time.Second
+	// lookEvery is the pause between two looks.
+	lookEvery = 5 * time.Millisecond
+	// maxSteps is how often Advance lets something become due.
+	maxSteps = 1000
+)
+
+// Drain runs a forwarder until nothing is due: all that was published is delivered, dead,
+// or waits for a time or behind an earlier one of its key, and so is what handlers have
+// published meanwhile. It does not wait for schedules and retries: see [Advance].
+//
+// After 30 s it fails the test and lists what is left. It keeps no rows from the test:
+// retention is off, whatever the configuration says. Each call opens the sinks that are a
+// sinks.Opener, and closes those that are a sinks.Closer.
+func Drain(t testing.TB, c forwarder.Config) {
+	t.Helper()
+	newDrain(t, c).run(t)
+}
+
+// Advance drains, and then delivers what becomes due within d, in the order of the times,
+// as if d went by: schedules, and retries with all that follow from them. It moves the
+// times of parked deliveries instead of waiting. No clock changes: what is published
+// afterwards with DeliverAt counts from the present, as do OnUnknown.RetryFor, Retry.MaxAge
+// and the pauses of a breaker.
+func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
+	t.Helper()
+	r := newDrain(t, c)
+	r.run(t)
+	for range maxSteps {
+		step := d
+		if next := r.next(t); !next.IsZero() {
+			step = min(d, max(0, time.Until(next))+time.Millisecond)
+		}
+		r.shift(t, step)
+		r.run(t)
+		if d -= step; d <= 0 {
+			return
+		}
+	}
+	t.Fatalf("deliveries fell due %d times and %s are left to advance: advance in shorter steps\n%s", maxSteps, d, r.left(t))
+}
+
+// inspected is a store that shows what is in it, as those of Waybill do.
+type inspected interface {
+	forwarder.Store
+	store.Inspector
+}
+
+// drain is one call of Drain or Advance.
+type drain struct {
+	config forwarder.Config
+	store  inspected
+	query  store.StatusQuery
+	sinks  []string
+	ctx    context.Context
+	// patience is how long run waits; default: the constant.
+	patience time.Duration
+}
+
+func newDrain(t testing.TB, c forwarder.Config) *drain {
+	t.Helper()
+	s, ok := c.Store.(inspected)
+	require.True(t, ok, "store %T is no store.Inspector", c.Store)
+	c.Poll = forwarder.Poll{Min: lookEvery, Max: 4 * lookEvery}
+	c.Lease = 3 * time.Second // renewed after a third, which is when positions are written that only passed rows by
+	c.Retention, c.InboxRetention = forwarder.KeepForever, forwarder.KeepForever
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	r := &drain{config: c, store: s, sinks: c.Only, ctx: t.Context(), patience: patience}
+	if len(r.sinks) == 0 {
+		r.sinks = slices.Sorted(maps.Keys(c.Sinks))
+	}
+	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
+	require.NoError(t, err)
+	r.query.Types = routes.Filters()
+	r.query.Types[store.SinkUnrouted] = routes.Unrouted()
+	return r
+}
+
+// run runs a forwarder until nothing is due.
+func (r *drain) run(t testing.TB) {
+	t.Helper()
+	f, err := forwarder.New(r.config)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(r.ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	end := func() error { stop(); return <-ended }
+	deadline, look := time.After(r.patience), time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-ended:
+			t.Fatalf("the forwarder has ended: %v", err)
+		case <-deadline:
+			left := r.left(t)
+			t.Fatalf("something is still due after %s:\n%s%v", r.patience, left, errText(end()))
+		case <-look.C:
+		}
+		idle, err := r.idle()
+		if err != nil || idle {
+			require.NoError(t, end())
+			require.NoError(t, err)
+			return
+		}
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// idle reports whether nothing is due. Where the log has not grown between two probes,
+// with all of it settled and nothing due between them, nothing was in flight that could
+// publish more.
+func (r *drain) idle() (bool, error) {
+	before, err := r.store.Probe(r.ctx)
+	if err != nil {
+		return false, err
+	}
+	status, err := r.store.Status(r.ctx, r.query)
+	if err != nil {
+		return false, err
+	}
+	settled := make(map[string]bool)
+	for _, c := range status.Cursors {
+		if c.Pending > 0 && r.mine(c.Sink) {
+			return false, nil
+		}
+		settled[c.Sink] = true
+	}
+	for _, sink := range r.sinks {
+		if !settled[sink] {
+			return false, nil // its cursors are not made yet
+		}
+	}
+	waiting, err := r.waiting()
+	if err != nil {
+		return false, err
+	}
+	now := time.Now()
+	for i := range waiting {
+		if !waiting[i].DueAt.After(now) {
+			return false, nil
+		}
+	}
+	after, err := r.store.Probe(r.ctx)
+	return err == nil && before.Last() == after.Last() && status.LastOffset == after.Last(), err
+}
+
+// mine reports whether the forwarder works on a sink.
+func (r *drain) mine(sink string) bool {
+	return sink == store.SinkUnrouted || slices.Contains(r.sinks, sink)
+}
+
+// parked are all deliveries that are parked for the sinks.
+func (r *drain) parked() (all []store.ParkedDelivery, err error) {
+	var after store.ParkedPlace
+	for {
+		page, err := r.store.FindParked(r.ctx, store.ParkedFilter{}, after, 1000)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		after = page[len(page)-1].Place()
+		for _, p := range page {
+			if r.mine(p.Sink) {
+				all = append(all, p)
+			}
+		}
+	}
+}
+
+// waiting are those that will go by themselves: at DueAt, or at once where that is zero.
+// Those behind another one of their key are not among them.
+func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
+	all, err := r.parked()
+	type key struct{ sink, key string }
+	held := make(map[key]bool)
+	for i := range all { // in the order of sink and offset
+		p := &all[i]
+		k := key{p.Sink, p.Envelope.Key}
+		behind := k.key != "" && held[k]
+		switch p.State {
+		case store.StateDead:
+			held[k] = held[k] || r.config.Sinks[p.Sink].OnDead == forwarder.OnDeadHalt
+			continue
+		case store.StateRetrying:
+			waiting = append(waiting, *p)
+		case store.StateScheduled, store.StateBlocked:
+			if !behind {
+				waiting = append(waiting, *p)
+			}
+		}
+		held[k] = held[k] || p.State != store.StateScheduled
+	}
+	return waiting, err
+}
+
+// next is when the first one falls due; zero: none does.
+func (r *drain) next(t testing.TB) (next time.Time) {
+	t.Helper()
+	waiting, err := r.waiting()
+	require.NoError(t, err)
+	for _, p := range waiting {
+		if next.IsZero() || p.DueAt.Before(next) {
+			next = p.DueAt
+		}
+	}
+	return next
+}
+
+// shift brings the times of all parked deliveries nearer, under a lease of their lanes.
+func (r *drain) shift(t testing.TB, by time.Duration) {
+	t.Helper()
+	all, err := r.parked()
+	require.NoError(t, err)
+	members, err := r.store.Membership(r.ctx)
+	require.NoError(t, err)
+	for _, l := range members.Lanes {
+		var moved []store.Parked
+		for _, p := range all {
+			slot := p.Envelope.Slot
+			if p.Sink == l.Lane.Sink && l.Lane.Slots.First <= slot && slot <= l.Lane.Slots.Last && !p.DueAt.IsZero() {
+				p.DueAt = p.DueAt.Add(-by)
+				moved = append(moved, p.Parked)
+			}
+		}
+		if len(moved) == 0 {
+			continue
+		}
+		lease, err := r.store.Acquire(r.ctx, l.Lane, "waybilltest", patience)
+		require.NoError(t, err, "another forwarder works on sink %s: drain with one", l.Lane.Sink)
+		require.NoError(t, r.store.Checkpoint(r.ctx, store.Checkpoint{Lease: lease, TTL: patience, Park: moved}))
+		require.NoError(t, r.store.Release(r.ctx, lease))
+	}
+}
+
+// left lists what is not done, for people.
+func (r *drain) left(t testing.TB) string {
+	t.Helper()
+	status, err := r.store.Status(r.ctx, r.query)
+	require.NoError(t, err)
+	members, err := r.store.Membership(r.ctx)
+	require.NoError(t, err)
+	all, err := r.parked()
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, c := range status.Cursors {
+		if r.mine(c.Sink) && c.Pending > 0 {
+			fmt.Fprintf(&b, "  %s: %d not settled\n", c.Sink, c.Pending)
+		}
+	}
+	for _, c := range members.Conditions(time.Now()) {
+		fmt.Fprintf(&b, "  %s: %s %s\n", c.Sink, c.Kind, c.Cause)
+	}
+	const most = 20
+	for i, p := range all {
+		if i == most {
+			fmt.Fprintf(&b, "  … and %d more\n", len(all)-most)
+			break
+		}
+		fmt.Fprintf(&b, "  %s: %s %s after attempt %d: %s\n", p.Sink, p.State, describe(&p.Envelope), p.Attempt, p.LastError)
+	}
+	return b.String()
+}
+
+func describe(e *notification.Envelope) string { return e.Type + " " + e.ID }

@@ -1,0 +1,155 @@
+package waybilltest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/waybilltest"
+)
+
+type (
+	ordered  struct{ Order string }
+	charged  struct{ Order string }
+	reminded struct{ Order string }
+	shipped  struct{ Order string }
+)
+
+// shop is an application on the facade: an order is charged, which fails twice, then
+// shipped, and a day later the customer is reminded.
+type shop struct {
+	*waybill.Outbox
+	db       *sql.DB
+	config   waybill.Config
+	attempts atomic.Int32
+	log      []string // of handlers that never run beside each other
+}
+
+func onEachShop(t *testing.T, test func(t *testing.T, s *shop)) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "shop.db"))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		test(t, newShop(t, waybill.SQLite(db, waybill.SQLiteConfig{}), db))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		db, err := postgres.OpenDB(postgrestest.DSN(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		test(t, newShop(t, waybill.Postgres(db, waybill.PostgresConfig{}), db))
+	})
+}
+
+func newShop(t *testing.T, o *waybill.Outbox, db *sql.DB) *shop {
+	t.Helper()
+	s := &shop{Outbox: o, db: db}
+	waybill.Register[ordered](o, "order.placed", waybill.Key(func(n ordered) string { return n.Order }))
+	waybill.Register[charged](o, "order.charged", waybill.Key(func(n charged) string { return n.Order }))
+	waybill.Register[reminded](o, "order.reminded")
+	waybill.Register[shipped](o, "order.shipped")
+	sink := waybill.HandleTx(o, "shop", func(ctx context.Context, tx *sql.Tx, n ordered) error {
+		if s.attempts.Add(1) < 3 {
+			return errors.New("the bank is closed")
+		}
+		s.log = append(s.log, "charged "+n.Order)
+		return o.Publish(ctx, tx, charged(n))
+	})
+	sink.Parallelism.Threshold = 1
+	sink.Retry.Initial, sink.Retry.Max = time.Hour, 10*time.Hour
+	waybill.HandleTx(o, "shop", func(ctx context.Context, tx *sql.Tx, n charged) error {
+		s.log = append(s.log, "shipped "+n.Order)
+		return o.Publish(ctx, tx, shipped(n), waybill.With(reminded(n), waybill.DeliverAt(time.Now().Add(24*time.Hour))))
+	})
+	waybill.HandleTx(o, "shop", func(_ context.Context, _ *sql.Tx, n reminded) error {
+		s.log = append(s.log, "reminded "+n.Order)
+		return nil
+	})
+	waybill.HandleTx(o, "shop", func(context.Context, *sql.Tx, shipped) error { return nil })
+	require.NoError(t, o.Migrate(t.Context()))
+	_, err := o.Forwarding()
+	require.ErrorIs(t, err, waybill.ErrNotOpen)
+	require.NoError(t, o.Open(t.Context()))
+	s.config, err = o.Forwarding()
+	require.NoError(t, err)
+	return s
+}
+
+func (s *shop) place(t *testing.T, order string) {
+	t.Helper()
+	require.NoError(t, s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return s.Publish(ctx, tx, ordered{order}) }))
+}
+
+func TestAChainIsDrainedWithItsRetriesAndSchedules(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		log := waybilltest.Of(t, s.config.Store, s.Types())
+		waybilltest.Drain(t, s.config) // an empty log
+		s.place(t, "o-1")
+		waybilltest.Drain(t, s.config)
+		require.Empty(t, s.log, "it is retrying")
+		require.EqualValues(t, 1, s.attempts.Load())
+		waybilltest.Drain(t, s.config)
+		require.EqualValues(t, 1, s.attempts.Load(), "no sooner")
+		log.RequirePublished(ordered{"o-1"})
+
+		waybilltest.Advance(t, s.config, 10*time.Hour) // both retries, and what follows from them
+		require.Equal(t, []string{"charged o-1", "shipped o-1"}, s.log)
+		log.RequirePublished(ordered{"o-1"}, charged{"o-1"}, shipped{"o-1"}, reminded{"o-1"})
+		waybilltest.Advance(t, s.config, 12*time.Hour)
+		require.Len(t, s.log, 2, "half of the day")
+		waybilltest.Advance(t, s.config, 12*time.Hour)
+		require.Equal(t, []string{"charged o-1", "shipped o-1", "reminded o-1"}, s.log)
+		waybilltest.Advance(t, s.config, 1000*time.Hour)
+		require.Len(t, s.log, 3)
+	})
+}
+
+func TestDrainWaitsForWhatHandlersPublish(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		s.attempts.Store(10)
+		for n := range 50 {
+			s.place(t, fmt.Sprint("o-", n))
+		}
+		waybilltest.Drain(t, s.config)
+		require.Len(t, s.log, 100)
+	})
+}
+
+func TestAdvanceMovesWhatWaitsInEachLaneAndNotWhatIsDead(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		s.attempts.Store(-1000)
+		s.config.Lanes = 4
+		sink := s.config.Sinks["shop"]
+		sink.Retry.MaxAttempts = 2
+		sink.Breaker.Off = true
+		s.config.Sinks["shop"] = sink
+		for n := range 20 {
+			s.place(t, fmt.Sprint("o-", n))
+		}
+		waybilltest.Advance(t, s.config, 10*time.Hour)
+		require.EqualValues(t, -1000+40, s.attempts.Load(), "two attempts of each")
+		waybilltest.Advance(t, s.config, 100*time.Hour)
+		require.EqualValues(t, -1000+40, s.attempts.Load(), "they are dead")
+	})
+}
+
+func TestDrainFailsWithWhatIsWrongWithTheConfiguration(t *testing.T) {
+	t.Parallel()
+	o := waybilltest.New(t, newTypes(t))
+	found := failuresOf(t, func(t testing.TB) { waybilltest.Drain(t, waybill.Config{Store: o.Store}) })
+	require.NotEmpty(t, found)
+	require.Contains(t, found[0], "there is none")
+}
