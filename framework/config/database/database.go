@@ -93,6 +93,7 @@ type Store interface {
 	store.Operator
 	store.Pruner
 	store.Inbox
+	store.Schedules
 }
 
 // Store opens the outbox. It has to be migrated: store.ErrNotMigrated.
