@@ -85,7 +85,7 @@ var layers = []layer{
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
-	{"framework/config", []string{"framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "registry", "sinks"}},
+	{"framework/config", []string{"framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},
 	{"cmd/*", anything},
 	{"examples/*", anything},

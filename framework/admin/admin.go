@@ -14,7 +14,7 @@
 // listen at once.
 //
 // The files in the order in which to read them: admin.go, filter.go, plan.go,
-// reroute.go, replay.go, pause.go, why.go, verdict.go.
+// reroute.go, replay.go, pause.go, schedules.go, why.go, verdict.go.
 package admin
 
 import (
@@ -45,6 +45,7 @@ type Admin struct {
 type Store interface {
 	store.Inspector
 	store.Operator
+	store.Schedules
 
 	// Probe is that of store.Log.
 	Probe(ctx context.Context) (store.Target, error)

@@ -27,6 +27,7 @@ func load(source Source, options Options) (*loader, *Config, error) {
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
 	l.buildSinks(c)
+	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
 	if source.Listen != nil {
 		c.Forwarder.Listen = source.Listen
@@ -69,6 +70,7 @@ func LoadTables(source Source) (Tables, error) {
 		Forwarder skipped  `yaml:"forwarder"`
 		Sinks     skipped  `yaml:"sinks"`
 		Routes    skipped  `yaml:"routes"`
+		Schedules skipped  `yaml:"schedules"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
@@ -107,6 +109,7 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 		Forwarder Forwarder         `yaml:"forwarder"`
 		Sinks     map[string]Sink   `yaml:"sinks"`
 		Routes    map[string][]Rule `yaml:"routes"`
+		Schedules skipped           `yaml:"schedules"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
@@ -128,6 +131,7 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 		Forwarder skipped         `yaml:"forwarder"`
 		Sinks     map[string]Sink `yaml:"sinks"`
 		Routes    skipped         `yaml:"routes"`
+		Schedules skipped         `yaml:"schedules"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	with := join(join("sinks", sink), "with")

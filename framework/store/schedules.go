@@ -29,7 +29,7 @@ type Schedules interface {
 	// false has them made again, as part of an action. RequestTick asks for a tick now, by
 	// the database's clock, beside the others; a request that nobody has met yet stays as it
 	// is. Both report whether that changes anything. ForgetSchedule deletes the row.
-	// ErrUnknownSchedule, naming those that there are.
+	// ErrUnknownSchedule if there is no row.
 	PauseSchedule(ctx context.Context, action, name string, paused bool) (changed bool, err error)
 	RequestTick(ctx context.Context, action, name string) (changed bool, err error)
 	ForgetSchedule(ctx context.Context, action, name string) error

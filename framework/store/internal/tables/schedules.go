@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -76,39 +75,21 @@ func (t *Tables) ForgetSchedule(ctx context.Context, action, name string) error 
 func (t *Tables) changeSchedule(ctx context.Context, action, name string, change Expr) (changed bool, err error) {
 	err = t.inTx(ctx, func(tx *sql.Tx) error {
 		n, err := t.run.Exec(ctx, tx, `?`, change)
-		if changed = n > 0; err != nil {
+		if err != nil {
 			return err
 		}
-		if changed {
+		if changed = n > 0; changed {
 			return t.count(ctx, tx, action, 1)
 		}
-		return t.hasSchedule(ctx, tx, name)
+		var exists bool
+		err = t.run.Row(ctx, tx, `SELECT EXISTS (SELECT 1 FROM {schedules} WHERE name = ?) {whole schedules}`, name).Scan(&exists)
+		if err == nil && !exists {
+			err = store.ErrUnknownSchedule
+		}
+		return err
 	})
 	if err != nil {
 		return false, t.failed(err, "schedule %s", name)
 	}
 	return changed, nil
-}
-
-// hasSchedule is the error that names the schedules that there are, unless this is one.
-func (t *Tables) hasSchedule(ctx context.Context, q Querier, wanted string) error {
-	var known []string
-	err := t.run.Each(ctx, q, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		known = append(known, name)
-		return err
-	}, `SELECT name FROM {schedules} ORDER BY name {whole schedules}`)
-	switch {
-	case err != nil:
-		return err
-	case len(known) == 0:
-		return fmt.Errorf("%w: the outbox has none yet", store.ErrUnknownSchedule)
-	}
-	for _, name := range known {
-		if name == wanted {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: the outbox has %s", store.ErrUnknownSchedule, strings.Join(known, ", "))
 }
