@@ -78,7 +78,7 @@ func LoadTables(source Source) (Tables, error) {
 	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
 }
 
-// LoadRoutes reads all of the configuration and builds no sinks, so their secrets
+// LoadRoutes reads all of the configuration but schedules, and builds no sinks, so their secrets
 // need not be at hand, nor a file: for people who look at what goes where. Without
 // a file there are no routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
@@ -86,13 +86,21 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 	if len(l.report.found) > 0 {
 		return nil, l.report.err()
 	}
-	c := &Config{options: options.withDefaults()}
-	l.decode(node, reflect.ValueOf(c).Elem(), "")
-	l.checkTables(c.Database, c.Outbox)
-	if len(c.Routes) > 0 {
-		l.checkRoutes(c)
+	var c struct {
+		Database  Database          `yaml:"database" secret:"password"`
+		Outbox    Outbox            `yaml:"outbox"`
+		Forwarder Forwarder         `yaml:"forwarder"`
+		Sinks     map[string]Sink   `yaml:"sinks"`
+		Routes    map[string][]Rule `yaml:"routes"`
+		Schedules skipped           `yaml:"schedules"`
 	}
-	return c, l.report.err()
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	whole := &Config{Database: c.Database, Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
+	if len(c.Routes) > 0 {
+		l.checkRoutes(whole)
+	}
+	return whole, l.report.err()
 }
 
 // LoadDeliveries reads what says where notifications go and how deliveries are made.

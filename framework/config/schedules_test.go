@@ -88,6 +88,8 @@ func TestCommandsThatNeedNoSchedulesTakeTheirFile(t *testing.T) {
 	source := config.Source{File: write(t, scheduled)} // TENANT is not set
 	_, err := config.LoadTables(source)
 	require.NoError(t, err)
+	_, err = config.LoadRoutes(source, config.Options{Kinds: kinds(t)})
+	require.NoError(t, err)
 	_, err = config.LoadDeliveries(source, config.Options{Kinds: kinds(t)})
 	require.NoError(t, err)
 }

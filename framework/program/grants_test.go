@@ -194,9 +194,9 @@ func TestGrantsAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"use publisher, consumer, forwarder, scheduler or operator": {"--print-grants", "shop", "--for", "king"},
-		"--for belongs to --print-grants":                {"--for", "publisher"},
-		"leave out --print and --json":                   {"--print-grants", "shop", "--print"},
-		"SQLite has no roles":                            {"--print-grants", "shop", "--database", "sqlite:x.db"},
+		"--for belongs to --print-grants":                           {"--for", "publisher"},
+		"leave out --print and --json":                              {"--print-grants", "shop", "--print"},
+		"SQLite has no roles":                                       {"--print-grants", "shop", "--database", "sqlite:x.db"},
 	} {
 		r := waybill(t, append([]string{"migrate"}, args...)...)
 		require.NotZero(t, r.code)

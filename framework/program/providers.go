@@ -1,7 +1,6 @@
 package program
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/waybill-go/waybill/framework/admin"
@@ -65,7 +64,8 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := outboxes.New(cmp.Or(options.Types, registry.New()), s, outboxes.Config{Wake: f.Wake})
+	// What the file schedules is made already: the types of the program are not asked.
+	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake})
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,9 @@ func TestSIGHUPTakesOtherSchedulesOver(t *testing.T) {
 		destination := newReceiver(t)
 		file := writeFile(t, o.scheduling(destination.URL, `cron: "@yearly"`))
 		f := start(t, "forward", "-c", file)
-		require.Eventually(t, func() bool { return o.count(t, `SELECT count(*) FROM outbox_schedules WHERE spec = '@yearly UTC'`) == 1 }, patience, 20*time.Millisecond)
+		require.Eventually(t, func() bool {
+			return o.count(t, `SELECT count(*) FROM outbox_schedules WHERE spec = '@yearly UTC'`) == 1
+		}, patience, 20*time.Millisecond)
 		require.NoError(t, os.WriteFile(file, []byte(o.scheduling(destination.URL, `cron: "0 0 31 2 *"`)), 0o600))
 		f.signal(t, syscall.SIGHUP)
 		f.awaitLine(t, "is never due")
