@@ -19,7 +19,7 @@ var (
 	// errMoved: another process was first.
 	errMoved = errors.New("the schedule has moved on")
 	errPanic = errors.New("panic in Make")
-	errExit  = errors.New("Make has ended its goroutine")
+	errExit  = errors.New("its goroutine has ended in Make")
 )
 
 // take writes what a turn decides, and publishes its tick with it.
