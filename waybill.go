@@ -25,11 +25,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -59,6 +62,8 @@ type (
 	PublishOption  = outbox.Option
 	Unit           = outbox.Unit
 	Recorder       = outbox.Recorder
+	Schedule       = schedule.Schedule
+	When           = schedule.When
 )
 
 // Outbox is the outbox of one database, with the application's types and who gets them.
@@ -76,10 +81,11 @@ type Outbox struct {
 	migrate func(ctx context.Context) error
 	connect func(ctx context.Context) (database, error)
 
-	types    *registry.Registry
-	sinks    map[string]*declared
-	routes   route.Routes
-	mistakes []error
+	types     *registry.Registry
+	sinks     map[string]*declared
+	routes    route.Routes
+	schedules []*Schedule
+	mistakes  []error
 
 	opening sync.Mutex
 	opened  atomic.Pointer[opened] // nil before Open
@@ -91,6 +97,7 @@ type database interface {
 	forwarder.Store
 	outbox.Log
 	store.Inbox
+	store.Schedules
 }
 
 // opened is what Open makes.
@@ -98,6 +105,7 @@ type opened struct {
 	store     database
 	publisher *outbox.Publisher
 	forwarder *forwarder.Forwarder // nil without sinks
+	scheduler *schedule.Scheduler  // nil without schedules
 }
 
 // declared is a sink, or the handlers that become one.
@@ -206,6 +214,19 @@ func (o *Outbox) Route(pattern string, rule Rule) {
 	o.routes[pattern] = append(o.routes[pattern], rule)
 }
 
+// Schedule declares that a notification is published by the clock: whenever when says so,
+// one of all processes that run this schedule publishes what the function returns for the
+// tick; see [schedule.Schedule], whose Missed may be changed until Open:
+//
+//	o.Schedule("daily-report", waybill.Cron("0 9 * * MON-FRI", "Europe/Berlin"),
+//		func(ctx context.Context, tick time.Time) (any, error) { return ReportDue{tick}, nil })
+func (o *Outbox) Schedule(name string, when When, publish func(ctx context.Context, tick time.Time) (any, error)) *Schedule {
+	o.declare()
+	s := &Schedule{Name: name, When: when, Make: publish}
+	o.schedules = append(o.schedules, s)
+	return s
+}
+
 func (o *Outbox) sink(name string) *declared {
 	o.declare()
 	if o.sinks[name] == nil {
@@ -264,6 +285,15 @@ func (o *Outbox) Open(ctx context.Context) error {
 			return err
 		}
 		wake = made.forwarder.Wake
+	}
+	if len(o.schedules) > 0 {
+		list := make([]Schedule, len(o.schedules))
+		for i, s := range o.schedules {
+			list[i] = *s
+		}
+		if made.scheduler, err = schedule.New(schedule.Config{Store: s, DB: o.db, Publisher: made.publisher, Logger: o.Config.Logger}, list...); err != nil {
+			return err
+		}
 	}
 	o.opened.Store(made)
 	return nil
@@ -334,20 +364,27 @@ func (o *Outbox) Announce() {
 	}
 }
 
-// Run delivers until ctx is done and what is in flight has ended; see
-// [forwarder.Forwarder.Run]. It opens the outbox if that is not done. It is called once.
+// Run delivers, and publishes what is scheduled, until ctx is done and what is in flight has
+// ended; see [forwarder.Forwarder.Run] and [schedule.Scheduler.Run]. It opens the outbox if that is not done. It is called once.
 func (o *Outbox) Run(ctx context.Context) error {
 	if err := o.Open(ctx); err != nil {
 		return err
 	}
-	f := o.made().forwarder
+	made := o.made()
 	switch {
-	case f == nil:
-		return errors.New("there is nothing to run: no sink is declared")
+	case made.forwarder == nil && made.scheduler == nil:
+		return errors.New("there is nothing to run: neither a sink nor a schedule is declared")
 	case o.ran.Swap(true):
 		return errors.New("an outbox runs once: make another one")
 	}
-	return f.Run(ctx)
+	running, ctx := errgroup.WithContext(ctx)
+	if made.forwarder != nil {
+		running.Go(func() error { return made.forwarder.Run(ctx) })
+	}
+	if made.scheduler != nil {
+		running.Go(func() error { return made.scheduler.Run(ctx) })
+	}
+	return running.Wait()
 }
 
 // Types are those that are registered.
@@ -386,6 +423,12 @@ func (o *Outbox) Inbox() *inbox.Inbox {
 	}
 	return nil
 }
+
+// Every is each multiple of a period since 1970 in UTC; see [schedule.Every].
+func Every(period time.Duration) When { return schedule.Every(period) }
+
+// Cron is a line of crontab in a time zone; see [schedule.Cron].
+func Cron(line, zone string) When { return schedule.Cron(line, zone) }
 
 // The options of types and notifications, for programs with one import.
 

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -243,5 +244,43 @@ func TestWhatTheForwarderRefusesIsAnErrorOfOpen(t *testing.T) {
 		waybill.Handle(o, "mails", func(context.Context, orderPlaced) error { return waybill.Permanent(errors.New("never")) })
 		o.Route("order.paid", waybill.Rule{Sink: "mails"})
 		require.ErrorIs(t, o.Open(t.Context()), route.ErrNoType)
+	})
+}
+
+func TestSchedulesPublishAndHandlersGetIt(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		require.NoError(t, o.Migrate(ctx))
+		waybill.Register[shipped](o, "order.shipped")
+		var h happened
+		waybill.Handle(o, "printer", func(_ context.Context, s shipped) error {
+			if h.add("%s", s.Order) == 2 {
+				stop()
+			}
+			return nil
+		})
+		o.Schedule("hourly", waybill.Cron("0 * * * *", "Europe/Berlin"), func(context.Context, time.Time) (any, error) { return nil, nil })
+		o.Schedule("often", waybill.Every(time.Second), func(_ context.Context, tick time.Time) (any, error) {
+			return shipped{tick.Format(time.RFC3339)}, nil
+		}).Missed = schedule.All
+		require.NoError(t, o.Run(ctx))
+		first, err := time.Parse(time.RFC3339, h.list[0])
+		require.NoError(t, err)
+		require.Contains(t, h.list, first.Add(time.Second).Format(time.RFC3339))
+	})
+}
+
+func TestMistakesOfSchedulesAreErrorsOfOpen(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.NoError(t, o.Migrate(t.Context()))
+		o.Schedule("a", waybill.Cron("0 9 * *", "Nowhere"), nil)
+		err := o.Run(t.Context())
+		require.ErrorIs(t, err, schedule.ErrConfig)
+		for _, want := range []string{"4 fields", "Nowhere", "set Make"} {
+			require.ErrorContains(t, err, want)
+		}
 	})
 }

@@ -14,7 +14,7 @@
 // listen at once.
 //
 // The files in the order in which to read them: admin.go, filter.go, plan.go,
-// reroute.go, replay.go, pause.go, why.go, verdict.go, export.go.
+// reroute.go, replay.go, pause.go, schedules.go, why.go, verdict.go, export.go.
 package admin
 
 import (
@@ -46,6 +46,7 @@ type Store interface {
 	store.Inspector
 	store.Operator
 	store.Log
+	store.Schedules
 }
 
 // New returns an Admin for an outbox. who is recorded with each action, such as

@@ -15,19 +15,23 @@ type Changes struct {
 	Sinks []string
 	// Routes says that they differ.
 	Routes bool
+	// Schedules says that they differ: [schedule.Scheduler.Reload] takes those over that
+	// Config.Timetable returns.
+	Schedules bool
 	// More says that there is more, such as another database, which takes another
 	// forwarder.
 	More bool
 }
 
 // None says that there are no differences.
-func (c Changes) None() bool { return len(c.Sinks) == 0 && !c.Routes && !c.More }
+func (c Changes) None() bool { return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.More }
 
 // ChangesTo compares a configuration with the one that is to follow it.
 func (c *Config) ChangesTo(next *Config) Changes {
 	changes := Changes{
-		Routes: !reflect.DeepEqual(c.Routes, next.Routes),
-		More:   !reflect.DeepEqual(c.rest(), next.rest()),
+		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
+		Schedules: !reflect.DeepEqual(c.Schedules, next.Schedules),
+		More:      !reflect.DeepEqual(c.rest(), next.rest()),
 	}
 	for name, sink := range next.Sinks {
 		if old, ok := c.Sinks[name]; !ok || !reflect.DeepEqual(old.compared(), sink.compared()) {
@@ -100,6 +104,6 @@ func (s Sink) compared() Sink {
 // rest is all but sinks and routes.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.options, rest.source = nil, nil, Options{}, Source{}
+	rest.Sinks, rest.Routes, rest.Schedules, rest.options, rest.source = nil, nil, nil, Options{}, Source{}
 	return rest
 }

@@ -10,7 +10,7 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
+// check.go, schedules.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
 // reference.go, schema.go.
 package config
 
@@ -37,6 +37,8 @@ type Config struct {
 	Forwarder Forwarder         `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
 	Sinks     map[string]Sink   `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
 	Routes    map[string][]Rule `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
+
+	Schedules map[string]Schedule `yaml:"schedules" doc:"notifications by the clock, by name: of all processes that forward with this file one publishes each, once"`
 
 	only    []string // the sinks to work on; none for all
 	source  Source

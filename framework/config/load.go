@@ -27,6 +27,7 @@ func load(source Source, options Options) (*loader, *Config, error) {
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
 	l.buildSinks(c)
+	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
 	if source.Listen != nil {
 		c.Forwarder.Listen = source.Listen
@@ -69,6 +70,7 @@ func LoadTables(source Source) (Tables, error) {
 		Forwarder skipped  `yaml:"forwarder"`
 		Sinks     skipped  `yaml:"sinks"`
 		Routes    skipped  `yaml:"routes"`
+		Schedules skipped  `yaml:"schedules"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
@@ -76,7 +78,7 @@ func LoadTables(source Source) (Tables, error) {
 	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
 }
 
-// LoadRoutes reads all of the configuration and builds no sinks, so their secrets
+// LoadRoutes reads all of the configuration but schedules, and builds no sinks, so their secrets
 // need not be at hand, nor a file: for people who look at what goes where. Without
 // a file there are no routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
@@ -84,13 +86,21 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 	if len(l.report.found) > 0 {
 		return nil, l.report.err()
 	}
-	c := &Config{options: options.withDefaults()}
-	l.decode(node, reflect.ValueOf(c).Elem(), "")
-	l.checkTables(c.Database, c.Outbox)
-	if len(c.Routes) > 0 {
-		l.checkRoutes(c)
+	var c struct {
+		Database  Database          `yaml:"database" secret:"password"`
+		Outbox    Outbox            `yaml:"outbox"`
+		Forwarder Forwarder         `yaml:"forwarder"`
+		Sinks     map[string]Sink   `yaml:"sinks"`
+		Routes    map[string][]Rule `yaml:"routes"`
+		Schedules skipped           `yaml:"schedules"`
 	}
-	return c, l.report.err()
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	l.checkTables(c.Database, c.Outbox)
+	whole := &Config{Database: c.Database, Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
+	if len(c.Routes) > 0 {
+		l.checkRoutes(whole)
+	}
+	return whole, l.report.err()
 }
 
 // LoadDeliveries reads what says where notifications go and how deliveries are made.
@@ -107,6 +117,7 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 		Forwarder Forwarder         `yaml:"forwarder"`
 		Sinks     map[string]Sink   `yaml:"sinks"`
 		Routes    map[string][]Rule `yaml:"routes"`
+		Schedules skipped           `yaml:"schedules"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
@@ -128,6 +139,7 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 		Forwarder skipped         `yaml:"forwarder"`
 		Sinks     map[string]Sink `yaml:"sinks"`
 		Routes    skipped         `yaml:"routes"`
+		Schedules skipped         `yaml:"schedules"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	with := join(join("sinks", sink), "with")

@@ -132,6 +132,8 @@ func typeName(v reflect.Value) string {
 		return "whole number"
 	case v.CanFloat():
 		return "number"
+	case v.Kind() == reflect.Interface:
+		return "anything"
 	case isScalar(v):
 		return "text"
 	case v.Kind() == reflect.Slice:

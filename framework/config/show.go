@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -66,6 +67,11 @@ func (c *Config) withDefaults() Config {
 	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
 	if listen := true; c.Database.Dialect() == PostgreSQL {
 		f.Listen = cmp.Or(f.Listen, &listen)
+	}
+	filled.Schedules = make(map[string]Schedule, len(c.Schedules))
+	for name, s := range c.Schedules {
+		s.Missed = cmp.Or(s.Missed, schedule.One)
+		filled.Schedules[name] = s
 	}
 	filled.Sinks = make(map[string]Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {

@@ -15,7 +15,7 @@ func newActions(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "actions",
 		Short: "List what people have done to parked deliveries and sinks",
-		Long: `List the latest requeues, discards, skips, replays, pauses and resumes, newest
+		Long: `List the latest requeues, discards, skips, replays, pauses, resumes and more, newest
 first: who has done them, to what, and to how many. One without an end is under way or
 was interrupted; a replay can be continued by its id.`,
 		Args: noArguments,

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/schedule"
 	processsink "github.com/waybill-go/waybill/sinks/process"
 )
 
@@ -25,8 +27,11 @@ SIGINT or SIGTERM: then deliveries in flight may end within
 forwarder.shutdown_timeout, and the leases are given back. A second signal ends
 the program at once; what was delivered but not yet written to a checkpoint is repeated.
 
-On SIGHUP it reads the configuration again, and the files that hold its values. Sinks
-and routes change while it runs: what is new is opened first, the sinks that changed let
+It also publishes what the configuration's schedules say; of all processes that run them
+one makes each tick.
+
+On SIGHUP it reads the configuration again, and the files that hold its values. Sinks,
+routes and schedules change while it runs: what is new is opened first, the sinks that changed let
 what is in flight end, and the others go on. For anything else, such as the database,
 the forwarder stops gracefully and another one takes its place in the same process. A
 configuration with mistakes, or with a sink that does not open, is reported and not
@@ -56,10 +61,19 @@ type forward struct {
 	source config.Source
 }
 
-// engine is a forwarder and the configuration that it came from.
+// engine is a forwarder, the schedules beside it, and the configuration that both came from.
 type engine struct {
 	*forwarder.Forwarder
-	config *config.Config
+	scheduler *schedule.Scheduler
+	config    *config.Config
+}
+
+// Run forwards and makes ticks until ctx is done.
+func (e *engine) Run(ctx context.Context) error {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return e.Forwarder.Run(ctx) })
+	both.Go(func() error { return e.scheduler.Run(ctx) })
+	return both.Wait()
 }
 
 func (f *forward) run(cmd *cobra.Command, _ []string) error {
@@ -171,7 +185,12 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 		f.logger.Info("the configuration has changed: another forwarder takes over")
 	default:
 		e.config = c
-		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes)
+		if changes.Schedules {
+			if err := e.scheduler.Reload(c.Timetable()...); err != nil { // they were checked
+				f.refuse(err)
+			}
+		}
+		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules)
 	}
 	return r
 }

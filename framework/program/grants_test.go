@@ -49,6 +49,14 @@ func (o outbox) role(t *testing.T, duty string) (address string) {
 	return u.String()
 }
 
+// roleOf is the role of such an address.
+func roleOf(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	return u.User.Username()
+}
+
 func (o outbox) count(t *testing.T, query string) (n int) {
 	t.Helper()
 	require.NoError(t, o.db.QueryRowContext(t.Context(), query).Scan(&n))
@@ -186,10 +194,10 @@ GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";
 func TestGrantsAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"use publisher, consumer, forwarder or operator": {"--print-grants", "shop", "--for", "king"},
-		"--for belongs to --print-grants":                {"--for", "publisher"},
-		"leave out --print and --json":                   {"--print-grants", "shop", "--print"},
-		"SQLite has no roles":                            {"--print-grants", "shop", "--database", "sqlite:x.db"},
+		"use publisher, consumer, forwarder, scheduler or operator": {"--print-grants", "shop", "--for", "king"},
+		"--for belongs to --print-grants":                           {"--for", "publisher"},
+		"leave out --print and --json":                              {"--print-grants", "shop", "--print"},
+		"SQLite has no roles":                                       {"--print-grants", "shop", "--database", "sqlite:x.db"},
 	} {
 		r := waybill(t, append([]string{"migrate"}, args...)...)
 		require.NotZero(t, r.code)

@@ -17,6 +17,7 @@ import (
 	"context"
 	"io"
 	"os"
+	_ "time/tzdata" // zones of schedules, on machines that have none
 )
 
 //go:generate go tool wire

@@ -43,7 +43,7 @@ no file is needed.`,
 	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database and change nothing")
 	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
-	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "what the role of --print-grants does: publisher, consumer, forwarder or operator")
+	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "what the role of --print-grants does: publisher, consumer, forwarder, scheduler or operator")
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -67,7 +67,7 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 	case m.role != "" && (m.print || m.json):
 		return wrongUsage(cmd, errors.New("--print-grants prints nothing but grants: leave out --print and --json"))
 	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
-		return wrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, consumer, forwarder or operator", m.duty))
+		return wrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, consumer, forwarder, scheduler or operator", m.duty))
 	case m.role != "":
 		return m.printGrants(source)
 	case m.print && m.json:

@@ -7,6 +7,9 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	outboxes "github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/schedule"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // The providers of wire.go: each makes one thing of others.
@@ -56,10 +59,19 @@ func provideAwaitedStore(ctx context.Context, d *database.Database, options conf
 	return d.Await(ctx, options.Logger)
 }
 
-func provideEngine(c *config.Config, s database.Store) (*engine, error) {
+func provideEngine(c *config.Config, d *database.Database, s database.Store, options config.Options) (*engine, error) {
 	f, err := forwarder.New(c.ForwarderConfig(s))
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Forwarder: f, config: c}, nil
+	// What the file schedules is made already: the types of the program are not asked.
+	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake})
+	if err != nil {
+		return nil, err
+	}
+	scheduler, err := schedule.New(schedule.Config{Store: s, DB: d.DB(), Publisher: publisher, Logger: options.Logger}, c.Timetable()...)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Forwarder: f, scheduler: scheduler, config: c}, nil
 }

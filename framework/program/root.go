@@ -67,6 +67,7 @@ func newRoot(p *invocation) *cobra.Command {
 		newResume(p),
 		newActions(p),
 		newForget(p),
+		newSchedules(p),
 		newConfig(p),
 		newMail(p),
 		newVersion(p),

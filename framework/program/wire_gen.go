@@ -14,6 +14,7 @@ import (
 
 import (
 	_ "embed"
+	_ "time/tzdata"
 )
 
 // Injectors from wire.go:
@@ -36,7 +37,7 @@ func newEngine(ctx context.Context, source config.Source, options config.Options
 		cleanup()
 		return nil, nil, err
 	}
-	programEngine, err := provideEngine(configConfig, store)
+	programEngine, err := provideEngine(configConfig, databaseDatabase, store, options)
 	if err != nil {
 		cleanup()
 		return nil, nil, err
@@ -62,7 +63,7 @@ func newReplacement(ctx context.Context, source config.Source, options config.Op
 		cleanup()
 		return nil, nil, err
 	}
-	programEngine, err := provideEngine(configConfig, store)
+	programEngine, err := provideEngine(configConfig, databaseDatabase, store, options)
 	if err != nil {
 		cleanup()
 		return nil, nil, err

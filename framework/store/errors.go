@@ -50,6 +50,8 @@ var (
 	ErrUnknownSink = errors.New("unknown sink")
 	// ErrUnknownAction: no action of that id was begun.
 	ErrUnknownAction = errors.New("unknown action")
+	// ErrUnknownSchedule: the outbox has no schedule of that name.
+	ErrUnknownSchedule = errors.New("unknown schedule")
 	// ErrActionMoved: another process goes on with the action, or the batch was written.
 	ErrActionMoved = errors.New("the action has already progressed further")
 	// ErrOtherLog: the sink's cursors are not of this log, which was restored or

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -86,6 +87,7 @@ func (d *Database) Migrate(ctx context.Context, partitionRows int64) (applied []
 
 // Store is an outbox, with all that commands ask of it.
 type Store interface {
+	outbox.Log
 	store.Log
 	store.Leases
 	store.Deliveries
@@ -93,6 +95,7 @@ type Store interface {
 	store.Operator
 	store.Pruner
 	store.Inbox
+	store.Schedules
 }
 
 // Store opens the outbox. It has to be migrated: store.ErrNotMigrated.

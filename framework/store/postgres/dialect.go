@@ -128,7 +128,14 @@ func (*dialect) TakeCursors(sink string) tables.Expr {
 		strconv.FormatInt(takenTime.Milliseconds(), 10), sink)
 }
 
-// takenTime is how long a sink's cursors wait for the next statement of their holder.
+// Brief sets the transaction's own timeout with what it returns.
+func (*dialect) Brief(update tables.Expr) tables.Expr {
+	return tables.SQL(`? RETURNING set_config('idle_in_transaction_session_timeout', ?, true)`,
+		update, strconv.FormatInt(takenTime.Milliseconds(), 10))
+}
+
+// takenTime is how long a sink's cursors, or a schedule, wait for the next statement of their
+// holder.
 const takenTime = 10 * time.Second
 
 // Together is one round trip.

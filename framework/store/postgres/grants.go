@@ -20,12 +20,14 @@ const (
 	// Forwarder delivers, and removes old rows. Partitions are made and dropped by none
 	// but the owner of the log.
 	Forwarder Duty = "forwarder"
+	// Scheduler publishes what its schedules say, in transactions of its own.
+	Scheduler Duty = "scheduler"
 	// Operator is for the commands of people: status, why, requeue, replay, pause.
 	Operator Duty = "operator"
 )
 
 // Duties lists them.
-func Duties() []Duty { return []Duty{Publisher, Consumer, Forwarder, Operator} }
+func Duties() []Duty { return []Duty{Publisher, Consumer, Forwarder, Scheduler, Operator} }
 
 // grant is what a role needs of one relation.
 type grant struct{ privileges, on string }
@@ -37,9 +39,12 @@ func (d Duty) grants(n names) ([]grant, error) {
 	table := func(name string) string { return `TABLE ` + n.Table(name) }
 	sequence := `SEQUENCE ` + n.Table("offset_seq")
 	const all = `SELECT, INSERT, UPDATE, DELETE`
+	appending := []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}}
 	switch d {
 	case Publisher:
-		return []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}, {`EXECUTE`, `FUNCTION ` + n.Table("publish")}}, nil
+		return append(appending, grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}), nil
+	case Scheduler:
+		return append(appending, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
 	case Forwarder:
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
@@ -52,7 +57,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 		return []grant{
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
-			{`SELECT, INSERT, UPDATE`, table("actions")},
+			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))

@@ -124,6 +124,7 @@ var (
 	_ store.Pruner     = (*Store)(nil)
 	_ store.Inbox      = (*Store)(nil)
 	_ store.Reserver   = (*Store)(nil)
+	_ store.Schedules  = (*Store)(nil)
 )
 
 // OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing

@@ -83,6 +83,7 @@ var (
 	_ store.Pruner     = (*Store)(nil)
 	_ store.Inbox      = (*Store)(nil)
 	_ store.Reserver   = (*Store)(nil)
+	_ store.Schedules  = (*Store)(nil)
 )
 
 // OpenDB opens the database file, which is made where there is none, with the

@@ -45,6 +45,7 @@ type Store interface {
 	store.Operator
 	store.Pruner
 	store.Inbox
+	store.Schedules
 }
 
 // Dialect is what the suite needs to know about a store.
@@ -98,6 +99,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Trace", traceFacts},
 		{"Types", typesFacts},
 		{"Inbox", inboxFacts},
+		{"Schedules", schedulesFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

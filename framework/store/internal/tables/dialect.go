@@ -72,6 +72,9 @@ type Dialect interface {
 	TakeCursors(sink string) Expr
 	// Together is the same as the two writes, in one statement where that can be.
 	Together(first, second Expr) []Expr
+	// Brief is the same as an UPDATE that begins a transaction, and has the server end that
+	// transaction if its client does not go on within some seconds.
+	Brief(update Expr) Expr
 	// Announce is the same as a write, and makes listeners in other processes look at
 	// the lanes if it changes a row.
 	Announce(write Expr) Expr
@@ -184,6 +187,9 @@ func (Standard) TakeCursors(sink string) Expr {
 
 // Together is two statements.
 func (Standard) Together(first, second Expr) []Expr { return []Expr{first, second} }
+
+// Brief is the UPDATE alone.
+func (Standard) Brief(update Expr) Expr { return update }
 
 // Announce is the write alone.
 func (Standard) Announce(write Expr) Expr { return write }

@@ -150,6 +150,20 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- When the schedules are due, whichever process makes their ticks.
+CREATE TABLE {{.Table "schedules"}} (
+    name         text        PRIMARY KEY,
+    id           text        NOT NULL, -- of this row alone
+    spec         text        NOT NULL DEFAULT '',
+    missed       text        NOT NULL DEFAULT '',
+    last_tick    timestamptz,
+    next_tick    timestamptz NOT NULL DEFAULT now(),
+    requested_at timestamptz,
+    paused       boolean     NOT NULL DEFAULT false,
+    revision     bigint      NOT NULL DEFAULT 0,
+    updated_at   timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
     id       text        PRIMARY KEY,

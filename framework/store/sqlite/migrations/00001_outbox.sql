@@ -116,6 +116,20 @@ CREATE TABLE {{.Table "inbox"}} (
 
 CREATE INDEX {{.Table "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
 
+-- When the schedules are due, whichever process makes their ticks.
+CREATE TABLE {{.Table "schedules"}} (
+    name         TEXT    PRIMARY KEY,
+    id           TEXT    NOT NULL, -- of this row alone
+    spec         TEXT    NOT NULL DEFAULT '',
+    missed       TEXT    NOT NULL DEFAULT '',
+    last_tick    TEXT,
+    next_tick    TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    requested_at TEXT,
+    paused       INTEGER NOT NULL DEFAULT 0,
+    revision     INTEGER NOT NULL DEFAULT 0,
+    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'))
+);
+
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
     id       TEXT    PRIMARY KEY,

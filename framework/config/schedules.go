@@ -1,0 +1,129 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/schedule"
+)
+
+// Schedule is a notification by the clock; see [schedule.Schedule].
+type Schedule struct {
+	Cron    string          `yaml:"cron" doc:"when it is due, as a line of crontab: minute, hour, day of the month, month, day of the week, as in 0 9 * * MON-FRI; or @hourly, @daily, @weekly, @monthly, @yearly"`
+	Zone    string          `yaml:"zone" doc:"the time zone of cron, such as Europe/Berlin. Default UTC"`
+	Every   time.Duration   `yaml:"every" zero:"refused" doc:"instead of cron: due each multiple of this since 1970-01-01T00:00:00Z, in whole seconds; 15m is each quarter of an hour"`
+	Missed  schedule.Missed `yaml:"missed" enum:"one,skip,all" doc:"what becomes of ticks that could not be made in time: one (the last of them is made), skip (none that is more than a minute late) or all (each, in order). Default one"`
+	Type    string          `yaml:"type" doc:"type of the notification. Required"`
+	Key     string          `yaml:"key" secret:"false" doc:"its ordering key; {{tick}} in it is the time at which it was due. Default: none"`
+	Payload any             `yaml:"payload" secret:"false" doc:"its payload, which becomes JSON; {{tick}} in a text is the time at which it was due, as in 2026-03-01T08:00:00Z. Default {}"`
+}
+
+// when is what cron, zone and every say.
+func (s Schedule) when() (schedule.When, error) {
+	var when schedule.When
+	switch {
+	case s.Cron == "" && s.Every == 0:
+		return when, errors.New("cron is missing: say when it is due, with cron or every")
+	case s.Cron != "" && s.Every != 0:
+		return when, errors.New("every is given beside cron: leave one of them out")
+	case s.Cron == "" && s.Zone != "":
+		return when, errors.New("zone is for cron: leave it out beside every")
+	case s.Cron == "":
+		when = schedule.Every(s.Every)
+	default:
+		when = schedule.Cron(s.Cron, s.Zone)
+	}
+	return when, when.Err()
+}
+
+// tick stands for the time at which a notification was due.
+const tick = "{{tick}}"
+
+// envelope is the notification of a tick. types that know its type say which version.
+func (c *Config) envelope(s Schedule, at time.Time) (notification.Envelope, error) {
+	e := notification.Envelope{Type: s.Type, Version: 1}
+	if c.options.Types != nil {
+		if info, known := c.options.Types.Lookup(s.Type); known {
+			e.Version = info.Version
+		}
+	}
+	payload, err := json.Marshal(s.Payload)
+	if err != nil {
+		return e, err
+	}
+	if s.Payload == nil {
+		payload = []byte(`{}`)
+	}
+	text := at.Format(time.RFC3339Nano)
+	e.Key = strings.ReplaceAll(s.Key, tick, text)
+	e.Payload = bytes.ReplaceAll(payload, []byte(tick), []byte(text)) // which stands in quotes there
+	return e, nil
+}
+
+// Timetable is the schedules for a [schedule.Scheduler], in the order of their names.
+func (c *Config) Timetable() []schedule.Schedule {
+	timetable := make([]schedule.Schedule, 0, len(c.Schedules))
+	for _, name := range slices.Sorted(maps.Keys(c.Schedules)) {
+		s := c.Schedules[name]
+		when, _ := s.when() // which was checked
+		timetable = append(timetable, schedule.Schedule{
+			Name: name, When: when, Missed: s.Missed,
+			Make: func(_ context.Context, at time.Time) (any, error) { return c.envelope(s, at) },
+		})
+	}
+	return timetable
+}
+
+// checkSchedules says what is wrong with schedules, each on its own line.
+func (l *loader) checkSchedules(c *Config) {
+	for _, name := range slices.Sorted(maps.Keys(c.Schedules)) {
+		s, at := c.Schedules[name], join("schedules", name)
+		if err := schedule.ValidateName(name); err != nil {
+			l.mistake(at, "%s: a schedule's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", at)
+		}
+		if _, err := s.when(); err != nil && !l.reported(join(at, "cron")) && !l.reported(join(at, "every")) {
+			l.complain(at, err)
+		}
+		l.checkNotification(c, s, at)
+	}
+}
+
+func (l *loader) checkNotification(c *Config, s Schedule, at string) {
+	key, types := join(at, "type"), c.options.Types
+	e, err := c.envelope(s, time.Now().UTC())
+	e.ID = "id"
+	known := types != nil
+	switch typeErr := notification.ValidateType(s.Type); {
+	case l.reported(key):
+		return
+	case s.Type == "":
+		l.mistake(key, "%s is missing: name the type of the notification", key)
+		return
+	case typeErr != nil:
+		l.mistake(key, "%s: %v", key, typeErr)
+		return
+	case known:
+		if _, known = types.Lookup(s.Type); !known {
+			var names []string
+			for _, info := range types.Types() {
+				names = append(names, info.Name)
+			}
+			l.mistake(key, "%s: the program publishes no type %q%s", key, s.Type, didYouMean(s.Type, names))
+		}
+	}
+	if err := cmp.Or(err, e.Validate()); err != nil {
+		l.mistake(at, "%s: %v", at, err)
+	} else if known {
+		if _, err := types.Decode(&e); err != nil {
+			l.mistake(join(at, "payload"), "%s: %v", join(at, "payload"), err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package schedule
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var (
+	// errMoved: another process was first.
+	errMoved = errors.New("the schedule has moved on")
+	errPanic = errors.New("panic in Make")
+	errExit  = errors.New("its goroutine has ended in Make")
+)
+
+// take writes what a turn decides, and publishes its tick with it.
+func (s *Scheduler) take(ctx context.Context, j *job, t turn) error {
+	var made any
+	if !t.tick.IsZero() {
+		var err error
+		if made, err = call(ctx, j.Make, t.tick); err != nil {
+			return err
+		}
+	}
+	err := s.write(ctx, t, made)
+	switch {
+	case errors.Is(err, errMoved), errors.Is(err, store.ErrCollision):
+		return nil
+	case err != nil:
+		return err
+	}
+	log := s.config.Logger.With("schedule", j.Name)
+	switch {
+	case t.from.Spec != t.to.Spec && t.from.Spec != "":
+		log.Info("the schedule has changed: it begins from now", "from", t.from.Spec, "to", t.to.Spec, "next", t.to.NextTick)
+	case t.passes():
+		log.Info("missed ticks are passed over", "first", t.from.NextTick, "made", t.tick, "next", t.to.NextTick)
+	}
+	return nil
+}
+
+// write is one short transaction: the row moves and the notification is appended, or
+// neither.
+func (s *Scheduler) write(ctx context.Context, t turn, made any) error {
+	s.one.Lock()
+	defer s.one.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	p := s.config.Publisher
+	return p.RunInTx(ctx, s.config.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
+		moved, err := s.config.Store.MoveSchedule(ctx, tx, t.to)
+		switch {
+		case err != nil:
+			return err
+		case !moved:
+			return errMoved
+		}
+		mark := marking(t)
+		switch made := made.(type) {
+		case nil:
+			return nil
+		case notification.Envelope:
+			made.Metadata = made.Metadata.Clone()
+			mark(&made)
+			return p.Append(ctx, tx, made)
+		}
+		return p.Publish(ctx, tx, outbox.With(made, mark))
+	})
+}
+
+// marking says of which schedule and tick a notification is. Its id is the same each time
+// that the tick is made, such as in a database that was restored.
+func marking(t turn) outbox.Option {
+	tick := t.tick.Format(time.RFC3339Nano)
+	return func(e *notification.Envelope) {
+		if e.ID == "" {
+			e.ID = uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.from.ID+" "+tick)).String()
+		}
+		e.Metadata[MetadataSchedule], e.Metadata[MetadataTick] = t.from.Name, tick
+	}
+}
+
+// call runs Make, and leaves it behind if it does not heed its context.
+func call(ctx context.Context, makeTick func(context.Context, time.Time) (any, error), tick time.Time) (any, error) {
+	type result struct {
+		made any
+		err  error
+	}
+	returned := make(chan result, 1)
+	go func() {
+		r := result{err: errExit}
+		defer func() { returned <- r }()
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+			}
+		}()
+		r.made, r.err = makeTick(ctx, tick)
+	}()
+	select {
+	case r := <-returned:
+		return r.made, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

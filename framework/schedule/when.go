@@ -1,0 +1,210 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/cronexpr"
+)
+
+// When says when a schedule is due: Every or Cron makes it.
+type When struct {
+	next func(after time.Time) time.Time
+	text string
+	err  error
+}
+
+// Next is the first tick after a time, in UTC.
+func (w When) Next(after time.Time) time.Time { return w.next(after).UTC() }
+
+// String is what Every or Cron was given, such as "every 15m" or "0 9 * * * Europe/Berlin".
+func (w When) String() string { return w.text }
+
+// Err is what is wrong with it.
+func (w When) Err() error {
+	if w.next == nil && w.err == nil {
+		return errors.New("it is never due: use Every or Cron")
+	}
+	return w.err
+}
+
+// latest is the last tick up to now, if first is one that is not behind it.
+func (w When) latest(first, now time.Time) (last time.Time) {
+	last = first
+	for back := time.Minute; back > 0 && now.Add(-back).After(first); back *= 2 { // a year of minutes is no walk
+		if t := w.Next(now.Add(-back)); !t.After(now) {
+			last = t
+			break
+		}
+	}
+	for t := last; !t.After(now); t = w.Next(t) {
+		last = t
+	}
+	return last
+}
+
+// Every is due each multiple of a period since 1970-01-01T00:00:00Z, so that all processes
+// agree: 15m is each quarter of an hour, 24h midnight in UTC, 168h midnight before Thursday.
+// A period is one second or more, in whole seconds.
+func Every(period time.Duration) When {
+	w := When{text: "every " + short(period)}
+	if period < time.Second || period%time.Second != 0 {
+		w.err = fmt.Errorf("every %s: use whole seconds, 1s or more", period)
+		return w
+	}
+	seconds := int64(period / time.Second)
+	w.next = func(after time.Time) time.Time {
+		n := after.Unix() / seconds
+		if after.Unix()%seconds < 0 {
+			n--
+		}
+		return time.Unix((n+1)*seconds, 0)
+	}
+	return w
+}
+
+// short is a period as people write it: 15m, not 15m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Cron is due at the times of a line of crontab(5) in a zone of the IANA database, such as
+// Europe/Berlin; "" is UTC. The line has five fields, minute, hour, day of the month, month
+// and day of the week, or is @hourly, @daily, @weekly, @monthly or @yearly. A field may have
+// lists, ranges, steps and names (MON-FRI); the last day of the month is L, and the second
+// Monday of it MON#2. Where both days are given one of them is enough.
+//
+// When clocks change, a line whose hour is written (0, 2-4) is due once for each time of the
+// day: one that the clock skips is due when it is set forward, and one that it shows twice
+// the first time. A line whose hour is * or */n is due whenever the clock shows its times.
+func Cron(line, zone string) When {
+	fields := strings.Fields(line)
+	w := When{text: strings.Join(append(fields, zone), " ")}
+	if zone == "" {
+		zone = "UTC"
+		w.text += zone
+	}
+	location, zoneErr := loadZone(zone)
+	expression, lineErr := parse(line, fields)
+	if w.err = errors.Join(lineErr, zoneErr); w.err != nil {
+		return w
+	}
+	c := cron{expression, location}
+	if w.next = c.once; fields[0] == "@hourly" || len(fields) == 5 && strings.HasPrefix(fields[1], "*") {
+		w.next = c.always
+	}
+	return w
+}
+
+// aliases are the lines that stand for others.
+var aliases = []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
+
+func parse(line string, fields []string) (*cronexpr.Expression, error) {
+	text := strings.Join(fields, " ")
+	switch {
+	case strings.HasPrefix(text, "@"):
+		if !slices.Contains(aliases, text) {
+			return nil, fmt.Errorf("cron %q: use five fields, or one of %s", line, strings.Join(aliases, ", "))
+		}
+	case len(fields) != 5:
+		return nil, fmt.Errorf("cron %q has %d fields: write five, minute, hour, day of the month, month and day of the week, as in 0 9 * * MON-FRI, or one of %s",
+			line, len(fields), strings.Join(aliases, ", "))
+	}
+	expression, err := cronexpr.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("cron %q: %w", line, err)
+	}
+	if expression.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return nil, fmt.Errorf("cron %q is never due: no such day, or a range that ends before it begins", line)
+	}
+	return expression, nil
+}
+
+func loadZone(zone string) (*time.Location, error) {
+	if zone == "Local" {
+		return nil, errors.New("zone Local is another one on each machine: name it, as in Europe/Berlin")
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return nil, fmt.Errorf("zone %q: %w: use a name of the IANA database, such as Europe/Berlin; a program on a machine without that database imports time/tzdata", zone, err)
+	}
+	return location, nil
+}
+
+// cron is a line in a zone. The library only sees times as a clock on the wall shows them,
+// which it takes for UTC: what happens when clocks change is decided here.
+type cron struct {
+	line *cronexpr.Expression
+	zone *time.Location
+}
+
+// never is behind all times: the library knows years up to 2099.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// wall is what a clock in the zone shows, as if that were UTC.
+func (c cron) wall(t time.Time) time.Time {
+	_, offset := t.In(c.zone).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// once goes from one time of the day to the next one. at keeps their order, so the first
+// one that is later is the next.
+func (c cron) once(after time.Time) time.Time {
+	for wall := c.line.Next(c.wall(after)); !wall.IsZero(); wall = c.line.Next(wall) {
+		if t := c.at(wall); t.After(after) {
+			return t
+		}
+	}
+	return never
+}
+
+// at is when the clock shows a time first, or is set past it.
+func (c cron) at(wall time.Time) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, c.zone)
+	start, end := t.ZoneBounds()
+	switch shown := c.wall(t); {
+	case shown.Before(wall):
+		return end
+	case shown.After(wall):
+		return start
+	case start.IsZero():
+		return t
+	}
+	_, offset := t.Zone()
+	_, before := start.Add(-time.Second).Zone()
+	if first := t.Add(time.Duration(offset-before) * time.Second); first.Before(start) {
+		return first
+	}
+	return t
+}
+
+// always goes through the times at which the zone's offset changes, since between them
+// clocks are even.
+func (c cron) always(after time.Time) time.Time {
+	for {
+		wall := c.wall(after)
+		next := c.line.Next(wall)
+		if next.IsZero() {
+			return never
+		}
+		t := after.Add(next.Sub(wall))
+		_, end := after.In(c.zone).ZoneBounds()
+		if end.IsZero() || t.Before(end) {
+			return t
+		}
+		if wall = c.wall(end); c.line.Next(wall.Add(-time.Second)).Equal(wall) {
+			return end
+		}
+		after = end
+	}
+}
