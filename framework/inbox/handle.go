@@ -14,10 +14,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/function"
 )
 
-// Errors of sinks with handlers.
+// Errors of sinks with handlers, and of middlewares.
 var (
 	// ErrConfig: Inbox or DB is missing, which is found when a forwarder is made with the
-	// sink; or a delivery that no forwarder made, and Config, name no consumer.
+	// sink; or a delivery that no forwarder made, and Config, name no consumer. A middleware
+	// needs all three.
 	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
 	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make.
 	ErrNoTransaction = errors.New("no transaction for the handler: use inbox.Mux in place of function.Mux")
@@ -32,8 +33,51 @@ type Config struct {
 	// that it is delivered at once.
 	Publisher *outbox.Publisher
 	// Consumer is the name under which ids are noted; default: that of the sink. Set it
-	// where a sink takes over from one with another name.
+	// where a sink takes over from one with another name. Middleware and Handler require it.
 	Consumer string
+}
+
+func (c Config) check() error {
+	if c.Inbox == nil || c.DB == nil {
+		return ErrConfig
+	}
+	return nil
+}
+
+// checkConsumer is check for what has no sink to be named after.
+func (c Config) checkConsumer() error {
+	if c.Consumer == "" || c.check() != nil {
+		return ErrConfig
+	}
+	return nil
+}
+
+// once runs f in a transaction that notes the id, unless the consumer has handled it: f
+// finds the transaction by [Tx]. began reports whether f ran.
+func (c Config) once(ctx context.Context, consumer, id string, f func(ctx context.Context) error) (began bool, err error) {
+	inTx := outbox.InTx
+	if c.Publisher != nil {
+		inTx = c.Publisher.RunInTx
+	}
+	err = inTx(ctx, c.DB, func(ctx context.Context, tx *sql.Tx) error {
+		first, err := c.Inbox.First(ctx, tx, consumer, id)
+		if err != nil || !first {
+			return err
+		}
+		began = true
+		return f(context.WithValue(ctx, txKey{}, tx))
+	})
+	return began, err
+}
+
+// txKey is the context key of the transaction.
+type txKey struct{}
+
+// Tx is the transaction in which the inbox notes the id of what is being handled; nil in
+// a context of anything else. What handles it must neither end it nor keep it.
+func Tx(ctx context.Context) *sql.Tx {
+	tx, _ := ctx.Value(txKey{}).(*sql.Tx)
+	return tx
 }
 
 // HandleTx returns a sink whose function has its effects once for each notification of
@@ -53,16 +97,13 @@ func OnTx[T any](handle func(ctx context.Context, tx *sql.Tx, n T) error) functi
 		return function.On[T]() // which is refused when a forwarder is made
 	}
 	return function.On(func(ctx context.Context, n T) error {
-		tx, ok := ctx.Value(txKey{}).(*sql.Tx)
-		if !ok {
+		tx := Tx(ctx)
+		if tx == nil {
 			return sinks.Unavailable(ErrNoTransaction)
 		}
 		return handle(ctx, tx, n)
 	})
 }
-
-// txKey is the context key of the transaction.
-type txKey struct{}
 
 // Mux returns a sink that hands each notification to the handlers of its type, as
 // [function.Mux] does, all in one transaction of Config.DB in which its id is noted. A
@@ -96,7 +137,7 @@ var (
 const handled notification.Receipt = "handled before"
 
 // Deliver calls the handlers in a transaction, unless the delivery was handled before.
-func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt notification.Receipt, err error) {
+func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	consumer := m.config.Consumer
 	if consumer == "" {
 		consumer = d.Sink
@@ -104,22 +145,15 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	if consumer == "" {
 		return "", sinks.Unavailable(fmt.Errorf("%w: the delivery has no sink, so Config.Consumer must name the consumer", ErrConfig))
 	}
-	began := false // the handlers
-	err = m.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		switch first, err := m.config.Inbox.First(ctx, tx, consumer, d.ID); {
-		case err != nil:
-			return err
-		case !first:
-			receipt = handled
-			return nil
-		}
-		began = true
-		_, err := m.handlers.Deliver(context.WithValue(ctx, txKey{}, tx), d)
+	began, err := m.config.once(ctx, consumer, d.ID, func(ctx context.Context) error {
+		_, err := m.handlers.Deliver(ctx, d)
 		return err
 	})
 	switch {
+	case err == nil && !began:
+		return handled, nil
 	case err == nil:
-		return receipt, nil
+		return "", nil
 	case began, errors.Is(err, store.ErrCollision):
 		return "", err
 	case errors.Is(err, ErrName):
@@ -132,23 +166,9 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	return "", sinks.Unavailable(err)
 }
 
-func (m *mux) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	if m.config.Publisher != nil {
-		return m.config.Publisher.RunInTx(ctx, m.config.DB, f)
-	}
-	return outbox.InTx(ctx, m.config.DB, f)
-}
-
-func (m *mux) check() error {
-	if m.config.Inbox == nil || m.config.DB == nil {
-		return ErrConfig
-	}
-	return nil
-}
-
 // Open reports what is wrong with configuration and handlers.
 func (m *mux) Open(ctx context.Context) error {
-	return errors.Join(m.check(), m.handlers.(sinks.Opener).Open(ctx))
+	return errors.Join(m.config.check(), m.handlers.(sinks.Opener).Open(ctx))
 }
 
 // NotesIDs is true.
@@ -157,5 +177,5 @@ func (m *mux) NotesIDs() bool { return true }
 // HandledTypes lists the types that have a handler.
 func (m *mux) HandledTypes() ([]sinks.HandledType, error) {
 	handled, err := m.handlers.(sinks.Typed).HandledTypes()
-	return handled, errors.Join(m.check(), err)
+	return handled, errors.Join(m.config.check(), err)
 }
