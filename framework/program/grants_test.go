@@ -130,6 +130,7 @@ routes: {"order.*": [partner]}
 			require.Contains(t, command("status"), "partner")
 			require.Contains(t, command("why", "fresh"), "delivered")
 			require.Contains(t, command("why", "refused-1"), "dead")
+			require.Contains(t, command("trace", "refused-1"), "partner dead")
 			command("types")
 			command("parked", "list", "--sink", "partner")
 			command("parked", "discard", "--sink", "partner", "--id", "refused-1", "--yes")

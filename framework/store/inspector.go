@@ -44,6 +44,11 @@ type Inspector interface {
 	// millions. Of several rows with one id it gives the last ones.
 	Trace(ctx context.Context, id string) (Trace, error)
 
+	// Related looks for the notifications of a correlation, in a part of the log and in all
+	// that is parked. It reads as many offsets as the query says: a million take about a
+	// second.
+	Related(ctx context.Context, q RelatedQuery) (Related, error)
+
 	// KeepsReceipts reports whether checkpoints archive receipts.
 	KeepsReceipts() bool
 

@@ -40,7 +40,7 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: id}, store.ParkedPlace{}, tracedDeliveries); err != nil {
 		return trace, err
 	}
-	trace.Receipts, err = t.receiptsOf(ctx, id)
+	trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, id))
 	return trace, err
 }
 
@@ -101,7 +101,7 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) e
 	return nil
 }
 
-func (t *Tables) receiptsOf(ctx context.Context, id string) (receipts []store.TracedReceipt, err error) {
+func (t *Tables) receiptsWhere(ctx context.Context, where Expr) (receipts []store.TracedReceipt, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var r store.TracedReceipt
 		at := t.run.time()
@@ -109,6 +109,6 @@ func (t *Tables) receiptsOf(ctx context.Context, id string) (receipts []store.Tr
 		r.DeliveredAt = at.Time
 		receipts = append(receipts, r)
 		return err
-	}, `SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE id = ? ORDER BY sink, "offset" {whole receipts}`, id)
+	}, `SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE ? ORDER BY sink, "offset" {whole receipts}`, where)
 	return receipts, err
 }
