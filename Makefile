@@ -33,7 +33,7 @@ test: ## Run all tests; PostgreSQL is found, or fetched once
 	go test -timeout 20m ./...
 
 test-long: ## Kill programs with chains, fan-outs and consumers for LONG (20s) each, and count their effects
-	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run 'OnceThroughCrashes$$' -v -timeout 24h ./framework/crashtest
+	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run 'OnceThroughCrashes$$' -parallel 4 -v -timeout 24h ./framework/crashtest
 
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
 	CGO_ENABLED=1 go test -race -short -timeout 30m ./...
