@@ -9,7 +9,8 @@
 //		return err
 //	})
 //
-// Handlers in the forwarder's own process are made with [HandleTx] or [Mux].
+// [Middleware] does that for handlers of Watermill, [Handler] for those of net/http. Handlers in
+// the forwarder's own process are made with [HandleTx] or [Mux].
 //
 // The ids stand in a table beside the outbox's and go after the forwarder's
 // InboxRetention; a delivery that comes again later is taken for a new one. A database that only
