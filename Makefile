@@ -8,7 +8,7 @@ CRASH ?= 30m
 # Seconds that one example may take.
 EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
-LONG ?= 20s
+LONG ?= 15s
 # Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
 PEERS ?=
 # Time that each benchmark gets.
@@ -32,7 +32,7 @@ demo: ## Watch notifications travel, with nothing to install
 test: ## Run all tests; PostgreSQL is found, or fetched once
 	go test -timeout 20m ./...
 
-test-long: ## Kill programs with chains, fan-outs and consumers for LONG (20s) each, and count their effects
+test-long: ## Kill programs with chains, fan-outs and consumers for LONG (15s) each, and count their effects
 	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run 'OnceThroughCrashes$$' -parallel 4 -v -timeout 24h ./framework/crashtest
 
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)

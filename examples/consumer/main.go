@@ -8,7 +8,8 @@
 //	KAFKA_BROKERS=localhost:9092 KAFKA_TOPIC=orders go run ./examples/consumer
 //
 // With KAFKA_BROKERS the orders travel through a topic, which must exist. The consumer keeps no
-// offsets: it reads the topic from the beginning each time, and pays for what is new.
+// offsets: it reads the topic from the beginning each time, and pays for what is new. A
+// real one has a consumer group, and reads again what it had not acknowledged.
 //
 // It ends with code 1 if an order is not paid exactly once.
 package main

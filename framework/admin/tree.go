@@ -24,6 +24,8 @@ type Tree struct {
 	// are none. What is parked was looked through as a whole.
 	First *store.Row `json:"first,omitempty"`
 	Last  *store.Row `json:"last,omitempty"`
+	// Omitted is how many parked deliveries were left out: there are too many.
+	Omitted int `json:"omitted,omitempty"`
 	// Next is the offset from which to look on; 0: that was the end of the log.
 	Next int64 `json:"next,omitempty"`
 	// Oldest is the offset at which the log begins.
@@ -67,7 +69,7 @@ func (a *Admin) Tree(ctx context.Context, id string, from int64, routing Routing
 		return Tree{}, err
 	}
 	inquiry.uncounted = true
-	tree := Tree{CorrelationID: query.ID, Roots: []*Branch{}, Count: len(related.Traces), First: related.First, Last: related.Last, Next: related.Next}
+	tree := Tree{CorrelationID: query.ID, Roots: []*Branch{}, Count: len(related.Traces), First: related.First, Last: related.Last, Omitted: related.Omitted, Next: related.Next}
 	if related.Oldest != nil {
 		tree.Oldest = related.Oldest.Offset
 	}

@@ -95,6 +95,9 @@ func searched(t admin.Tree) string {
 	} else {
 		fmt.Fprintf(&b, "searched: what is parked, and offsets %s to %s", place(t.First), place(t.Last))
 	}
+	if t.Omitted > 0 {
+		fmt.Fprintf(&b, "; %d more parked deliveries are not shown", t.Omitted)
+	}
 	if t.Next > 0 {
 		fmt.Fprintf(&b, "; look on with --from %d", t.Next)
 	}

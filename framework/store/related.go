@@ -27,6 +27,8 @@ type Related struct {
 	// First and Last are the rows between which the log was looked through; nil: there are
 	// none.
 	First, Last *Row
+	// Omitted is how many parked deliveries were left out for lack of room.
+	Omitted int
 	// Next is the offset from which to look on; 0: that was the end of the log.
 	Next int64
 	// Oldest is the first row of the log; nil: there is none.

@@ -85,6 +85,10 @@ func relatedParked(t *testing.T, o *outbox) {
 	require.Empty(t, got.Traces[1].Rows)
 	require.Equal(t, "mail", got.Traces[1].Parked[0].Sink)
 	require.Equal(t, caused.LastError, got.Traces[1].Parked[0].LastError)
+	require.Zero(t, got.Omitted)
+	got = o.related(t, store.RelatedQuery{ID: root.Envelope.ID, Limit: 1})
+	require.Equal(t, []string{root.Envelope.ID}, traced(got.Traces))
+	require.Equal(t, 1, got.Omitted)
 }
 
 func relatedPages(t *testing.T, o *outbox) {

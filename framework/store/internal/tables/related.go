@@ -47,7 +47,7 @@ func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related sto
 			return related, err
 		}
 	}
-	if err := t.relatedParked(ctx, q.ID, found); err != nil {
+	if related.Omitted, err = t.relatedParked(ctx, q.ID, found); err != nil {
 		return related, err
 	}
 	if err := t.relatedReceipts(ctx, found); err != nil {
@@ -215,11 +215,12 @@ func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) erro
 }
 
 // relatedParked adds what is parked, also of what the log does not have any more. The
-// payloads are left out.
-func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) error {
+// payloads are left out, and the deliveries for which there is no room, which are counted.
+func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (omitted int, err error) {
 	query, args := t.run.Render(parkedQuery(SQL(`? ORDER BY "offset", id, sink`, t.isRelated(id))))
-	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+	err = t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if found.of[d.Envelope.ID] == nil && found.full() {
+			omitted++
 			return true, nil
 		}
 		d.Envelope.Payload = nil
@@ -227,6 +228,7 @@ func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) er
 		trace.Parked = append(trace.Parked, *d)
 		return true, nil
 	})
+	return omitted, err
 }
 
 // relatedReceipts adds the receipts of what was found.
