@@ -29,6 +29,7 @@ const variableEffects = "WAYBILL_CRASH_EFFECTS"
 
 const (
 	leastKills     = 4
+	mostEffects    = 60              // between two kills
 	effectPatience = 2 * time.Minute // with a wait that goes on
 )
 
@@ -168,8 +169,8 @@ func (s *stage) await(what string, so func() bool) {
 	}
 }
 
-// killAgainAndAgain starts the programs, and kills one of them whenever there are some more
-// effects; then it lets them drain what is left.
+// killAgainAndAgain starts the programs, and kills them in turn, whenever there are some
+// more effects; then it lets them drain what is left.
 func (s *stage) killAgainAndAgain(programs []*cast, effects func() int, drained func() bool) {
 	s.t.Helper()
 	for _, c := range programs {
@@ -177,9 +178,9 @@ func (s *stage) killAgainAndAgain(programs []*cast, effects func() int, drained 
 	}
 	began, kills := time.Now(), 0
 	for ; kills < leastKills || time.Since(began) < effectsDuration(s.t); kills++ {
-		wanted := effects() + 1 + rand.IntN(60)
+		wanted := effects() + 1 + rand.IntN(mostEffects)
 		s.await(fmt.Sprintf("effects after %d kills", kills), func() bool { return effects() >= wanted })
-		victim := programs[rand.IntN(len(programs))]
+		victim := programs[kills%len(programs)]
 		victim.kill()
 		s.start(victim)
 	}

@@ -68,7 +68,7 @@ const (
 	storyLease = time.Second // the least
 	backlog    = 100         // of what was begun and has not come to its end
 	followers  = 7
-	shopOrders = 1000 // of one process
+	shopOrders = 400 // of one process
 	webhookKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
@@ -231,8 +231,7 @@ func (s *story) shop(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 		return err
 	}
 	patient(o.Deliver("orders", to, "order.*"))
-	// What is under way is at the other end. Of each process so many are enough, since it is
-	// killed long before.
+	// What is under way is at the other end. So many of one process last until it is killed.
 	return s.placeOrders(ctx, o, db, fmt.Sprintf(`SELECT count(*) / %d FROM orders WHERE id LIKE '%d-%%'`, shopOrders/backlog, os.Getpid()))
 }
 

@@ -263,3 +263,42 @@ func TestMiddlewaresNeedTheirWholeConfig(t *testing.T) {
 		require.ErrorIs(t, err, inbox.ErrConfig)
 	})
 }
+
+// TestUnderSerializableIsolationARequestThatMeetsAnotherIsToComeAgain has a database whose
+// default fails what waited for another transaction.
+func TestUnderSerializableIsolationARequestThatMeetsAnotherIsToComeAgain(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		if _, err := s.db.Exec(`SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE`); err != nil {
+			t.Skip("the database has one isolation level")
+		}
+		s.db.SetMaxIdleConns(0)
+		var name string
+		require.NoError(t, s.db.QueryRow(`SELECT current_database()`).Scan(&name))
+		_, err := s.db.Exec(`ALTER DATABASE "` + name + `" SET default_transaction_isolation = 'serializable'`)
+		require.NoError(t, err)
+		inside, leave := make(chan struct{}), make(chan struct{})
+		var calls atomic.Int32
+		post := s.serve(t, func(_ http.ResponseWriter, r *http.Request) {
+			if err := pay(r.Context(), inbox.Tx(r.Context())); err != nil {
+				panic(err)
+			}
+			if calls.Add(1) == 1 {
+				close(inside)
+				<-leave
+			}
+		})
+		statuses := make(chan int, 2)
+		go func() { statuses <- post("webhook-id", "n-1").status }()
+		<-inside
+		go func() { statuses <- post("webhook-id", "n-1").status }()
+		require.Eventually(t, func() bool { // the second one waits for the first
+			return s.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+		}, time.Minute, time.Millisecond)
+		close(leave)
+		require.ElementsMatch(t, []int{http.StatusOK, http.StatusInternalServerError}, []int{<-statuses, <-statuses})
+		require.Equal(t, http.StatusOK, post("webhook-id", "n-1").status)
+		require.EqualValues(t, 1, calls.Load())
+		require.Equal(t, 1, s.count(t, paid))
+	})
+}
