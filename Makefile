@@ -7,6 +7,8 @@ FUZZTIME ?= 10s
 CRASH ?= 30m
 # Seconds that one example may take.
 EXAMPLE_LIMIT ?= 120
+# How long `make test-long` kills the programs of each of its tests.
+LONG ?= 15s
 # Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
 PEERS ?=
 # Time that each benchmark gets.
@@ -19,7 +21,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka test-brokers test-drivers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +31,9 @@ demo: ## Watch notifications travel, with nothing to install
 
 test: ## Run all tests; PostgreSQL is found, or fetched once
 	go test -timeout 20m ./...
+
+test-long: ## Kill programs with chains, fan-outs and consumers for LONG (15s) each, and count their effects
+	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run 'OnceThroughCrashes$$' -parallel 4 -v -timeout 24h ./framework/crashtest
 
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
 	CGO_ENABLED=1 go test -race -short -timeout 30m ./...

@@ -213,6 +213,10 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 		v.Where, v.Text = Settled, "settled, without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled:
 		v.Where, v.Text = Settled, "settled: delivered, or passed over when the sink was new, or discarded by an operator (receipts are not kept)"
+	case w.uncounted && l.Owner == "":
+		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d", l.Lane.Number)
+	case w.uncounted:
+		v.Where, v.Text = Waiting, fmt.Sprintf("in flight at %s, or waiting there to be read", l.Owner)
 	case l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d, and %s before it", l.Lane.Number, rowsText(l.Before))
 	case l.Before < inMemory:

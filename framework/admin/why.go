@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -54,21 +52,31 @@ func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, er
 	if err != nil {
 		return Answer{}, err
 	}
-	membership, err := a.store.Membership(ctx)
+	w, err := a.inquire(ctx, routing)
 	if err != nil {
 		return Answer{}, err
 	}
-	w := &inquiry{admin: a, routing: routing, trace: trace, now: time.Now(), conditions: make(map[string][]store.Condition)}
+	w.trace = trace
+	return w.answer(ctx, id)
+}
+
+// inquire begins an inquiry, which has no trace yet.
+func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) {
+	membership, err := a.store.Membership(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &inquiry{admin: a, routing: routing, now: time.Now(), conditions: make(map[string][]store.Condition)}
 	for _, c := range membership.Conditions(w.now) {
 		w.conditions[c.Sink] = append(w.conditions[c.Sink], c)
 	}
 	for _, l := range membership.Lanes {
 		w.cursors = append(w.cursors, l.Lane.Sink)
 	}
-	return w.answer(ctx, id)
+	return w, nil
 }
 
-// inquiry is one call of Why.
+// inquiry is one call of Why, or that of Tree about one of its notifications.
 type inquiry struct {
 	admin      *Admin
 	routing    Routing
@@ -76,11 +84,12 @@ type inquiry struct {
 	now        time.Time
 	conditions map[string][]store.Condition
 	cursors    []string // sinks that have one
+	uncounted  bool     // the lanes of the trace lack Before
 }
 
 func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
 	answer := Answer{ID: id, InLog: len(w.trace.Rows) > 0, Verdicts: []Verdict{}}
-	e := w.envelope()
+	e := w.trace.Envelope()
 	if e != nil {
 		answer.Type, answer.Key, answer.Offset, answer.OccurredOn = e.Type, e.Key, e.Offset, e.OccurredOn
 	}
@@ -103,17 +112,6 @@ func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
 		answer.Text = "no route matches its type, and nothing of it is parked"
 	}
 	return answer, nil
-}
-
-// envelope is the notification as the log has it, or what is parked.
-func (w *inquiry) envelope() *notification.Envelope {
-	if n := len(w.trace.Rows); n > 0 {
-		return &w.trace.Rows[n-1].Envelope
-	}
-	if len(w.trace.Parked) > 0 {
-		return &w.trace.Parked[0].Envelope
-	}
-	return nil
 }
 
 // sinks are those to report.
@@ -156,24 +154,15 @@ func (w *inquiry) lanes() []store.TracedLane {
 
 // unknown says what an id without any trace can be.
 func (w *inquiry) unknown(id string) string {
-	made, ok := madeAt(id)
+	made := notification.IDTime(id)
 	switch {
-	case ok && w.trace.Oldest != nil && made.Before(w.trace.Oldest.OccurredOn):
+	case !made.IsZero() && w.trace.Oldest != nil && made.Before(w.trace.Oldest.OccurredOn):
 		return "nothing is left of it: its id was made at " + timeText(made) + ", and the log begins at " + timeText(w.trace.Oldest.OccurredOn) +
 			"; if it was committed, every sink has settled it and retention took it"
 	case w.trace.Oldest == nil:
 		return "unknown id: the log is empty, so if it was ever committed, every sink has settled it and retention took it"
 	}
 	return "unknown id: it was rolled back, is not committed yet, or is of another outbox"
-}
-
-// madeAt is the time that a UUIDv7 holds.
-func madeAt(id string) (time.Time, bool) {
-	u, err := uuid.Parse(id)
-	if err != nil || u.Version() != 7 {
-		return time.Time{}, false
-	}
-	return time.Unix(u.Time().UnixTime()).UTC(), true
 }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

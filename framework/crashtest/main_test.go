@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(variableDoomed); folder != "" {
 		doomed(folder)
 	}
+	if text := os.Getenv(variableStory); text != "" {
+		play(text)
+	}
 	os.Exit(testMain(m))
 }
 

@@ -15,10 +15,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/function"
 )
 
-// Errors of sinks with handlers.
+// Errors of sinks with handlers, and of middlewares.
 var (
-	// ErrConfig: Inbox or DB is missing, or there are two databases, which is found when a forwarder is made with the
-	// sink; or a delivery that no forwarder made, and Config, name no consumer.
+	// ErrConfig: Inbox or DB is missing, or there are two databases, which is found when a
+	// forwarder is made with the sink; or a delivery that no forwarder made, and Config,
+	// name no consumer. A middleware needs all three.
 	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
 	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes
 	// another transaction than the sink's.
@@ -36,8 +37,51 @@ type Config struct {
 	// that it is delivered at once.
 	Publisher *outbox.Publisher
 	// Consumer is the name under which ids are noted; default: that of the sink. Set it
-	// where a sink takes over from one with another name.
+	// where a sink takes over from one with another name. Middleware and Handler require it.
 	Consumer string
+}
+
+func (c Config) check() error {
+	if c.Inbox == nil || c.transactions().run == nil {
+		return ErrConfig
+	}
+	if c.DB != nil && c.Pgx.run != nil {
+		return fmt.Errorf("%w: DB and Pgx are both set; keep one", ErrConfig)
+	}
+	return nil
+}
+
+// checkConsumer is check for what has no sink to be named after.
+func (c Config) checkConsumer() error {
+	if c.Consumer == "" {
+		return ErrConfig
+	}
+	return c.check()
+}
+
+// once runs f in a transaction that notes the id, unless the consumer has handled it: f
+// finds the transaction by [Tx]. began reports whether f ran.
+func (c Config) once(ctx context.Context, consumer, id string, f func(ctx context.Context) error) (began bool, err error) {
+	err = c.transactions().run(ctx, c.Publisher, func(ctx context.Context, tx any, noted outbox.Tx) error {
+		first, err := c.Inbox.First(ctx, noted, consumer, id)
+		if err != nil || !first {
+			return err
+		}
+		began = true
+		return f(context.WithValue(ctx, txKey{}, tx))
+	})
+	return began, err
+}
+
+// txKey is the context key of the transaction.
+type txKey struct{}
+
+// Tx is the transaction in which the inbox notes the id of what is being handled: a *sql.Tx,
+// or a pgx.Tx where Config.Pgx is set; the zero value in a context of anything else, or for
+// another type. What handles it must neither end it nor keep it.
+func Tx[T any](ctx context.Context) T {
+	tx, _ := ctx.Value(txKey{}).(T)
+	return tx
 }
 
 // HandleTx returns a sink whose function has its effects once for each notification of
@@ -69,9 +113,6 @@ func OnTx[T, Tx any](handle func(ctx context.Context, tx Tx, n T) error) functio
 		}
 	})
 }
-
-// txKey is the context key of the transaction.
-type txKey struct{}
 
 // Mux returns a sink that hands each notification to the handlers of its type, as
 // [function.Mux] does, all in one transaction of Config.DB, or Config.Pgx, in which its id is noted. A
@@ -105,7 +146,7 @@ var (
 const handled notification.Receipt = "handled before"
 
 // Deliver calls the handlers in a transaction, unless the delivery was handled before.
-func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt notification.Receipt, err error) {
+func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	consumer := m.config.Consumer
 	if consumer == "" {
 		consumer = d.Sink
@@ -113,22 +154,15 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	if consumer == "" {
 		return "", sinks.Unavailable(fmt.Errorf("%w: the delivery has no sink, so Config.Consumer must name the consumer", ErrConfig))
 	}
-	began := false // the handlers
-	err = m.config.transactions().run(ctx, m.config.Publisher, func(ctx context.Context, tx any, noted outbox.Tx) error {
-		switch first, err := m.config.Inbox.First(ctx, noted, consumer, d.ID); {
-		case err != nil:
-			return err
-		case !first:
-			receipt = handled
-			return nil
-		}
-		began = true
-		_, err := m.handlers.Deliver(context.WithValue(ctx, txKey{}, tx), d)
+	began, err := m.config.once(ctx, consumer, d.ID, func(ctx context.Context) error {
+		_, err := m.handlers.Deliver(ctx, d)
 		return err
 	})
 	switch {
+	case err == nil && !began:
+		return handled, nil
 	case err == nil:
-		return receipt, nil
+		return "", nil
 	case began, errors.Is(err, store.ErrCollision):
 		return "", err
 	case errors.Is(err, ErrName):
@@ -141,19 +175,9 @@ func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (receipt no
 	return "", sinks.Unavailable(err)
 }
 
-func (m *mux) check() error {
-	if m.config.Inbox == nil || m.config.transactions().run == nil {
-		return ErrConfig
-	}
-	if m.config.DB != nil && m.config.Pgx.run != nil {
-		return fmt.Errorf("%w: DB and Pgx are both set; keep one", ErrConfig)
-	}
-	return nil
-}
-
 // Open reports what is wrong with configuration and handlers.
 func (m *mux) Open(ctx context.Context) error {
-	return errors.Join(m.check(), m.handlers.(sinks.Opener).Open(ctx))
+	return errors.Join(m.config.check(), m.handlers.(sinks.Opener).Open(ctx))
 }
 
 // NotesIDs is true.
@@ -162,5 +186,5 @@ func (m *mux) NotesIDs() bool { return true }
 // HandledTypes lists the types that have a handler.
 func (m *mux) HandledTypes() ([]sinks.HandledType, error) {
 	handled, err := m.handlers.(sinks.Typed).HandledTypes()
-	return handled, errors.Join(m.check(), err)
+	return handled, errors.Join(m.config.check(), err)
 }

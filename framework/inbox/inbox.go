@@ -9,8 +9,9 @@
 //		return err
 //	})
 //
-// Handlers in the forwarder's own process are made with [HandleTx] or [Mux]. With pgx take
-// [OnceInPgx], Config.Pgx, and [outbox.Pgx] for [Inbox.First].
+// [Middleware] does that for handlers of Watermill, [Handler] for those of net/http. Handlers in
+// the forwarder's own process are made with [HandleTx] or [Mux]. With pgx take [OnceInPgx],
+// Config.Pgx, and [outbox.Pgx] for [Inbox.First].
 //
 // The ids stand in a table beside the outbox's and go after the forwarder's
 // InboxRetention; a delivery that comes again later is taken for a new one. A database that only

@@ -140,6 +140,7 @@ routes: {"order.*": [partner]}
 			require.Contains(t, command("why", "refused-1"), "dead")
 			command("types", "--all")
 			require.Contains(t, command("export", "--sink", "partner"), `"fresh"`)
+			require.Contains(t, command("trace", "refused-1"), "partner dead")
 			command("parked", "list", "--sink", "partner")
 			command("parked", "discard", "--sink", "partner", "--id", "refused-1", "--yes")
 			eventually("discarded", `SELECT count(*) FROM outbox_parked`, 1)

@@ -60,6 +60,7 @@ func newRoot(p *invocation) *cobra.Command {
 		newStatus(p),
 		newTypes(p),
 		newWhy(p),
+		newTrace(p),
 		newParked(p),
 		newReplay(p),
 		newExport(p),

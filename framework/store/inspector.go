@@ -52,6 +52,11 @@ type Inspector interface {
 	// Oldest is the first row that is still in the log; nil: there is none.
 	Oldest(ctx context.Context) (*Row, error)
 
+	// Related looks for the notifications of a correlation, in a part of the log and in all
+	// that is parked. It reads as many offsets as the query says: a million take about a
+	// second.
+	Related(ctx context.Context, q RelatedQuery) (Related, error)
+
 	// KeepsReceipts reports whether checkpoints archive receipts.
 	KeepsReceipts() bool
 

@@ -14,6 +14,18 @@ type Trace struct {
 	Oldest *Row
 }
 
+// Envelope is the notification as the last of its rows has it, or what is parked; nil if there
+// is neither.
+func (t *Trace) Envelope() *notification.Envelope {
+	switch n := len(t.Rows); {
+	case n > 0:
+		return &t.Rows[n-1].Envelope
+	case len(t.Parked) > 0:
+		return &t.Parked[0].Envelope
+	}
+	return nil
+}
+
 // TracedRow is a row of the log, and how each sink stands with it.
 type TracedRow struct {
 	Envelope notification.Envelope

@@ -57,35 +57,31 @@ func Receive(from Receiver, sink sinks.Sink) (http.Handler, error) {
 			return nil, err
 		}
 	}
-	return &receiving{from, sink, cmp.Or(from.Logger, slog.New(slog.DiscardHandler))}, nil
+	return &receiving{from, sink}, nil
 }
 
 // receiving is what Receive makes.
 type receiving struct {
-	from   Receiver
-	sink   sinks.Sink
-	logger *slog.Logger
+	from Receiver
+	sink sinks.Sink
 }
 
 func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost && r.Method != http.MethodPut {
-		w.Header().Set("Allow", "POST, PUT")
-		reply(w, http.StatusMethodNotAllowed)
-		return
-	}
-	e, err := h.read(w, r)
-	if err != nil {
-		h.logger.WarnContext(r.Context(), "a request was refused", "error", err)
-		reply(w, statusOfRequest(err))
+	var e *notification.Envelope
+	if !h.from.accept(w, r, func() (err error) {
+		e, err = h.from.envelope(w, r)
+		return err
+	}) {
 		return
 	}
 	d := &notification.Delivery{Envelope: e, Sink: cmp.Or(h.from.Sink, "webhook"), Attempt: attemptOf(r)}
-	if err = h.deliver(r.Context(), d); err == nil {
+	err := h.deliver(r.Context(), d)
+	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	class, until := sinks.Classify(err)
-	h.logger.WarnContext(r.Context(), "a notification was not taken", "type", e.Type, "id", e.ID, "class", class.String(), "error", err)
+	h.from.logger().WarnContext(r.Context(), "a notification was not taken", "type", e.Type, "id", e.ID, "class", class.String(), "error", err)
 	switch class {
 	case sinks.ClassThrottled:
 		askToWait(w, time.Until(until))
@@ -112,21 +108,30 @@ func (h *receiving) deliver(ctx context.Context, d *notification.Delivery) (err 
 	return err
 }
 
-// read bounds the time that the body may take, unless the server does.
-func (h *receiving) read(w http.ResponseWriter, r *http.Request) (*notification.Envelope, error) {
+// accept reads a request, and answers one that is refused. It bounds the time that the body
+// may take, unless the server does.
+func (v Receiver) accept(w http.ResponseWriter, r *http.Request, read func() error) bool {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut {
+		w.Header().Set("Allow", "POST, PUT")
+		reply(w, http.StatusMethodNotAllowed)
+		return false
+	}
 	control := http.NewResponseController(w)
 	// A server that has no deadlines, as in a test, reads without.
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); !ok || s.ReadTimeout == 0 {
 		_ = control.SetReadDeadline(time.Now().Add(DefaultTimeout))
 	}
-	e, err := h.from.envelope(w, r)
-	if err != nil {
+	if err := read(); err != nil {
+		v.logger().WarnContext(r.Context(), "a request was refused", "error", err)
 		w.Header().Set("Connection", "close") // the rest of a body is not waited for
-		return nil, err
+		reply(w, statusOfRequest(err))
+		return false
 	}
 	_ = control.SetReadDeadline(time.Time{}) // all is read; the context would end with it
-	return e, nil
+	return true
 }
+
+func (v Receiver) logger() *slog.Logger { return cmp.Or(v.Logger, slog.New(slog.DiscardHandler)) }
 
 // statusOfRequest is for a request that does not come to the sink.
 func statusOfRequest(err error) int {

@@ -47,7 +47,7 @@ type Receiver struct {
 	// Sink is the sink's name in the deliveries that [Receive] makes, under which an inbox
 	// notes their ids; default "webhook".
 	Sink string
-	// Logger is for what [Receive] refuses; nil for none.
+	// Logger is for what [Receive] and [Receiver.Verify] refuse; nil for none.
 	Logger *slog.Logger
 }
 

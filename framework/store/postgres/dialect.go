@@ -49,6 +49,11 @@ func (*dialect) Elapsed(since string) string {
 // Position is strpos.
 func (*dialect) Position() string { return `strpos` }
 
+// MetadataIs compares text, for which jsonb has an operator.
+func (*dialect) MetadataIs(name, value string) tables.Expr {
+	return tables.SQL(`p.metadata ->> ?::text = ?`, name, value)
+}
+
 // Time is NULL if it is zero.
 func (*dialect) Time(t time.Time) any { return nullTime(t) }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -43,6 +44,18 @@ func (*dialect) LogTime(expression string) string { return `julianday(` + expres
 
 // Position is instr.
 func (*dialect) Position() string { return `instr` }
+
+// MetadataIs parses the JSON of as few rows as it can: a value of plain characters, which no
+// encoder escapes, stands there as it is.
+func (*dialect) MetadataIs(name, value string) tables.Expr {
+	is := tables.SQL(`json_extract(p.metadata, ?) = ?`, `$."`+name+`"`, value)
+	if plainValue.MatchString(value) {
+		is = tables.SQL(`instr(p.metadata, ?) > 0 AND ?`, value, is)
+	}
+	return is
+}
+
+var plainValue = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
 // Time is in timeLayout.
 func (*dialect) Time(t time.Time) any { return nullTime(t) }

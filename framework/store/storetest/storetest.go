@@ -97,6 +97,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Replay", replayFacts},
 		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
+		{"Related", relatedFacts},
 		{"Types", typesFacts},
 		{"Inbox", inboxFacts},
 		{"Schedules", schedulesFacts},

@@ -34,6 +34,10 @@ type Dialect interface {
 	// the first, from 1; 0: nowhere.
 	Position() string
 
+	// MetadataIs is the condition that a name has a value in the column metadata of a row
+	// called p.
+	MetadataIs(name, value string) Expr
+
 	// Time is a time as an argument; NULL if it is zero.
 	Time(t time.Time) any
 	// Payload is a payload as an argument, never NULL.

@@ -42,7 +42,7 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: id}, store.ParkedPlace{}, tracedDeliveries); err != nil {
 		return trace, err
 	}
-	trace.Receipts, err = t.receiptsOf(ctx, id)
+	trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, id))
 	return trace, err
 }
 
@@ -103,9 +103,9 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) e
 	return nil
 }
 
-// receiptsOf are those of an id, by sink.
-func (t *Tables) receiptsOf(ctx context.Context, id string) ([]store.TracedReceipt, error) {
-	receipts, err := t.readReceipts(ctx, receiptsQuery(SQL(`id = ?`, id)))
+// receiptsWhere are those that a condition selects, by sink and offset.
+func (t *Tables) receiptsWhere(ctx context.Context, where Expr) ([]store.TracedReceipt, error) {
+	receipts, err := t.readReceipts(ctx, receiptsQuery(where))
 	slices.SortFunc(receipts, func(a, b store.TracedReceipt) int {
 		return cmp.Or(strings.Compare(a.Sink, b.Sink), cmp.Compare(a.Offset, b.Offset))
 	})

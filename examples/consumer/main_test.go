@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+// TestMain is also the consumer, as the program is.
+func TestMain(m *testing.M) {
+	if os.Getenv(variableDatabase) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestEachOrderIsPaidOnceThoughTheConsumerIsKilled(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, run(t.Context(), &out, os.Getenv))
+	require.Equal(t, `paid o-1
+paid o-2
+paid o-3
+the consumer died: signal: killed
+taken once more, and paid already
+paid o-4
+paid o-5
+`, out.String())
+}
+
+func TestAlsoThroughKafka(t *testing.T) {
+	broker := kafkatest.Fake(t)
+	t.Setenv("KAFKA_BROKERS", strings.Join(broker.Brokers, ","))
+	t.Setenv("KAFKA_TOPIC", broker.CreateTopic(t, 1, nil))
+	var out strings.Builder
+	require.NoError(t, run(t.Context(), &out, os.Getenv))
+	require.Equal(t, 5, strings.Count(out.String(), "paid o-"), out.String())
+	require.Contains(t, out.String(), "paid o-3\nthe consumer died: signal: killed\n")
+}

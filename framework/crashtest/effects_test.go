@@ -1,0 +1,293 @@
+package crashtest_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+// variableEffects is for how long the programs of each test are killed.
+const variableEffects = "WAYBILL_CRASH_EFFECTS"
+
+const (
+	leastKills     = 4
+	mostEffects    = 60              // between two kills
+	effectPatience = 2 * time.Minute // with a wait that goes on
+)
+
+// stage is a test in which programs are killed.
+type stage struct {
+	t       *testing.T
+	ctx     context.Context
+	fail    context.CancelCauseFunc
+	nursery *crashtest.Nursery
+}
+
+// onStages runs a test with databases of each kind.
+func onStages(t *testing.T, test func(t *testing.T, s *stage, newDatabase func() database)) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes a while")
+	}
+	for name, newDatabase := range map[string]func(t *testing.T) database{"postgres": newPostgres, "sqlite": newSQLite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, fail := context.WithCancelCause(t.Context())
+			s := &stage{t, ctx, fail, crashtest.NewNursery()}
+			t.Cleanup(s.nursery.Close)
+			test(t, s, func() database { return newDatabase(t) })
+		})
+	}
+}
+
+// database is one with an outbox, an inbox and the tables of the business.
+type database struct {
+	*sql.DB
+	address string
+	store   store.Inspector
+	many    bool // processes may share it
+}
+
+func newPostgres(t *testing.T) database {
+	dsn := postgrestest.DSN(t)
+	db, err := postgres.OpenDB(dsn)
+	require.NoError(t, err)
+	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	return newDatabase(t, database{db, dsn, s, true})
+}
+
+func newSQLite(t *testing.T) database {
+	file := filepath.Join(t.TempDir(), "story.db")
+	db, err := sqlite.OpenDB(file)
+	require.NoError(t, err)
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	return newDatabase(t, database{db, file, s, false})
+}
+
+func newDatabase(t *testing.T, d database) database {
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	for _, statement := range businessTables {
+		_, err := d.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	return d
+}
+
+// count is a number that a query returns.
+func (d database) count(t *testing.T, query string) (n int) {
+	t.Helper()
+	require.NoError(t, d.QueryRowContext(t.Context(), query).Scan(&n))
+	return n
+}
+
+// texts counts the texts that a query returns.
+func (d database) texts(t *testing.T, query string) map[string]int {
+	t.Helper()
+	rows, err := d.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer rows.Close()
+	all := make(map[string]int)
+	for rows.Next() {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		all[text]++
+	}
+	require.NoError(t, rows.Err())
+	return all
+}
+
+// idle reports whether the outbox has nothing more to do.
+func (d database) idle(t *testing.T) bool {
+	t.Helper()
+	status, err := d.store.Status(t.Context(), store.StatusQuery{})
+	require.NoError(t, err)
+	for _, c := range status.Cursors {
+		if c.Pending > 0 {
+			return false
+		}
+	}
+	return len(status.Parked) == 0
+}
+
+// cast is a program on the stage, which starts again after each kill.
+type cast struct {
+	story    story
+	listener *net.TCPListener // which it inherits
+	kill     func()
+}
+
+func (s *stage) start(c *cast) {
+	s.t.Helper()
+	program, err := os.Executable()
+	require.NoError(s.t, err)
+	text, err := json.Marshal(c.story)
+	require.NoError(s.t, err)
+	command := exec.Command(program)
+	command.Env = append(os.Environ(), variableStory+"="+string(text))
+	command.Stderr = os.Stderr
+	if c.listener != nil {
+		file, err := c.listener.File()
+		require.NoError(s.t, err)
+		defer file.Close()
+		command.ExtraFiles = []*os.File{file}
+	}
+	c.kill, err = s.nursery.Start(command, c.story.Program, s.fail)
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.kill)
+}
+
+// await waits until something is so.
+func (s *stage) await(what string, so func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(effectPatience); !so(); time.Sleep(5 * time.Millisecond) {
+		require.NoError(s.t, context.Cause(s.ctx), "a program ended by itself")
+		require.True(s.t, time.Now().Before(deadline), "waiting for %s", what)
+	}
+}
+
+// killAgainAndAgain starts the programs, and kills them in turn, whenever there are some
+// more effects; then it lets them drain what is left.
+func (s *stage) killAgainAndAgain(programs []*cast, effects func() int, drained func() bool) {
+	s.t.Helper()
+	for _, c := range programs {
+		s.start(c)
+	}
+	began, kills := time.Now(), 0
+	for ; kills < leastKills || time.Since(began) < effectsDuration(s.t); kills++ {
+		wanted := effects() + 1 + rand.IntN(mostEffects)
+		s.await(fmt.Sprintf("effects after %d kills", kills), func() bool { return effects() >= wanted })
+		victim := programs[kills%len(programs)]
+		victim.kill()
+		s.start(victim)
+	}
+	for _, c := range programs {
+		c.kill()
+		c.story.Drain = true
+		s.start(c)
+	}
+	s.await("the end of the backlog", drained)
+	for _, c := range programs {
+		c.kill()
+	}
+	s.t.Logf("%d kills, %d effects", kills, effects())
+}
+
+func effectsDuration(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv(variableEffects)
+	if text == "" {
+		return 5 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err, variableEffects)
+	return d
+}
+
+// requireOnce has each of the wanted texts there once, and no other.
+func requireOnce(t *testing.T, wanted, got map[string]int, what string) {
+	t.Helper()
+	require.NotEmpty(t, wanted)
+	var wrong []string
+	for text := range wanted {
+		if n := got[text]; n != 1 {
+			wrong = append(wrong, fmt.Sprintf("%s: %d times", text, n))
+		}
+	}
+	require.Empty(t, wrong, "%s, of %d", what, len(wanted))
+	require.Len(t, got, len(wanted), what)
+}
+
+func TestAChainHasEachEffectOnceThroughCrashes(t *testing.T) {
+	t.Parallel()
+	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
+		d := newDatabase()
+		programs := []*cast{{story: story{Program: "chain", Address: d.address}}}
+		if d.many {
+			programs = append(programs, &cast{story: programs[0].story})
+		}
+		s.killAgainAndAgain(programs, func() int { return d.count(t, `SELECT count(*) FROM shipments`) }, func() bool { return d.idle(t) })
+		orders := d.texts(t, `SELECT id FROM orders`)
+		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM payments`), "payments")
+		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM shipments`), "shipments")
+		require.Equal(t, len(orders), d.count(t, `SELECT count(*) FROM outbox WHERE type = 'payment.made'`))
+	})
+}
+
+func TestAFanOutHasEachMailOnceThroughCrashes(t *testing.T) {
+	t.Parallel()
+	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
+		d := newDatabase()
+		programs := []*cast{{story: story{Program: "comments", Address: d.address}}}
+		if d.many {
+			programs = append(programs, &cast{story: programs[0].story})
+		}
+		s.killAgainAndAgain(programs, func() int { return d.count(t, `SELECT count(*) FROM mails`) }, func() bool { return d.idle(t) })
+		wanted := make(map[string]int)
+		for comment := range d.texts(t, `SELECT id FROM orders`) {
+			for i := range followers {
+				wanted[fmt.Sprintf("%s to %d", comment, i)] = 1
+			}
+		}
+		requireOnce(t, wanted, d.texts(t, `SELECT key FROM outbox WHERE type = 'mail.due'`), "published mails")
+		requireOnce(t, wanted, d.texts(t, `SELECT mail FROM mails`), "sent mails")
+		require.Zero(t, d.count(t, `SELECT count(*) FROM mails WHERE mail LIKE '% to 0' AND attempt < 3`), "those were to fail twice")
+	})
+}
+
+func TestAConsumerOfWebhooksHasEachEffectOnceThroughCrashes(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no process inherits a listener there")
+	}
+	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, listener.Close()) })
+		s.consume(t, newDatabase(), newDatabase(), story{URL: "http://" + listener.Addr().String()}, listener.(*net.TCPListener))
+	})
+}
+
+func TestAConsumerOfKafkaHasEachEffectOnceThroughCrashes(t *testing.T) {
+	t.Parallel()
+	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
+		broker := kafkatest.Fake(t)
+		s.consume(t, newDatabase(), newDatabase(), story{Brokers: broker.Brokers, Topic: broker.CreateTopic(t, 2, nil)}, nil)
+	})
+}
+
+// consume kills a shop and a consumer of its orders, which have a database each.
+func (s *stage) consume(t *testing.T, shop, consumer database, way story, listener *net.TCPListener) {
+	t.Helper()
+	sender, receiver := way, way
+	sender.Program, sender.Address = "shop", shop.address
+	receiver.Program, receiver.Address = "consumer", consumer.address
+	paid := func() int { return consumer.count(t, `SELECT count(*) FROM payments`) }
+	s.killAgainAndAgain([]*cast{{story: sender}, {story: receiver, listener: listener}}, paid, func() bool {
+		return shop.idle(t) && paid() >= shop.count(t, `SELECT count(*) FROM orders`)
+	})
+	requireOnce(t, shop.texts(t, `SELECT id FROM orders`), consumer.texts(t, `SELECT order_id FROM payments`), "payments")
+}

@@ -1,0 +1,24 @@
+package crashtest
+
+import (
+	"context"
+	"os/exec"
+)
+
+// Nursery starts processes that die with this one, for tests of programs of other shapes than
+// those of Run.
+type Nursery struct{ starter *starter }
+
+// NewNursery makes a Nursery, which Close ends behind its last process.
+func NewNursery() *Nursery { return &Nursery{newStarter()} }
+
+// Close ends the nursery.
+func (n *Nursery) Close() { n.starter.stop() }
+
+// Start starts a command. If it ends without Kill, fail is called.
+func (n *Nursery) Start(command *exec.Cmd, name string, fail context.CancelCauseFunc) (kill func(), err error) {
+	if err := n.starter.start(command); err != nil {
+		return nil, err
+	}
+	return watch(command, name, func() {}, fail).kill, nil
+}

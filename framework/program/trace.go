@@ -1,0 +1,154 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newTrace(p *invocation) *cobra.Command {
+	t := &trace{looking: looking{invocation: p}}
+	cmd := &cobra.Command{
+		Use:   "trace ID|CORRELATION",
+		Short: "Show what a notification caused, and where all of it is",
+		Long: `Show the notifications of one correlation as a tree, each below the one that caused
+it: id, type, key, age, and where it is at each sink, with the last error. The argument
+is the correlation id, or the id of one of the notifications. A notification is caused
+by the one in whose handler it was published.
+
+A search looks through a million offsets of the log, and through all that is parked,
+and shows a thousand notifications at most. It begins where the log was at the time
+that the id holds, if it is a UUIDv7, as ids are by default; else it looks at the end
+of the log. It says how far it came; --from looks elsewhere.
+
+With a configuration it knows the routes, and shows the sinks that a notification is
+for. Without one, with --database only, it shows all sinks.
+
+The exit code is 1 if nothing was found.`,
+		Example: `  waybill trace 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c
+  waybill trace request-4711 --from 1000001`,
+		Args: oneID,
+		RunE: t.run,
+	}
+	t.add(cmd)
+	cmd.Flags().Int64Var(&t.from, "from", 0, "offset of the log from which to look on")
+	return cmd
+}
+
+type trace struct {
+	looking
+	from int64
+}
+
+func (t *trace) run(cmd *cobra.Command, args []string) error {
+	if args[0] == "" {
+		return wrongUsage(cmd, errors.New("give the id of a notification, or a correlation id"))
+	}
+	if t.from < 0 {
+		return wrongUsage(cmd, fmt.Errorf("--from is %d: use an offset, from 1", t.from))
+	}
+	o, cleanup, err := t.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	tree, err := o.Tree(cmd.Context(), args[0], t.from, o.routing)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		if err := printJSON(t.stdout, tree); err != nil {
+			return err
+		}
+	} else if tree.Count > 0 {
+		printTree(t.stdout, tree, time.Now())
+	}
+	if tree.Count == 0 {
+		return fmt.Errorf("nothing of %s was found; %s", args[0], searched(tree))
+	}
+	return nil
+}
+
+func printTree(w io.Writer, t admin.Tree, now time.Time) {
+	fmt.Fprintf(w, "correlation: %s\n%s\n\n", t.CorrelationID, searched(t))
+	for _, root := range t.Roots {
+		if root.CausationID != "" {
+			fmt.Fprintf(w, "caused by %s, which was not found:\n", root.CausationID)
+		}
+		printBranch(w, root, "", now)
+	}
+}
+
+// searched says what was looked through, and how to go on.
+func searched(t admin.Tree) string {
+	var b strings.Builder
+	if t.First == nil || t.Last == nil {
+		b.WriteString("searched: what is parked; the log has no rows there")
+	} else {
+		fmt.Fprintf(&b, "searched: what is parked, and offsets %s to %s", place(t.First), place(t.Last))
+	}
+	if t.Omitted > 0 {
+		fmt.Fprintf(&b, "; %d more parked deliveries are not shown", t.Omitted)
+	}
+	if t.Next > 0 {
+		fmt.Fprintf(&b, "; look on with --from %d", t.Next)
+	}
+	if t.First != nil && t.First.Offset > t.Oldest {
+		fmt.Fprintf(&b, "; the log begins at offset %d", t.Oldest)
+	}
+	return b.String()
+}
+
+func place(r *store.Row) string { return fmt.Sprintf("%d (%s)", r.Offset, timeText(r.OccurredOn)) }
+
+// printBranch prints a line for the notification, one for each error, and what it caused,
+// indented.
+func printBranch(w io.Writer, b *admin.Branch, indent string, now time.Time) {
+	states := make([]string, len(b.Verdicts))
+	for i, v := range b.Verdicts {
+		states[i] = v.Sink + " " + stateText(v)
+	}
+	fmt.Fprintf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, orDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
+	for _, v := range b.Verdicts {
+		if v.LastError != "" {
+			fmt.Fprintf(w, "%s    %s: %s\n", indent, v.Sink, firstLine(v.LastError, 300))
+		}
+	}
+	for _, caused := range b.Caused {
+		printBranch(w, caused, indent+"  ", now)
+	}
+}
+
+// stateText is where a delivery is, in a word or two.
+func stateText(v admin.Verdict) string {
+	switch {
+	case v.Where == admin.Waiting || v.Where == admin.Unread:
+		return "pending"
+	case v.Where == admin.Retrying && v.MaxAttempts > 0:
+		return fmt.Sprintf("%s %d/%d", v.Where, v.Attempt, v.MaxAttempts)
+	case v.Where == admin.Retrying:
+		return fmt.Sprintf("%s %d", v.Where, v.Attempt)
+	}
+	return string(v.Where)
+}
+
+// ageText is how long ago something was, in one or two units.
+func ageText(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}

@@ -1,0 +1,279 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Where a search by time begins: clocks of publishers differ, and a few rows of any place in the
+// log tell better than one when it was written.
+const (
+	clockSkew  = time.Minute
+	sampleRows = 20
+)
+
+// Related looks for the notifications of a correlation; see store.Inspector.
+func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (store.Related, error) {
+	related, err := t.related(ctx, q)
+	if err != nil {
+		return store.Related{}, t.failed(err, "look for what is related to %s", q.ID)
+	}
+	return related, nil
+}
+
+func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related store.Related, err error) {
+	// In the order of trace, for its reason.
+	cursors, err := t.placed(ctx, t.db, "")
+	if err != nil {
+		return related, err
+	}
+	found := &traces{of: make(map[string]*store.Trace), limit: q.Limit}
+	if related.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
+		return related, err
+	}
+	if related.Oldest != nil {
+		if err := t.relatedRows(ctx, q, found, &related); err != nil {
+			return related, err
+		}
+	}
+	for i := range cursors {
+		if err := t.relatedLane(ctx, found, &cursors[i]); err != nil {
+			return related, err
+		}
+	}
+	if related.Omitted, err = t.relatedParked(ctx, q.ID, found); err != nil {
+		return related, err
+	}
+	if err := t.relatedReceipts(ctx, found); err != nil {
+		return related, err
+	}
+	related.Traces = found.inOrder()
+	return related, nil
+}
+
+// relatedRows looks through the log, a part after the other.
+func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *traces, related *store.Related) error {
+	var end int64
+	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&end); err != nil {
+		return err
+	}
+	from, err := t.relatedFrom(ctx, q, related.Oldest.Offset, end)
+	if err != nil {
+		return err
+	}
+	last := min(end, from+q.Offsets-1)
+	for first := from; first <= last; {
+		next, err := t.relatedPart(ctx, q.ID, first, min(last, first+traceSpan-1), found)
+		if err != nil {
+			return err
+		}
+		if first = next; found.full() {
+			last = min(last, next-1)
+		}
+	}
+	if last < end {
+		related.Next = last + 1
+	}
+	if related.First, err = t.run.Oldest(ctx, t.db, from-1); err != nil {
+		return err
+	}
+	related.Last, err = t.run.ScanRow(t.run.Row(ctx, t.db, `SELECT "offset", occurred_on FROM {log} WHERE "offset" BETWEEN ? AND ? ORDER BY "offset" DESC LIMIT 1 {whole log}`, from, last))
+	if related.First != nil && related.First.Offset > last {
+		related.First = nil
+	}
+	return err
+}
+
+// relatedPart looks through a part of the log, until as many are found as there is room for.
+// It returns the offset from which to go on.
+func (t *Tables) relatedPart(ctx context.Context, id string, first, last int64, found *traces) (next int64, err error) {
+	const limit = 1000 // so that little is read in vain where there is no room for more
+	rows := 0
+	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} p WHERE "offset" >= ? AND "offset" <= ? AND ? ORDER BY "offset" LIMIT ? {whole log}`,
+		first, last, t.isRelated(id), limit))
+	next = last + 1
+	err = t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+		if rows++; rows == limit {
+			next = d.Envelope.Offset + 1
+		}
+		if found.full() && found.of[d.Envelope.ID] == nil {
+			next = d.Envelope.Offset
+			return false, nil
+		}
+		trace := found.trace(d.Envelope.ID)
+		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
+		found.size += sizeOf(&d.Envelope)
+		return true, nil
+	})
+	return next, err
+}
+
+// isRelated is the condition on a row of the log, or a parked delivery, called p.
+func (t *Tables) isRelated(id string) Expr {
+	return SQL(`(p.id = ? OR ?)`, id, t.dialect.MetadataIs(notification.MetadataCorrelationID, id))
+}
+
+// relatedFrom is where to begin.
+func (t *Tables) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, end int64) (int64, error) {
+	switch {
+	case q.From > 0:
+		return max(q.From, oldest), nil
+	case q.Since.IsZero():
+		return max(oldest, end-q.Offsets+1), nil
+	}
+	early, err := t.writtenSince(ctx, q.Since.Add(-clockSkew), oldest, end)
+	if err != nil {
+		return 0, err
+	}
+	since, err := t.writtenSince(ctx, q.Since, early, end)
+	// Where much was written in a moment, half of the search is for what came after.
+	return max(early, since-q.Offsets/2), err
+}
+
+// writtenSince is about the first offset of what was written at a time or later: the times of
+// rows go up with their offsets, by and large.
+func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high int64) (int64, error) {
+	for low < high {
+		middle := low + (high-low)/2
+		at, next, err := t.writtenAt(ctx, middle)
+		if err != nil {
+			return 0, err
+		}
+		if next == 0 || !at.Before(since) {
+			high = middle
+		} else {
+			low = max(middle, next) + 1
+		}
+	}
+	return min(low, high), nil
+}
+
+// writtenAt is about when the first row from an offset on was written, and its offset, 0 if
+// there is none: the latest time of it and those behind it. An imported row may
+// have occurred long ago, while its id, a UUIDv7, was made when it was written.
+func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offset int64, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var id string
+		var this int64
+		occurredOn := t.run.time()
+		if err := rows.Scan(&this, &id, &occurredOn); err != nil {
+			return err
+		}
+		if offset == 0 {
+			offset = this
+		}
+		for _, candidate := range []time.Time{occurredOn.Time, notification.IDTime(id)} {
+			if candidate.After(at) {
+				at = candidate
+			}
+		}
+		return nil
+	}, `SELECT "offset", id, occurred_on FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ? {whole log}`, from, sampleRows)
+	return at, offset, err
+}
+
+// relatedLane adds how a cursor stands with the rows of its lane.
+func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) error {
+	var rows []*store.TracedRow
+	var refs []store.Ref
+	for _, trace := range found.of {
+		for i := range trace.Rows {
+			if e := &trace.Rows[i].Envelope; c.lane.Slots.First <= e.Slot && e.Slot <= c.lane.Slots.Last {
+				rows, refs = append(rows, &trace.Rows[i]), append(refs, store.Ref{Offset: e.Offset, ID: e.ID})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	otherLog := c.place.Conflict != ""
+	unsettled := make(map[int64]bool)
+	if !otherLog {
+		err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+			var offset int64
+			err := rows.Scan(&offset)
+			unsettled[offset] = true
+			return err
+		}, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settled(c))
+		if err != nil {
+			return err
+		}
+	}
+	for _, r := range rows {
+		r.Lanes = append(r.Lanes, store.TracedLane{
+			Lane: c.lane, Owner: c.Owner, Paused: c.Paused, OtherLog: otherLog,
+			Settled: !otherLog && !unsettled[r.Envelope.Offset],
+		})
+	}
+	return nil
+}
+
+// relatedParked adds what is parked, also of what the log does not have any more. The
+// payloads are left out, and the deliveries for which there is no room, which are counted.
+func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (omitted int, err error) {
+	query, args := t.run.Render(parkedQuery(SQL(`? ORDER BY "offset", id, sink`, t.isRelated(id))))
+	err = t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+		if found.of[d.Envelope.ID] == nil && found.full() {
+			omitted++
+			return true, nil
+		}
+		d.Envelope.Payload = nil
+		trace := found.trace(d.Envelope.ID)
+		trace.Parked = append(trace.Parked, *d)
+		return true, nil
+	})
+	return omitted, err
+}
+
+// relatedReceipts adds the receipts of what was found.
+func (t *Tables) relatedReceipts(ctx context.Context, found *traces) error {
+	for ids := range slices.Chunk(found.ids, 500) { // far below how many arguments any statement may have
+		args := make([]any, len(ids))
+		for i, id := range ids {
+			args[i] = id
+		}
+		receipts, err := t.receiptsWhere(ctx, SQL(`id IN ?`, list(args...)))
+		if err != nil {
+			return err
+		}
+		for _, r := range receipts {
+			trace := found.of[r.ID]
+			trace.Receipts = append(trace.Receipts, r)
+		}
+	}
+	return nil
+}
+
+// traces are those that were found, by id.
+type traces struct {
+	of    map[string]*store.Trace
+	ids   []string // as they were found
+	limit int
+	size  int // of the rows
+}
+
+func (f *traces) full() bool { return len(f.ids) >= f.limit || f.size >= pageBytes }
+
+func (f *traces) trace(id string) *store.Trace {
+	if f.of[id] == nil {
+		f.of[id] = new(store.Trace)
+		f.ids = append(f.ids, id)
+	}
+	return f.of[id]
+}
+
+// inOrder are the traces in the order of the log, by the last row of each id.
+func (f *traces) inOrder() []store.Trace {
+	all := make([]store.Trace, len(f.ids))
+	for i, id := range f.ids {
+		all[i] = *f.of[id]
+	}
+	slices.SortStableFunc(all, func(a, b store.Trace) int { return cmp.Compare(a.Envelope().Offset, b.Envelope().Offset) })
+	return all
+}
