@@ -19,7 +19,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-kafka test-brokers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-kafka test-brokers test-languages test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven
 
 test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbitmq-server, nats-server, redis-server)
 	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/test-brokers
+
+test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
+	bash .ci/test-languages
 
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
 	cd benchmarks && go vet ./... && go test -timeout 20m ./...
