@@ -320,11 +320,18 @@ func TestColumnsStayWhileTheyAreCaptured(t *testing.T) {
 		_, err := db.ExecContext(t.Context(), statement)
 		require.ErrorContains(t, err, want, statement)
 	}
-	exec(t, db, `ALTER TABLE orders DROP COLUMN card`, `ALTER TABLE orders ADD note text`, `INSERT INTO orders VALUES ('o-1')`)
-	require.Equal(t, []string{`orders.inserted o-1 {"before" : null, "after" : {"id":"o-1","product":null,"amount":null}}`}, published(t, db))
+	exec(t, db, `ALTER TABLE orders DROP COLUMN card`, `ALTER TABLE orders ADD note text`, `INSERT INTO orders VALUES ('o-1', NULL, 1.0)`,
+		`BEGIN; DROP TRIGGER outbox_capture_columns ON orders; ALTER TABLE orders ALTER amount TYPE int; COMMIT`, `DELETE FROM orders`)
+	require.Equal(t, []string{
+		`orders.inserted o-1 {"before" : null, "after" : {"id":"o-1","product":null,"amount":1.0}}`,
+		`orders.deleted o-1 {"before" : {"id":"o-1","product":null,"amount":1}, "after" : null}`,
+	}, published(t, db))
+	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders))
+	_, err := db.ExecContext(t.Context(), `ALTER TABLE orders DROP COLUMN product`)
+	require.Error(t, err)
 
 	exec(t, db, `ALTER TABLE orders RENAME product TO article`)
-	_, err := db.ExecContext(t.Context(), `INSERT INTO orders VALUES ('o-2')`)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO orders VALUES ('o-2')`)
 	require.ErrorContains(t, err, "column t.product does not exist", "nothing is left out in silence")
 	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: "orders", Key: "id", Columns: []string{"article"}}))
 	exec(t, db, `INSERT INTO orders VALUES ('o-2')`)
