@@ -140,6 +140,9 @@ type capturedTable struct {
 	id         int64
 	Table      string // with its schema, quoted
 	plain      string
+	kind       string // as pg_class.relkind
+	parent     string // of which it is a partition, or inherits
+	own        bool   // of the outbox itself
 	columns    []string
 	primaryKey []string // none where it could have duplicates in a transaction
 	payload    Payload
@@ -193,7 +196,8 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := migrations(outbox, n).Check(ctx, db); err != nil {
+	// As in Open: a role may be unable to read which migrations there were.
+	if err := migrations(outbox, n).Check(ctx, db); err != nil && pq.As(err, deniedPrivilege) == nil {
 		return nil, nil, err
 	}
 	// Each statement has to see what another capture did before this one had the lock.
@@ -208,15 +212,11 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 	return tx, t, nil
 }
 
-// look fills in what the catalog says about a table, or why it cannot be captured.
+// look fills in what the catalog says about a table.
 func (t *capturedTable) look(ctx context.Context, table string) error {
-	var kind string
-	var parent sql.NullString
-	var own bool
-	var functions []string
 	n := t.names
 	err := t.tx.QueryRowContext(ctx, `SELECT c.oid::bigint, format('%I.%I', s.nspname, c.relname), c.relname, c.relkind,
-			(SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno LIMIT 1),
+			coalesce((SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno LIMIT 1), ''),
 			c.relname = ANY ($2) AND s.nspname = $3,
 			ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated <> 'v' ORDER BY attnum),
 			ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
@@ -226,21 +226,11 @@ func (t *capturedTable) look(ctx context.Context, table string) error {
 			ARRAY(SELECT DISTINCT format('%I.%I', nspname, proname) FROM pg_trigger `+capturing+`)
 		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`,
 		table, pq.Array(n.ownTables()), n.schema, n.Log(), n.plain("capture_")).
-		Scan(&t.id, &t.Table, &t.plain, &kind, &parent, &own, pq.Array(&t.columns), pq.Array(&t.primaryKey), &t.payload, pq.Array(&t.Triggers), pq.Array(&functions))
-	t.Functions = functions
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+		Scan(&t.id, &t.Table, &t.plain, &t.kind, &t.parent, &t.own, pq.Array(&t.columns), pq.Array(&t.primaryKey), &t.payload, pq.Array(&t.Triggers), pq.Array(&t.Functions))
+	if errors.Is(err, sql.ErrNoRows) {
 		return errors.New(`there is no such table; write it as in SQL, with its schema if the search path does not find it: sales.orders, or sales."Order"`)
-	case err != nil:
-		return err
-	case kind != "r" && kind != "p":
-		return errors.New("it is not a table; name the table that is written to")
-	case parent.Valid:
-		return fmt.Errorf("it is a part of %s: capture that one", parent.String)
-	case own:
-		return errors.New("it belongs to the outbox, which would capture what it publishes")
 	}
-	return nil
+	return err
 }
 
 // capturing finds the triggers of a table that an outbox has made.
@@ -291,6 +281,12 @@ const dollars = "$waybill$"
 func (c Capture) check(t *capturedTable) error {
 	has := "the table has " + strings.Join(t.columns, ", ")
 	switch {
+	case t.kind != "r" && t.kind != "p":
+		return errors.New("it is not a table; name the table that is written to")
+	case t.parent != "":
+		return fmt.Errorf("it is a part of %s: capture that one", t.parent)
+	case t.own:
+		return errors.New("it belongs to the outbox, which would capture what it publishes")
 	case c.Key == "":
 		return fmt.Errorf("name the column with the notifications' key: --key; %s", has)
 	case len(c.Columns) == 0:
