@@ -21,7 +21,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbi
 
 test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's promises over pgx
 	cd framework/outbox/drivers && go vet ./... && go test -timeout 20m ./...
+
+test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
+	bash .ci/test-languages
 
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
 	cd benchmarks && go vet ./... && go test -timeout 20m ./...

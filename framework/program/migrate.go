@@ -30,20 +30,28 @@ vacuumed; forwarders create the next ones. An existing log stays as it is.
 publishes, forwards or operates, to be run by the owner of the tables. The
 role that migrates owns them, and needs CREATE on the schema.
 
+--capture has triggers publish what is written to a table of the application, as
+TYPE.inserted, TYPE.updated and TYPE.deleted with the named columns before and after;
+a second time it replaces the capture. It needs the owner of the table, and tables that
+are migrated already. --uncapture ends it, and --captures lists what is captured. With
+--print it looks at the table and prints the SQL.
+
 It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
 no file is needed.`,
 		Example: `  waybill migrate --database postgres://app@localhost/app
   waybill migrate --partition-rows 1000000
   waybill migrate -c waybill.yaml --print | psql --single-transaction app
-  waybill migrate -c waybill.yaml --print-grants shop --for publisher | psql app`,
+  waybill migrate -c waybill.yaml --print-grants shop --for publisher | psql app
+  waybill migrate -c waybill.yaml --capture orders --key id --columns id,product,amount`,
 		Args: noArguments,
 		RunE: m.run,
 	}
 	m.flags.add(cmd)
 	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
-	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database and change nothing")
+	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database, or of --capture, and change nothing")
 	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
 	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "what the role of --print-grants does: publisher, consumer, forwarder, scheduler or operator")
+	m.capture.add(cmd)
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -55,11 +63,15 @@ type migrate struct {
 	role, duty  string
 
 	partitionRows int64
+	capture       capture
 }
 
 func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 	source := m.source(m.flags)
+	capturing, err := m.capture.asked(cmd)
 	switch {
+	case err != nil:
+		return wrongUsage(cmd, err)
 	case m.partitionRows < 0:
 		return wrongUsage(cmd, fmt.Errorf("--partition-rows is %d: use at least 1", m.partitionRows))
 	case cmd.Flags().Changed("for") && m.role == "":
@@ -72,6 +84,8 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 		return m.printGrants(source)
 	case m.print && m.json:
 		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
+	case capturing:
+		return m.runCapture(cmd, source)
 	case m.print:
 		return m.printSQL(source)
 	}

@@ -6,11 +6,13 @@ package database
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // Database is an outbox that is not looked at yet. It is safe for concurrent use.
@@ -76,6 +78,16 @@ func MigrationSQL(c config.Tables, partitionRows int64) (string, error) {
 // Grants is the SQL that gives a role of the database what it needs for a duty.
 func Grants(c config.Tables, role, duty string) (string, error) {
 	return dialectOf(c).grants(role, duty)
+}
+
+// PostgreSQL is the configuration of an outbox in PostgreSQL, for what no other database
+// has, such as captures; or an error that says so.
+func PostgreSQL(c config.Tables) (postgres.Config, error) {
+	d, ok := dialectOf(c).(postgresDialect)
+	if !ok {
+		return postgres.Config{}, errors.New("captures are for PostgreSQL only: in SQLite write a trigger of your own that inserts into the outbox")
+	}
+	return d.config(), nil
 }
 
 // Migrate makes and upgrades the tables and returns the names of the migrations

@@ -84,3 +84,31 @@ func BenchmarkCheckpoint(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCapture measures what a capture of three columns adds to an INSERT, beside a
+// statement that publishes the same by itself.
+func BenchmarkCapture(b *testing.B) {
+	const insert = `INSERT INTO orders SELECT $1 || '-' || i, 'kite', 10.50, '4111' FROM generate_series(1, $2::int) i`
+	const publish = `WITH o AS (` + insert + ` RETURNING id, product, amount)
+		INSERT INTO outbox (type, key, payload) SELECT 'orders.inserted', id, json_build_object('before', NULL, 'after', row_to_json(o.*)) FROM o`
+	for _, rows := range []int{1, 50_000} {
+		for name, statement := range map[string]string{"alone": insert, "captured": insert, "published": publish} {
+			b.Run(fmt.Sprintf("rows=%d/%s", rows, name), func(b *testing.B) {
+				db := newDB(b)
+				_, err := postgres.Migrate(b.Context(), db, postgres.Config{})
+				require.NoError(b, err)
+				_, err = db.ExecContext(b.Context(), orders)
+				require.NoError(b, err)
+				if name == "captured" {
+					require.NoError(b, postgres.AddCapture(b.Context(), db, postgres.Config{}, captureOrders))
+				}
+				n := 0
+				for b.Loop() {
+					_, err := db.ExecContext(b.Context(), statement, fmt.Sprint(n), rows)
+					require.NoError(b, err)
+					n++
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,9 @@
+-- psql -v id=NOTIFICATION -v order=o-17 -f handle.sql: an effect that happens once, however often the notification comes
+\set ON_ERROR_STOP on
+BEGIN;
+SELECT outbox_first('invoices', :'id') AS first \gset
+\if :first
+INSERT INTO invoices (order_id) VALUES (:'order');
+\endif
+COMMIT;
+\echo :first

@@ -1,0 +1,418 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// Change is a kind of statement that changes a table.
+type Change string
+
+// The changes.
+const (
+	Insert Change = "insert"
+	Update Change = "update"
+	Delete Change = "delete"
+)
+
+// Changes lists them.
+func Changes() []Change { return []Change{Insert, Update, Delete} }
+
+// Capture has triggers publish what is written to a table, in the transaction that writes
+// it: notifications of the types TYPE.inserted, TYPE.updated and TYPE.deleted, with the
+// named columns of the row before and after as {"before": {…}, "after": {…}}, null where
+// there is none.
+//
+// The triggers run once for each statement, as the role that writes, which needs the
+// privileges of a [Publisher]. An UPDATE that changes none of the named columns publishes
+// nothing; one that changes the primary key or the key of a row publishes that it was
+// deleted, then that it was inserted. TRUNCATE is refused where Delete is captured. What
+// names a partition, in place of its table, is not captured.
+type Capture struct {
+	// Table is written as in SQL: orders, or sales."Order". It is a table or a partitioned
+	// table, with a primary key if Update is captured.
+	Table string
+	// Key is the column with the notifications' key, which need not be unique; NULL is no key.
+	Key string
+	// Columns are what the payload has, in this order. They can be neither dropped nor
+	// given another type while they are captured; writes fail while one has another name.
+	Columns []string
+	// Type begins the types; default the table's name.
+	Type string
+	// On are the statements that are captured; default all.
+	On []Change
+}
+
+// captureWait is how long a change of a capture waits for transactions on its table.
+const captureWait = 2 * time.Second
+
+// AddCapture captures a table, in one transaction that checks all of c first. A table that
+// is captured already is captured like this from then on. It needs the owner of the table, and
+// waits up to 2 s for the transactions on it, behind which new ones wait meanwhile.
+func AddCapture(ctx context.Context, db *sql.DB, outbox Config, c Capture) error {
+	return changeCapture(ctx, db, outbox, c.Table, c.sql)
+}
+
+// RemoveCapture ends the capture of a table. It needs and waits for what [AddCapture] does.
+func RemoveCapture(ctx context.Context, db *sql.DB, outbox Config, table string) error {
+	return changeCapture(ctx, db, outbox, table, func(ctx context.Context, t *capturedTable) (string, error) {
+		if len(t.Triggers) == 0 {
+			return "", errors.New("it is not captured; waybill migrate --captures lists the tables that are")
+		}
+		return renderCapture("remove", t)
+	})
+}
+
+// CaptureSQL returns the SQL with which [AddCapture] would capture the table now, to be
+// run in one transaction. It makes the same checks and changes nothing.
+func CaptureSQL(ctx context.Context, db *sql.DB, outbox Config, c Capture) (text string, err error) {
+	tx, t, err := beginCapture(ctx, db, outbox, c.Table)
+	if err == nil {
+		defer func() { _ = tx.Rollback() }()
+		text, err = c.sql(ctx, t)
+	}
+	if err != nil {
+		return "", fmt.Errorf("capture %s: %w", c.Table, err)
+	}
+	return text, nil
+}
+
+// Captures lists what is captured into an outbox, by the names of the tables. A table that
+// was renamed has its new name, a column its old one.
+func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Capture, err error) {
+	outbox, err = outbox.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n, err := outbox.names(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT format('%I.%I', s.nspname, c.relname), t.tgargs,
+			ARRAY(SELECT o.tgname::text FROM pg_trigger o WHERE o.tgrelid = t.tgrelid AND o.tgfoid = t.tgfoid)
+		FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace s ON s.oid = c.relnamespace
+		WHERE t.tgname = $1 AND (SELECT nspname FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace WHERE p.oid = t.tgfoid) = $2
+		ORDER BY 1`, n.plain("capture_columns"), n.schema)
+	if err != nil {
+		return nil, fmt.Errorf("look for what is captured into %s: %w", n, err)
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var c Capture
+		var arguments []byte
+		var triggers []string
+		if err := rows.Scan(&c.Table, &arguments, pq.Array(&triggers)); err != nil {
+			return nil, err
+		}
+		// They end with a NUL each: type, key, columns.
+		if a := strings.Split(string(arguments), "\x00"); len(a) > 3 {
+			c.Type, c.Key, c.Columns = a[0], a[1], a[2:len(a)-1]
+		}
+		for _, change := range Changes() {
+			if slices.Contains(triggers, n.plain("capture_"+string(change))) {
+				c.On = append(c.On, change)
+			}
+		}
+		captures = append(captures, c)
+	}
+	return captures, rows.Err()
+}
+
+// capturedTable is what the catalog says about a table. The exported fields are for the
+// template.
+type capturedTable struct {
+	tx         *sql.Tx
+	names      names
+	id         int64
+	Table      string // with its schema, quoted
+	plain      string
+	kind       string // as pg_class.relkind
+	parent     string // of which it is a partition, or inherits
+	own        bool   // of the outbox itself
+	columns    []string
+	primaryKey []string // none where it could have duplicates in a transaction
+	payload    Payload
+	Triggers   []string // of its present capture
+	Functions  []string
+}
+
+// changeCapture runs the SQL that write returns for a table, which is locked.
+func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string, write func(context.Context, *capturedTable) (string, error)) (err error) {
+	defer func() {
+		switch {
+		case pq.As(err, "55P03") != nil:
+			err = fmt.Errorf("%w: a transaction on the table took longer than %s; try again", err, captureWait)
+		case pq.As(err, deniedPrivilege) != nil:
+			err = fmt.Errorf("%w; run it as the owner of the table, with CREATE on the outbox's schema", err)
+		}
+		if err != nil {
+			err = fmt.Errorf("capture %s: %w", table, err)
+		}
+	}()
+	tx, t, err := beginCapture(ctx, db, outbox, table)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE`,
+		captureWait.Milliseconds(), idleTime.Milliseconds(), t.Table)); err != nil {
+		return err
+	}
+	// What was seen before the lock may have changed.
+	if err := t.look(ctx, t.Table); err != nil {
+		return err
+	}
+	text, err := write(ctx, t)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, text); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// beginCapture looks a table up in a transaction, which the caller ends.
+func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) (*sql.Tx, *capturedTable, error) {
+	outbox, err := outbox.withDefaults()
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := outbox.names(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	// As in Open: a role may be unable to read which migrations there were.
+	if err := migrations(outbox, n).Check(ctx, db); err != nil && pq.As(err, deniedPrivilege) == nil {
+		return nil, nil, err
+	}
+	// Each statement has to see what another capture did before this one had the lock.
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &capturedTable{tx: tx, names: n}
+	if err := t.look(ctx, table); err != nil {
+		return nil, nil, errors.Join(err, tx.Rollback())
+	}
+	return tx, t, nil
+}
+
+// look fills in what the catalog says about a table.
+func (t *capturedTable) look(ctx context.Context, table string) error {
+	n := t.names
+	err := t.tx.QueryRowContext(ctx, `SELECT c.oid::bigint, format('%I.%I', s.nspname, c.relname), c.relname, c.relkind,
+			coalesce((SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno LIMIT 1), ''),
+			c.relname = ANY ($2) AND s.nspname = $3,
+			ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated <> 'v' ORDER BY attnum),
+			ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
+				WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate AND array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts ORDER BY a.attnum),
+			(SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($4) AND attname = 'payload'),
+			ARRAY(SELECT quote_ident(tgname) FROM pg_trigger `+capturing+`),
+			ARRAY(SELECT DISTINCT format('%I.%I', nspname, proname) FROM pg_trigger `+capturing+`)
+		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`,
+		table, pq.Array(n.ownTables()), n.schema, n.Log(), n.plain("capture_")).
+		Scan(&t.id, &t.Table, &t.plain, &t.kind, &t.parent, &t.own, pq.Array(&t.columns), pq.Array(&t.primaryKey), &t.payload, pq.Array(&t.Triggers), pq.Array(&t.Functions))
+	if errors.Is(err, sql.ErrNoRows) {
+		return errors.New(`there is no such table; write it as in SQL, with its schema if the search path does not find it: sales.orders, or sales."Order"`)
+	}
+	return err
+}
+
+// capturing finds the triggers of a table that an outbox has made.
+const capturing = `JOIN pg_proc p ON p.oid = tgfoid JOIN pg_namespace f ON f.oid = pronamespace
+	WHERE tgrelid = c.oid AND NOT tgisinternal AND f.nspname = $3 AND starts_with(tgname, $5) AND starts_with(proname, $5)`
+
+//go:embed capture.sql
+var captureText string
+
+var captureTemplates = template.Must(template.New("").Parse(captureText))
+
+func renderCapture(name string, data any) (string, error) {
+	var b bytes.Buffer
+	err := captureTemplates.ExecuteTemplate(&b, name, data)
+	return b.String(), err
+}
+
+// sql checks the capture against its table, and returns what makes it.
+func (c Capture) sql(ctx context.Context, t *capturedTable) (string, error) {
+	if c.Type == "" {
+		c.Type = t.plain
+	}
+	if len(c.On) == 0 {
+		c.On = Changes()
+	}
+	if err := c.check(t); err != nil {
+		return "", err
+	}
+	if err := t.checkWriters(ctx); err != nil {
+		return "", err
+	}
+	identity := []string{c.Key}
+	for _, column := range t.primaryKey {
+		if column != c.Key {
+			identity = append(identity, column)
+		}
+	}
+	text, err := renderCapture("add", captureSQL{capturedTable: t, Capture: c, identity: identity})
+	if err == nil && strings.Count(text, dollars) != 2 {
+		return "", fmt.Errorf("no name may contain %s", dollars)
+	}
+	return text, err
+}
+
+// dollars quote the function.
+const dollars = "$waybill$"
+
+func (c Capture) check(t *capturedTable) error {
+	has := "the table has " + strings.Join(t.columns, ", ")
+	switch {
+	case t.kind != "r" && t.kind != "p":
+		return errors.New("it is not a table; name the table that is written to")
+	case t.parent != "":
+		return fmt.Errorf("it is a part of %s: capture that one", t.parent)
+	case t.own:
+		return errors.New("it belongs to the outbox, which would capture what it publishes")
+	case c.Key == "":
+		return fmt.Errorf("name the column with the notifications' key: --key; %s", has)
+	case len(c.Columns) == 0:
+		return fmt.Errorf("name the columns that the notifications have: --columns; %s", has)
+	case !slices.Contains(t.columns, c.Key):
+		return fmt.Errorf("the key %q is no column of the table, or a virtual one; %s", c.Key, has)
+	}
+	for i, column := range c.Columns {
+		switch {
+		case column == "*":
+			return fmt.Errorf("all columns are never captured: name each, since what is added later may be secret; %s", has)
+		case !slices.Contains(t.columns, column):
+			return fmt.Errorf("%q is no column of the table, or a virtual one; %s", column, has)
+		case slices.Contains(c.Columns[:i], column):
+			return fmt.Errorf("the column %q is named twice", column)
+		}
+	}
+	for i, change := range c.On {
+		if !slices.Contains(Changes(), change) || slices.Contains(c.On[:i], change) {
+			return fmt.Errorf("--on has %q: use insert, update and delete, each once", change)
+		}
+	}
+	if slices.Contains(c.On, Update) && len(t.primaryKey) == 0 {
+		return errors.New("it has no primary key that holds within a transaction, by which a row before an UPDATE would be found after it; add one, or capture --on insert,delete")
+	}
+	return notification.ValidateType(c.Type + ".inserted")
+}
+
+// checkWriters refuses a capture with which a role that writes the table now could do so
+// no longer.
+func (t *capturedTable) checkWriters(ctx context.Context) error {
+	n := t.names
+	var roles []string
+	err := t.tx.QueryRowContext(ctx, `SELECT ARRAY(SELECT rolname::text FROM pg_roles r
+		WHERE rolname !~ '^pg_' AND (has_any_column_privilege(r.oid, $1::oid, 'INSERT, UPDATE') OR has_table_privilege(r.oid, $1::oid, 'DELETE'))
+			AND NOT (has_schema_privilege(r.oid, $2, 'USAGE') AND has_column_privilege(r.oid, $3, 'type', 'INSERT')
+				AND has_column_privilege(r.oid, $3, 'key', 'INSERT') AND has_column_privilege(r.oid, $3, 'payload', 'INSERT')
+				AND ((SELECT relkind = 'r' FROM pg_class WHERE oid = $3::regclass) OR has_sequence_privilege(r.oid, $4, 'USAGE')))
+		ORDER BY 1)`, t.id, n.schema, n.Log(), n.Table("offset_seq")).Scan(pq.Array(&roles))
+	if err != nil || len(roles) == 0 {
+		return err
+	}
+	return fmt.Errorf("roles that write it may not publish, and could write it no longer: %s; grant it to each first: waybill migrate --print-grants %s --for %s",
+		strings.Join(roles, ", "), roles[0], Publisher)
+}
+
+// captureSQL is what the template sees.
+type captureSQL struct {
+	*capturedTable
+	Capture
+	identity []string
+}
+
+// captureRows are the rows of a transition table, by its name.
+type captureRows struct {
+	captureSQL
+	From string
+}
+
+// Table is that of the catalog, not the one that was asked for.
+func (c captureSQL) Table() string { return c.capturedTable.Table }
+
+func (c captureSQL) Log() string                  { return c.names.Log() }
+func (c captureSQL) Rows(from string) captureRows { return captureRows{c, from} }
+func (c captureSQL) Trigger(name string) string   { return c.names.Name("capture_" + name) }
+func (c captureSQL) Captures(change string) bool  { return slices.Contains(c.On, Change(change)) }
+func (c captureSQL) TypeOf(change string) string  { return pq.QuoteLiteral(c.Type + "." + change) }
+func (c captureSQL) KeyColumn() string            { return columnOf(c.Key) }
+func (c captureSQL) Selected() string             { return joined(c.Columns, columnOf) }
+func (c captureSQL) Guarded() string              { return joined(c.guarded(), pq.QuoteIdentifier) }
+func (c captureSQL) Arguments() string {
+	return joined(append([]string{c.Type, c.Key}, c.Columns...), pq.QuoteLiteral)
+}
+
+// Identity distinguishes the rows of the table.
+func (c captureSQL) Identity() string {
+	return `ARRAY[` + joined(c.identity, func(column string) string { return columnOf(column) + `::text` }) + `] COLLATE "C"`
+}
+
+// guarded are all columns that the function names.
+func (c captureSQL) guarded() []string {
+	columns := slices.Clone(c.Columns)
+	for _, column := range c.identity {
+		if !slices.Contains(columns, column) {
+			columns = append(columns, column)
+		}
+	}
+	return columns
+}
+
+// Payload is an expression of the type of the log's column.
+func (c captureSQL) Payload(before, after string) string {
+	payload := `json_build_object('before', ` + before + `, 'after', ` + after + `)`
+	if c.payload == PayloadBytes {
+		return `convert_to(` + payload + `::text, 'UTF8')`
+	}
+	return payload
+}
+
+// Function is a name that no other table's function has. It is the same in each database
+// with such a table, and begins with as much of the table's name as fits.
+func (c captureSQL) Function() string {
+	const most = 63
+	sum := fmt.Sprintf("_%x", sha256.Sum256([]byte(c.Table())))[:9]
+	name := c.names.plain("capture_") + c.plain
+	name = name[:min(len(name), most-len(sum))]
+	for !utf8.ValidString(name) {
+		name = name[:len(name)-1]
+	}
+	return pq.QuoteIdentifier(c.names.schema) + `.` + pq.QuoteIdentifier(name+sum)
+}
+
+func columnOf(column string) string { return `t.` + pq.QuoteIdentifier(column) }
+
+func joined(values []string, form func(string) string) string {
+	formed := make([]string, len(values))
+	for i, v := range values {
+		formed[i] = form(v)
+	}
+	return strings.Join(formed, ", ")
+}
+
+// ownTables are those of an outbox, as the catalog has them.
+func (n names) ownTables() (tables []string) {
+	for _, name := range []string{"", "cursors", "forwarders", "parked", "receipts", "inbox", "actions", "migrations"} {
+		tables = append(tables, n.plain(name))
+	}
+	return tables
+}
