@@ -88,19 +88,27 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // inherits the correlation id and gets the causation id: see [notification.WithCause].
 //
 // tx is a *sql.Tx, or anything that wraps one and has its methods (sqlx, bun,
-// ent, gorm's Statement.ConnPool). A *sql.DB gives ErrNotTransaction. After an error of
-// the database tx is to be rolled back.
+// ent, gorm's Statement.ConnPool). A *sql.DB gives ErrNotTransaction, and one of another
+// database store.ErrOtherDatabase. After an error of the database tx is to be rolled back;
+// behind [ErrDuplicate] it is usable.
 func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) error {
 	if err := checkTx(tx); err != nil {
 		return err
 	}
 	envelopes := make([]notification.Envelope, len(notifications))
+	var claims []store.Claim
 	for i, n := range notifications {
-		e, err := p.envelope(ctx, n)
+		e, unique, err := p.envelope(ctx, n)
 		if err != nil {
 			return numbered(err, i, len(notifications))
 		}
 		envelopes[i] = *e
+		if unique != nil {
+			claims = append(claims, *unique)
+		}
+	}
+	if err := p.claim(ctx, tx, claims); err != nil {
+		return err
 	}
 	return p.append(ctx, tx, envelopes)
 }
@@ -177,24 +185,22 @@ func (p *Publisher) Announce() {
 	p.announcer.announce()
 }
 
-// envelope makes the stored form of one notification.
-func (p *Publisher) envelope(ctx context.Context, n any) (*notification.Envelope, error) {
+// envelope makes the stored form of one notification, and its claim if it is to be unique.
+func (p *Publisher) envelope(ctx context.Context, n any) (*notification.Envelope, *store.Claim, error) {
 	var options []Option
 	if item, wrapped := n.(Item); wrapped {
 		n, options = item.notification, item.options
 	}
 	e, err := p.types.Encode(n)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, option := range options {
-		option(e)
-	}
+	unique := apply(options, e)
 	inherit(e, notification.Cause(ctx))
 	if err := p.complete(e); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return e, nil
+	return e, unique, checkUnique(unique, e.Type)
 }
 
 // inherit notes what a notification is published for, unless its options have.

@@ -26,6 +26,9 @@ func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.
 	}
 	for adapter.envelopes = range slices.Chunk(envelopes, p.log.MaxParameters()/columns) {
 		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
+			if d, can := p.log.(store.Diagnoser); can {
+				err = d.Diagnose(ctx, tx, err)
+			}
 			return fmt.Errorf("append to the outbox: %w", err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // State says why a delivery is parked.
 type State string
 
-// The four states of a parked delivery.
+// The states of a parked delivery.
 const (
 	// StateRetrying: an attempt failed, the next one is due at DueAt.
 	StateRetrying State = "retrying"
@@ -19,6 +19,9 @@ const (
 	StateBlocked State = "blocked"
 	// StateDead: it is not tried again until a person acts.
 	StateDead State = "dead"
+	// StateCancelled: it was scheduled, and its publisher has cancelled it. It goes at
+	// DueAt. It is never written: what is scheduled is read so where it is cancelled.
+	StateCancelled State = "cancelled"
 )
 
 // SinkUnrouted is the reserved name under which notifications without a route

@@ -288,6 +288,7 @@ func (r *reader) where(q *statement, d *delta) {
 		q.WriteString(` AND slot BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
 	}
 	typesSQL(q, r.filter.Types)
+	q.WriteString(` AND ` + r.store.sql.notCancelled)
 }
 
 // typesSQL adds the condition on types.

@@ -45,11 +45,11 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 
 // page is one range scan of the primary key.
 func page(types notification.TypeFilter, from, until position, limit int) tables.Expr {
-	where := tables.SQL(`"offset" > ? AND "offset" <= ?`, int64(from), int64(until))
+	where := tables.SQL(`"offset" > ? AND "offset" <= ? AND `+tables.NotCancelled, int64(from), int64(until))
 	if !types.All() {
 		where = tables.SQL(`? AND ?`, where, typeCondition(types))
 	}
-	return tables.SQL(`SELECT {selected} FROM {log} WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
+	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
 }
 
 // reader walks through the log by offset.

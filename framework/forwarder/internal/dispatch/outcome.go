@@ -238,7 +238,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
 	it.destination = d.caller.Destination(&it.Delivery)
 	turn := keyqueue.Go
-	if it.Key != "" {
+	if it.Key != "" && p.State != store.StateCancelled {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)
 	}
 	if turn == keyqueue.Refuse {
@@ -252,6 +252,10 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	}
 	if turn == keyqueue.Wait {
 		d.behind()
+		return true
+	}
+	if p.State == store.StateCancelled {
+		l.settle(it, Settlement{})
 		return true
 	}
 	if made, remembered := l.remembered(it); remembered {
