@@ -45,6 +45,8 @@ type Store interface {
 	store.Operator
 	store.Pruner
 	store.Inbox
+	store.Canceller
+	store.Claimer
 }
 
 // Dialect is what the suite needs to know about a store.
@@ -98,6 +100,8 @@ func Run(t *testing.T, d Dialect) {
 		{"Trace", traceFacts},
 		{"Types", typesFacts},
 		{"Inbox", inboxFacts},
+		{"Cancel", cancelFacts},
+		{"Claim", claimFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

@@ -37,10 +37,10 @@ func (r *Runner) CancelQuery(s store.Scheduled) Expr {
 	if s.ID == "" {
 		which = SQL(`"key" = ? AND "key" <> '' AND ?`, s.Key, anyOf(`type`, s.Types))
 	}
-	later := r.dialect.LogTime(`deliver_at`) + ` > ` + r.dialect.LogTime(`{now}`)
+	later := func(column string) string { return r.dialect.LogTime(column) + ` > ` + r.dialect.LogTime(`{now}`) }
 	return SQL(`INSERT INTO {cancelled} ("offset", id)
-		SELECT "offset", id FROM {log} WHERE ? AND deliver_at IS NOT NULL AND `+later+`
-		UNION SELECT "offset", id FROM {parked} WHERE ? AND state = 'scheduled' AND `+later+` {whole log parked}`+
+		SELECT "offset", id FROM {log} WHERE ? AND deliver_at IS NOT NULL AND `+later(`deliver_at`)+`
+		UNION SELECT "offset", id FROM {parked} WHERE ? AND state = 'scheduled' AND `+later(`due_at`)+` {whole log parked}`+
 		r.dialect.OnConflict([]string{`"offset"`, "id"}, nil, Condition{}), which, which)
 }
 

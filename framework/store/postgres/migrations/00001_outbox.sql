@@ -174,7 +174,7 @@ DECLARE
 BEGIN
     INSERT INTO {{.Table "cancelled"}} ("offset", id)
         SELECT "offset", id FROM {{.Log}} WHERE id = $1 AND deliver_at > clock_timestamp()
-        UNION SELECT "offset", id FROM {{.Table "parked"}} WHERE id = $1 AND state = 'scheduled' AND deliver_at > clock_timestamp()
+        UNION SELECT "offset", id FROM {{.Table "parked"}} WHERE id = $1 AND state = 'scheduled' AND due_at > clock_timestamp()
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     RETURN found_rows;
