@@ -171,7 +171,7 @@ func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
 			SELECT i, 't', 'k' || i % 1000, CASE WHEN i % 10 = 0 THEN now() + interval '1 day' END, '{}' FROM generate_series(1, 20000) i;
 		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, deliver_at, metadata, payload, state, attempt, due_at)
 			SELECT 's', i, 0, i, 't', 1, '', now(), now(), '{}', '{}', 'scheduled', 0, now() - interval '1 minute' FROM generate_series(1, 20000) i;
-		INSERT INTO outbox_cancelled ("offset", id) SELECT i, i FROM generate_series(1, 100000) i WHERE i % 2 = 0`)
+		INSERT INTO outbox_cancelled ("offset", id) SELECT i, i FROM generate_series(1, 400000) i WHERE i % 2 = 0`)
 	require.NoError(t, err)
 	target, err := s.Probe(ctx)
 	require.NoError(t, err)
