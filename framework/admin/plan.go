@@ -40,7 +40,7 @@ type Plan struct {
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
 	for _, s := range f.States {
-		if s == store.StateBlocked || s == store.StateScheduled {
+		if s != store.StateDead && s != store.StateRetrying {
 			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead and retrying ones; the head of a key takes those blocked behind it along",
 				ErrFilter, s)
 		}

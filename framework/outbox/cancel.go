@@ -2,8 +2,10 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -21,6 +23,9 @@ func (p *Publisher) CancelID(ctx context.Context, tx Tx, id string) (cancelled i
 	if id == "" {
 		return 0, fmt.Errorf("%w: an id is needed to cancel by it", ErrCancel)
 	}
+	if err := notification.ValidateKey(id); err != nil {
+		return 0, fmt.Errorf("%w: the id: %w", ErrCancel, err)
+	}
 	return p.cancel(ctx, tx, store.Scheduled{ID: id})
 }
 
@@ -32,6 +37,9 @@ func (p *Publisher) CancelKey(ctx context.Context, tx Tx, typ, key string) (canc
 	if typ == "" || key == "" {
 		return 0, fmt.Errorf("%w: a type and a key are needed to cancel by them, and these are %q and %q: cancel what has no key by its id",
 			ErrCancel, typ, key)
+	}
+	if err := errors.Join(notification.ValidateType(typ), notification.ValidateKey(key)); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrCancel, err)
 	}
 	types := []string{typ}
 	if info, known := p.types.Lookup(typ); known {

@@ -268,6 +268,7 @@ func TestAPublisherCancelsWhatItHasScheduled(t *testing.T) {
 		inTx(t, db, func(tx *sql.Tx) {
 			for _, err := range []error{
 				second(p.CancelID(t.Context(), tx, "")), second(p.CancelKey(t.Context(), tx, "", "k")), second(p.CancelKey(t.Context(), tx, "order.placed", "")),
+				second(p.CancelID(t.Context(), tx, "\x00")), second(p.CancelKey(t.Context(), tx, "order.placed", "\xff")), second(p.CancelKey(t.Context(), tx, "order *", "k")),
 			} {
 				require.ErrorIs(t, err, outbox.ErrCancel)
 			}

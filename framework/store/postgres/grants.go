@@ -13,7 +13,8 @@ type Duty string
 
 // The duties.
 const (
-	// Publisher appends notifications in the application's transactions.
+	// Publisher appends notifications in the application's transactions, cancels them, and
+	// keeps them unique. To cancel, it sees which are scheduled, and not what they hold.
 	Publisher Duty = "publisher"
 	// Consumer notes in the inbox what it has handled.
 	Consumer Duty = "consumer"
@@ -39,12 +40,17 @@ func (d Duty) grants(n names) ([]grant, error) {
 	const all = `SELECT, INSERT, UPDATE, DELETE`
 	switch d {
 	case Publisher:
-		return []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}, {`EXECUTE`, `FUNCTION ` + n.Table("publish")}}, nil
+		return []grant{
+			{`INSERT (` + appended + `), SELECT ("offset", id, type, key, deliver_at)`, table("")}, {`USAGE`, sequence},
+			{`SELECT ("offset", id, type, key, state, due_at)`, table("parked")},
+			{`SELECT, INSERT`, table("cancelled")}, {`SELECT, INSERT, UPDATE`, table("unique")},
+			{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, {`EXECUTE`, `FUNCTION ` + n.Table("cancel")},
+		}, nil
 	case Forwarder:
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {`SELECT, INSERT, DELETE`, table("receipts")},
-			{`SELECT, DELETE`, table("inbox")},
+			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("cancelled")}, {`SELECT, DELETE`, table("unique")},
 		}, nil
 	case Consumer:
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
@@ -52,7 +58,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 		return []grant{
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
-			{`SELECT, INSERT, UPDATE`, table("actions")},
+			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT`, table("cancelled")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))
