@@ -38,13 +38,13 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		query tables.Expr
 		want  []string
 	}{
-		"page":               {page(notification.AllTypes, 1, 2, 3), []string{pages, cancelled}},
-		"page of types":      {page(types, 1, 2, 3), []string{pages, cancelled}},
-		"page of others":     {page(others, 1, 2, 3), []string{pages, cancelled}},
-		"due":                {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10}), []string{due, key, cancelled}},
-		"due with halt":      {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10, Halt: true}), []string{due, key, cancelled}},
-		"next due":           {s.run.NextDueQuery("s", time.Now()), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
-		"followers":          {s.run.FollowersQuery("s", []string{"k"}, true, 10), []string{"SEARCH p USING " + key}},
+		"page":           {page(notification.AllTypes, 1, 2, 3), []string{pages, cancelled}},
+		"page of types":  {page(types, 1, 2, 3), []string{pages, cancelled}},
+		"page of others": {page(others, 1, 2, 3), []string{pages, cancelled}},
+		"due":            {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10}), []string{due, key, cancelled}},
+		"due with halt":  {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10, Halt: true}), []string{due, key, cancelled}},
+		"next due":       {s.run.NextDueQuery("s", time.Now()), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
+		"followers":      {s.run.FollowersQuery("s", []string{"k"}, true, 10), []string{"SEARCH p USING " + key}},
 		"cancel an id": {s.run.CancelQuery(store.Scheduled{ID: "a"}), []string{
 			"SEARCH outbox USING INDEX outbox_scheduled_id (id=?)", "SEARCH outbox_parked USING INDEX outbox_parked_scheduled_id (id=?)"}},
 		"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k", Types: []string{"a", "b"}}), []string{
