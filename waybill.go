@@ -337,6 +337,26 @@ func (o *Outbox) Publish(ctx context.Context, tx outbox.Tx, notifications ...any
 	return made.publisher.Publish(ctx, tx, notifications...)
 }
 
+// CancelID cancels a notification that is still scheduled, in the caller's transaction; see
+// [outbox.Publisher.CancelID].
+func (o *Outbox) CancelID(ctx context.Context, tx outbox.Tx, id string) (cancelled int, err error) {
+	made := o.made()
+	if made == nil {
+		return 0, ErrNotOpen
+	}
+	return made.publisher.CancelID(ctx, tx, id)
+}
+
+// CancelKey cancels what is still scheduled of a type and a key, in the caller's transaction;
+// see [outbox.Publisher.CancelKey].
+func (o *Outbox) CancelKey(ctx context.Context, tx outbox.Tx, typ, key string) (cancelled int, err error) {
+	made := o.made()
+	if made == nil {
+		return 0, ErrNotOpen
+	}
+	return made.publisher.CancelKey(ctx, tx, typ, key)
+}
+
 // InTx runs f in a transaction: it commits if f returns nil, rolls back otherwise, and
 // wakes the forwarders where something was published; see [outbox.Publisher.RunInTx]. It
 // opens the outbox if that is not done.
@@ -454,6 +474,10 @@ func ID(id string) PublishOption { return outbox.ID(id) }
 
 // DeliverAt holds a notification back until a time; see [outbox.DeliverAt].
 func DeliverAt(t time.Time) PublishOption { return outbox.DeliverAt(t) }
+
+// Unique lets no second notification with the same uniqueness key be published within a
+// period; see [outbox.Unique].
+func Unique(key string, period time.Duration) PublishOption { return outbox.Unique(key, period) }
 
 // Metadata travels beside the payload; see [outbox.Metadata].
 func Metadata(name, value string) PublishOption { return outbox.Metadata(name, value) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
@@ -282,5 +283,34 @@ func TestMistakesOfSchedulesAreErrorsOfOpen(t *testing.T) {
 		for _, want := range []string{"4 fields", "Nowhere", "set Make"} {
 			require.ErrorContains(t, err, want)
 		}
+	})
+}
+
+func TestWhatIsScheduledIsCancelledAndWhatIsUniqueIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
+		ctx := t.Context()
+		waybill.Register[orderPlaced](o, "order.placed", waybill.Key(func(p orderPlaced) string { return p.Order }))
+		_, err := o.CancelID(ctx, nil, "n-1")
+		require.ErrorIs(t, err, waybill.ErrNotOpen)
+		_, err = o.CancelKey(ctx, nil, "order.placed", "o-1")
+		require.ErrorIs(t, err, waybill.ErrNotOpen)
+		require.NoError(t, o.Migrate(ctx))
+		tomorrow := waybill.DeliverAt(time.Now().Add(24 * time.Hour))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.ID("n-1"), tomorrow, waybill.Unique("o-1", time.Hour)),
+				waybill.With(orderPlaced{"o-2", "kite"}, tomorrow))
+		}))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			byID, err := o.CancelID(ctx, tx, "n-1")
+			require.NoError(t, err)
+			byKey, err := o.CancelKey(ctx, tx, "order.placed", "o-2")
+			require.Equal(t, []int{1, 1}, []int{byID, byKey})
+			require.ErrorIs(t, o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.Unique("o-1", time.Hour))), outbox.ErrDuplicate)
+			return err
+		}))
+		var cancelled int
+		require.NoError(t, db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_cancelled`).Scan(&cancelled))
+		require.Equal(t, 2, cancelled, "the duplicate has not kept the transaction from its commit")
 	})
 }

@@ -38,7 +38,7 @@ func (f Filter) Validate() error {
 }
 
 // states are all that a parked delivery can have.
-var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
+var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateCancelled}
 
 func (f Filter) parse() (store.ParkedFilter, error) {
 	var problems []error
@@ -51,7 +51,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	for _, s := range f.States {
 		if !slices.Contains(states, s) {
-			problem("unknown state %q: use retrying, scheduled, blocked, dead or settling", s)
+			problem("unknown state %q: use retrying, scheduled, blocked, dead, settling or cancelled", s)
 		}
 	}
 	if f.OlderThan < 0 || f.NewerThan < 0 {

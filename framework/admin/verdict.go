@@ -30,6 +30,8 @@ const (
 	Dead      Whereabouts = "dead"
 	// Settling: the sink took it, and a hook fails.
 	Settling Whereabouts = "settling"
+	// Cancelled: its publisher cancelled it while it was scheduled.
+	Cancelled Whereabouts = "cancelled"
 	// Unrouted: no route matched its type.
 	Unrouted Whereabouts = "no route"
 	// PassedBy: no condition of its routes brings it to the sink.
@@ -51,7 +53,7 @@ type Verdict struct {
 	LastError   string               `json:"last_error,omitempty"`
 	HookError   string               `json:"hook_error,omitempty"`
 	DueAt       time.Time            `json:"due_at,omitzero"`
-	// Since is since when it is parked in this state.
+	// Since is since when it is parked in this state, or cancelled.
 	Since time.Time `json:"since,omitzero"`
 	// BlockedBy is the id that holds its key.
 	BlockedBy string `json:"blocked_by,omitempty"`
@@ -85,6 +87,10 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 			return v, nil
 		}
 	}
+	if c := w.cancellation(e); c != nil {
+		v.Where, v.Since, v.Text = Cancelled, c.At, "cancelled at "+timeText(c.At)+" by a publisher"
+		return v, nil
+	}
 	if w.passesBy(sink, e) {
 		v.Where, v.Text = PassedBy, "passes the sink by: no condition of its routes holds"
 		return v, nil
@@ -97,6 +103,16 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 	}
 	v.Where, v.Text = Unread, "not read yet: no forwarder has begun with this sink"
 	return v, nil
+}
+
+// cancellation is that of the notification; nil if it was not cancelled.
+func (w *inquiry) cancellation(e *notification.Envelope) *store.Cancellation {
+	for i := range w.trace.Cancelled {
+		if e != nil && w.trace.Cancelled[i].Offset == e.Offset {
+			return &w.trace.Cancelled[i]
+		}
+	}
+	return nil
 }
 
 // typeOf is the present name of a notification's type, as far as it is known.
@@ -130,6 +146,14 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	case p.State == store.StateSettling:
 		v.Where, v.Receipt = Settling, p.Receipt
 		v.Text = fmt.Sprintf("the sink took it with attempt %d: %s", p.Attempt, cmp.Or(string(p.Receipt), "no receipt"))
+		return nil
+	case p.State == store.StateCancelled:
+		v.Where = Cancelled
+		v.Text = "cancelled by a publisher; it goes at " + timeText(p.DueAt)
+		if c := w.cancellation(&p.Envelope); c != nil {
+			v.Since = c.At
+			v.Text = "cancelled at " + timeText(c.At) + " by a publisher; it goes at " + timeText(p.DueAt)
+		}
 		return nil
 	case p.Sink == store.SinkUnrouted:
 		v.Where = Unrouted

@@ -93,13 +93,16 @@ func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
 	if e != nil {
 		answer.Type, answer.Key, answer.Offset, answer.OccurredOn = e.Type, e.Key, e.Offset, e.OccurredOn
 	}
-	answer.Known = e != nil || len(w.trace.Receipts) > 0
+	answer.Known = e != nil || len(w.trace.Receipts) > 0 || len(w.trace.Cancelled) > 0
 	if !answer.Known {
 		answer.Text = w.unknown(id)
 		return answer, nil
 	}
 	if !answer.InLog {
 		answer.Text = "its row is gone from the log: every sink had settled it, and retention took it"
+		if n := len(w.trace.Cancelled); n > 0 {
+			answer.Text += "; it was cancelled at " + timeText(w.trace.Cancelled[n-1].At) + " by a publisher"
+		}
 	}
 	for _, sink := range w.sinks(e) {
 		v, err := w.verdict(ctx, sink, e)
@@ -108,7 +111,7 @@ func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
 		}
 		answer.Verdicts = append(answer.Verdicts, v)
 	}
-	if len(answer.Verdicts) == 0 {
+	if len(answer.Verdicts) == 0 && answer.InLog {
 		answer.Text = "no route matches its type, and nothing of it is parked"
 	}
 	return answer, nil

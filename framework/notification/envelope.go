@@ -66,15 +66,13 @@ func (e *Envelope) Validate() error {
 		return fmt.Errorf("%w: id is empty; leave it unset to have one made", ErrInvalid)
 	case len(e.ID) > MaxIDLength:
 		return fmt.Errorf("%w: id is %d bytes long, the limit is %d", ErrInvalid, len(e.ID), MaxIDLength)
-	case len(e.Key) > MaxKeyLength:
-		return fmt.Errorf("%w: key is %d bytes long, the limit is %d; use a shorter identifier or a hash of it", ErrInvalid, len(e.Key), MaxKeyLength)
 	case e.Version < 1 || e.Version > MaxVersion:
 		return fmt.Errorf("%w: version %d is outside 1..%d", ErrInvalid, e.Version, MaxVersion)
 	}
 	if err := validText("id", e.ID); err != nil {
 		return err
 	}
-	if err := validText("key", e.Key); err != nil {
+	if err := ValidateKey(e.Key); err != nil {
 		return err
 	}
 	return e.Metadata.validate()
@@ -98,6 +96,14 @@ func ValidateType(name string) error {
 		}
 	}
 	return nil
+}
+
+// ValidateKey reports why key cannot be a key: it is longer than MaxKeyLength, or no text.
+func ValidateKey(key string) error {
+	if len(key) > MaxKeyLength {
+		return fmt.Errorf("%w: key is %d bytes long, the limit is %d; use a shorter identifier or a hash of it", ErrInvalid, len(key), MaxKeyLength)
+	}
+	return validText("key", key)
 }
 
 // LogValue gives a log line what identifies the envelope, never its payload.

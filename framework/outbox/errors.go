@@ -2,7 +2,7 @@ package outbox
 
 import "errors"
 
-// Errors of Publish and New. What is wrong with a type or a value comes from the
+// Errors of a Publisher. What is wrong with a type or a value comes from the
 // packages registry and notification.
 var (
 	// ErrNotTransaction: what was passed as tx is none.
@@ -20,6 +20,12 @@ var (
 	ErrMapping = errors.New("mapping of domain events")
 	// ErrUnit: a unit of work cannot publish.
 	ErrUnit = errors.New("unit of work")
+	// ErrUnique: what Unique was given makes no sense.
+	ErrUnique = errors.New("invalid uniqueness")
+	// ErrCancel: what is to be cancelled is not named.
+	ErrCancel = errors.New("nothing to cancel")
+	// ErrLog: the log is of a kind that cannot do it.
+	ErrLog = errors.New("not possible with this log")
 )
 
 var (

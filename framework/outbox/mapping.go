@@ -118,26 +118,25 @@ func baseOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// appendMapped appends the envelopes of what an event is mapped to.
-func (p *Publisher) appendMapped(ctx context.Context, to []notification.Envelope, m Mapping, event any, options []Option, metadata notification.Metadata) ([]notification.Envelope, error) {
+// addMapped adds what an event is mapped to.
+func (p *Publisher) addMapped(ctx context.Context, c *call, m Mapping, event any, options []Option) error {
 	if v := reflect.ValueOf(event); v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: %T points to nothing", registry.ErrNil, event)
+		return fmt.Errorf("%w: %T points to nothing", registry.ErrNil, event)
 	}
 	notifications, err := m.to(ctx, event)
 	if err != nil {
-		return nil, fmt.Errorf("map %T: %w", event, err)
+		return fmt.Errorf("map %T: %w", event, err)
 	}
-	first := len(to)
+	first := len(c.envelopes)
 	for _, n := range notifications {
 		n, own := unwrap(n)
-		e, err := p.envelope(n, slices.Concat(options, own), metadata)
-		if err != nil {
-			return nil, fmt.Errorf("map %T: %w", event, err)
+		if err := p.addOne(c, n, slices.Concat(options, own)); err != nil {
+			return fmt.Errorf("map %T: %w", event, err)
 		}
-		if slices.ContainsFunc(to[first:], func(other notification.Envelope) bool { return other.ID == e.ID }) {
-			return nil, fmt.Errorf("map %T: %w: the id %q would be that of several notifications: give ids where they are made", event, ErrMapping, e.ID)
+		added := &c.envelopes[len(c.envelopes)-1]
+		if slices.ContainsFunc(c.envelopes[first:len(c.envelopes)-1], func(other notification.Envelope) bool { return other.ID == added.ID }) {
+			return fmt.Errorf("map %T: %w: the id %q would be that of several notifications: give ids where they are made", event, ErrMapping, added.ID)
 		}
-		to = append(to, *e)
 	}
-	return to, nil
+	return nil
 }

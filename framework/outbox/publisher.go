@@ -103,22 +103,24 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // tx is a *sql.Tx, or anything that wraps one and has its methods (sqlx, bun,
 // ent, gorm's Statement.ConnPool), or a transaction of pgx in [Pgx]. In bun's Tx the
 // *sql.Tx is used, without bun's query hooks. A *sql.DB gives ErrNotTransaction, a
-// transaction that has ended ErrTxOver. After an error of the database tx is to be rolled
-// back.
+// transaction that has ended ErrTxOver, and one of another database
+// store.ErrOtherDatabase. After an error of the database tx is to be rolled back; behind
+// [ErrDuplicate] it is usable.
 func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) error {
 	tx, err := CheckTx(tx)
 	if err != nil {
 		return err
 	}
-	envelopes := make([]notification.Envelope, 0, len(notifications))
-	metadata := p.metadata(ctx)
+	c := call{metadata: p.metadata(ctx), envelopes: make([]notification.Envelope, 0, len(notifications))}
 	for i, n := range notifications {
-		var err error
-		if envelopes, err = p.appendEnvelopes(ctx, envelopes, n, metadata); err != nil {
+		if err := p.add(ctx, &c, n); err != nil {
 			return numbered(err, i, len(notifications))
 		}
 	}
-	return p.append(ctx, tx, envelopes)
+	if err := p.claim(ctx, tx, c.claims); err != nil {
+		return err
+	}
+	return p.append(ctx, tx, c.envelopes)
 }
 
 // Append appends envelopes that are made already, in the caller's transaction and in
@@ -209,37 +211,45 @@ func (p *Publisher) Announce() {
 	p.announcer.announce()
 }
 
-// appendEnvelopes appends the stored form of one notification, or of what a domain event
-// is mapped to.
-func (p *Publisher) appendEnvelopes(ctx context.Context, to []notification.Envelope, n any, metadata notification.Metadata) ([]notification.Envelope, error) {
-	n, options := unwrap(n)
-	if m, mapped := p.events.of(n, p.types); mapped {
-		return p.appendMapped(ctx, to, m, n, options, metadata)
-	}
-	e, err := p.envelope(n, options, metadata)
-	if err != nil {
-		return nil, err
-	}
-	return append(to, *e), nil
+// call is what one call of Publish appends.
+type call struct {
+	metadata  notification.Metadata // of all of them
+	envelopes []notification.Envelope
+	claims    []store.Claim // of those that are to be unique
 }
 
-// envelope makes the stored form of one notification. The metadata is that of the call.
-func (p *Publisher) envelope(n any, options []Option, metadata notification.Metadata) (*notification.Envelope, error) {
+// add adds one notification to a call, or what a domain event is mapped to.
+func (p *Publisher) add(ctx context.Context, c *call, n any) error {
+	n, options := unwrap(n)
+	if m, mapped := p.events.of(n, p.types); mapped {
+		return p.addMapped(ctx, c, m, n, options)
+	}
+	return p.addOne(c, n, options)
+}
+
+// addOne adds the stored form of one notification, and its claim if it is to be unique.
+func (p *Publisher) addOne(c *call, n any, options []Option) error {
 	e, err := p.types.Encode(n)
 	if err != nil {
-		return nil, hint(n, err)
+		return hint(n, err)
 	}
-	for _, option := range options {
-		if option == nil {
-			return nil, fmt.Errorf("%s: %w: With was given nil", e.Type, ErrOption)
-		}
-		option(e)
+	unique, err := apply(options, e)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Type, err)
 	}
-	inherit(e, metadata)
+	inherit(e, c.metadata)
 	if err := p.complete(e); err != nil {
-		return nil, err
+		return err
 	}
-	return e, nil
+	if unique != nil {
+		unique.Type = e.Type
+		if err := checkUnique(unique); err != nil {
+			return err
+		}
+		c.claims = append(c.claims, *unique)
+	}
+	c.envelopes = append(c.envelopes, *e)
+	return nil
 }
 
 // hint adds the way out where what was published looks like another call that was meant.

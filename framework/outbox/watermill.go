@@ -29,7 +29,11 @@ func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.
 	}
 	for adapter.envelopes = range slices.Chunk(envelopes, p.log.MaxParameters()/columns) {
 		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
-			return cmp.Or(adapter.err, executor.err, err)
+			err = cmp.Or(adapter.err, executor.err, err)
+			if d, can := p.log.(store.Diagnoser); can {
+				err = d.Diagnose(ctx, tx, err)
+			}
+			return err
 		}
 	}
 	return nil

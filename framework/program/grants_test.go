@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -95,6 +96,36 @@ func TestRolesWithThePrintedGrantsDoTheirWork(t *testing.T) {
 				require.NoError(t, tx.Commit())
 			}
 			require.NoError(t, s.Announce(ctx))
+			scheduled := func(ids ...string) {
+				t.Helper()
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				defer tx.Rollback()
+				for _, id := range ids {
+					require.NoError(t, p.Append(ctx, tx, notification.Envelope{ID: id, Type: "order.placed", Key: id, Payload: []byte("{}"), DeliverAt: time.Now().Add(time.Hour)}))
+				}
+				require.NoError(t, tx.Commit())
+			}
+			cancelled := func(id string) {
+				t.Helper()
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				defer tx.Rollback()
+				n, err := p.CancelID(ctx, tx, id)
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+				for _, want := range []bool{true, false} {
+					free, err := s.Claim(ctx, tx, store.Claim{Type: "order.placed", Key: id, Period: time.Hour})
+					require.NoError(t, err)
+					require.Equal(t, want, free)
+					if !free {
+						require.NoError(t, s.Unclaim(ctx, tx, store.Claim{Type: "order.placed", Key: id}))
+					}
+				}
+				require.NoError(t, tx.Commit())
+			}
+			scheduled("cancelled at once", "cancelled later")
+			cancelled("cancelled at once")
 
 			var mended atomic.Bool
 			destination := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -124,7 +155,10 @@ routes: {"order.*": [partner]}
 				t.Helper()
 				require.Eventually(t, func() bool { return o.count(t, query) == want }, patience, 20*time.Millisecond, what)
 			}
-			eventually("retention", `SELECT count(*) FROM outbox`, 3)
+			eventually("parked", `SELECT count(*) FROM outbox_parked WHERE state = 'scheduled'`, 1)
+			cancelled("cancelled later")
+			eventually("claims", `SELECT count(*) FROM outbox_unique`, 0)
+			eventually("retention", `SELECT count(*) FROM outbox`, 5)
 			eventually("dead letters", `SELECT count(*) FROM outbox_parked WHERE state = 'dead'`, 2)
 			eventually("receipts", `SELECT count(*) FROM outbox_receipts`, 61)
 
@@ -137,13 +171,15 @@ routes: {"order.*": [partner]}
 			}
 			require.Contains(t, command("status"), "partner")
 			require.Contains(t, command("why", "fresh"), "delivered")
+			require.Contains(t, command("why", "cancelled at once"), "cancelled at")
+			require.Contains(t, command("why", "cancelled later"), "cancelled at")
 			require.Contains(t, command("why", "refused-1"), "dead")
 			command("types", "--all")
 			require.Contains(t, command("export", "--sink", "partner"), `"fresh"`)
 			require.Contains(t, command("trace", "refused-1"), "partner dead")
 			command("parked", "list", "--sink", "partner")
 			command("parked", "discard", "--sink", "partner", "--id", "refused-1", "--yes")
-			eventually("discarded", `SELECT count(*) FROM outbox_parked`, 1)
+			eventually("discarded", `SELECT count(*) FROM outbox_parked WHERE state = 'dead'`, 1)
 			mended.Store(true)
 			command("parked", "requeue", "--sink", "partner", "--yes")
 			eventually("requeued", `SELECT count(*) FROM outbox_parked WHERE state = 'dead'`, 0)
@@ -165,7 +201,7 @@ routes: {"order.*": [partner]}
 
 			// No more than that.
 			for address, refused := range map[string][]string{
-				publisher: {`SELECT FROM outbox`, `DELETE FROM outbox`, `SELECT FROM outbox_parked`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`},
+				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`},
 				forwarder: {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `UPDATE outbox SET type = 'b'`, `SELECT FROM outbox_actions`},
 				operator:  {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `DELETE FROM outbox`, `DELETE FROM outbox_actions`},
 			} {
@@ -186,9 +222,13 @@ func TestPrintedGrantsNameTheSchema(t *testing.T) {
 	r := waybillWith(t, []string{"WAYBILL_DATABASE=postgres://nobody@127.0.0.1:1/nothing", "WAYBILL_OUTBOX_PREFIX=billing.order"},
 		"migrate", "--print-grants", "shop", "--for", "publisher")
 	require.Equal(t, result{stdout: `GRANT USAGE ON SCHEMA "billing" TO "shop";
-GRANT INSERT (id, type, version, key, occurred_on, deliver_at, metadata, payload) ON TABLE "billing"."order" TO "shop";
+GRANT INSERT (id, type, version, key, occurred_on, deliver_at, metadata, payload), SELECT ("offset", id, type, key, deliver_at) ON TABLE "billing"."order" TO "shop";
 GRANT USAGE ON SEQUENCE "billing"."order_offset_seq" TO "shop";
+GRANT SELECT ("offset", id, type, key, state, due_at) ON TABLE "billing"."order_parked" TO "shop";
+GRANT SELECT, INSERT ON TABLE "billing"."order_cancelled" TO "shop";
+GRANT SELECT, INSERT, UPDATE ON TABLE "billing"."order_unique" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";
+GRANT EXECUTE ON FUNCTION "billing"."order_cancel" TO "shop";
 `}, r)
 }
 

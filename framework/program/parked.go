@@ -49,7 +49,7 @@ func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "of this sink")
 	f.addCommon(cmd)
 	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked, dead or settling; may be repeated")
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked, dead, settling or cancelled; may be repeated")
 	}
 }
 

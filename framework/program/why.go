@@ -17,7 +17,7 @@ func newWhy(p *invocation) *cobra.Command {
 		Short: "Show where a notification is, and why",
 		Long: `Show, for each sink of one notification, where it is and why: delivered, with its
 receipt where receipts are kept; waiting at a forwarder, or not read yet; retrying
-after an error; blocked by another one of its key; scheduled; dead; without a route;
+after an error; blocked by another one of its key; scheduled; cancelled; dead; without a route;
 and whether its sink is paused, throttled or out of reach.
 
 With a configuration it knows the routes, and shows the sinks that the

@@ -73,13 +73,13 @@ func (s *Scheduler) write(ctx context.Context, t turn, made any) error {
 			mark(&made)
 			return p.Append(ctx, tx, made)
 		}
-		return p.Publish(ctx, tx, outbox.With(made, mark))
+		return p.Publish(ctx, tx, outbox.With(made, outbox.Amend(mark)))
 	})
 }
 
 // marking says of which schedule and tick a notification is. Its id is the same each time
 // that the tick is made, such as in a database that was restored.
-func marking(t turn) outbox.Option {
+func marking(t turn) func(e *notification.Envelope) {
 	tick := t.tick.Format(time.RFC3339Nano)
 	return func(e *notification.Envelope) {
 		if e.ID == "" {

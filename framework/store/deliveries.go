@@ -19,8 +19,9 @@ type Deliveries interface {
 	Checkpoint(ctx context.Context, c Checkpoint) error
 
 	// Due returns parked deliveries of the lane that are due at now: retrying
-	// ones, scheduled ones whose key has nothing parked before them, and settling and
-	// dead ones whose hook is to be called again, in the order in which they fell due. next is when the
+	// ones, scheduled and cancelled ones whose key has nothing parked before them, and
+	// settling and dead ones whose hook is to be called again, in the order in which they
+	// fell due. next is when the
 	// next one of the sink falls due, whatever its lane; zero when nothing is
 	// waiting for a time.
 	Due(ctx context.Context, q DueQuery) (due []Parked, next time.Time, err error)

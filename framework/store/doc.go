@@ -8,7 +8,8 @@
 //
 // An outbox plays several narrow roles, and what needs one asks for no more than
 // that: Log, Leases and Deliveries are what a forwarder works with, Inspector and
-// Operator what people look at and do, Pruner and Partitioner what removes old rows.
+// Operator what people look at and do, Pruner and Partitioner what removes old rows;
+// Inbox, Canceller and Claimer write in the application's own transactions.
 // Listener and Announcer are for databases that can announce what is new, Reserver for
 // those whose connections an application uses too.
 //

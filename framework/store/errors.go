@@ -2,10 +2,15 @@ package store
 
 import "errors"
 
-// Errors at start.
-// ErrCollision: another transaction wrote the same, and this one is to be repeated.
-var ErrCollision = errors.New("another transaction wrote the same")
+// Errors of what is written in the caller's transaction.
+var (
+	// ErrCollision: another transaction wrote the same, and this one is to be repeated.
+	ErrCollision = errors.New("another transaction wrote the same")
+	// ErrOtherDatabase: the transaction's database has no such tables.
+	ErrOtherDatabase = errors.New("the transaction is of another database, or of one that is not migrated")
+)
 
+// Errors at start.
 var (
 	// ErrNotMigrated: the tables are missing or older than this program.
 	ErrNotMigrated = errors.New("the outbox is not migrated")

@@ -19,3 +19,8 @@ type Inbox interface {
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
+
+// RowQuerier is the part of a transaction that reads one row; a *sql.Tx is one.
+type RowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}

@@ -60,6 +60,9 @@ type Reader interface {
 	// another. After an error Next can be called again and repeats nothing that
 	// a page carried, except after ErrServerChanged: then a new reader must begin at
 	// the stored position.
+	//
+	// Rows that are cancelled are passed over: those of which that was committed when
+	// Next was called, and perhaps others.
 	Next(ctx context.Context, target Target, limit int) (Page, error)
 }
 
@@ -71,6 +74,9 @@ type Page struct {
 	// End is the position behind the last row, and behind everything that the
 	// reader passed over without finding a row for this lane.
 	End Position
+	// Asked is when Next was called: whether a row was cancelled later is not known. The
+	// engine sets it.
+	Asked time.Time
 	// CaughtUp says that there is nothing more as of the target.
 	CaughtUp bool
 	// Rebased says, once, why the reader had to start over at the oldest row: the

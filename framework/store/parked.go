@@ -22,6 +22,9 @@ const (
 	// StateSettling: the sink has taken it, and a hook has failed, which is called again
 	// at DueAt. It holds nothing else of its key back.
 	StateSettling State = "settling"
+	// StateCancelled: it was scheduled, and its publisher has cancelled it. It goes at
+	// DueAt. It is never written: what is scheduled is read so where it is cancelled.
+	StateCancelled State = "cancelled"
 )
 
 // SinkUnrouted is the reserved name under which notifications without a route

@@ -26,6 +26,15 @@ type Pruner interface {
 	// clock, at most limit of them. It returns how many it removed.
 	PruneInbox(ctx context.Context, age time.Duration, limit int) (int, error)
 
+	// PruneCancelled removes cancellations that were made longer than age ago, by the
+	// database's clock, and that nothing in the log or scheduled needs any more, at most
+	// limit of them. It returns how many it removed.
+	PruneCancelled(ctx context.Context, age time.Duration, limit int) (int, error)
+
+	// PruneClaims removes claims of uniqueness keys that ended longer than age ago, by the
+	// database's clock, at most limit of them. It returns how many it removed.
+	PruneClaims(ctx context.Context, age time.Duration, limit int) (int, error)
+
 	// Holders lists the sinks that keep rows in the log, and why; see Inspector.
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 }

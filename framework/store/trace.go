@@ -10,6 +10,8 @@ type Trace struct {
 	Parked []ParkedDelivery
 	// Receipts are those that are archived, by sink.
 	Receipts []TracedReceipt
+	// Cancelled are the cancellations, by offset.
+	Cancelled []Cancellation
 	// Oldest is the first row of the log; nil: there is none.
 	Oldest *Row
 }

@@ -156,7 +156,7 @@ func Deliver(t testing.TB, types *registry.Registry, sink sinks.Sink, n any, opt
 	require.NoError(t, err)
 	e.ID, e.OccurredOn = notification.NewID(), time.Now().UTC().Truncate(time.Microsecond)
 	for _, option := range options {
-		option(e)
+		option.Apply(e)
 	}
 	require.NoError(t, e.Validate())
 	if opener, ok := sink.(sinks.Opener); ok {

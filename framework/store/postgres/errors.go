@@ -36,6 +36,9 @@ func sqlState(err error) string {
 // deniedPrivilege is the code of what the role may not do.
 const deniedPrivilege = "42501"
 
+// undefinedTable is the code of a table that is not there.
+const undefinedTable = "42P01"
+
 // isReadOnly reports whether a server refused to write, as a standby does, and a
 // primary with default_transaction_read_only.
 func isReadOnly(err error) bool {

@@ -44,6 +44,10 @@ func TestOtherLanguagesPublishAndConsumeWithFunctions(t *testing.T) {
 			require.NoError(t, db.QueryRow(`SELECT count(*) FROM `+prefix+` WHERE id = 'n-1' AND type = 'order.paid' AND key = '' AND version = 2
 				AND metadata = '{"tenant": "a"}' AND deliver_at = $1`, due).Scan(&count))
 			require.Equal(t, 1, count)
+			for _, want := range []int{1, 0} {
+				require.NoError(t, db.QueryRow(`SELECT `+prefix+`_cancel('n-1')`).Scan(&count))
+				require.Equal(t, want, count)
+			}
 
 			for _, want := range []bool{true, false} {
 				var first bool
@@ -81,8 +85,10 @@ func TestFunctionsStayWithTheirTables(t *testing.T) {
 	exec(`CREATE SCHEMA tenant; SET search_path = tenant`)
 	exec(printed)
 	exec(`SET search_path = public`)
-	exec(`SELECT tenant.outbox_publish('order.placed', 'k', '{}'); SELECT tenant.outbox_first('invoices', 'n-1')`)
-	for table, want := range map[string]int{"public.outbox": 0, "public.outbox_inbox": 0, "tenant.outbox": 1, "tenant.outbox_inbox": 1} {
+	exec(`SELECT tenant.outbox_publish('order.placed', 'k', '{}'); SELECT tenant.outbox_first('invoices', 'n-1');
+		SELECT tenant.outbox_publish('order.placed', 'k', '{}', deliver_at => now() + interval '1 day', id => 'later'); SELECT tenant.outbox_cancel('later')`)
+	for table, want := range map[string]int{"public.outbox": 0, "public.outbox_inbox": 0, "tenant.outbox": 2, "tenant.outbox_inbox": 1,
+		"public.outbox_cancelled": 0, "tenant.outbox_cancelled": 1} {
 		var count int
 		require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&count))
 		require.Equal(t, want, count, table)

@@ -13,7 +13,8 @@ type Duty string
 
 // The duties.
 const (
-	// Publisher appends notifications in the application's transactions.
+	// Publisher appends notifications in the application's transactions, cancels them, and
+	// keeps them unique. To cancel, it sees which are scheduled, and not what they hold.
 	Publisher Duty = "publisher"
 	// Consumer notes in the inbox what it has handled.
 	Consumer Duty = "consumer"
@@ -42,14 +43,18 @@ func (d Duty) grants(n names) ([]grant, error) {
 	appending := []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}}
 	switch d {
 	case Publisher:
-		return append(appending, grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}), nil
+		return append(appending,
+			grant{`SELECT ("offset", id, type, key, deliver_at)`, table("")}, grant{`SELECT ("offset", id, type, key, state, due_at)`, table("parked")},
+			grant{`SELECT, INSERT`, table("cancelled")}, grant{`SELECT, INSERT, UPDATE`, table("unique")},
+			grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")},
+		), nil
 	case Scheduler:
 		return append(appending, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
 	case Forwarder:
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {`SELECT, INSERT, DELETE`, table("receipts")},
-			{`SELECT, DELETE`, table("inbox")},
+			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("cancelled")}, {`SELECT, DELETE`, table("unique")},
 		}, nil
 	case Consumer:
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
@@ -57,7 +62,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 		return []grant{
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
-			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")},
+			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT`, table("cancelled")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))

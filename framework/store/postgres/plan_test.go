@@ -154,6 +154,49 @@ func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 	}
 }
 
+// However much is cancelled, a page and what is due look at the cancellations of their own
+// rows, and cancelling looks at nothing but what it is about.
+func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `
+		INSERT INTO outbox (id, type, key, deliver_at, payload)
+			SELECT i, 't', 'k' || i % 1000, CASE WHEN i % 10 = 0 THEN now() + interval '1 day' END, '{}' FROM generate_series(1, 20000) i;
+		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, deliver_at, metadata, payload, state, attempt, due_at)
+			SELECT 's', i, 0, i, 't', 1, '', now(), now(), '{}', '{}', 'scheduled', 0, now() - interval '1 minute' FROM generate_series(1, 20000) i;
+		INSERT INTO outbox_cancelled ("offset", id) SELECT i, i FROM generate_series(1, 400000) i WHERE i % 2 = 0`)
+	require.NoError(t, err)
+	target, err := s.Probe(ctx)
+	require.NoError(t, err)
+	for _, statistics := range []string{"", "ANALYZE outbox, outbox_parked, outbox_cancelled"} {
+		_, err = db.ExecContext(ctx, statistics)
+		require.NoError(t, err)
+		r := &reader{store: s, filter: store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}, pos: position{base: &origin}, server: target.(*probe).server}
+		require.True(t, r.begin(target.(*probe)))
+		page := r.statement(r.pos.delta, 1000, 1000)
+		text := placeholder.ReplaceAllString(page.String(), `?`)
+		for name, c := range map[string]struct {
+			query  tables.Expr
+			blocks int
+		}{
+			"page":         {tables.SQL(text, page.args...), 500}, // a look at three blocks for each of a hundred rows
+			"due":          {s.run.DueQuery(store.DueQuery{Lane: store.Lanes("s", 1)[0], Now: time.Now(), Limit: 100}), 1500},
+			"cancel id":    {s.run.CancelQuery(store.Scheduled{ID: "10"}), 50},
+			"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k10", Types: []string{"t", "u"}}), 300},
+		} {
+			blocks, text := blocksOf(t, s, c.query)
+			require.Less(t, blocks, c.blocks, "%s %s: %s", name, statistics, text)
+		}
+	}
+}
+
 // Of many keys with much behind them, no more is read than is returned.
 func TestFollowersOfManyKeysTouchOnlyWhatIsReturned(t *testing.T) {
 	t.Parallel()

@@ -264,7 +264,7 @@ func (r *reader) statement(d *delta, upTo int64, limit int) *statement {
 	// one that is not the target's is to fail instead.
 	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(r.server) + `)::int = 1`)
 	r.where(q, d)
-	q.WriteString(` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + r.store.sql.whole)
+	q.WriteString(` AND ` + r.store.sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + r.store.sql.whole)
 	return q
 }
 

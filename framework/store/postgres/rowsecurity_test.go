@@ -147,8 +147,10 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	exec(t, owner,
 		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+role,
 		`GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO `+role,
-		`INSERT INTO outbox (id, type, key, payload) VALUES ('a', 'a', 'k', '1')`)
-	s, err := postgres.Open(ctx, openAt(t, address), postgres.Config{Receipts: true})
+		`INSERT INTO outbox (id, type, key, payload) VALUES ('a', 'a', 'k', '1')`,
+		`INSERT INTO outbox (id, type, payload, deliver_at) VALUES ('later', 'a', '1', now() + interval '1 day')`)
+	restricted := openAt(t, address)
+	s, err := postgres.Open(ctx, restricted, postgres.Config{Receipts: true})
 	require.NoError(t, err)
 	lane := store.NewLane("sink", 0, 1)
 	l, err := lease(t, s, lane)
@@ -160,12 +162,40 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	page, err := reader.Next(ctx, target, 10)
 	require.NoError(t, err)
 	parked := store.Parked{Envelope: page.Envelopes[0], State: store.StateRetrying, Attempt: 1, DueAt: time.Now()}
-	require.NoError(t, s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute, Number: 1, Position: page.End, Park: []store.Parked{parked}}))
+	require.NoError(t, s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute, Number: 1, Position: page.End, Park: []store.Parked{parked,
+		{Envelope: page.Envelopes[1], State: store.StateScheduled, DueAt: page.Envelopes[1].DeliverAt}}}))
 	require.NoError(t, s.Begin(ctx, store.Action{ID: "act", Who: "me", Name: "requeue", Filter: []byte(`{}`)}))
 
 	filter := store.ParkedFilter{Sink: "sink"}
+	cancel := func() error {
+		tx, err := restricted.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		_, err = s.Cancel(ctx, tx, store.Scheduled{ID: "later"})
+		return err
+	}
 	calls := map[string]map[string]func() error{
+		"outbox_cancelled": {
+			"Next": func() error {
+				r, err := s.NewReader(nil, everything)
+				if err == nil {
+					_, err = r.Next(ctx, target, 10)
+				}
+				return err
+			},
+			"Due": func() error {
+				_, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(48 * time.Hour), Limit: 10})
+				return err
+			},
+			"CountParked": func() error { _, err := s.CountParked(ctx, filter); return err },
+			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, "none"); return err },
+			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
+		},
 		"outbox_parked": {
+			"Cancel": cancel,
 			"Due": func() error {
 				_, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(time.Hour), Limit: 10})
 				return err
@@ -197,6 +227,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"Pause":      func() error { _, err := s.Pause(ctx, "act", "sink", true); return err },
 		},
 		"outbox": {
+			"Cancel":      cancel,
 			"RestoreScan": func() error { return s.RestoreScan(ctx) },
 			"Types":       func() error { _, err := s.Types(ctx, 10); return err },
 			"Oldest":      func() error { _, err := s.Oldest(ctx); return err },

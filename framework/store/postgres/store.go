@@ -125,6 +125,9 @@ var (
 	_ store.Inbox      = (*Store)(nil)
 	_ store.Reserver   = (*Store)(nil)
 	_ store.Schedules  = (*Store)(nil)
+	_ store.Canceller  = (*Store)(nil)
+	_ store.Claimer    = (*Store)(nil)
+	_ store.Diagnoser  = (*Store)(nil)
 )
 
 // OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing
@@ -201,6 +204,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
 	s.run = tables.NewRunner(n.Table, d)
+	s.sql.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
 	s.shared = tables.New(db, s.run, c.Receipts)
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
@@ -260,7 +264,9 @@ type statements struct {
 	unlocked    string // see unlockedSQL
 	restored    string // the last restored row of a range
 	between     string // the range of a page's rows
-	whole       string // the end of a statement that reads the log: see whole
+	// notCancelled is the condition that a row of a page is not cancelled.
+	notCancelled string
+	whole        string // the end of a statement that reads the log: see whole
 }
 
 func newStatements(n names, server string) statements {
@@ -271,7 +277,7 @@ func newStatements(n names, server string) statements {
 		restoreScan: restoreScanSQL(n, server),
 		unlocked:    unlockedSQL(n, server),
 		restored:    restoredSQL(n),
-		page:        `SELECT ` + selected + ` FROM ` + n.Log() + between,
+		page:        `SELECT ` + selected + ` FROM ` + n.Log() + ` o` + between,
 		between:     between,
 		whole:       whole(n.Log()),
 	}

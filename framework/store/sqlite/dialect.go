@@ -94,6 +94,19 @@ func (*dialect) Types(f notification.TypeFilter) tables.Expr { return typeCondit
 // Returning is true, but for tests of what other databases do.
 func (d *dialect) Returning() bool { return d.returning }
 
+// Missing asks the transaction, which SQLite leaves usable: its errors have one code for
+// all that is wrong with a statement. Through a wrapper that cannot be asked nothing is
+// known.
+func (d *dialect) Missing(ctx context.Context, tx store.Execer, table string, _ error) bool {
+	q, asks := tx.(store.RowQuerier)
+	if !asks {
+		return false
+	}
+	var tables int
+	err := q.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND '"' || name || '"' = ?`, table).Scan(&tables)
+	return err == nil && tables == 0
+}
+
 // TakeCursors writes, so that also a handle whose transactions begin deferred waits
 // for the write lock here, with nothing read.
 func (*dialect) TakeCursors(sink string) tables.Expr {

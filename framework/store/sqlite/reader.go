@@ -45,7 +45,7 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 
 // page is one range scan of the primary key.
 func page(f store.Filter, from, until position, limit int) tables.Expr {
-	where := tables.SQL(`"offset" > ? AND "offset" <= ?`, int64(from), int64(until))
+	where := tables.SQL(`"offset" > ? AND "offset" <= ? AND `+tables.NotCancelled, int64(from), int64(until))
 	if !f.Types.All() {
 		where = tables.SQL(`? AND ?`, where, typeCondition(f.Types))
 	}
@@ -55,7 +55,7 @@ func page(f store.Filter, from, until position, limit int) tables.Expr {
 	if !f.Until.IsZero() {
 		where = tables.SQL(`? AND julianday(occurred_on) < julianday(?)`, where, formatTime(f.Until))
 	}
-	return tables.SQL(`SELECT {selected} FROM {log} WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
+	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
 }
 
 // reader walks through the log by offset.

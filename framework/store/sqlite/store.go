@@ -84,6 +84,9 @@ var (
 	_ store.Inbox      = (*Store)(nil)
 	_ store.Reserver   = (*Store)(nil)
 	_ store.Schedules  = (*Store)(nil)
+	_ store.Canceller  = (*Store)(nil)
+	_ store.Claimer    = (*Store)(nil)
+	_ store.Diagnoser  = (*Store)(nil)
 )
 
 // OpenDB opens the database file, which is made where there is none, with the

@@ -46,6 +46,8 @@ type Store interface {
 	store.Pruner
 	store.Inbox
 	store.Schedules
+	store.Canceller
+	store.Claimer
 }
 
 // Dialect is what the suite needs to know about a store.
@@ -101,6 +103,8 @@ func Run(t *testing.T, d Dialect) {
 		{"Types", typesFacts},
 		{"Inbox", inboxFacts},
 		{"Schedules", schedulesFacts},
+		{"Cancel", cancelFacts},
+		{"Claim", claimFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

@@ -152,7 +152,6 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		r.bytes += len(read.Envelopes[i].Payload) + envelopeBytes
 	}
 	l.taken(len(r.items), r.bytes)
-	now := time.Now()
 	for i := range r.items {
 		it := &r.items[i]
 		it.Envelope = &read.Envelopes[i]
@@ -171,7 +170,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		case passesBy != nil && passesBy[i]:
 			l.dispatcher.stats.PassedBy++
 			l.settle(it, Settlement{})
-		case it.DeliverAt.After(now):
+		case it.DeliverAt.After(read.Asked): // not now: what was cancelled since then would go
 			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
 		default:
 			l.enqueue(it)

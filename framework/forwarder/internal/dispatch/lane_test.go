@@ -60,3 +60,20 @@ func TestALaneThatHasNothingTakesAPageWhateverOthersHaveInMemory(t *testing.T) {
 	require.True(t, empty.Offer(page(3)))
 	require.False(t, empty.Offer(page(4)))
 }
+
+// A cancellation that was committed while a page was on its way is not known of its rows: what
+// fell due meanwhile is looked at again.
+func TestWhatFallsDueWhileAPageIsReadIsParked(t *testing.T) {
+	t.Parallel()
+	asked := time.Now()
+	lane := join(idle(t), 0, 1)
+	lane.Add(store.Page{Asked: asked, Envelopes: []notification.Envelope{
+		{Offset: 1, ID: "before", DeliverAt: asked.Add(-time.Nanosecond)},
+		{Offset: 2, ID: "meanwhile", DeliverAt: asked.Add(time.Nanosecond)},
+		{Offset: 3, ID: "no time"},
+	}})
+	out := lane.Take(nil)
+	require.Len(t, out.Settled, 1)
+	require.Equal(t, "meanwhile", out.Settled[0].Parked.Envelope.ID)
+	require.Equal(t, store.StateScheduled, out.Settled[0].Parked.State)
+}

@@ -226,17 +226,24 @@ func (l *Lane) ResumeHeld(held []store.HeldKey, last bool) (ask []string) {
 	return ask
 }
 
-// settlement is what became of a delivery whose hook has failed.
-func settlement(p *store.Parked) Settlement {
-	if p.State == store.StateSettling {
-		return Settlement{Receipt: p.Receipt, Delivered: true}
+// settled is what became of a parked delivery that is not to be made: its publisher has
+// cancelled it, or a hook has failed for it, and is called again.
+func settled(p *store.Parked) (s Settlement, ok bool) {
+	switch p.State {
+	case store.StateCancelled:
+		return Settlement{}, true
+	case store.StateSettling:
+		return Settlement{Receipt: p.Receipt, Delivered: true}, true
+	case store.StateDead:
+		dead := *p
+		dead.DueAt, dead.HookError, dead.HookFailures = time.Time{}, "", 0
+		return Settlement{Parked: &dead}, true
 	}
-	dead := *p
-	dead.DueAt, dead.HookError, dead.HookFailures = time.Time{}, "", 0
-	return Settlement{Parked: &dead}
+	return s, false
 }
 
-// resume gives a parked delivery its turn: an attempt, or only its hook. One that the lane has already is left alone.
+// resume gives a parked delivery its turn, or settles it. One that the lane has already is
+// left alone.
 func (l *Lane) resume(p *store.Parked) (taken bool) {
 	ref := store.RefOf(&p.Envelope)
 	if _, has := l.busy[ref]; has {
@@ -247,9 +254,9 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
 	it.destination = d.caller.Destination(&it.Delivery)
-	settles := p.State == store.StateSettling || p.State == store.StateDead
+	outcome, isSettled := settled(p)
 	turn := keyqueue.Go
-	if it.Key != "" && !settles {
+	if it.Key != "" && !isSettled {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)
 	}
 	if turn == keyqueue.Refuse {
@@ -261,8 +268,8 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	if p.State != store.StateBlocked {
 		l.due++
 	}
-	if settles {
-		l.settle(it, settlement(p))
+	if isSettled {
+		l.settle(it, outcome)
 		return true
 	}
 	if turn == keyqueue.Wait {

@@ -311,10 +311,12 @@ var errLong = errors.New("much has come at once")
 func (f *Feed) pages(ctx context.Context, target store.Target) (exact bool, err error) {
 	exact = true
 	for range maxPages {
+		asked := time.Now()
 		page, err := f.reader.Next(ctx, target, f.PageRows)
 		if err != nil {
 			return false, err
 		}
+		page.Asked = asked
 		exact = exact && page.Rebased == ""
 		left := f.hand(page)
 		switch {

@@ -168,6 +168,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 		if !ok {
 			return nil, false, false
 		}
+		asked := time.Now()
 		page, err := reader.Next(ctx, target, limit)
 		switch {
 		case ctx.Err() != nil:
@@ -182,6 +183,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 			continue
 		}
 		failing.Over()
+		page.Asked = asked
 		s.lane.Add(page)
 		restarted = restarted || page.Rebased != ""
 		if page.CaughtUp {

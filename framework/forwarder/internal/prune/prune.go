@@ -30,7 +30,8 @@ const (
 	// batchRows is how many rows one transaction looks at: few enough to take some tens
 	// of milliseconds.
 	batchRows = 5000
-	// inboxBatches is how many of them a pass removes from the inbox.
+	// inboxBatches is how many of them a pass removes from the inbox, and from the other
+	// tables of the applications.
 	inboxBatches = 100
 	// restShare is how much longer the pruner rests after each transaction than it took:
 	// it has a fifth of one connection's time.
@@ -150,13 +151,16 @@ func interval(retention time.Duration) time.Duration {
 	return min(max(retention/100, time.Second), time.Minute)
 }
 
-// pass makes partitions, and removes all that may go now. The inbox comes last, and a part
-// of it only if it is large, so that the log does not wait for it.
+// pass makes partitions, and removes all that may go now. Uniqueness keys and the inbox come
+// last, and a part of them only if they are large, so that the log does not wait for them.
 func (p *Pruner) pass(stop context.Context) error {
 	if err := p.extend(stop); err != nil {
 		return err
 	}
 	if err := p.old(stop); err != nil {
+		return err
+	}
+	if _, err := p.batches(stop, p.config.Rows.PruneClaims, 0, inboxBatches); err != nil {
 		return err
 	}
 	if p.config.InboxRetention == KeepForever {
@@ -180,6 +184,9 @@ func (p *Pruner) old(stop context.Context) error {
 	}
 	receipts, err := p.batches(stop, p.config.Rows.PruneReceipts, p.config.Retention, math.MaxInt)
 	if err != nil {
+		return err
+	}
+	if _, err := p.batches(stop, p.config.Rows.PruneCancelled, p.config.Retention, inboxBatches); err != nil {
 		return err
 	}
 	if rows > 0 || receipts > 0 {

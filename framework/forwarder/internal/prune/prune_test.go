@@ -27,6 +27,8 @@ type outbox struct {
 	prunable []bool // rows that are there, in the order of offsets, by whether they may go
 	receipts int
 	handled  int  // ids in the inbox
+	undone   int  // cancellations
+	claims   int  // uniqueness keys
 	noInbox  bool // it cannot be used
 	holders  []store.Holder
 	cut      bool          // into partitions
@@ -135,6 +137,24 @@ func (o *outbox) PruneInbox(ctx context.Context, _ time.Duration, limit int) (n 
 	return n, err
 }
 
+func (o *outbox) PruneCancelled(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
+	err = o.transaction(ctx, func() error {
+		n = min(limit, o.undone)
+		o.undone -= n
+		return nil
+	})
+	return n, err
+}
+
+func (o *outbox) PruneClaims(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
+	err = o.transaction(ctx, func() error {
+		n = min(limit, o.claims)
+		o.claims -= n
+		return nil
+	})
+	return n, err
+}
+
 func (o *outbox) PruneReceipts(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
 	err = o.transaction(ctx, func() error {
 		n = min(limit, o.receipts)
@@ -201,7 +221,7 @@ func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 func TestAPassRemovesAllThatMayGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outbox{receipts: 12_000, handled: 7000}
+		o := &outbox{receipts: 12_000, handled: 7000, undone: 6000, claims: 8000}
 		o.rows(23_000, true)
 		o.rows(10, false)
 		stop := o.prune(t, func(c *prune.Config) { c.InboxRetention = 24 * time.Hour })
@@ -209,6 +229,8 @@ func TestAPassRemovesAllThatMayGo(t *testing.T) {
 		require.Len(t, o.prunable, 10)
 		require.Zero(t, o.receipts)
 		require.Zero(t, o.handled)
+		require.Zero(t, o.undone)
+		require.Zero(t, o.claims)
 		require.LessOrEqual(t, o.most, 5000)
 		stop()
 		require.Empty(t, o.owner, "the lease is given back")

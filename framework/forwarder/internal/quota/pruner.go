@@ -27,6 +27,18 @@ func (p *pruner) PruneReceipts(ctx context.Context, age time.Duration, limit int
 	return removed, err
 }
 
+// PruneCancelled implements store.Pruner.
+func (p *pruner) PruneCancelled(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = p.bounded.prune(ctx, func() error { removed, err = p.Pruner.PruneCancelled(ctx, age, limit); return err })
+	return removed, err
+}
+
+// PruneClaims implements store.Pruner.
+func (p *pruner) PruneClaims(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = p.bounded.prune(ctx, func() error { removed, err = p.Pruner.PruneClaims(ctx, age, limit); return err })
+	return removed, err
+}
+
 // Holders implements store.Pruner.
 func (p *pruner) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
 	err = p.bounded.prune(ctx, func() error { holders, err = p.Pruner.Holders(ctx, sinks); return err })

@@ -96,6 +96,9 @@ type Dialect interface {
 	// Collides reports whether a statement failed since another transaction wrote the same,
 	// and can be repeated.
 	Collides(err error) bool
+	// Missing reports whether a statement of a caller's transaction failed since its
+	// database has no such table, as statements name it.
+	Missing(ctx context.Context, tx store.Execer, table string, err error) bool
 	// Advise adds the way out to an error of the database, where there is one.
 	Advise(err error) error
 

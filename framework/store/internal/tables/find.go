@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -25,7 +26,8 @@ func (t *Tables) countParked(ctx context.Context, f store.ParkedFilter) (counts 
 		err := rows.Scan(&c.Sink, &c.State, &c.Count, &c.HookError)
 		counts = append(counts, c)
 		return err
-	}, `SELECT sink, state, count(*), max(hook_error) FROM {parked} p WHERE ? GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
+	}, `SELECT sink, state, count(*), max(hook_error) FROM (SELECT sink, `+presentState+` AS state, hook_error FROM {parked} p WHERE ?) counted
+		GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
 	return counts, err
 }
 
@@ -62,7 +64,11 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(`?`, t.dialect.Types(f.Types))
 	}
 	if len(f.States) > 0 {
-		where.and(`?`, anyOf(`p.state`, f.States))
+		state := `p.state`
+		if slices.Contains(f.States, store.StateScheduled) || slices.Contains(f.States, store.StateCancelled) {
+			state = presentState
+		}
+		where.and(`?`, anyOf(state, f.States))
 	}
 	if f.Heads {
 		// Not one look for each row: how many a key has is not known.

@@ -14,8 +14,8 @@ import (
 // limit, so that large payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
 
-// parkedColumns are those that Dialect.EachParked reads.
-const parkedColumns = `{selected}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at`
+// parkedColumns are those that Dialect.EachParked reads, of a parked delivery called p.
+const parkedColumns = `{selected}, ` + presentState + `, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at`
 
 // parked runs a parkedQuery. It stops at limit, or where the payloads
 // get too large, and returns the first one behind that as more.

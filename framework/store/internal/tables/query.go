@@ -11,8 +11,8 @@ import (
 //   - each ? stands for the next argument; an argument that is an Expr itself takes
 //     its place as text, with its own arguments;
 //   - double quotes quote identifiers;
-//   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {schedules} and {actions} are the
-//     tables; {whole log parked} ends a SELECT that is to fail where rows of these
+//   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
+//     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that is to fail where rows of these
 //     tables are hidden, and stands in each that would take such rows for missing;
 //     {now} is the database's clock, {envelope} are the columns of an envelope, and
 //     {selected} the same as the dialect reads them.

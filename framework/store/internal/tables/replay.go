@@ -41,9 +41,9 @@ func isParked(sink string) Expr {
 	return SQL(`EXISTS (SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."offset" = o."offset" AND p.id = o.id)`, sink)
 }
 
-// replayed is the condition that a query selects a row of the log.
+// replayed is the condition that a query selects a row of the log, called o.
 func (t *Tables) replayed(r store.ReplayQuery) Expr {
-	where := SQL(`"offset" > ? AND "offset" <= ?`, r.After, r.UpTo)
+	where := SQL(`"offset" > ? AND "offset" <= ? AND `+NotCancelled, r.After, r.UpTo)
 	for _, types := range r.Types {
 		if !types.All() {
 			where.and(`?`, t.dialect.Types(types))

@@ -42,7 +42,10 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: id}, store.ParkedPlace{}, tracedDeliveries); err != nil {
 		return trace, err
 	}
-	trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, id))
+	if trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, id)); err != nil {
+		return trace, err
+	}
+	trace.Cancelled, err = t.cancellationsOf(ctx, id)
 	return trace, err
 }
 

@@ -43,6 +43,10 @@ ALTER SEQUENCE {{.Table "offset_seq"}} OWNED BY {{.Log}}."offset";
 -- +goose StatementEnd
 {{else}};
 {{end}}
+-- What is scheduled is found by id and by key, to be cancelled.
+CREATE INDEX {{.Name "scheduled_id"}} ON {{.Log}} (id) WHERE deliver_at IS NOT NULL;
+CREATE INDEX {{.Name "scheduled_key"}} ON {{.Log}} (key) WHERE deliver_at IS NOT NULL AND key <> '';
+
 -- How far each sink has settled each lane, and which forwarder works on it. Rows
 -- are updated with every checkpoint: the free space keeps those updates in the
 -- page.
@@ -100,6 +104,29 @@ CREATE TABLE {{.Table "parked"}} (
 CREATE INDEX {{.Name "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE due_at IS NOT NULL;
 CREATE INDEX {{.Name "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
+CREATE INDEX {{.Name "parked_scheduled_id"}} ON {{.Table "parked"}} (id) WHERE state = 'scheduled';
+CREATE INDEX {{.Name "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
+
+-- Scheduled notifications that their publisher has cancelled, by what names a row of the
+-- log and what is parked of it.
+CREATE TABLE {{.Table "cancelled"}} (
+    "offset"     bigint      NOT NULL,
+    id           text        NOT NULL,
+    cancelled_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY ("offset", id)
+);
+
+CREATE INDEX {{.Name "cancelled_id"}} ON {{.Table "cancelled"}} (id);
+
+-- Until when no second notification of a type is published with the same uniqueness key.
+CREATE TABLE {{.Table "unique"}} (
+    type  text        NOT NULL,
+    key   text        NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (type, key)
+) WITH (fillfactor = 80);
+
+CREATE INDEX {{.Name "unique_until"}} ON {{.Table "unique"}} (until);
 
 -- The archive of what was delivered, filled where receipts are on.
 CREATE TABLE {{.Table "receipts"}} (
@@ -137,6 +164,23 @@ BEGIN
     INSERT INTO {{.Log}} (id, type, version, key, deliver_at, metadata, payload)
     VALUES (given, type, version, coalesce(key, ''), deliver_at, coalesce(metadata, '{}'), payload);
     RETURN given;
+END $$;
+-- +goose StatementEnd
+
+-- Cancels in the caller's transaction what is still scheduled under an id, and returns how
+-- many notifications that is: 0 or 1, unless their publishers chose one id for several.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {{.Table "cancel"}}(id text) RETURNS integer LANGUAGE plpgsql{{.PathOfFunctions}} AS $$
+#variable_conflict use_column
+DECLARE
+    found_rows integer;
+BEGIN
+    INSERT INTO {{.Table "cancelled"}} ("offset", id)
+        SELECT "offset", id FROM {{.Log}} WHERE id = $1 AND deliver_at > clock_timestamp()
+        UNION SELECT "offset", id FROM {{.Table "parked"}} WHERE id = $1 AND state = 'scheduled' AND due_at > clock_timestamp()
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS found_rows = ROW_COUNT;
+    RETURN found_rows;
 END $$;
 -- +goose StatementEnd
 

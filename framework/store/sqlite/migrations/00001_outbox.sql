@@ -34,6 +34,10 @@ CREATE TABLE {{.Log}} (
     CONSTRAINT metadata_is_a_json_object CHECK (json_valid(metadata) AND json_type(metadata) = 'object')
 );
 
+-- What is scheduled is found by id and by key, to be cancelled.
+CREATE INDEX {{.Table "scheduled_id"}} ON {{.Log}} (id) WHERE deliver_at IS NOT NULL;
+CREATE INDEX {{.Table "scheduled_key"}} ON {{.Log}} (key) WHERE deliver_at IS NOT NULL AND key <> '';
+
 -- How far each sink has settled each lane, and which forwarder works on it.
 CREATE TABLE {{.Table "cursors"}} (
     sink        TEXT    NOT NULL,
@@ -90,6 +94,29 @@ CREATE TABLE {{.Table "parked"}} (
 CREATE INDEX {{.Table "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE due_at IS NOT NULL;
 CREATE INDEX {{.Table "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
+CREATE INDEX {{.Table "parked_scheduled_id"}} ON {{.Table "parked"}} (id) WHERE state = 'scheduled';
+CREATE INDEX {{.Table "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
+
+-- Scheduled notifications that their publisher has cancelled, by what names a row of the
+-- log and what is parked of it.
+CREATE TABLE {{.Table "cancelled"}} (
+    "offset"     INTEGER NOT NULL,
+    id           TEXT    NOT NULL,
+    cancelled_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    PRIMARY KEY ("offset", id)
+);
+
+CREATE INDEX {{.Table "cancelled_id"}} ON {{.Table "cancelled"}} (id);
+
+-- Until when no second notification of a type is published with the same uniqueness key.
+CREATE TABLE {{.Table "unique"}} (
+    type  TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    until TEXT NOT NULL,
+    PRIMARY KEY (type, key)
+);
+
+CREATE INDEX {{.Table "unique_until"}} ON {{.Table "unique"}} (until);
 
 -- The archive of what was delivered, filled where receipts are on.
 CREATE TABLE {{.Table "receipts"}} (

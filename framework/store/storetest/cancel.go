@@ -1,0 +1,257 @@
+package storetest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// cancelFacts are about scheduled notifications that are cancelled.
+var cancelFacts = []fact{
+	{"what is scheduled is cancelled by its id and by its key, once", cancelScheduled},
+	{"a reader passes over what is cancelled", readCancelled},
+	{"what is parked as scheduled is cancelled, also without its row, and is due as cancelled", cancelParked},
+	{"nothing but what is scheduled is cancelled", cancelOthers},
+	{"a cancellation that rolls back is none", cancelRollback},
+	{"what is published later under the same id and key is not cancelled, in a log that began again neither", cancelThenPublish},
+	{"what others have not committed is not cancelled", cancelUncommitted},
+	{"of cancellations at the same time one counts", cancelTogether},
+	{"a replay passes over what is cancelled", replayCancelled},
+	{"people see what is cancelled", lookAtCancelled},
+	{"a cancellation goes once nothing needs it", oldCancellationsGo},
+}
+
+// scheduledFor is an envelope with a time.
+func scheduledFor(key string, at time.Time) notification.Envelope {
+	e := envelope("order.placed", key)
+	e.DeliverAt = at
+	return e
+}
+
+// cancel commits a cancellation and returns how many it has found.
+func (o *outbox) cancel(t *testing.T, s store.Scheduled) int {
+	t.Helper()
+	tx := o.begin(t)
+	n, err := o.Cancel(t.Context(), tx, s)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	return n
+}
+
+func byID(id string) store.Scheduled { return store.Scheduled{ID: id} }
+
+func byKey(key string, types ...string) store.Scheduled {
+	return store.Scheduled{Types: types, Key: key}
+}
+
+// parkScheduled parks what a page of the log has of them, as the engine does.
+func (o *outbox) parkScheduled(t *testing.T) {
+	t.Helper()
+	lease := o.acquire(t, "mail")
+	page, err := o.reader(t, lease.Position, all).Next(t.Context(), o.probe(t), 1000)
+	require.NoError(t, err)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) {
+		c.Position = page.End
+		for _, e := range page.Envelopes {
+			if !e.DeliverAt.IsZero() {
+				c.Park = append(c.Park, store.Parked{Envelope: e, State: store.StateScheduled, DueAt: e.DeliverAt})
+			}
+		}
+	})
+}
+
+func cancelScheduled(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{scheduledFor("a", later()), scheduledFor("a", later()), scheduledFor("b", later()), scheduledFor("a", later())}
+	rows[3].Type = "order.was-placed"
+	o.publish(t, rows...)
+	require.Equal(t, 1, o.cancel(t, byID(rows[0].ID)))
+	require.Equal(t, 0, o.cancel(t, byID(rows[0].ID)), "it is cancelled")
+	require.Equal(t, 1, o.cancel(t, byKey("a", "order.placed")), "one of the two is cancelled")
+	require.Equal(t, 0, o.cancel(t, byKey("a", "order")))
+	require.Equal(t, 1, o.cancel(t, byKey("a", "order.placed", "order.was-placed")), "it had another name")
+	left, _ := o.read(t, nil, all, 10)
+	require.Equal(t, []string{rows[2].ID}, ids(left))
+}
+
+func readCancelled(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{envelope("order.placed", "k"), scheduledFor("k", later()), envelope("order.placed", "k"), scheduledFor("k", later())}
+	o.publish(t, rows...)
+	before := o.probe(t)
+	require.Equal(t, 1, o.cancel(t, byID(rows[1].ID)))
+	r := o.reader(t, nil, all)
+	left, _ := drain(t, r, before, 2)
+	require.Equal(t, []string{rows[0].ID, rows[2].ID, rows[3].ID}, ids(left), "also up to a target from before")
+	require.Equal(t, 1, o.cancel(t, byID(rows[3].ID)))
+	left, _ = o.read(t, nil, all, 1)
+	require.Equal(t, []string{rows[0].ID, rows[2].ID}, ids(left))
+}
+
+func cancelParked(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{scheduledFor("a", later()), scheduledFor("a", later()), scheduledFor("", later()), scheduledFor("b", later())}
+	o.publish(t, rows...)
+	o.parkScheduled(t)
+	require.Equal(t, 1, o.cancel(t, byID(rows[2].ID)), "the row and what is parked of it are one notification")
+	o.exec(t, `DELETE FROM outbox`)
+	require.Equal(t, 2, o.cancel(t, byKey("a", "order.placed")))
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: later().Add(time.Minute), Limit: 10})
+	require.NoError(t, err)
+	states := make(map[string]store.State)
+	for _, p := range due {
+		states[p.Envelope.ID] = p.State
+	}
+	require.Equal(t, map[string]store.State{
+		rows[0].ID: store.StateCancelled, rows[1].ID: store.StateCancelled, rows[2].ID: store.StateCancelled, rows[3].ID: store.StateScheduled,
+	}, states)
+}
+
+func cancelOthers(t *testing.T, o *outbox) {
+	past := scheduledFor("k", time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond))
+	o.publish(t, envelope("order.placed", "k"), past)
+	o.park(t, retrying(101, "k", later()), dead(102, "k"), blocked(103, "k"), scheduled(104, "k", time.Now().Add(-time.Minute)), scheduled(105, "", later()))
+	require.Equal(t, 0, o.cancel(t, byKey("k", "order.placed")))
+	require.Equal(t, 0, o.cancel(t, byKey("", "order.placed")))
+	require.Equal(t, 0, o.cancel(t, byID(past.ID)))
+	require.Equal(t, 0, o.cancel(t, byID("none")))
+	require.Empty(t, o.dump(t, `SELECT * FROM outbox_cancelled`))
+}
+
+func cancelRollback(t *testing.T, o *outbox) {
+	row := scheduledFor("k", later())
+	o.publish(t, row)
+	tx := o.begin(t)
+	n, err := o.Cancel(t.Context(), tx, byID(row.ID))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, tx.Rollback())
+	left, _ := o.read(t, nil, all, 10)
+	require.Len(t, left, 1)
+	require.Equal(t, 1, o.cancel(t, byID(row.ID)))
+}
+
+func cancelThenPublish(t *testing.T, o *outbox) {
+	first, second, third := scheduledFor("k", later()), scheduledFor("k", later()), scheduledFor("k", later())
+	second.ID = first.ID // chosen by the publisher
+	o.publish(t, first)
+	tx := o.begin(t)
+	_, err := o.Cancel(t.Context(), tx, byKey("k", "order.placed"))
+	require.NoError(t, err)
+	require.NoError(t, o.Append(t.Context(), o.Store, tx, second))
+	require.NoError(t, tx.Commit())
+	left, _ := o.read(t, nil, all, 10)
+	require.Equal(t, []string{second.ID}, ids(left))
+	require.EqualValues(t, 2, left[0].Offset)
+
+	o.exec(t, o.Restart...)
+	o.publish(t, third)
+	left, _ = o.read(t, nil, all, 10)
+	require.Equal(t, []string{third.ID}, ids(left))
+	require.EqualValues(t, 1, left[0].Offset, "the offset of one that was cancelled")
+}
+
+func cancelUncommitted(t *testing.T, o *outbox) {
+	if !o.Slots { // there is one writer at a time
+		return
+	}
+	row := scheduledFor("k", later())
+	publishing := o.begin(t)
+	require.NoError(t, o.Append(t.Context(), o.Store, publishing, row))
+	require.Equal(t, 0, o.cancel(t, byKey("k", "order.placed")))
+	require.NoError(t, publishing.Commit())
+	left, _ := o.read(t, nil, all, 10)
+	require.Len(t, left, 1, "it was published later")
+}
+
+// cancelTogether has eight transactions at once, of which some roll back. Where the
+// database makes them serializable, one that met another fails, and is repeated.
+func cancelTogether(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{scheduledFor("k", later()), scheduledFor("k", later()), scheduledFor("k", later())}
+	o.publish(t, rows...)
+	var counted atomic.Int64
+	var group errgroup.Group
+	for i := range 8 {
+		group.Go(func() (err error) {
+			for range 100 {
+				n := 0
+				if n, err = o.cancelOnce(t, i%2 == 0); err == nil {
+					counted.Add(int64(n))
+					return nil
+				}
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	require.EqualValues(t, len(rows), counted.Load())
+}
+
+// cancelOnce cancels in a transaction that may meet others.
+func (o *outbox) cancelOnce(t *testing.T, commit bool) (n int, err error) {
+	tx, err := o.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if n, err = o.Cancel(t.Context(), tx, byKey("k", "order.placed")); err != nil || !commit {
+		return 0, err
+	}
+	return n, tx.Commit()
+}
+
+func replayCancelled(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{envelope("order.placed", "k"), scheduledFor("k", later())}
+	o.publish(t, rows...)
+	o.cancel(t, byID(rows[1].ID))
+	o.readToTheEnd(t)
+	require.EqualValues(t, 1, o.countReplay(t, o.replayed(t)).Rows)
+	require.Equal(t, 1, o.replay(t, o.replayed(t), 10))
+	require.Equal(t, []int64{1}, o.find(t, store.ParkedFilter{Sink: "mail"}))
+}
+
+func lookAtCancelled(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{scheduledFor("a", later()), scheduledFor("b", later())}
+	o.publish(t, rows...)
+	o.parkScheduled(t)
+	o.cancel(t, byID(rows[0].ID))
+	states := func(of ...store.State) store.ParkedFilter { return store.ParkedFilter{Sink: "mail", States: of} }
+	require.Equal(t, []int64{1}, o.find(t, states(store.StateCancelled)))
+	require.Equal(t, []int64{2}, o.find(t, states(store.StateScheduled)))
+	require.Equal(t, []int64{1, 2}, o.find(t, states()))
+	counts, err := o.CountParked(t.Context(), store.ParkedFilter{})
+	require.NoError(t, err)
+	require.Equal(t, []store.ParkedCount{{Sink: "mail", State: store.StateCancelled, Count: 1}, {Sink: "mail", State: store.StateScheduled, Count: 1}}, counts)
+	trace := o.trace(t, rows[0].ID)
+	require.Equal(t, store.StateCancelled, trace.Parked[0].State)
+	require.Len(t, trace.Cancelled, 1)
+	require.EqualValues(t, 1, trace.Cancelled[0].Offset)
+	require.WithinDuration(t, time.Now(), trace.Cancelled[0].At, time.Minute)
+	require.Empty(t, o.trace(t, rows[1].ID).Cancelled)
+}
+
+func oldCancellationsGo(t *testing.T, o *outbox) {
+	rows := []notification.Envelope{scheduledFor("a", later()), scheduledFor("b", later())}
+	o.publish(t, rows...)
+	o.parkScheduled(t)
+	for _, row := range rows {
+		require.Equal(t, 1, o.cancel(t, byID(row.ID)))
+	}
+	prune := func(age time.Duration, want int) {
+		t.Helper()
+		removed, err := o.pruner(t).PruneCancelled(t.Context(), age, 10)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+	}
+	prune(0, 0)
+	o.exec(t, `DELETE FROM outbox_parked`)
+	prune(0, 0)
+	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`)
+	prune(time.Hour, 0)
+	prune(0, 1)
+	o.exec(t, `DELETE FROM outbox`)
+	prune(0, 1)
+}

@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// claimFacts are about uniqueness keys.
+var claimFacts = []fact{
+	{"a uniqueness key of a type is taken once in a period", claimOnce},
+	{"a claim that rolls back, and one that is taken back, is none", claimRollback},
+	{"of claims at the same time one that commits holds", claimTogether},
+	{"old claims go, at most as many as were asked for", oldClaimsGo},
+}
+
+func claimed(typ, key string) store.Claim { return store.Claim{Type: typ, Key: key, Period: time.Hour} }
+
+// claim claims a key in a transaction of its own.
+func (o *outbox) claim(t *testing.T, c store.Claim) bool {
+	t.Helper()
+	tx := o.begin(t)
+	free, err := o.Claim(t.Context(), tx, c)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	return free
+}
+
+func claimOnce(t *testing.T, o *outbox) {
+	tx := o.begin(t)
+	for _, want := range []bool{true, false} {
+		free, err := o.Claim(t.Context(), tx, claimed("order.placed", "a"))
+		require.NoError(t, err)
+		require.Equal(t, want, free, "within one transaction too")
+	}
+	until, err := o.ClaimedUntil(t.Context(), tx, claimed("order.placed", "a"))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(time.Hour), until, time.Minute)
+	until, err = o.ClaimedUntil(t.Context(), tx, claimed("order.placed", "b"))
+	require.NoError(t, err)
+	require.Zero(t, until)
+	require.NoError(t, tx.Commit())
+	require.False(t, o.claim(t, claimed("order.placed", "a")))
+	require.True(t, o.claim(t, claimed("order.placed", "b")))
+	require.True(t, o.claim(t, claimed("order.paid", "a")))
+	o.exec(t, `UPDATE outbox_unique SET until = {2001-02-03T04:05:06Z} WHERE type = 'order.placed'`)
+	require.True(t, o.claim(t, claimed("order.placed", "a")), "its period is over")
+	require.False(t, o.claim(t, claimed("order.placed", "a")))
+	require.True(t, o.claim(t, store.Claim{Type: "order.placed", Key: "c", Period: 200 * 365 * 24 * time.Hour}))
+	require.False(t, o.claim(t, claimed("order.placed", "c")))
+}
+
+func claimRollback(t *testing.T, o *outbox) {
+	tx := o.begin(t)
+	free, err := o.Claim(t.Context(), tx, claimed("order.placed", "a"))
+	require.NoError(t, err)
+	require.True(t, free)
+	require.NoError(t, tx.Rollback())
+
+	tx = o.begin(t)
+	free, err = o.Claim(t.Context(), tx, claimed("order.placed", "a"))
+	require.NoError(t, err)
+	require.True(t, free)
+	require.NoError(t, o.Unclaim(t.Context(), tx, claimed("order.placed", "a")))
+	free, err = o.Claim(t.Context(), tx, claimed("order.placed", "a"))
+	require.NoError(t, err)
+	require.True(t, free, "at once")
+	require.NoError(t, o.Unclaim(t.Context(), tx, claimed("order.placed", "a")))
+	require.NoError(t, tx.Commit())
+	require.True(t, o.claim(t, claimed("order.placed", "a")))
+}
+
+// claimTogether has eight transactions at once, of which some roll back. Where the
+// database makes them serializable, one that met another fails, and is repeated.
+func claimTogether(t *testing.T, o *outbox) {
+	for _, key := range []string{"a", "b", "c", "d"} {
+		var held atomic.Int32
+		var all errgroup.Group
+		for i := range 8 {
+			all.Go(func() (err error) {
+				for range 100 {
+					free := false
+					if free, err = o.claimOnce(t, key, i%2 == 0); err != nil {
+						continue
+					}
+					if free && i%2 == 0 {
+						held.Add(1)
+					}
+					return nil
+				}
+				return err
+			})
+		}
+		require.NoError(t, all.Wait())
+		require.EqualValues(t, 1, held.Load())
+	}
+}
+
+// claimOnce claims a key in a transaction that may meet others.
+func (o *outbox) claimOnce(t *testing.T, key string, commit bool) (bool, error) {
+	tx, err := o.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	free, err := o.Claim(t.Context(), tx, claimed("order.placed", key))
+	if err != nil || !commit {
+		return free, err
+	}
+	return free, tx.Commit()
+}
+
+func oldClaimsGo(t *testing.T, o *outbox) {
+	for _, key := range []string{"a", "b", "c", "d"} {
+		require.True(t, o.claim(t, claimed("order.placed", key)))
+	}
+	o.exec(t, `UPDATE outbox_unique SET until = {2001-02-03T04:05:06Z} WHERE key <> 'b'`)
+	for _, want := range []int{2, 1, 0} {
+		removed, err := o.pruner(t).PruneClaims(t.Context(), 0, 2)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+	}
+	require.False(t, o.claim(t, claimed("order.placed", "b")))
+}
