@@ -71,7 +71,8 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	if err != nil {
 		return nil, err
 	}
-	return a.store.CountParked(ctx, filter)
+	counts, _, err := a.store.CountParked(ctx, filter)
+	return counts, err
 }
 
 // Status looks at the log, the cursors and what is parked. With routes only the rows of

@@ -277,6 +277,24 @@ func TestAnInterruptedPlanTellsWhatItHasDone(t *testing.T) {
 	})
 }
 
+func TestAPlanIsAboutWhatItCounted(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.park(t, "mail", delivery(1, "a", "", store.StateDead), delivery(2, "b", "", store.StateDead), delivery(3, "c", "", store.StateRetrying))
+		plan, err := o.Discard(t.Context(), admin.Filter{Sink: "mail"})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, plan.Total())
+		time.Sleep(2 * time.Millisecond) // SQLite's clock has milliseconds
+		o.park(t, "mail", delivery(0, "before", "", store.StateDead), delivery(3, "c", "", store.StateDead), delivery(4, "d", "", store.StateDead))
+		action, err := plan.Run(t.Context(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, action.Count)
+		left, err := o.Parked(t.Context(), admin.Filter{}, store.ParkedPlace{}, 10)
+		require.NoError(t, err)
+		require.Len(t, left, 3)
+		require.Equal(t, []string{"before", "c", "d"}, []string{left[0].Envelope.ID, left[1].Envelope.ID, left[2].Envelope.ID})
+	})
+}
+
 // More keys than a batch has rows, each with two dead ones: the second of a key becomes
 // its head once the first is gone.
 func TestSkipTakesTheHeadsAndNothingBehindThem(t *testing.T) {

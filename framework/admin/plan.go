@@ -15,7 +15,9 @@ import (
 // batchRows is how many deliveries one transaction of an action changes.
 const batchRows = 500
 
-// Plan is an action on parked deliveries that was counted and not run yet.
+// Plan is an action on parked deliveries that was counted and not run yet. It is about
+// those that it counted: what is parked, or changes, after that is left alone, so the count is
+// a ceiling.
 type Plan struct {
 	// Counts is what it is about, by sink and state.
 	Counts []store.ParkedCount
@@ -95,7 +97,7 @@ func (p *Plan) count(ctx context.Context) error {
 		return err
 	}
 	p.parsed.Heads = heads
-	p.Counts, err = p.admin.store.CountParked(ctx, p.parsed)
+	p.Counts, p.parsed.Until, err = p.admin.store.CountParked(ctx, p.parsed)
 	return err
 }
 
@@ -108,7 +110,7 @@ func (p *Plan) Total() (total int64) {
 }
 
 // Run does what was planned, in batches that each are one transaction, and records
-// it. What has come to match meanwhile is taken along. progress, if not
+// it. progress, if not
 // nil, is called behind each batch with the number so far. After an error, or the
 // end of ctx, what was done stays, and the returned action says what that is.
 func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
@@ -116,27 +118,32 @@ func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action
 	if err != nil {
 		return action, err
 	}
-	var sinks []string
-	for _, c := range p.Counts {
-		sinks = append(sinks, c.Sink)
-	}
-	for _, sink := range slices.Compact(sinks) {
-		if err := p.runSink(ctx, sink, &action, progress); err != nil {
+	for i := 0; i < len(p.Counts); {
+		sink, count := p.Counts[i].Sink, int64(0)
+		for ; i < len(p.Counts) && p.Counts[i].Sink == sink; i++ {
+			count += p.Counts[i].Count
+		}
+		if err := p.runSink(ctx, sink, count, &action, progress); err != nil {
 			return p.admin.asRecorded(ctx, action), err
 		}
 	}
 	return action, p.admin.end(ctx, &action)
 }
 
-func (p *Plan) runSink(ctx context.Context, sink string, action *store.Action, progress func(done int64)) error {
-	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed, Limit: p.rows}
+// runSink acts on what was counted of a sink. What was committed after the count by a
+// transaction that began before has an earlier time: that the count holds is due to the
+// number.
+func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *store.Action, progress func(done int64)) error {
+	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed}
 	b.Filter.Sink = sink
-	for {
+	for rest := count; rest > 0; {
+		b.Limit = int(min(rest, int64(p.rows)))
 		result, err := p.batch(ctx, b)
 		if err != nil {
 			return err
 		}
 		action.Count += int64(result.Changed)
+		rest -= int64(result.Changed)
 		if progress != nil {
 			progress(action.Count)
 		}
@@ -148,6 +155,7 @@ func (p *Plan) runSink(ctx context.Context, sink string, action *store.Action, p
 			return err
 		}
 	}
+	return nil
 }
 
 // begin records that an action begins.

@@ -156,7 +156,7 @@ func (l *looking) progress(total int64) (show func(done int64), end func()) {
 	bar := bars.AddBar(total, mpb.AppendDecorators(decor.CountersNoUnit("%d of %d")))
 	show = func(done int64) {
 		if done > total {
-			bar.SetTotal(done, false) // what has come to match meanwhile
+			bar.SetTotal(done, false) // of a replay that goes on
 		}
 		bar.SetCurrent(done)
 	}

@@ -81,7 +81,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 
 	cursors := newTable(w, "sink", "lane", "pending", "owner", "lease left")
 	for _, c := range look.Cursors {
-		cursors.AppendRow(table.Row{c.Sink, c.Lane, pendingText(c.Pending), orDash(c.Owner), leaseText(c, now)})
+		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), orDash(c.Owner), leaseText(c, now)})
 	}
 	if len(look.Cursors) == 0 {
 		fmt.Fprintln(w, "no cursors: no forwarder has run yet")
@@ -95,7 +95,11 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 
 	parked := newTable(w, "sink", "parked", "count")
 	for _, c := range look.Parked {
-		parked.AppendRow(table.Row{c.Sink, c.State, c.Count})
+		count := any(c.Count)
+		if c.Count >= store.PendingLimit {
+			count = pendingText(int(c.Count))
+		}
+		parked.AppendRow(table.Row{c.Sink, c.State, count})
 		if c.HookError != "" {
 			conditions = append(conditions, store.Condition{Sink: c.Sink, Kind: hookFails, Cause: c.HookError})
 		}
@@ -160,6 +164,14 @@ func whyText(reason string) string {
 // newTable is a table whose columns are all on the left.
 func newTable(w io.Writer, header ...any) table.Writer {
 	return columns.New(w, len(header), header...)
+}
+
+// pending is how many rows a cursor has before it, as far as that was counted.
+func pending(c store.CursorStatus) string {
+	if c.Uncounted {
+		return "? (not counted within " + store.CountTime.String() + ")"
+	}
+	return pendingText(c.Pending)
 }
 
 func pendingText(pending int) string {

@@ -112,8 +112,8 @@ func TestStatusStopsCounting(t *testing.T) {
 oldest row:  3, of 2026-01-02 12:00:00Z
 
  SINK  LANE  PENDING  OWNER  LEASE LEFT
- mail     1  100000+  a/1/x  expired
- mail     2  99999    -      -
+ mail     1  10000+   a/1/x  expired
+ mail     2  9999     -      -
 
  SINK  PARKED   COUNT
  mail  blocked     12

@@ -24,6 +24,8 @@ type ParkedFilter struct {
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the text of the last error, in any case.
 	Error string
+	// Until leaves out what has changed since, by the database's clock; zero: nothing.
+	Until time.Time
 }
 
 // ParkedDelivery is a parked delivery as people look at it.

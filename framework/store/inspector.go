@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Inspector shows people what is in an outbox. It changes nothing.
 type Inspector interface {
@@ -14,9 +17,10 @@ type Inspector interface {
 	// cursors, and the given ones, which may have none yet.
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 
-	// CountParked counts the parked deliveries that match, by sink and state.
+	// CountParked counts the parked deliveries that match, by sink and state. changed is
+	// when the last of them changed, by the database's clock, for ParkedFilter.Until.
 	// ErrUnknownSink if the filter names a sink of which the outbox has nothing.
-	CountParked(ctx context.Context, f ParkedFilter) ([]ParkedCount, error)
+	CountParked(ctx context.Context, f ParkedFilter) (counts []ParkedCount, changed time.Time, err error)
 
 	// FindParked returns at most limit of them, by sink and in log order, from
 	// behind a place on; the zero value is before all. Where their payloads add up to

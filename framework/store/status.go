@@ -6,8 +6,13 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// PendingLimit is where Status stops counting what a cursor has before it.
-const PendingLimit = 100_000
+// PendingLimit is where Status stops counting: what a cursor has before it, and what of a
+// sink is parked in one state.
+const PendingLimit = 10_000
+
+// CountTime is how long Status counts what cursors have before them. Rows of a type that is
+// rare in the log are looked for in all of it.
+const CountTime = 2 * time.Second
 
 // StatusQuery is what the caller knows of the outbox.
 type StatusQuery struct {
@@ -31,7 +36,8 @@ type Status struct {
 	// Oldest is the first row that is still in the log; nil if there is none.
 	Oldest  *Row           `json:"oldest"`
 	Cursors []CursorStatus `json:"cursors"`
-	Parked  []ParkedCount  `json:"parked"`
+	// Parked counts up to PendingLimit of each sink and state.
+	Parked []ParkedCount `json:"parked"`
 	// Holders are the sinks that have not settled all of the log, and so keep
 	// rows in it.
 	Holders []Holder `json:"holders"`
@@ -44,6 +50,8 @@ type CursorStatus struct {
 	// Pending counts committed rows of the sink's types that are not settled yet, up
 	// to PendingLimit.
 	Pending int `json:"pending"`
+	// Uncounted says that there was no time to count Pending.
+	Uncounted bool `json:"uncounted,omitempty"`
 	// AllTypes says that Pending counts rows of any type: StatusQuery does not name
 	// the sink's.
 	AllTypes bool `json:"all_types,omitempty"`

@@ -40,16 +40,16 @@ func (d Duty) grants(n names) ([]grant, error) {
 	table := func(name string) string { return `TABLE ` + n.Table(name) }
 	sequence := `SEQUENCE ` + n.Table("offset_seq")
 	const all = `SELECT, INSERT, UPDATE, DELETE`
-	appending := []grant{{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence}}
+	publishing := []grant{
+		{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence},
+		{`SELECT ("offset", id, type, key, deliver_at)`, table("")}, {`SELECT ("offset", id, type, key, state, due_at)`, table("parked")},
+		{`SELECT, INSERT`, table("cancelled")}, {`SELECT, INSERT, UPDATE`, table("unique")},
+	}
 	switch d {
 	case Publisher:
-		return append(appending,
-			grant{`SELECT ("offset", id, type, key, deliver_at)`, table("")}, grant{`SELECT ("offset", id, type, key, state, due_at)`, table("parked")},
-			grant{`SELECT, INSERT`, table("cancelled")}, grant{`SELECT, INSERT, UPDATE`, table("unique")},
-			grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")},
-		), nil
+		return append(publishing, grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")}), nil
 	case Scheduler:
-		return append(appending, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
+		return append(publishing, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
 	case Forwarder:
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},

@@ -189,7 +189,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				_, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(48 * time.Hour), Limit: 10})
 				return err
 			},
-			"CountParked": func() error { _, err := s.CountParked(ctx, filter); return err },
+			"CountParked": func() error { _, _, err := s.CountParked(ctx, filter); return err },
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
 			"Trace":       func() error { _, err := s.Trace(ctx, "none"); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
@@ -202,7 +202,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			},
 			"Followers":   func() error { _, _, err := s.Followers(ctx, lane, []string{"k"}, false, 10); return err },
 			"HeldKeys":    func() error { _, err := s.HeldKeys(ctx, lane, false, "", 10); return err },
-			"CountParked": func() error { _, err := s.CountParked(ctx, filter); return err },
+			"CountParked": func() error { _, _, err := s.CountParked(ctx, filter); return err },
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
 			"Traces":      func() error { _, err := s.Traces(ctx, "sink"); return err },
 			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },

@@ -222,7 +222,7 @@ func lookAtCancelled(t *testing.T, o *outbox) {
 	require.Equal(t, []int64{1}, o.find(t, states(store.StateCancelled)))
 	require.Equal(t, []int64{2}, o.find(t, states(store.StateScheduled)))
 	require.Equal(t, []int64{1, 2}, o.find(t, states()))
-	counts, err := o.CountParked(t.Context(), store.ParkedFilter{})
+	counts, _, err := o.CountParked(t.Context(), store.ParkedFilter{})
 	require.NoError(t, err)
 	require.Equal(t, []store.ParkedCount{{Sink: "mail", State: store.StateCancelled, Count: 1}, {Sink: "mail", State: store.StateScheduled, Count: 1}}, counts)
 	trace := o.trace(t, rows[0].ID)

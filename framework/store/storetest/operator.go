@@ -60,7 +60,7 @@ func (o *outbox) find(t *testing.T, f store.ParkedFilter) []int64 {
 	for i := range found {
 		list = append(list, found[i].Envelope.Offset)
 	}
-	counts, err := o.CountParked(t.Context(), f)
+	counts, _, err := o.CountParked(t.Context(), f)
 	require.NoError(t, err)
 	total := 0
 	for _, c := range counts {
@@ -144,10 +144,10 @@ func parkedPages(t *testing.T, o *outbox) {
 
 func unknownFilterSink(t *testing.T, o *outbox) {
 	o.acquire(t, "mail")
-	_, err := o.CountParked(t.Context(), store.ParkedFilter{Sink: "mial"})
+	_, _, err := o.CountParked(t.Context(), store.ParkedFilter{Sink: "mial"})
 	require.ErrorIs(t, err, store.ErrUnknownSink)
 	require.ErrorContains(t, err, "the outbox knows mail")
-	counts, err := o.CountParked(t.Context(), store.ParkedFilter{Sink: "mail"})
+	counts, _, err := o.CountParked(t.Context(), store.ParkedFilter{Sink: "mail"})
 	require.NoError(t, err)
 	require.Empty(t, counts)
 }

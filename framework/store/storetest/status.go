@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ var statusFacts = []fact{
 	{"the status counts what each cursor has before it", cursorStatus},
 	{"only rows of the types that are named for a sink are pending for it", pendingTypes},
 	{"what is parked is counted by sink and state", parkedStatus},
+	{"a hook that fails is shown where it does", hookStatus},
 	{"counting stops at the limit", pendingLimit},
+	{"counting what is parked stops at the limit", parkedLimit},
 }
 
 func (o *outbox) status(t *testing.T) store.Status {
@@ -110,10 +113,29 @@ func parkedStatus(t *testing.T, o *outbox) {
 	}, o.status(t).Parked)
 }
 
-func pendingLimit(t *testing.T, o *outbox) {
-	if testing.Short() {
-		t.Skip("it takes more than 100,000 rows")
+func hookStatus(t *testing.T, o *outbox) {
+	delivered, d := parked(1, "", store.StateSettling, moment), dead(2, "")
+	delivered.HookError, delivered.HookFailures, d.HookError, d.HookFailures = "deadlock", 1, "no such table", 2
+	o.park(t, delivered, d, dead(3, ""))
+	require.Equal(t, []store.ParkedCount{
+		{Sink: "mail", State: store.StateDead, Count: 2, HookError: "no such table"},
+		{Sink: "mail", State: store.StateSettling, Count: 1, HookError: "deadlock"},
+	}, o.status(t).Parked)
+}
+
+func parkedLimit(t *testing.T, o *outbox) {
+	o.park(t, dead(1, ""), scheduled(1_000_000, "", moment))
+	for rows := 1; rows <= store.PendingLimit; rows *= 2 {
+		o.exec(t, fmt.Sprintf(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
+			SELECT sink, "offset" + %d, slot, id, type, version, key, occurred_on, metadata, payload, state, attempt FROM outbox_parked WHERE state = 'dead'`, rows))
 	}
+	require.Equal(t, []store.ParkedCount{
+		{Sink: "mail", State: store.StateDead, Count: store.PendingLimit},
+		{Sink: "mail", State: store.StateScheduled, Count: 1},
+	}, o.status(t).Parked)
+}
+
+func pendingLimit(t *testing.T, o *outbox) {
 	o.acquire(t, "mail")
 	o.publish(t, several(1000)...)
 	for rows := 1000; rows <= store.PendingLimit; rows *= 2 {

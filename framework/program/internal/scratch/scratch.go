@@ -21,7 +21,7 @@ const removeTimeout = 30 * time.Second
 
 // suffixes of the tables that a migration makes, each before those that it refers
 // to.
-var suffixes = []string{"_actions", "_inbox", "_cancelled", "_unique", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
+var suffixes = []string{"_actions", "_inbox", "_cancelled", "_unique", "_schedules", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
 
 // Store is what the forwarder and the publisher need of a dialect.
 type Store interface {

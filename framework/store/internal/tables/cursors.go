@@ -107,7 +107,7 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 	if status.Cursors, err = t.cursorStatus(ctx, q, target); err != nil {
 		return status, t.failed(err, "status of the cursors")
 	}
-	if status.Parked, err = t.countParked(ctx, store.ParkedFilter{}); err != nil {
+	if status.Parked, err = t.parkedStatus(ctx); err != nil {
 		return status, t.failed(err, "status of what is parked")
 	}
 	if status.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
@@ -119,12 +119,15 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 
 func (t *Tables) cursorStatus(ctx context.Context, q store.StatusQuery, target store.Target) (status []store.CursorStatus, err error) {
 	cursors, err := t.cursors(ctx, t.db, "")
+	counting, cancel := context.WithTimeout(ctx, store.CountTime)
+	defer cancel()
 	for i := range cursors {
 		c := &cursors[i]
 		ahead := int(store.CountOffsets(c.ahead))
 		types, named := q.TypesOf(c.Sink)
-		pending, err := t.dialect.Pending(ctx, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.PendingLimit+ahead)
-		if err != nil {
+		pending, err := t.dialect.Pending(counting, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.PendingLimit+ahead)
+		c.Uncounted = err != nil && ctx.Err() == nil && counting.Err() != nil
+		if err != nil && !c.Uncounted {
 			return nil, err
 		}
 		c.Pending, c.AllTypes = max(0, pending-ahead), !named

@@ -4,31 +4,67 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // CountParked counts what matches; see store.Inspector.
-func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) ([]store.ParkedCount, error) {
-	counts, err := t.countParked(ctx, f)
+func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, changed time.Time, err error) {
+	last := t.run.time()
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var c store.ParkedCount
+		err := rows.Scan(&c.Sink, &c.State, &c.Count, &c.HookError, &last)
+		counts = append(counts, c)
+		if last.After(changed) {
+			changed = last.Time
+		}
+		return err
+	}, `SELECT sink, state, count(*), max(hook_error), max(updated_at) FROM (SELECT sink, `+presentState+` AS state, hook_error, updated_at FROM {parked} p WHERE ?) counted
+		GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
 	if err == nil && len(counts) == 0 && f.Sink != "" {
 		err = t.knows(ctx, f.Sink)
 	}
 	if err != nil {
-		return nil, t.failed(err, "count parked deliveries")
+		return nil, changed, t.failed(err, "count parked deliveries")
 	}
-	return counts, nil
+	return counts, changed, nil
 }
 
-func (t *Tables) countParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var c store.ParkedCount
-		err := rows.Scan(&c.Sink, &c.State, &c.Count, &c.HookError)
-		counts = append(counts, c)
-		return err
-	}, `SELECT sink, state, count(*), max(hook_error) FROM (SELECT sink, `+presentState+` AS state, hook_error FROM {parked} p WHERE ?) counted
-		GROUP BY sink, state ORDER BY sink, state {whole parked}`, t.matches(f))
-	return counts, err
+// parkedStatus counts what is parked of each sink and state, up to store.PendingLimit. It
+// goes from sink to sink by the primary key, however much is parked.
+func (t *Tables) parkedStatus(ctx context.Context) (counts []store.ParkedCount, err error) {
+	for sink := ""; ; {
+		var next sql.NullString
+		if err := t.run.Row(ctx, t.db, `SELECT min(sink) FROM {parked} WHERE sink > ? {whole parked}`, sink).Scan(&next); err != nil || !next.Valid {
+			return counts, err
+		}
+		sink = next.String
+		err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+			c := store.ParkedCount{Sink: sink}
+			err := rows.Scan(&c.State, &c.Count, &c.HookError)
+			counts = append(counts, c)
+			return err
+		}, `?`, t.run.ParkedStatusQuery(sink))
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// storedStates are those that a parked delivery is written in.
+var storedStates = []store.State{store.StateBlocked, store.StateDead, store.StateRetrying, store.StateScheduled, store.StateSettling}
+
+// ParkedStatusQuery is about one sink. It reads no more of any state than is counted.
+func (*Runner) ParkedStatusQuery(sink string) Expr {
+	parts := make([]Expr, len(storedStates))
+	for i, state := range storedStates {
+		parts[i] = SQL(`SELECT * FROM (SELECT `+presentState+` AS state FROM {parked} p WHERE p.sink = ? AND p.state = ? LIMIT ?) counted`,
+			sink, string(state), store.PendingLimit)
+	}
+	return SQL(`SELECT state, count(*), coalesce((SELECT h.hook_error FROM {parked} h
+			WHERE h.sink = ? AND h.state = parts.state AND h.hook_failures > 0 LIMIT 1), '')
+		FROM (?) parts GROUP BY state ORDER BY state {whole parked}`, sink, join(` UNION ALL `, parts))
 }
 
 // knows returns store.ErrUnknownSink for a sink that has neither cursors nor
@@ -74,6 +110,9 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		// Not one look for each row: how many a key has is not known.
 		where.and(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
 			WHERE "key" <> '' AND ` + keyed + ` GROUP BY sink, "key")`)
+	}
+	if !f.Until.IsZero() {
+		where.and(`p.updated_at <= ?`, t.dialect.Time(f.Until))
 	}
 	if f.OlderThan > 0 {
 		where.and(`p.first_parked_at < ?`, t.dialect.NowPlus(-f.OlderThan))

@@ -104,6 +104,8 @@ CREATE TABLE {{.Table "parked"}} (
 CREATE INDEX {{.Name "parked_due"}} ON {{.Table "parked"}} (sink, due_at, "offset") WHERE due_at IS NOT NULL;
 CREATE INDEX {{.Name "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
+CREATE INDEX {{.Name "parked_state"}} ON {{.Table "parked"}} (sink, state, first_parked_at);
+CREATE INDEX {{.Name "parked_hook"}} ON {{.Table "parked"}} (sink, state) WHERE hook_failures > 0;
 CREATE INDEX {{.Name "parked_scheduled_id"}} ON {{.Table "parked"}} (id) WHERE state = 'scheduled';
 CREATE INDEX {{.Name "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
 
