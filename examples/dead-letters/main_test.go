@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
-	"os"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/examples/internal/readmetest"
 )
 
 func TestMain(m *testing.M) {
@@ -15,13 +16,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func Example() {
-	if err := run(context.Background(), os.Stdout); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// 10 of 30 orders are dead.
-	// Why is the first one? warehouse: permanent: 12 are too many
-	// The warehouse is repaired; to be requeued: 10.
-	// ada has requeued 10; the warehouse has 30 of 30 orders, each once.
+func TestFailuresEndWellAndEachKeyKeepsItsOrder(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, run(t.Context(), &out))
+	require.Equal(t, readmetest.Output(t, "go run ./examples/dead-letters"), out.String())
 }
