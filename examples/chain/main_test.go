@@ -11,7 +11,7 @@ import (
 
 func TestEachStepIsDoneOnceAndKnowsWhereItBegan(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
+	var out readmetest.Writer
 	require.NoError(t, run(t.Context(), &out))
 	// The steps of one order are in their order; those of two are not.
 	want := readmetest.Output(t, "go run ./examples/chain")
