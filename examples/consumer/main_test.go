@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,8 +23,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestEachOrderIsPaidOnceThoughTheConsumerIsKilledAndChangesItsSecret(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out, os.Getenv))
+	require.NoError(t, run(ctx, &out, os.Getenv))
 	require.Equal(t, readmetest.Output(t, "go run ./examples/consumer"), out.String())
 }
 
@@ -30,8 +34,10 @@ func TestAlsoThroughKafka(t *testing.T) {
 	broker := kafkatest.Fake(t)
 	t.Setenv("KAFKA_BROKERS", strings.Join(broker.Brokers, ","))
 	t.Setenv("KAFKA_TOPIC", broker.CreateTopic(t, 1, nil))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out, os.Getenv))
+	require.NoError(t, run(ctx, &out, os.Getenv))
 	require.Equal(t, 5, strings.Count(out.String(), "paid o-"), out.String())
 	require.Contains(t, out.String(), "paid o-3\nthe consumer died: signal: killed\n")
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -17,7 +19,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestFailuresEndWellAndEachKeyKeepsItsOrder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out))
+	require.NoError(t, run(ctx, &out))
 	require.Equal(t, readmetest.Output(t, "go run ./examples/dead-letters"), out.String())
 }
