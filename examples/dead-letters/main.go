@@ -8,7 +8,7 @@
 //   - o-3 is refused for good: it is dead at once. With OnDeadHalt the later ones of its key
 //     wait for a person; by default they would go on
 //
-// The operator counts them, asks why, has the warehouse repaired, and requeues what is dead.
+// The operator asks why, has the warehouse repaired, and requeues what is dead.
 // Then o-3 arrives too, in its order.
 //
 //	go run ./examples/dead-letters
