@@ -37,7 +37,7 @@ func consume(ctx context.Context, out io.Writer, env func(string) string) error 
 	if brokers := env("KAFKA_BROKERS"); brokers != "" {
 		return consumeTopic(ctx, out, config, strings.Split(brokers, ","), topic(env))
 	}
-	return serveWebhooks(out, config, env(variableAddress))
+	return serveWebhooks(out, config, env(variableAddress), env(variableSecret))
 }
 
 // pay is the effect. tx is the transaction in which the id is noted.
@@ -67,7 +67,7 @@ func dieAtThird(ctx context.Context, db *sql.DB, out io.Writer) {
 }
 
 // serveWebhooks verifies first, and then takes each notification once.
-func serveWebhooks(out io.Writer, config inbox.Config, address string) error {
+func serveWebhooks(out io.Writer, config inbox.Config, address, secret string) error {
 	receiver := httpsink.Receiver{Secrets: []string{secret}}
 	once, err := inbox.Handler(config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var n struct {

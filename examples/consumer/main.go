@@ -4,6 +4,9 @@
 // order again, and the consumer, started once more, knows it by its id: it notes the id in
 // the transaction in which it pays.
 //
+// From then on the consumer has another secret, without a word to the shop, which signs with
+// both. A forged order is refused.
+//
 //	go run ./examples/consumer
 //	KAFKA_BROKERS=localhost:9092 KAFKA_TOPIC=orders go run ./examples/consumer
 //
@@ -11,21 +14,25 @@
 // offsets: it reads the topic from the beginning each time, and pays for what is new. A
 // real one has a consumer group, and reads again what it had not acknowledged.
 //
-// It ends with code 1 if an order is not paid exactly once.
+// It ends with code 1 if an order is not paid exactly once, or the forged one is taken.
 package main
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,15 +53,13 @@ type OrderPlaced struct {
 // Key keeps a customer's orders in their order.
 func (o OrderPlaced) Key() string { return o.Customer }
 
-const (
-	orders = 5
-	secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // of an example, which everyone may know
-)
+const orders = 5
 
-// Variables that make this program the consumer, and say where it works.
+// Variables that make this program the consumer, and say where it works, and with which secret.
 const (
 	variableDatabase = "CONSUMER_DATABASE"
 	variableAddress  = "CONSUMER_ADDRESS"
+	variableSecret   = "CONSUMER_SECRET"
 )
 
 func main() {
@@ -92,26 +97,47 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	secrets := []string{newSecret(), newSecret()} // the consumer's, before and after its death
+	to, err := newSink("http://"+address, secrets, env)
+	if err != nil {
+		return err
+	}
 	supervised, shopped := make(chan error, 1), make(chan error, 1)
 	go func() {
-		supervised <- supervise(ctx, out, variableDatabase+"="+filepath.Join(folder, "payments.db"), variableAddress+"="+address)
+		supervised <- supervise(ctx, out, secrets, variableDatabase+"="+filepath.Join(folder, "payments.db"), variableAddress+"="+address)
 	}()
-	go func() { shopped <- shop(ctx, filepath.Join(folder, "shop.db"), "http://"+address, env) }()
+	go func() { shopped <- shop(ctx, filepath.Join(folder, "shop.db"), to) }()
 	err = awaitPayments(ctx, payments)
+	answer := ""
+	if err == nil && env("KAFKA_BROKERS") == "" {
+		answer, err = forge(ctx, "http://"+address)
+	}
 	stop()
-	err = errors.Join(err, <-supervised, <-shopped)
-	return errors.Join(err, check(payments))
+	if err := errors.Join(err, <-supervised, <-shopped); err != nil {
+		return err
+	}
+	if answer != "" {
+		fmt.Fprintln(out, "a forged order:", answer)
+	}
+	return check(payments)
 }
 
-// supervise starts the consumer again whenever it dies.
-func supervise(ctx context.Context, out io.Writer, env ...string) error {
+// newSecret makes what the shop and the consumer share. No one else may know it.
+func newSecret() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(secret)
+}
+
+// supervise starts the consumer again whenever it dies, with the next secret if there is one.
+func supervise(ctx context.Context, out io.Writer, secrets []string, env ...string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
+	for n := 0; ctx.Err() == nil; n++ {
 		consumer := exec.CommandContext(ctx, program) // killed when ctx ends
-		consumer.Env = append(os.Environ(), env...)
+		consumer.Env = append(append(os.Environ(), env...), variableSecret+"="+secrets[min(n, len(secrets)-1)])
 		consumer.Stdout, consumer.Stderr = out, out
 		if err := consumer.Run(); ctx.Err() == nil {
 			fmt.Fprintln(out, "the consumer died:", err)
@@ -121,16 +147,12 @@ func supervise(ctx context.Context, out io.Writer, env ...string) error {
 }
 
 // shop publishes the orders, and sends them until ctx ends.
-func shop(ctx context.Context, file, url string, env func(string) string) error {
+func shop(ctx context.Context, file string, to sinks.Sink) error {
 	db, err := sqlite.OpenDB(file)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	to, err := newSink(url, env)
-	if err != nil {
-		return err
-	}
 	o := waybill.SQLite(db, waybill.SQLiteConfig{})
 	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(OrderPlaced.Key))
 	sink := o.Deliver("consumer", to, "order.*")
@@ -154,11 +176,13 @@ func shop(ctx context.Context, file, url string, env func(string) string) error 
 	return o.Run(ctx)
 }
 
-func newSink(url string, env func(string) string) (sinks.Sink, error) {
+// newSink sends to the topic, or to the consumer's URL, signed with each secret: any of them is
+// enough for who verifies.
+func newSink(url string, secrets []string, env func(string) string) (sinks.Sink, error) {
 	if brokers := env("KAFKA_BROKERS"); brokers != "" {
 		return kafka.New(sinks.Instance{Name: "consumer"}, kafka.Config{Brokers: strings.Split(brokers, ","), Topic: topic(env)})
 	}
-	return httpsink.New(sinks.Instance{Name: "consumer"}, httpsink.Config{URL: url, Secret: secret, Timeout: 5 * time.Second})
+	return httpsink.New(sinks.Instance{Name: "consumer"}, httpsink.Config{URL: url, Secrets: secrets, Timeout: 5 * time.Second})
 }
 
 func topic(env func(string) string) string { return cmp.Or(env("KAFKA_TOPIC"), "orders") }
@@ -183,6 +207,26 @@ func awaitPayments(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	return nil
+}
+
+// forge sends the consumer an order that the shop knows nothing of, and returns the answer.
+func forge(ctx context.Context, url string) (string, error) {
+	order := `{"id": "forged", "type": "order.placed", "version": 1, "payload": {"order": "o-666", "customer": "mallory"}}`
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(order))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("webhook-id", "forged")
+	request.Header.Set("webhook-timestamp", strconv.FormatInt(time.Now().Unix(), 10))
+	request.Header.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusUnauthorized {
+		err = errors.New("a forged order is taken")
+	}
+	return response.Status, errors.Join(err, response.Body.Close())
 }
 
 // check counts what was paid.

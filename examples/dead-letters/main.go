@@ -1,13 +1,19 @@
-// Dead-letters is what an operator does when a destination refuses deliveries.
+// Dead-letters shows what becomes of deliveries that fail, and what a key is for. Three
+// orders are placed, paid and shipped. The order is the key: what happens to one order
+// reaches the warehouse one after the other, and no order waits for another one.
 //
-// A warehouse takes orders by their quantity, and a bug in it refuses those of more
-// than nine. They die: retrying what is refused makes no sense. The operator counts
-// them, asks why one is dead, has the warehouse repaired, and requeues them. Then
-// everything is delivered, and the table of actions shows who has done what.
+//   - nothing is wrong with o-1
+//   - the payment of o-2 fails for the moment: it is tried again after growing pauses, and
+//     the shipment waits for it
+//   - o-3 is refused for good: it is dead at once. With OnDeadHalt the later ones of its key
+//     wait for a person; by default they would go on
+//
+// The operator asks why, has the warehouse repaired, and requeues what is dead.
+// Then o-3 arrives too, in its order.
 //
 //	go run ./examples/dead-letters
 //
-// The same by hand is waybill parked list, why, parked requeue and actions.
+// It ends with code 1 if something arrives twice, not at all, or in another order.
 package main
 
 import (
@@ -19,18 +25,20 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
-	"github.com/waybill-go/waybill/registry"
-	"github.com/waybill-go/waybill/sinks"
+)
+
+// What happens to an order.
+type (
+	OrderPlaced  struct{ Order string }
+	OrderPaid    struct{ Order string }
+	OrderShipped struct{ Order string }
 )
 
 func main() {
@@ -43,16 +51,7 @@ func main() {
 	}
 }
 
-// OrderPlaced is what is published.
-type OrderPlaced struct {
-	Number   int `json:"number"`
-	Quantity int `json:"quantity"`
-}
-
-// orders is how many are placed; every third is too large for the warehouse.
-const orders = 30
-
-func run(ctx context.Context, w io.Writer) error {
+func run(ctx context.Context, out io.Writer) error {
 	folder, err := os.MkdirTemp("", "dead-letters")
 	if err != nil {
 		return err
@@ -63,51 +62,41 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer db.Close()
-	if _, err := sqlite.Migrate(ctx, db, sqlite.Config{}); err != nil {
+
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(func(n OrderPlaced) string { return n.Order }))
+	waybill.Register[OrderPaid](o, "order.paid", waybill.Key(func(n OrderPaid) string { return n.Order }))
+	waybill.Register[OrderShipped](o, "order.shipped", waybill.Key(func(n OrderShipped) string { return n.Order }))
+	hall := newWarehouse()
+	sink := o.Deliver("warehouse", hall, "order.*")
+	sink.Retry = forwarder.Retry{Initial: 20 * time.Millisecond, Max: time.Second, MaxAttempts: 50}
+	sink.OnDead = forwarder.OnDeadHalt
+	o.Config.Lease = 2 * time.Second // what people do is noticed within a twentieth of it
+	if err := o.Migrate(ctx); err != nil {
 		return err
 	}
-	s, err := sqlite.Open(ctx, db, sqlite.Config{Receipts: true})
-	if err != nil {
-		return err
-	}
-	types := registry.New()
-	if err := registry.Register[OrderPlaced](types, "order.placed"); err != nil {
-		return err
-	}
-	hall := &warehouse{types: types, taken: make(map[int]int)}
-	engine, err := forwarder.New(forwarder.Config{
-		Store: s, Types: types,
-		Sinks:  map[string]forwarder.Sink{"warehouse": {Sink: hall}},
-		Routes: route.Routes{"order.*": route.To("warehouse")},
-		Lease:  2 * time.Second, // what people do is noticed within a twentieth of it
-	})
-	if err != nil {
-		return err
-	}
-	publisher, err := outbox.New(types, s, outbox.Config{Wake: engine.Wake})
-	if err != nil {
-		return err
-	}
-	if err := place(ctx, db, publisher); err != nil {
+	if err := publish(ctx, o); err != nil {
 		return err
 	}
 
-	forwarding, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- engine.Run(forwarding) }()
-	err = operate(ctx, w, s, hall)
+	go func() { ended <- o.Run(ctx) }()
+	err = operate(ctx, out, db, hall)
 	stop()
 	return errors.Join(err, <-ended)
 }
 
-func place(ctx context.Context, db *sql.DB, publisher *outbox.Publisher) error {
-	return publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		for n := range orders {
-			order := OrderPlaced{Number: n + 1, Quantity: 1}
-			if n%3 == 0 {
-				order.Quantity = 12
-			}
-			if err := publisher.Publish(ctx, tx, order); err != nil {
+// publish publishes all that happens to the three orders.
+func publish(ctx context.Context, o *waybill.Outbox) error {
+	return o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, order := range []string{"o-1", "o-2", "o-3"} {
+			err := o.Publish(ctx, tx,
+				waybill.With(OrderPlaced{order}, waybill.ID(order+"-placed")),
+				waybill.With(OrderPaid{order}, waybill.ID(order+"-paid")),
+				waybill.With(OrderShipped{order}, waybill.ID(order+"-shipped")))
+			if err != nil {
 				return err
 			}
 		}
@@ -115,116 +104,62 @@ func place(ctx context.Context, db *sql.DB, publisher *outbox.Publisher) error {
 	})
 }
 
-// operate is what the person on call does.
-func operate(ctx context.Context, w io.Writer, s admin.Store, hall *warehouse) error {
-	operator := admin.New(s, "ada")
-	refused := admin.Filter{Error: "too many"}
-	dead, err := await(ctx, func() (bool, error) {
-		counts, err := operator.Count(ctx, refused)
-		return len(counts) == 1 && counts[0].Count == orders/3, err
-	}, func() ([]store.ParkedDelivery, error) { return operator.Parked(ctx, refused, store.ParkedPlace{}, 1) })
+// operate is what the person on call does: waybill parked list, why, parked requeue.
+func operate(ctx context.Context, out io.Writer, db *sql.DB, hall *warehouse) error {
+	s, err := sqlite.Open(ctx, db, sqlite.Config{})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d of %d orders are dead.\n", orders/3, orders)
+	operator := admin.New(s, "ada")
 
-	answer, err := operator.Why(ctx, dead[0].Envelope.ID, admin.Routing{})
+	if err := wait(ctx, func() (bool, error) {
+		parked, err := operator.Parked(ctx, admin.Filter{Key: "o-3", States: []store.State{store.StateDead, store.StateBlocked}}, store.ParkedPlace{}, 10)
+		return len(parked) == 3 && hall.shipped("o-1") && hall.shipped("o-2"), err
+	}); err != nil {
+		return err
+	}
+	hall.print(out, "o-1", "o-2", "o-3")
+	answer, err := operator.Why(ctx, "o-3-shipped", admin.Routing{})
 	if err != nil {
 		return err
 	}
 	for _, v := range answer.Verdicts {
-		fmt.Fprintf(w, "Why is the first one? %s: %s\n", v.Sink, v.LastError)
+		fmt.Fprintf(out, "why is o-3 not shipped? %s: %s\n", v.Sink, v.Text)
 	}
 
 	hall.repair()
-	plan, err := operator.Requeue(ctx, refused)
+	plan, err := operator.Requeue(ctx, admin.Filter{Sink: "warehouse", Error: "too heavy"})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "The warehouse is repaired; to be requeued: %d.\n", plan.Total())
+	fmt.Fprintf(out, "the warehouse is repaired; to be requeued: %d\n", plan.Total())
 	action, err := plan.Run(ctx, nil)
 	if err != nil {
 		return err
 	}
-
-	left, err := await(ctx, func() (bool, error) {
+	if err := wait(ctx, func() (bool, error) {
 		counts, err := operator.Count(ctx, admin.Filter{})
 		return len(counts) == 0, err
-	}, hall.stock)
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s has requeued %d; the warehouse has %d of %d orders, each once.\n", action.Who, action.Count, len(left), orders)
-	for number, times := range left {
-		if times != 1 {
-			return fmt.Errorf("order %d came %d times", number, times)
-		}
-	}
-	if len(left) != orders {
-		return errors.New("orders are missing")
-	}
-	return nil
+	fmt.Fprintf(out, "%s has requeued %d\n", action.Who, action.Count)
+	hall.print(out, "o-3")
+	return hall.check()
 }
 
-// await asks until it is so, and then gives the result.
-func await[T any](ctx context.Context, so func() (bool, error), then func() (T, error)) (result T, err error) {
+// wait asks until the answer is yes.
+func wait(ctx context.Context, ask func() (bool, error)) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ok, err := so()
-		if err != nil {
-			return result, err
-		}
-		if ok {
-			return then()
+		if yes, err := ask(); yes || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return result, ctx.Err()
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}
-}
-
-// warehouse is the destination.
-type warehouse struct {
-	types *registry.Registry
-
-	mu       sync.Mutex
-	repaired bool
-	taken    map[int]int // times that an order came, by its number
-}
-
-var _ sinks.Sink = (*warehouse)(nil)
-
-// Deliver refuses large orders until it is repaired.
-func (h *warehouse) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	decoded, err := registry.Decode[OrderPlaced](h.types, d.Envelope)
-	if err != nil {
-		return "", sinks.Permanent(err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if decoded.Quantity > 9 && !h.repaired {
-		return "", sinks.Permanent(fmt.Errorf("%d are too many", decoded.Quantity))
-	}
-	h.taken[decoded.Number]++
-	return notification.Receipt(fmt.Sprint("shelf ", decoded.Number)), nil
-}
-
-func (h *warehouse) repair() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.repaired = true
-}
-
-// stock is how often each order came.
-func (h *warehouse) stock() (map[int]int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	taken := make(map[int]int, len(h.taken))
-	for number, times := range h.taken {
-		taken[number] = times
-	}
-	return taken, nil
 }

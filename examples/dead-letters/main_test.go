@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/waybill-go/waybill/examples/internal/readmetest"
 )
 
 func TestMain(m *testing.M) {
@@ -15,13 +18,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func Example() {
-	if err := run(context.Background(), os.Stdout); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// 10 of 30 orders are dead.
-	// Why is the first one? warehouse: permanent: 12 are too many
-	// The warehouse is repaired; to be requeued: 10.
-	// ada has requeued 10; the warehouse has 30 of 30 orders, each once.
+func TestFailuresEndWellAndEachKeyKeepsItsOrder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out strings.Builder
+	require.NoError(t, run(ctx, &out))
+	require.Equal(t, readmetest.Output(t, "go run ./examples/dead-letters"), out.String())
 }

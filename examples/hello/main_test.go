@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/examples/internal/readmetest"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
@@ -24,7 +25,7 @@ func TestTheProgramDeliversOnPostgreSQL(t *testing.T) {
 	text := make([]byte, 1000)
 	n, err := out.Read(text)
 	require.NoError(t, err)
-	require.Equal(t, "reserve one kite for o-17\n", string(text[:n]))
+	require.Equal(t, readmetest.Output(t, "DATABASE_URL=postgres://… go run ./examples/hello"), string(text[:n]))
 }
 
 // mostLines is how many lines of the program are neither empty nor a comment.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/examples/internal/readmetest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -117,6 +118,18 @@ func TestEachLanguagePublishesAndConsumes(t *testing.T) {
 			require.Equal(t, 1, count, "what was rolled back was not handled")
 			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM invoices`).Scan(&count))
 			require.Equal(t, 1, count)
+
+			if language != "python" {
+				return
+			}
+			shown, payload, _ := strings.Cut(strings.TrimSpace(readmetest.Output(t, "python orders.py place o-17 c-1 kite")), " ")
+			out, err = run("place", "o-17", "c-1", "kite")
+			require.NoError(t, err, out)
+			id, printed, _ := strings.Cut(out, " ")
+			require.Equal(t, payload, printed, "README.md shows the output")
+			out, err = run("handle", id, "o-17")
+			require.NoError(t, err, out)
+			require.Equal(t, readmetest.Output(t, "python orders.py handle "+shown+" o-17"), out+"\n")
 		})
 	}
 }

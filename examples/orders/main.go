@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"os"
 
@@ -17,13 +18,13 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Getenv("DATABASE_URL")); err != nil {
+	if err := run(context.Background(), os.Getenv("DATABASE_URL"), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run places one order and ends when its payment has reached the warehouse.
-func run(ctx context.Context, address string) error {
+func run(ctx context.Context, address string, out io.Writer) error {
 	if address == "" {
 		return fmt.Errorf("set DATABASE_URL to a PostgreSQL database, such as postgres://me@localhost/shop?sslmode=disable")
 	}
@@ -37,7 +38,7 @@ func run(ctx context.Context, address string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	shop, err := open(ctx, pool, db, func(paid OrderPaid) {
-		fmt.Printf("the warehouse packs order %s\n", paid.Order)
+		fmt.Fprintf(out, "the warehouse packs order %s\n", paid.Order)
 		stop() // one order is enough here: forward ends when it is settled
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/examples/internal/readmetest"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
@@ -18,9 +20,11 @@ func TestTheProgramEndsByItself(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	require.NoError(t, run(ctx, postgrestest.DSN(t)))
+	var out strings.Builder
+	require.NoError(t, run(ctx, postgrestest.DSN(t), &out))
+	require.Equal(t, readmetest.Output(t, "DATABASE_URL=postgres://… go run ."), out.String())
 	require.NoError(t, ctx.Err())
-	require.ErrorContains(t, run(ctx, ""), "DATABASE_URL")
+	require.ErrorContains(t, run(ctx, "", &out), "DATABASE_URL")
 }
 
 func TestEachOrderIsPaidOnceAndPacked(t *testing.T) {

@@ -64,7 +64,7 @@ var payments = map[string]PaymentReceived{
 }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // the output tells the rest
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all
 	if _, err := exec.LookPath("python3"); err != nil {
 		fmt.Println("skipped: this example needs python3, which is not in PATH")
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/examples/internal/readmetest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
@@ -16,7 +17,9 @@ func TestOfTwoProcessesOneMakesEachTick(t *testing.T) {
 	var out strings.Builder
 	path := filepath.Join(t.TempDir(), "shop.db")
 	require.NoError(t, run(t.Context(), &out, path))
-	require.Regexp(t, regexp.MustCompile(`^report 1\nreport 2, [1-9]\d*s after the last one\nreport 3, [1-9]\d*s after the last one\n$`), out.String())
+	// A busy machine may miss ticks.
+	onTime := regexp.MustCompile(`[1-9]\d*s after`).ReplaceAllString(out.String(), "1s after")
+	require.Equal(t, readmetest.Output(t, "go run ./examples/schedule"), onTime)
 
 	db, err := sqlite.OpenDB(path)
 	require.NoError(t, err)
