@@ -19,12 +19,13 @@ func TestTheProgramDeliversOnPostgreSQL(t *testing.T) {
 	stdout := os.Stdout
 	os.Stdout = in
 	main()
+	main() // a second time, in the same database
 	os.Stdout = stdout
 	require.NoError(t, in.Close())
 	text := make([]byte, 1000)
 	n, err := out.Read(text)
 	require.NoError(t, err)
-	require.Equal(t, "reserve one kite for o-17\n", string(text[:n]))
+	require.Equal(t, "reserve one kite for o-17\nreserve one kite for o-17\n", string(text[:n]))
 }
 
 // mostLines is how many lines of the program are neither empty nor a comment.
