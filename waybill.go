@@ -255,7 +255,7 @@ func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 // [store.ErrNotMigrated]. Mistakes are reported together: first those of single
 // declarations, then, from the database on, those of routes, settings and schedules. After
 // an error it may be called again; once it has succeeded it does nothing more. Nothing is
-// delivered before Run.
+// delivered before Run. It does not wait for a database that is not there yet.
 func (o *Outbox) Open(ctx context.Context) error {
 	o.opening.Lock()
 	defer o.opening.Unlock()
