@@ -5,12 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
 type OrderPlaced struct{ Order, Product string }
@@ -72,6 +76,50 @@ func Example() {
 	// Output:
 	// thank you for o-17
 	// o-17 is on its way
+}
+
+// Webhooks from one Go program to another, which reserves each order's goods once.
+func ExampleOutbox_Deliver() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	db, end := exampleDB()
+	defer end()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed")
+	check(o.Migrate(ctx))
+
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // in the environment of both
+	partner, closePartner := examplePartner(ctx, secret, stop)
+	defer closePartner()
+	hooks, err := httpsink.New(sinks.Instance{}, httpsink.Config{URL: partner, Secret: secret})
+	check(err)
+	o.Deliver("partner", hooks, "order.*")
+
+	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return o.Publish(ctx, tx, OrderPlaced{Order: "o-17", Product: "kite"})
+	}))
+	check(o.Run(ctx))
+	// Output: reserve one kite for o-17
+}
+
+// examplePartner is the other program, with a database of its own.
+func examplePartner(ctx context.Context, secret string, done func()) (url string, end func()) {
+	db, closeDB := exampleDB()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed")
+	check(o.Migrate(ctx))
+	check(o.Open(ctx))
+	once := inbox.HandleTx(inbox.Config{Inbox: o.Inbox(), DB: db, Consumer: "reservations"}, o.Types(),
+		func(ctx context.Context, tx *sql.Tx, n OrderPlaced) error {
+			fmt.Println("reserve one", n.Product, "for", n.Order)
+			done()
+			_, err := tx.ExecContext(ctx, `INSERT INTO reservations VALUES ($1)`, n.Order)
+			return err
+		})
+	handler, err := httpsink.Receive(httpsink.Receiver{Secrets: []string{secret}}, once)
+	check(err)
+	server := httptest.NewServer(handler)
+	return server.URL, func() { server.Close(); closeDB() }
 }
 
 // exampleDB is a database with a table of the application's.

@@ -20,7 +20,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +46,11 @@ import (
 // Errors of an Outbox.
 var (
 	// ErrNotOpen: Publish before Migrate, Open, InTx or Run.
-	ErrNotOpen = errors.New("the outbox is not open: call Open first")
-	// ErrOpen: something was declared after Open.
-	ErrOpen = errors.New("the outbox is open already: declare types, handlers, sinks and routes before")
+	ErrNotOpen = errors.New("the outbox is not open: call Open first (InTx and Run do so by themselves)")
+	// ErrOpen is what Register, Handle and the rest panic with after Open.
+	ErrOpen = errors.New("the outbox is open already: declare types, handlers, sinks, routes and schedules before Open, InTx and Run")
+	// ErrDuplicate: a notification of that uniqueness key was published before; see [Unique].
+	ErrDuplicate = outbox.ErrDuplicate
 )
 
 // Names of the packages below, for programs with one import.
@@ -112,8 +116,9 @@ type opened struct {
 type declared struct {
 	Sink
 	handlers []function.Handler
-	patterns []string // that go there, unless a rule of Route is for the same
-	inTx     bool     // the handlers are of HandleTx
+	handled  []func(*registry.Registry) (string, error) // the names of the handlers' types
+	patterns []string                                   // that go there, unless a rule of Route is for the same
+	inTx     bool                                       // the handlers are of HandleTx
 }
 
 // Postgres is the outbox of a PostgreSQL database, whose handle the application keeps and
@@ -186,12 +191,7 @@ func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink
 		o.note(fmt.Errorf("sink %q has functions of Handle and of HandleTx: use two names", sink))
 	}
 	d.handlers, d.inTx = append(d.handlers, h), inTx
-	name, err := registry.NameOf[T](o.types)
-	if err != nil {
-		o.note(fmt.Errorf("sink %q: %w", sink, err))
-		return &d.Sink
-	}
-	d.patterns = append(d.patterns, name)
+	d.handled = append(d.handled, registry.NameOf[T])
 	return &d.Sink
 }
 
@@ -252,16 +252,17 @@ func (o *Outbox) note(err error) {
 func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 
 // Open checks all that is declared, and connects to the outbox, which has to be migrated:
-// [store.ErrNotMigrated]. All mistakes are reported at once. After an error it may be
-// called again; once it has succeeded it does nothing more. Nothing is delivered before
-// Run.
+// [store.ErrNotMigrated]. Mistakes are reported together: first those of single
+// declarations, then, from the database on, those of routes, settings and schedules. After
+// an error it may be called again; once it has succeeded it does nothing more. Nothing is
+// delivered before Run. It does not wait for a database that is not there yet.
 func (o *Outbox) Open(ctx context.Context) error {
 	o.opening.Lock()
 	defer o.opening.Unlock()
 	if o.made() != nil {
 		return nil
 	}
-	if err := errors.Join(o.mistakes...); err != nil {
+	if err := errors.Join(append(slices.Clone(o.mistakes), o.routeHandlers())...); err != nil {
 		return err
 	}
 	s, err := o.connect(ctx)
@@ -280,11 +281,13 @@ func (o *Outbox) Open(ctx context.Context) error {
 	if made.publisher, err = outbox.New(o.types, s, publishing); err != nil {
 		return err
 	}
+	var refused []error
 	if len(o.sinks) > 0 {
 		if made.forwarder, err = forwarder.New(o.forwarding(made)); err != nil {
-			return err
+			refused = append(refused, err)
+		} else {
+			wake = made.forwarder.Wake
 		}
-		wake = made.forwarder.Wake
 	}
 	if len(o.schedules) > 0 {
 		list := make([]Schedule, len(o.schedules))
@@ -292,11 +295,36 @@ func (o *Outbox) Open(ctx context.Context) error {
 			list[i] = *s
 		}
 		if made.scheduler, err = schedule.New(schedule.Config{Store: s, DB: o.db, Publisher: made.publisher, Logger: o.Config.Logger}, list...); err != nil {
-			return err
+			refused = append(refused, err)
 		}
+	}
+	if err := errors.Join(refused...); err != nil {
+		return err
 	}
 	o.opened.Store(made)
 	return nil
+}
+
+// routeHandlers routes the types of handlers to their sinks. It waits for Open, so that a
+// type may be registered behind its handlers.
+func (o *Outbox) routeHandlers() error {
+	var mistakes []error
+	for _, sink := range slices.Sorted(maps.Keys(o.sinks)) {
+		d := o.sinks[sink]
+		if len(d.handlers) == 0 {
+			continue
+		}
+		d.patterns = nil
+		for _, nameOf := range d.handled {
+			name, err := nameOf(o.types)
+			if err != nil {
+				mistakes = append(mistakes, fmt.Errorf("sink %q: %w", sink, err))
+				continue
+			}
+			d.patterns = append(d.patterns, name)
+		}
+	}
+	return errors.Join(mistakes...)
 }
 
 // forwarding is the forwarder's configuration.
@@ -348,11 +376,15 @@ func (o *Outbox) CancelID(ctx context.Context, tx outbox.Tx, id string) (cancell
 }
 
 // CancelKey cancels what is still scheduled of a type and a key, in the caller's transaction;
-// see [outbox.Publisher.CancelKey].
+// see [outbox.Publisher.CancelKey]. A type that is not registered, which would match nothing,
+// is refused with [registry.ErrUnregistered].
 func (o *Outbox) CancelKey(ctx context.Context, tx outbox.Tx, typ, key string) (cancelled int, err error) {
 	made := o.made()
 	if made == nil {
 		return 0, ErrNotOpen
+	}
+	if _, known := o.types.Lookup(typ); !known && typ != "" {
+		return 0, fmt.Errorf("cancel by key: %w: %q; registered are %s", registry.ErrUnregistered, typ, o.typeNames())
 	}
 	return made.publisher.CancelKey(ctx, tx, typ, key)
 }
@@ -405,6 +437,14 @@ func (o *Outbox) Run(ctx context.Context) error {
 		running.Go(func() error { return made.scheduler.Run(ctx) })
 	}
 	return running.Wait()
+}
+
+func (o *Outbox) typeNames() string {
+	var names []string
+	for _, t := range o.types.Types() {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Types are those that are registered.
@@ -476,7 +516,8 @@ func ID(id string) PublishOption { return outbox.ID(id) }
 func DeliverAt(t time.Time) PublishOption { return outbox.DeliverAt(t) }
 
 // Unique lets no second notification with the same uniqueness key be published within a
-// period; see [outbox.Unique].
+// period: Publish returns [ErrDuplicate], and the transaction stays usable; see
+// [outbox.Unique].
 func Unique(key string, period time.Duration) PublishOption { return outbox.Unique(key, period) }
 
 // Metadata travels beside the payload; see [outbox.Metadata].

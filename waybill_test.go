@@ -14,7 +14,6 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
@@ -201,6 +200,22 @@ func TestAllMistakesAreErrorsOfOpen(t *testing.T) {
 	})
 }
 
+func TestATypeMayBeRegisteredBehindItsHandlers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		waybill.Handle(o, "mails", func(_ context.Context, s shipped) error { h.add("%s", s.Order); stop(); return nil })
+		require.NoError(t, o.Migrate(ctx))
+		require.ErrorIs(t, o.Open(ctx), registry.ErrUnregistered)
+		waybill.Register[shipped](o, "order.shipped")
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.Publish(ctx, tx, shipped{"o-1"}) }))
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{"o-1"}, h.list)
+	})
+}
+
 func TestARouteMayHaveACondition(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
@@ -227,7 +242,9 @@ func TestARouteMayHaveACondition(t *testing.T) {
 func TestWhatIsDeclaredTooLateIsADefectOfTheProgram(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
-		require.ErrorIs(t, o.Open(t.Context()), store.ErrNotMigrated)
+		err := o.Open(t.Context())
+		require.ErrorIs(t, err, store.ErrNotMigrated)
+		require.ErrorContains(t, err, "or call Migrate")
 		require.NoError(t, o.Migrate(t.Context()))
 		require.NoError(t, o.Open(t.Context()), "the second time")
 		require.NoError(t, o.Open(t.Context()), "again")
@@ -244,7 +261,10 @@ func TestWhatTheForwarderRefusesIsAnErrorOfOpen(t *testing.T) {
 		waybill.Register[orderPlaced](o, "order.placed")
 		waybill.Handle(o, "mails", func(context.Context, orderPlaced) error { return waybill.Permanent(errors.New("never")) })
 		o.Route("order.paid", waybill.Rule{Sink: "mails"})
-		require.ErrorIs(t, o.Open(t.Context()), route.ErrNoType)
+		o.Schedule("daily", waybill.Cron("0 25 * * *", ""), nil)
+		err := o.Open(t.Context())
+		require.ErrorIs(t, err, route.ErrNoType)
+		require.ErrorIs(t, err, schedule.ErrConfig, "both at once")
 	})
 }
 
@@ -305,9 +325,13 @@ func TestWhatIsScheduledIsCancelledAndWhatIsUniqueIsPublishedOnce(t *testing.T) 
 			byID, err := o.CancelID(ctx, tx, "n-1")
 			require.NoError(t, err)
 			byKey, err := o.CancelKey(ctx, tx, "order.placed", "o-2")
+			require.NoError(t, err)
 			require.Equal(t, []int{1, 1}, []int{byID, byKey})
-			require.ErrorIs(t, o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.Unique("o-1", time.Hour))), outbox.ErrDuplicate)
-			return err
+			require.ErrorIs(t, o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.Unique("o-1", time.Hour))), waybill.ErrDuplicate)
+			_, err = o.CancelKey(ctx, tx, "order.palced", "o-1")
+			require.ErrorIs(t, err, registry.ErrUnregistered)
+			require.ErrorContains(t, err, `"order.palced"; registered are order.placed`)
+			return nil
 		}))
 		var cancelled int
 		require.NoError(t, db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_cancelled`).Scan(&cancelled))

@@ -75,7 +75,10 @@ func unregistered(t reflect.Type) error {
 	if err := checkGoType(t); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s; call registry.Register[%s](types, %q) at the start of the program", ErrUnregistered, t, t, suggestName(t))
+	if t.Name() == "" && t.Kind() == reflect.Slice {
+		return fmt.Errorf("%w: %s", ErrUnregistered, t) // its elements are meant
+	}
+	return fmt.Errorf("%w: %s; call registry.Register[%[2]s](types, %[3]q) at the start of the program, or, with the facade, waybill.Register[%[2]s](o, %[3]q)", ErrUnregistered, t, suggestName(t))
 }
 
 // suggestName makes a name from a Go type: shop.OrderPlaced is "order.placed".

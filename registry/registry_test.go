@@ -200,6 +200,8 @@ func TestTheZeroRegistryIsEmptyAndReady(t *testing.T) {
 	require.False(t, known)
 	_, err := types.Encode(orderPlaced{})
 	require.ErrorIs(t, err, registry.ErrUnregistered)
+	_, err = registry.New().Encode([]orderPlaced{{}})
+	require.EqualError(t, err, "go type is not registered: []registry_test.orderPlaced", "a name for a slice is not what is missing")
 	_, err = types.Decode(&notification.Envelope{Type: "order.placed", Version: 1})
 	require.ErrorIs(t, err, registry.ErrUnknownType)
 	require.NoError(t, registry.Register[orderPlaced](&types, "order.placed"))

@@ -26,7 +26,7 @@ func main() {
 	})
 	check(o.Migrate(ctx))                                           // the outbox stands beside your tables
 	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { // both, or neither
-		if _, err := tx.ExecContext(ctx, `CREATE TABLE orders AS SELECT 'o-17' AS id, 'kite' AS product`); err != nil {
+		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders AS SELECT 'o-17' AS id, 'kite' AS product`); err != nil {
 			return err
 		}
 		return o.Publish(ctx, tx, OrderPlaced{OrderID: "o-17", Product: "kite"})

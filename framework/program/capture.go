@@ -84,7 +84,9 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		_, err = io.WriteString(m.stdout, text)
 		return err
 	case c.remove != "":
-		err = postgres.RemoveCapture(ctx, db, outbox, c.remove)
+		if err = postgres.RemoveCapture(ctx, db, outbox, c.remove); err == nil && !m.json {
+			fmt.Fprintln(m.stdout, c.remove, "is not captured any more")
+		}
 	case !c.list:
 		err = postgres.AddCapture(ctx, db, outbox, c.Capture)
 	}

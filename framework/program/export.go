@@ -37,10 +37,10 @@ standby is refused.`,
 		RunE: e.run,
 	}
 	e.add(cmd)
-	cmd.Flags().Var(&e.from, "from", "that occurred then or later: a time, or how long ago it is, such as 6h or 7d")
-	cmd.Flags().Var(&e.to, "to", "that occurred before then")
-	cmd.Flags().StringArrayVar(&e.request.Types, "type", nil, "of this type, or of types with a beginning (order.*); several times for several")
-	cmd.Flags().StringArrayVar(&e.request.Sinks, "sink", nil, "that this sink has a receipt of, with its receipts alone; several times for several")
+	cmd.Flags().Var(&e.from, "from", "rows that occurred then or later: a time, or how long ago it is, such as 6h or 7d")
+	cmd.Flags().Var(&e.to, "to", "rows that occurred before then")
+	cmd.Flags().StringArrayVar(&e.request.Types, "type", nil, "rows of this type, or of types with a beginning (order.*); several times for several")
+	cmd.Flags().StringArrayVar(&e.request.Sinks, "sink", nil, "rows that this sink has a receipt of, with its receipts alone; several times for several")
 	cmd.Flags().StringVar(&e.format, "format", "", "jsonl or parquet (default: by the name of the file, otherwise jsonl)")
 	cmd.Flags().StringVarP(&e.output, "output", "o", archive.Stdout, "the file to write, or - for standard output")
 	return cmd

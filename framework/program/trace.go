@@ -72,7 +72,7 @@ func (t *trace) run(cmd *cobra.Command, args []string) error {
 		printTree(t.stdout, tree, time.Now())
 	}
 	if tree.Count == 0 {
-		return fmt.Errorf("nothing of %s was found; %s", args[0], searched(tree))
+		return fmt.Errorf("nothing of %q was found; %s", args[0], searched(tree))
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ something of it is left: it looks through the whole log and all that is parked, 
 about a second for a million rows. A program with types of its own shows which of the
 versions it cannot decode.
 
-With --offline it looks at no log, and needs no database.`,
+Without a configuration, with --database only, it shows what there is, and not where it
+goes. With --offline it looks at the configuration only, and needs no database.`,
 		Args: noArguments,
 		RunE: t.run,
 	}
@@ -97,7 +98,11 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	case t.all && t.offline:
 		return wrongUsage(cmd, errors.New("--all looks at the log and --offline does not: leave one out"))
 	}
-	c, err := config.LoadDeliveries(t.source(t.flags), t.options)
+	load := config.LoadRoutes
+	if t.offline {
+		load = config.LoadDeliveries // which needs no database
+	}
+	c, err := load(t.source(t.flags), t.options)
 	if err != nil {
 		return err
 	}
@@ -123,7 +128,10 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	}
 	lines := []typeLine{}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		line := lineOf(name, routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))
+		line := typeLine{Type: name, Versions: []versionLine{}, Sinks: []sinkLine{}}
+		if routes != nil {
+			line.route(routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))
+		}
 		line.Registered = t.registered(name)
 		line.add(counts[name], t.options.Types != nil)
 		lines = append(lines, line)
@@ -131,7 +139,7 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	if t.json {
 		return printJSON(t.stdout, lines)
 	}
-	printTypes(t.stdout, lines, t.options.Types != nil)
+	printTypes(t.stdout, lines, routes != nil, t.options.Types != nil)
 	return nil
 }
 
@@ -183,15 +191,14 @@ func (t *types) count(cmd *cobra.Command, counts map[string][]store.TypeCount) e
 	return err
 }
 
-func lineOf(name string, routes *route.Table, unrouted forwarder.Unrouted) typeLine {
-	line := typeLine{Type: name, Versions: []versionLine{}, Sinks: []sinkLine{}}
-	for _, sink := range routes.Sinks(name) {
-		line.Sinks = append(line.Sinks, sinkLine{sink, routesOf(routes.To(sink), name)})
+// route notes where the type goes.
+func (l *typeLine) route(routes *route.Table, unrouted forwarder.Unrouted) {
+	for _, sink := range routes.Sinks(l.Type) {
+		l.Sinks = append(l.Sinks, sinkLine{sink, routesOf(routes.To(sink), l.Type)})
 	}
-	if len(line.Sinks) == 0 {
-		line.Unrouted = unrouted
+	if len(l.Sinks) == 0 {
+		l.Unrouted = unrouted
 	}
-	return line
 }
 
 // add notes the versions that were found.
@@ -224,8 +231,11 @@ func (l *typeLine) inProgram() string {
 	return text
 }
 
-func printTypes(w io.Writer, lines []typeLine, withRegistered bool) {
-	columns := []any{"type", "versions", "rows", "parked", "last", "goes to"}
+func printTypes(w io.Writer, lines []typeLine, withRoutes, withRegistered bool) {
+	columns := []any{"type", "versions", "rows", "parked", "last"}
+	if withRoutes {
+		columns = append(columns, "goes to")
+	}
 	if withRegistered {
 		columns = append(columns, "in the program")
 	}
@@ -238,7 +248,10 @@ func printTypes(w io.Writer, lines []typeLine, withRegistered bool) {
 			rows += v.Rows
 			parked += v.Parked
 		}
-		row := table.Row{line.Type, orDash(strings.Join(versions, ", ")), rows, parked, timeOrDash(line.OccurredOn), line.goesTo()}
+		row := table.Row{line.Type, orDash(strings.Join(versions, ", ")), rows, parked, timeOrDash(line.OccurredOn)}
+		if withRoutes {
+			row = append(row, line.goesTo())
+		}
 		if withRegistered {
 			row = append(row, line.inProgram())
 		}

@@ -57,6 +57,13 @@ func TestTypesCountsThoseOfTheLog(t *testing.T) {
 			{"type": "parcel", "versions": [{"version": 1, "rows": 2, "parked": 0}], "occurred_on": "2026-01-02T03:04:08Z", "unrouted": "park", "sinks": []}
 		]`, r.stdout)
 
+		r = waybill(t, "types", "--database", o.address)
+		require.Equal(t, result{stdout: ` TYPE          VERSIONS  ROWS  PARKED  LAST
+ order.moved   1            1       0  2026-01-02 03:04:06Z
+ order.placed  2            1       0  2026-01-02 03:04:05Z
+ parcel        1            2       0  2026-01-02 03:04:08Z
+`}, r, "of a program that declares its routes in Go")
+
 		ignoring := writeFile(t, "forwarder: {unrouted: ignore}\n"+fmt.Sprintf("database: %q\n", o.address)+conditional)
 		require.Contains(t, waybill(t, "types", "-c", ignoring).stdout, " parcel        1            2       0  2026-01-02 03:04:08Z  no route: passed over\n")
 	})

@@ -112,6 +112,10 @@ var aliases = []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
 func parse(line string, fields []string) (*cronexpr.Expression, error) {
 	text := strings.Join(fields, " ")
 	switch {
+	case strings.HasPrefix(text, "@every"):
+		return nil, fmt.Errorf("cron %q: a period is no line of crontab: write every: 5m, or Every(5*time.Minute)", line)
+	case strings.HasPrefix(text, "TZ="), strings.HasPrefix(text, "CRON_TZ="):
+		return nil, fmt.Errorf("cron %q: the time zone is not part of the line: give it apart, as zone: Europe/Berlin, or Cron's second argument", line)
 	case strings.HasPrefix(text, "@"):
 		if !slices.Contains(aliases, text) {
 			return nil, fmt.Errorf("cron %q: use five fields, or one of %s", line, strings.Join(aliases, ", "))

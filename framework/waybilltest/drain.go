@@ -81,6 +81,7 @@ type drain struct {
 
 func newDrain(t testing.TB, c forwarder.Config) *drain {
 	t.Helper()
+	require.NotNil(t, c.Store, "the configuration has no Store: take that of Outbox.Forwarding, after Outbox.Open")
 	s, ok := c.Store.(inspected)
 	require.True(t, ok, "store %T is no store.Inspector", c.Store)
 	c.Poll = forwarder.Poll{Min: lookEvery, Max: 4 * lookEvery}

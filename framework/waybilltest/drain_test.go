@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/waybilltest"
+	"github.com/waybill-go/waybill/registry"
 )
 
 type (
@@ -152,4 +153,12 @@ func TestDrainFailsWithWhatIsWrongWithTheConfiguration(t *testing.T) {
 	found := failuresOf(t, func(t testing.TB) { waybilltest.Drain(t, waybill.Config{Store: o.Store}) })
 	require.NotEmpty(t, found)
 	require.Contains(t, found[0], "there is none")
+	for _, early := range []func(t testing.TB){
+		func(t testing.TB) { waybilltest.Drain(t, waybill.Config{}) },
+		func(t testing.TB) { waybilltest.Of(t, nil, registry.New()) },
+	} {
+		found = failuresOf(t, early)
+		require.NotEmpty(t, found)
+		require.Contains(t, found[0], "Outbox.Forwarding, after Outbox.Open")
+	}
 }

@@ -67,9 +67,11 @@ func New(t testing.TB, types *registry.Registry) *Outbox {
 }
 
 // Of looks at an outbox of the test's own, such as one in the database that
-// postgrestest starts. What is there already counts as forgotten.
+// postgrestest starts. What is there already counts as forgotten, so call it before the
+// code under test.
 func Of(t testing.TB, log store.Log, types *registry.Registry) *Outbox {
 	t.Helper()
+	require.NotNil(t, log, "there is no store to look at: take that of Outbox.Forwarding, after Outbox.Open")
 	o := &Outbox{t: t, log: log, types: types, forgotten: make(map[place]bool)}
 	o.Forget()
 	return o

@@ -135,7 +135,7 @@ func (s Set) compare(recorded map[int64]bool) error {
 	}
 	for _, f := range files {
 		if !recorded[f.version] {
-			return fmt.Errorf("%w: table %s does not record version %d (%s): run `waybill migrate`",
+			return fmt.Errorf("%w: table %s does not record version %d (%s): run `waybill migrate`, or call Migrate",
 				store.ErrNotMigrated, s.Table, f.version, f.name)
 		}
 	}
