@@ -232,7 +232,7 @@ func TestWhatIsDeclaredTooLateIsADefectOfTheProgram(t *testing.T) {
 		require.NoError(t, o.Open(t.Context()), "the second time")
 		require.NoError(t, o.Open(t.Context()), "again")
 		require.PanicsWithError(t, waybill.ErrOpen.Error(), func() { waybill.Register[orderPlaced](o, "order.placed") })
-		require.ErrorContains(t, o.Run(t.Context()), "no sink is declared")
+		require.ErrorContains(t, o.Run(t.Context()), "neither a sink nor a schedule is declared")
 		require.Nil(t, o.Forwarder())
 	})
 }
