@@ -149,7 +149,9 @@ func TestAdvanceMovesWhatWaitsInEachLaneAndNotWhatIsDead(t *testing.T) {
 
 func TestAdvanceTakesWhatIsCancelledForDoneInItsTime(t *testing.T) {
 	onEachShop(t, func(t *testing.T, s *shop) {
-		later := func(order string) any { return waybill.With(reminded{order}, waybill.ID(order), waybill.DeliverAt(time.Now().Add(time.Hour))) }
+		later := func(order string) any {
+			return waybill.With(reminded{order}, waybill.ID(order), waybill.DeliverAt(time.Now().Add(time.Hour)))
+		}
 		require.NoError(t, s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return s.Publish(ctx, tx, later("o-1"), later("o-2")) }))
 		waybilltest.Drain(t, s.config)
 		require.NoError(t, s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
