@@ -14,7 +14,6 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
@@ -306,7 +305,7 @@ func TestWhatIsScheduledIsCancelledAndWhatIsUniqueIsPublishedOnce(t *testing.T) 
 			require.NoError(t, err)
 			byKey, err := o.CancelKey(ctx, tx, "order.placed", "o-2")
 			require.Equal(t, []int{1, 1}, []int{byID, byKey})
-			require.ErrorIs(t, o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.Unique("o-1", time.Hour))), outbox.ErrDuplicate)
+			require.ErrorIs(t, o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.Unique("o-1", time.Hour))), waybill.ErrDuplicate)
 			return err
 		}))
 		var cancelled int
