@@ -243,6 +243,8 @@ func TestACaptureThatCannotBeIsRefusedAndLeavesNothing(t *testing.T) {
 		`capture Orders"; DROP TABLE orders; --: `:              {Table: `Orders"; DROP TABLE orders; --`, Key: "id", Columns: []string{"id"}},
 		`capture seen: it is not a table`:                       {Table: "seen", Key: "id", Columns: []string{"id"}},
 		`capture part: it is a part of parts: capture that one`: {Table: "part", Key: "id", Columns: []string{"id"}},
+		`capture outbox_parked: it belongs to the outbox`:       {Table: "outbox_parked", Key: "id", Columns: []string{"id"}},
+		`capture outbox: it belongs to the outbox`:              {Table: "outbox", Key: "id", Columns: []string{"id"}},
 		`the key "order_id" is no column of the table`:          {Table: "orders", Key: "order_id", Columns: []string{"id"}},
 		`--key; the table has id, product, amount, card`:        {Table: "orders", Columns: []string{"id"}},
 		`--columns; the table has id, product, amount, card`:    {Table: "orders", Key: "id"},
