@@ -45,11 +45,13 @@ import (
 
 // Errors of an Outbox.
 var (
-	// ErrNotOpen: Publish before Migrate, Open, InTx or Run.
+	// ErrNotOpen: what needs an open outbox, such as Publish, was called before any of
+	// Open, InTx, InUnit and Run.
 	ErrNotOpen = errors.New("the outbox is not open: call Open first (InTx and Run do so by themselves)")
 	// ErrOpen is what Register, Handle and the rest panic with after Open.
 	ErrOpen = errors.New("the outbox is open already: declare types, handlers, sinks, routes and schedules before Open, InTx and Run")
-	// ErrDuplicate: a notification of that uniqueness key was published before; see [Unique].
+	// ErrDuplicate: a notification with the same uniqueness key was published already; see
+	// [Unique].
 	ErrDuplicate = outbox.ErrDuplicate
 )
 
@@ -416,8 +418,9 @@ func (o *Outbox) Announce() {
 	}
 }
 
-// Run delivers, and publishes what is scheduled, until ctx is done and what is in flight has
-// ended; see [forwarder.Forwarder.Run] and [schedule.Scheduler.Run]. It opens the outbox if that is not done. It is called once.
+// Run delivers, and makes the ticks of schedules, until ctx is done and what is in flight
+// has ended; see [forwarder.Forwarder.Run] and [schedule.Scheduler.Run]. It opens the outbox
+// if that is not done. It is called once.
 func (o *Outbox) Run(ctx context.Context) error {
 	if err := o.Open(ctx); err != nil {
 		return err

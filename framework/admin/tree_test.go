@@ -58,12 +58,17 @@ func TestATreeSaysOfEachSinkWhatWhySays(t *testing.T) {
 			c.Receipts = []store.Receipt{{Offset: 1, ID: "root", Receipt: "http 202", Attempt: 1, DeliveredAt: noon}}
 		})
 		o.cause(t, "unread", "root", "effect")
+		o.cause(t, "cancelled", "root", "root")
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox_cancelled ("offset", id) SELECT "offset", id FROM outbox WHERE id = 'cancelled'`)
+		require.NoError(t, err)
 		tree, err := o.Tree(t.Context(), "root", 0, routing(t))
 		require.NoError(t, err)
-		require.Equal(t, "root(effect(unread()))", shape(tree.Roots))
+		require.Equal(t, "root(effect(unread())cancelled())", shape(tree.Roots))
 		root := tree.Roots[0]
 		require.Equal(t, o.why(t, "root"), root.Answer)
 		require.Equal(t, o.why(t, "effect"), root.Caused[0].Answer)
+		require.Equal(t, o.why(t, "cancelled"), root.Caused[1].Answer)
+		require.Equal(t, admin.Cancelled, root.Caused[1].Verdicts[0].Where)
 		for _, v := range root.Caused[0].Caused[0].Verdicts {
 			require.Equal(t, admin.Waiting, v.Where)
 			require.NotContains(t, v.Text, "before it", "which is not counted")

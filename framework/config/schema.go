@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -183,7 +184,7 @@ func defaultOf(v reflect.Value) (any, bool) {
 	}
 	switch value := v.Interface().(type) {
 	case time.Duration:
-		return DurationText(value), true
+		return duration.Text(value), true
 	case fmt.Stringer:
 		return value.String(), true
 	}

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
@@ -36,18 +37,6 @@ func Show(source Source, options Options) ([]byte, error) {
 		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
 	return b.Bytes(), encoder.Close()
-}
-
-// DurationText is a duration as people write it: 15m, not 15m0s.
-func DurationText(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // withDefaults is a copy in which what was left out is filled in.
@@ -209,7 +198,7 @@ func textOf(v reflect.Value) (string, bool) {
 	case Database:
 		return value.address(), true
 	case time.Duration:
-		return DurationText(value), true
+		return duration.Text(value), true
 	case fmt.Stringer:
 		return value.String(), true
 	}

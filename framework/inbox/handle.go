@@ -15,17 +15,6 @@ import (
 	"github.com/waybill-go/waybill/sinks/function"
 )
 
-// Errors of sinks with handlers, and of middlewares.
-var (
-	// ErrConfig: Inbox or DB is missing, or there are two databases, which is found when a
-	// forwarder is made with the sink; or a delivery that no forwarder made, and Config,
-	// name no consumer. A middleware needs all three.
-	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
-	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes
-	// another transaction than the sink's.
-	ErrNoTransaction = errors.New("no transaction for the handler")
-)
-
 // Config is where handlers have their effects. Inbox, and DB or Pgx, are required.
 type Config struct {
 	Inbox *Inbox
@@ -92,11 +81,11 @@ func HandleTx[T, Tx any](c Config, types *registry.Registry, handle func(ctx con
 }
 
 // OnTx handles type T in a transaction, in a sink of [Mux]: a *sql.Tx if that has a DB, a
-// pgx.Tx if it has Pgx. The function must not commit
-// or roll back tx, nor use it after it returned. Its error rolls everything back, and has
-// the class that it gives with [sinks.Permanent] and its neighbours. On SQLite it must return
-// each error of tx: some of them have rolled the transaction back already, and what it goes
-// on to write would be committed by itself.
+// pgx.Tx if it has Pgx. The function must not commit or roll back tx, nor use it after it
+// returned. Its error rolls everything back, and has the class that it gives with
+// [sinks.Permanent] and its neighbours. On SQLite it must return each error of tx: some of
+// them have rolled the transaction back already, and what it goes on to write would be
+// committed by itself.
 func OnTx[T, Tx any](handle func(ctx context.Context, tx Tx, n T) error) function.Handler {
 	if handle == nil {
 		return function.On[T]() // which is refused when a forwarder is made
@@ -115,10 +104,10 @@ func OnTx[T, Tx any](handle func(ctx context.Context, tx Tx, n T) error) functio
 }
 
 // Mux returns a sink that hands each notification to the handlers of its type, as
-// [function.Mux] does, all in one transaction of Config.DB, or Config.Pgx, in which its id is noted. A
-// delivery that was handled before is taken, with the receipt "handled before", and no
-// handler is called: after a crash, and after a requeue or a replay too. To have one handled
-// again, delete its id from the inbox.
+// [function.Mux] does, all in one transaction of Config.DB, or Config.Pgx, in which its id
+// is noted. A delivery that was handled before is taken, with the receipt "handled before",
+// and no handler is called: after a crash, and after a requeue or a replay too. To have one
+// handled again, delete its id from the inbox.
 //
 // A delivery in hand keeps a connection of the pool, so the pool needs as many as the
 // sink's parallelism threshold, and those of the forwarder where they share it. Where no

@@ -12,9 +12,6 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// errNotTaken rolls back behind a handler whose status is not 2xx.
-var errNotTaken = errors.New("the handler answered with another status than 2xx")
-
 // unavailableFor is how many seconds senders are asked to wait where no transaction can be
 // had.
 const unavailableFor = 10

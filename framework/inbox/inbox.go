@@ -22,15 +22,11 @@ package inbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// ErrName: a consumer or an id is empty or too long.
-var ErrName = errors.New("invalid name in the inbox")
 
 // maxName is how many bytes a consumer or an id may have: both are the key of an index.
 const maxName = 1000
@@ -45,10 +41,10 @@ func New(s store.Inbox) *Inbox { return &Inbox{s} }
 // whether it is the first time. The note is there if tx commits, as is what the caller
 // writes; so a caller that was not the first writes nothing and may commit or roll back.
 //
-// Where another transaction handles the same id at the moment, First waits for its end. Under the
-// isolation levels REPEATABLE READ and SERIALIZABLE it fails then instead, as any write
-// does that meets another one; the transaction is to be repeated. After an error tx is to be rolled
-// back.
+// Where another transaction handles the same id at the moment, First waits for its end.
+// Under the isolation levels REPEATABLE READ and SERIALIZABLE it fails instead with
+// [store.ErrCollision], as any write does that meets another one; the transaction is to be
+// repeated. After an error tx is to be rolled back.
 //
 // tx is what Publish takes; a *sql.DB gives [outbox.ErrNotTransaction].
 //

@@ -2,15 +2,11 @@ package inbox
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/notification"
 )
-
-// ErrProduced: a handler under [Middleware] returned messages.
-var ErrProduced = errors.New("the handler returned messages, which the router would publish outside of the transaction: publish notifications in it")
 
 // Middleware makes the effects of a Watermill handler happen once for each message: it runs
 // the handler in a transaction of Config.DB that notes the message's id. [Tx] finds the

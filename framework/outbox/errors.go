@@ -1,6 +1,10 @@
 package outbox
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Errors of a Publisher. What is wrong with a type or a value comes from the
 // packages registry and notification.
@@ -22,6 +26,9 @@ var (
 	ErrUnit = errors.New("unit of work")
 	// ErrUnique: what Unique was given makes no sense.
 	ErrUnique = errors.New("invalid uniqueness")
+	// ErrDuplicate: a notification with the same uniqueness key was published already; it
+	// is a *DuplicateError.
+	ErrDuplicate = errors.New("a notification with this uniqueness key was published already")
 	// ErrCancel: what is to be cancelled is not named.
 	ErrCancel = errors.New("nothing to cancel")
 	// ErrLog: the log is of a kind that cannot do it.
@@ -32,3 +39,21 @@ var (
 	errNoDatabase = errors.New("outbox: db is nil: pass the database to begin a transaction in")
 	errInsertOnly = errors.New("outbox: a publisher only inserts")
 )
+
+// DuplicateError says which uniqueness key is taken. It wraps ErrDuplicate.
+type DuplicateError struct {
+	Type, Key string
+	// Until is until when; the zero time where tx is a wrapper that cannot be asked.
+	Until time.Time
+}
+
+func (e *DuplicateError) Error() string {
+	until := ""
+	if !e.Until.IsZero() {
+		until = " until " + e.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s: the uniqueness key %q is taken%s, and nothing of this call is published", e.Type, e.Key, until)
+}
+
+// Unwrap is ErrDuplicate.
+func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

@@ -93,9 +93,10 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 // They reach their sinks if tx commits, and never existed if it rolls back.
 //
 // A notification is a value of a registered type, or a pointer to one, or either
-// wrapped by [With]. A domain event is published as Config.Events says. All of them are checked and serialized before the first is
-// written, so a mistake in one writes none. They go in one INSERT, or in several
-// where they exceed the database's parameters of a statement.
+// wrapped by [With]. A domain event is published as Config.Events says. All of them are
+// checked and serialized before the first is written, so a mistake in one writes none.
+// They go in one INSERT, or in several where they exceed the database's parameters of a
+// statement.
 //
 // In a handler of a notification, whose context has it as its cause, what is published
 // inherits the correlation id and gets the causation id: see [notification.WithCause].

@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,28 +10,6 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// ErrDuplicate: a notification with the same uniqueness key was published already; it is a
-// *DuplicateError.
-var ErrDuplicate = errors.New("a notification with this uniqueness key was published already")
-
-// DuplicateError says which uniqueness key is taken. It wraps ErrDuplicate.
-type DuplicateError struct {
-	Type, Key string
-	// Until is until when; the zero time where tx is a wrapper that cannot be asked.
-	Until time.Time
-}
-
-func (e *DuplicateError) Error() string {
-	until := ""
-	if !e.Until.IsZero() {
-		until = " until " + e.Until.UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprintf("%s: the uniqueness key %q is taken%s, and nothing of this call is published", e.Type, e.Key, until)
-}
-
-// Unwrap is ErrDuplicate.
-func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
 // Unique lets Publish fail with a [*DuplicateError] if a notification of the same type was
 // published with the same uniqueness key less than a period ago, by the database's clock.

@@ -25,6 +25,7 @@ import (
 type database interface {
 	store.Log
 	outbox.Log
+	store.Inbox
 }
 
 // inEach runs a test in each kind of database, migrated and not.
@@ -198,6 +199,7 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 			`outbox"`:           func(tx outbox.Tx) error { return p.Publish(t.Context(), tx, orderPlaced{OrderID: "o"}) },
 			`outbox_unique"`:    func(tx outbox.Tx) error { return p.Publish(t.Context(), tx, once("o", "k")) },
 			`outbox_cancelled"`: func(tx outbox.Tx) error { _, err := p.CancelID(t.Context(), tx, "o"); return err },
+			`outbox_inbox"`:     func(tx outbox.Tx) error { _, err := s.First(t.Context(), tx, "invoices", "o"); return err },
 		} {
 			tx, err := empty.BeginTx(t.Context(), nil)
 			require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -184,17 +185,17 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 		Retry: retryView{
 			Types:       e.RetryFrom,
 			MaxAttempts: e.Retry.MaxAttempts,
-			Initial:     config.DurationText(e.Retry.Initial),
+			Initial:     duration.Text(e.Retry.Initial),
 			Multiplier:  e.Retry.Multiplier,
-			Max:         config.DurationText(e.Retry.Max),
+			Max:         duration.Text(e.Retry.Max),
 			Jitter:      *e.Retry.Jitter,
 		},
-		Timeout: config.DurationText(e.Timeout),
+		Timeout: duration.Text(e.Timeout),
 		Rate:    e.Rate.String(),
 		OnDead:  string(e.OnDead),
 	}
 	if e.Retry.MaxAge > 0 {
-		view.Retry.MaxAge = config.DurationText(e.Retry.MaxAge)
+		view.Retry.MaxAge = duration.Text(e.Retry.MaxAge)
 	}
 	return view
 }

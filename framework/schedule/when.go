@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/cronexpr"
+
+	"github.com/waybill-go/waybill/framework/internal/duration"
 )
 
 // When says when a schedule is due: Every or Cron makes it.
@@ -50,7 +52,7 @@ func (w When) latest(first, now time.Time) (last time.Time) {
 // agree: 15m is each quarter of an hour, 24h midnight in UTC, 168h midnight before Thursday.
 // A period is one second or more, in whole seconds.
 func Every(period time.Duration) When {
-	w := When{text: "every " + short(period)}
+	w := When{text: "every " + duration.Text(period)}
 	if period < time.Second || period%time.Second != 0 {
 		w.err = fmt.Errorf("every %s: use whole seconds, 1s or more", period)
 		return w
@@ -64,18 +66,6 @@ func Every(period time.Duration) When {
 		return time.Unix((n+1)*seconds, 0)
 	}
 	return w
-}
-
-// short is a period as people write it: 15m, not 15m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // Cron is due at the times of a line of crontab(5) in a zone of the IANA database, such as

@@ -21,9 +21,8 @@ type Deliveries interface {
 	// Due returns parked deliveries of the lane that are due at now: retrying
 	// ones, scheduled and cancelled ones whose key has nothing parked before them, and
 	// settling and dead ones whose hook is to be called again, in the order in which they
-	// fell due. next is when the
-	// next one of the sink falls due, whatever its lane; zero when nothing is
-	// waiting for a time.
+	// fell due. next is when the next one of the sink falls due, whatever its lane; zero
+	// when nothing is waiting for a time.
 	Due(ctx context.Context, q DueQuery) (due []Parked, next time.Time, err error)
 
 	// Followers returns, for each of the keys, its first limit parked deliveries that hold

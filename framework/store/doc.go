@@ -9,14 +9,15 @@
 // An outbox plays several narrow roles, and what needs one asks for no more than
 // that: Log, Leases and Deliveries are what a forwarder works with, Inspector and
 // Operator what people look at and do, Pruner and Partitioner what removes old rows;
-// Inbox, Canceller and Claimer write in the application's own transactions.
+// Schedules keeps when schedules are due. Inbox, Canceller and Claimer write in the
+// application's own transactions, and Diagnoser explains what fails there.
 // Listener and Announcer are for databases that can announce what is new, Reserver for
 // those whose connections an application uses too.
 //
 // All methods of all roles are safe for concurrent use. An error of the database
 // is returned wrapped; what callers must distinguish are the sentinels in
-// errors.go. Each method runs in a transaction of its own, or in none, and leaves
-// none open.
+// errors.go. A method that is not given the caller's transaction runs in one of its own,
+// or in none, and leaves none open.
 //
 // The dialects are in the packages below this one. They differ in how a reader
 // finds every committed row exactly once; the engine sees only opaque positions

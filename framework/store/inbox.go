@@ -11,7 +11,7 @@ type Inbox interface {
 	// was not there. Where another transaction has just noted the same, First waits for
 	// its end: it is the first one if the other rolled back. So of all transactions that
 	// commit exactly one was the first. ErrCollision: the isolation level allows no waiting,
-	// and the transaction is to be repeated.
+	// and the transaction is to be repeated. ErrOtherDatabase: it has no such table.
 	First(ctx context.Context, tx Execer, consumer, id string) (bool, error)
 }
 

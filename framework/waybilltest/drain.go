@@ -1,6 +1,7 @@
 package waybilltest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -29,7 +29,8 @@ const (
 
 // Drain runs a forwarder until nothing is due: all that was published is delivered, dead,
 // or waits for a time or behind an earlier one of its key, and so is what handlers have
-// published meanwhile. It does not wait for schedules and retries: see [Advance].
+// published meanwhile. It does not wait for what is scheduled, retries, and hooks
+// that failed: see [Advance].
 //
 // After 30 s it fails the test and lists what is left. It keeps no rows from the test:
 // retention is off, whatever the configuration says. Each call opens the sinks that are a
@@ -40,10 +41,10 @@ func Drain(t testing.TB, c forwarder.Config) {
 }
 
 // Advance drains, and then delivers what becomes due within d, in the order of the times,
-// as if d went by: schedules, and retries with all that follow from them. It moves the
-// times of parked deliveries instead of waiting. No clock changes: what is published
-// afterwards with DeliverAt counts from the present, as do OnUnknown.RetryFor, Retry.MaxAge
-// and the pauses of a breaker.
+// as if d went by: what is scheduled, retries, and hooks that failed, with all that follows
+// from them. It moves the times of parked deliveries instead of waiting. No clock changes:
+// what is published afterwards with DeliverAt counts from the present, as do
+// OnUnknown.RetryFor, Retry.MaxAge and the pauses of a breaker.
 func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 	t.Helper()
 	r := newDrain(t, c)
@@ -198,8 +199,8 @@ func (r *drain) parked() (all []store.ParkedDelivery, err error) {
 	}
 }
 
-// waiting are those that will go by themselves: at DueAt, or at once where that is zero.
-// Those behind another one of their key are not among them.
+// waiting are those that will go by themselves, or of which a hook will be called: at DueAt,
+// or at once where that is zero. Those behind another one of their key are not among them.
 func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 	all, err := r.parked()
 	type key struct{ sink, key string }
@@ -208,18 +209,23 @@ func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 		p := &all[i]
 		k := key{p.Sink, p.Envelope.Key}
 		behind := k.key != "" && held[k]
+		waits, holds := false, false
 		switch p.State {
 		case store.StateDead:
-			held[k] = held[k] || r.config.Sinks[p.Sink].OnDead == forwarder.OnDeadHalt
-			continue
+			waits, holds = !p.DueAt.IsZero(), r.config.Sinks[p.Sink].OnDead == forwarder.OnDeadHalt
+		case store.StateSettling:
+			waits = true
 		case store.StateRetrying:
-			waiting = append(waiting, *p)
-		case store.StateScheduled, store.StateBlocked:
-			if !behind {
-				waiting = append(waiting, *p)
-			}
+			waits, holds = true, true
+		case store.StateScheduled, store.StateCancelled:
+			waits = !behind
+		case store.StateBlocked:
+			waits, holds = !behind, true
 		}
-		held[k] = held[k] || p.State != store.StateScheduled
+		if waits {
+			waiting = append(waiting, *p)
+		}
+		held[k] = held[k] || holds
 	}
 	return waiting, err
 }
@@ -250,6 +256,9 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 			slot := p.Envelope.Slot
 			if p.Sink == l.Lane.Sink && l.Lane.Slots.First <= slot && slot <= l.Lane.Slots.Last && !p.DueAt.IsZero() {
 				p.DueAt = p.DueAt.Add(-by)
+				if p.State == store.StateCancelled { // which is only read
+					p.State = store.StateScheduled
+				}
 				moved = append(moved, p.Parked)
 			}
 		}
@@ -287,9 +296,7 @@ func (r *drain) left(t testing.TB) string {
 			fmt.Fprintf(&b, "  … and %d more\n", len(all)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  %s: %s %s after attempt %d: %s\n", p.Sink, p.State, describe(&p.Envelope), p.Attempt, p.LastError)
+		fmt.Fprintf(&b, "  %s: %s %s %s after attempt %d: %s\n", p.Sink, p.State, p.Envelope.Type, p.Envelope.ID, p.Attempt, cmp.Or(p.HookError, p.LastError))
 	}
 	return b.String()
 }
-
-func describe(e *notification.Envelope) string { return e.Type + " " + e.ID }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -144,6 +145,46 @@ func TestAdvanceMovesWhatWaitsInEachLaneAndNotWhatIsDead(t *testing.T) {
 		require.EqualValues(t, -1000+40, s.attempts.Load(), "two attempts of each")
 		waybilltest.Advance(t, s.config, 100*time.Hour)
 		require.EqualValues(t, -1000+40, s.attempts.Load(), "they are dead")
+	})
+}
+
+func TestAdvanceTakesWhatIsCancelledForDoneInItsTime(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		later := func(order string) any {
+			return waybill.With(reminded{order}, waybill.ID(order), waybill.DeliverAt(time.Now().Add(time.Hour)))
+		}
+		require.NoError(t, s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return s.Publish(ctx, tx, later("o-1"), later("o-2")) }))
+		waybilltest.Drain(t, s.config)
+		require.NoError(t, s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			cancelled, err := s.CancelID(ctx, tx, "o-1")
+			require.Equal(t, 1, cancelled)
+			return err
+		}))
+		waybilltest.Advance(t, s.config, 30*time.Minute)
+		require.Empty(t, s.log)
+		waybilltest.Advance(t, s.config, time.Hour)
+		require.Equal(t, []string{"reminded o-2"}, s.log)
+	})
+}
+
+func TestAdvanceCallsHooksThatFailAgain(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		s.attempts.Store(10)
+		sink := s.config.Sinks["shop"]
+		failures, settled := 5, 0
+		sink.Hooks.Delivered = func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
+			if failures > 0 {
+				failures--
+				return errors.New("deadlock")
+			}
+			settled += len(all)
+			return nil
+		}
+		s.config.Sinks["shop"] = sink
+		s.place(t, "o-1")
+		waybilltest.Advance(t, s.config, time.Hour)
+		require.Equal(t, []string{"charged o-1", "shipped o-1"}, s.log)
+		require.Equal(t, 3, settled, "the order, the charge and the shipment")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -211,6 +212,20 @@ func catalog(t *testing.T, db *sql.DB) (count int) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal) + (SELECT count(*) FROM pg_proc)`).Scan(&count))
 	return count
+}
+
+func TestNoTableOfTheOutboxIsCaptured(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	var tables []string
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT array_agg(tablename::text) FROM pg_tables WHERE schemaname = 'public'`).Scan(pq.Array(&tables)))
+	require.Contains(t, tables, "outbox")
+	for _, table := range tables {
+		err := postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: table, Key: "id", Columns: []string{"id"}})
+		require.ErrorContains(t, err, "it belongs to the outbox", table)
+	}
 }
 
 func TestACaptureThatCannotBeIsRefusedAndLeavesNothing(t *testing.T) {

@@ -155,13 +155,12 @@ func (d *dialect) Announce(write tables.Expr) tables.Expr {
 }
 
 // Collides is so where transactions are repeatable reads by default.
-func (*dialect) Collides(err error) bool { return refused(err, "40001") }
+func (*dialect) Collides(err error) bool { return refused(err, "40001") } // serialization_failure
 
 // Missing goes by the code, whatever the driver is. A trigger of the application's own may
 // miss a table of its own: that error has a place in a function.
 func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) bool {
-	var coded interface{ SQLState() string }
-	if !errors.As(err, &coded) || coded.SQLState() != undefinedTable {
+	if !refused(err, undefinedTable) {
 		return false
 	}
 	var ours *pq.Error

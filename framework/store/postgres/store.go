@@ -60,10 +60,10 @@ type Config struct {
 	// client listen. A store that only publishes needs none.
 	Listen string
 	// ListenDSN gives that address in place of Listen, where it does not stay the same,
-	// such as one with a token for a password, which a pool of pgx gets by BeforeConnect. It is called for each connection to
-	// listen on, so that each has the newest password, by one goroutine at a time. Its context
-	// ends after 15 s, or with listening. After an error it is called again with the next
-	// attempt; meanwhile the store polls.
+	// such as one with a token for a password, which a pool of pgx gets by BeforeConnect.
+	// It is called for each connection to listen on, so that each has the newest password,
+	// by one goroutine at a time. Its context ends after 15 s, or with listening. After an
+	// error it is called again with the next attempt; meanwhile the store polls.
 	ListenDSN func(ctx context.Context) (string, error)
 	// ListenDial opens the network connections to listen on, such as a cloud database's
 	// own dialer; nil for net.Dialer. Its context ends after 15 s, or the address's

@@ -1,12 +1,11 @@
 package storetest
 
 import (
-	"sync/atomic"
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -167,40 +166,10 @@ func cancelUncommitted(t *testing.T, o *outbox) {
 	require.Len(t, left, 1, "it was published later")
 }
 
-// cancelTogether has eight transactions at once, of which some roll back. Where the
-// database makes them serializable, one that met another fails, and is repeated.
 func cancelTogether(t *testing.T, o *outbox) {
 	rows := []notification.Envelope{scheduledFor("k", later()), scheduledFor("k", later()), scheduledFor("k", later())}
 	o.publish(t, rows...)
-	var counted atomic.Int64
-	var group errgroup.Group
-	for i := range 8 {
-		group.Go(func() (err error) {
-			for range 100 {
-				n := 0
-				if n, err = o.cancelOnce(t, i%2 == 0); err == nil {
-					counted.Add(int64(n))
-					return nil
-				}
-			}
-			return err
-		})
-	}
-	require.NoError(t, group.Wait())
-	require.EqualValues(t, len(rows), counted.Load())
-}
-
-// cancelOnce cancels in a transaction that may meet others.
-func (o *outbox) cancelOnce(t *testing.T, commit bool) (n int, err error) {
-	tx, err := o.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	if n, err = o.Cancel(t.Context(), tx, byKey("k", "order.placed")); err != nil || !commit {
-		return 0, err
-	}
-	return n, tx.Commit()
+	require.Len(t, rows, o.together(t, func(tx *sql.Tx) (int, error) { return o.Cancel(t.Context(), tx, byKey("k", "order.placed")) }))
 }
 
 func replayCancelled(t *testing.T, o *outbox) {

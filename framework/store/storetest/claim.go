@@ -1,12 +1,11 @@
 package storetest
 
 import (
-	"sync/atomic"
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -75,44 +74,10 @@ func claimRollback(t *testing.T, o *outbox) {
 	require.True(t, o.claim(t, claimed("order.placed", "a")))
 }
 
-// claimTogether has eight transactions at once, of which some roll back. Where the
-// database makes them serializable, one that met another fails, and is repeated.
 func claimTogether(t *testing.T, o *outbox) {
 	for _, key := range []string{"a", "b", "c", "d"} {
-		var held atomic.Int32
-		var all errgroup.Group
-		for i := range 8 {
-			all.Go(func() (err error) {
-				for range 100 {
-					free := false
-					if free, err = o.claimOnce(t, key, i%2 == 0); err != nil {
-						continue
-					}
-					if free && i%2 == 0 {
-						held.Add(1)
-					}
-					return nil
-				}
-				return err
-			})
-		}
-		require.NoError(t, all.Wait())
-		require.EqualValues(t, 1, held.Load())
+		require.Equal(t, 1, o.together(t, func(tx *sql.Tx) (int, error) { return one(o.Claim(t.Context(), tx, claimed("order.placed", key))) }))
 	}
-}
-
-// claimOnce claims a key in a transaction that may meet others.
-func (o *outbox) claimOnce(t *testing.T, key string, commit bool) (bool, error) {
-	tx, err := o.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	free, err := o.Claim(t.Context(), tx, claimed("order.placed", key))
-	if err != nil || !commit {
-		return free, err
-	}
-	return free, tx.Commit()
 }
 
 func oldClaimsGo(t *testing.T, o *outbox) {

@@ -1,12 +1,11 @@
 package storetest
 
 import (
-	"sync/atomic"
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -51,44 +50,10 @@ func inboxRollback(t *testing.T, o *outbox) {
 	require.False(t, o.first(t, "mailer", "a", false))
 }
 
-// inboxTogether has eight transactions at once, of which some roll back. Where the
-// database makes them serializable, one that met another fails, and is repeated.
 func inboxTogether(t *testing.T, o *outbox) {
 	for _, id := range []string{"a", "b", "c", "d"} {
-		var committed atomic.Int32
-		var all errgroup.Group
-		for i := range 8 {
-			all.Go(func() (err error) {
-				for range 100 {
-					first := false
-					if first, err = o.firstOf(t, id, i%2 == 0); err != nil {
-						continue
-					}
-					if first && i%2 == 0 {
-						committed.Add(1)
-					}
-					return nil
-				}
-				return err
-			})
-		}
-		require.NoError(t, all.Wait())
-		require.EqualValues(t, 1, committed.Load())
+		require.Equal(t, 1, o.together(t, func(tx *sql.Tx) (int, error) { return one(o.First(t.Context(), tx, "mailer", id)) }))
 	}
-}
-
-// firstOf notes an id in a transaction that may meet others.
-func (o *outbox) firstOf(t *testing.T, id string, commit bool) (bool, error) {
-	tx, err := o.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	first, err := o.First(t.Context(), tx, "mailer", id)
-	if err != nil || !commit {
-		return first, err
-	}
-	return first, tx.Commit()
 }
 
 func oldIDsGo(t *testing.T, o *outbox) {

@@ -1,13 +1,11 @@
 package storetest
 
 import (
-	"errors"
-	"sync/atomic"
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -96,42 +94,11 @@ func schedulesRollback(t *testing.T, o *outbox) {
 	}
 }
 
-// schedulesTogether has eight transactions at once for one reading, of which some roll
-// back. Where the database makes them serializable, one that met another fails.
 func schedulesTogether(t *testing.T, o *outbox) {
 	o.schedule(t, "daily")
 	for range 4 {
 		s := o.scheduleRow(t, "daily")
-		var committed atomic.Int32
-		var all errgroup.Group
-		for i := range 8 {
-			all.Go(func() error {
-				tx, err := o.db.BeginTx(t.Context(), nil)
-				if err != nil {
-					return err
-				}
-				defer func() { _ = tx.Rollback() }()
-				moved, err := o.MoveSchedule(t.Context(), tx, s)
-				switch {
-				case errors.Is(err, store.ErrCollision):
-					return nil
-				case err != nil, !moved, i%2 == 0:
-					return err
-				}
-				if err := tx.Commit(); err != nil {
-					return err
-				}
-				committed.Add(1)
-				return nil
-			})
-		}
-		require.NoError(t, all.Wait())
-		require.LessOrEqual(t, committed.Load(), int32(1))
-		if committed.Load() == 0 { // all met one that rolled back
-			moved, err := o.MoveSchedule(t.Context(), o.db, s)
-			require.NoError(t, err)
-			require.True(t, moved)
-		}
+		require.Equal(t, 1, o.together(t, func(tx *sql.Tx) (int, error) { return one(o.MoveSchedule(t.Context(), tx, s)) }))
 		moved, err := o.MoveSchedule(t.Context(), o.db, s)
 		require.NoError(t, err)
 		require.False(t, moved)

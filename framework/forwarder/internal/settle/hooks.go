@@ -31,7 +31,8 @@ type hookCall struct {
 }
 
 // runHooks returns what is to run in the transaction of a checkpoint that writes
-// settlements, but for those that are held back; nil if there is nothing. Each hook gets limit for its work.
+// settlements, but for those that are held back; nil if there is nothing. Each hook gets
+// limit for its work.
 func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration) func(context.Context, *sql.Tx) error {
 	var delivered []policy.Delivered
 	var parked, dead []policy.Parked

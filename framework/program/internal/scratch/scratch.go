@@ -115,7 +115,7 @@ func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("drop the tables %s and %s_…: %w", c.Prefix, c.Prefix, err)
 	}
 	if _, err := db.ExecContext(ctx, `DROP FUNCTION IF EXISTS `+c.Prefix+`_publish, `+c.Prefix+`_cancel, `+c.Prefix+`_first`); err != nil {
-		return fmt.Errorf("drop the functions %s_publish and %s_first: %w", c.Prefix, c.Prefix, err)
+		return fmt.Errorf("drop the functions %s_…: %w", c.Prefix, err)
 	}
 	return nil
 }

@@ -44,17 +44,20 @@ func (r *Runner) CancelQuery(s store.Scheduled) Expr {
 		r.dialect.OnConflict([]string{`"offset"`, "id"}, nil, Condition{}), which, which)
 }
 
-// cancellationsOf are those of an id.
-func (t *Tables) cancellationsOf(ctx context.Context, id string) (all []store.Cancellation, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+// eachCancellation calls each with the cancellations that a condition on the id selects, in
+// the order of their offsets.
+func (t *Tables) eachCancellation(ctx context.Context, where Expr, each func(id string, c store.Cancellation)) error {
+	return t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var id string
 		var c store.Cancellation
 		at := t.run.time()
-		err := rows.Scan(&c.Offset, &at)
+		if err := rows.Scan(&id, &c.Offset, &at); err != nil {
+			return err
+		}
 		c.At = at.Time
-		all = append(all, c)
-		return err
-	}, `SELECT "offset", cancelled_at FROM {cancelled} WHERE id = ? ORDER BY "offset" {whole cancelled}`, id)
-	return all, err
+		each(id, c)
+		return nil
+	}, `SELECT id, "offset", cancelled_at FROM {cancelled} WHERE ? ORDER BY "offset" {whole cancelled}`, where)
 }
 
 // PruneCancelled removes old cancellations; see store.Pruner, and PruneReceipts for the

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -13,11 +12,8 @@ func (t *Tables) First(ctx context.Context, tx store.Execer, consumer, id string
 	key := []string{"consumer", "id"}
 	query, args := t.run.Render(SQL(`INSERT INTO {inbox} (consumer, id) VALUES (?, ?)`+t.dialect.OnConflict(key, nil, Condition{}), consumer, id))
 	result, err := tx.ExecContext(ctx, query, args...)
-	switch {
-	case err != nil && t.dialect.Collides(err):
-		return false, fmt.Errorf("note the id in the inbox: %w: %w", store.ErrCollision, err)
-	case err != nil:
-		return false, t.failed(err, "note the id in the inbox")
+	if err != nil {
+		return false, t.refused(ctx, tx, err, "inbox", "note the id in the inbox")
 	}
 	noted, err := result.RowsAffected()
 	return noted == 1, err

@@ -12,10 +12,10 @@ import (
 //     its place as text, with its own arguments;
 //   - double quotes quote identifiers;
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
-//     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that is to fail where rows of these
-//     tables are hidden, and stands in each that would take such rows for missing;
-//     {now} is the database's clock, {envelope} are the columns of an envelope, and
-//     {selected} the same as the dialect reads them.
+//     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that is
+//     to fail where rows of these tables are hidden, and stands in each that would take
+//     such rows for missing; {now} is the database's clock, {envelope} are the columns of
+//     an envelope, and {selected} the same as the dialect reads them.
 type Expr struct {
 	Text string
 	Args []any

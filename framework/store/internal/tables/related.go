@@ -50,7 +50,7 @@ func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related sto
 	if related.Omitted, err = t.relatedParked(ctx, q.ID, found); err != nil {
 		return related, err
 	}
-	if err := t.relatedReceipts(ctx, found); err != nil {
+	if err := t.relatedEnds(ctx, found); err != nil {
 		return related, err
 	}
 	related.Traces = found.inOrder()
@@ -231,20 +231,24 @@ func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (o
 	return omitted, err
 }
 
-// relatedReceipts adds the receipts of what was found.
-func (t *Tables) relatedReceipts(ctx context.Context, found *traces) error {
+// relatedEnds adds the receipts and cancellations of what was found.
+func (t *Tables) relatedEnds(ctx context.Context, found *traces) error {
 	for ids := range slices.Chunk(found.ids, 500) { // far below how many arguments any statement may have
-		args := make([]any, len(ids))
-		for i, id := range ids {
-			args[i] = id
-		}
-		receipts, err := t.receiptsWhere(ctx, SQL(`id IN ?`, list(args...)))
+		where := anyOf(`id`, ids)
+		receipts, err := t.receiptsWhere(ctx, where)
 		if err != nil {
 			return err
 		}
 		for _, r := range receipts {
 			trace := found.of[r.ID]
 			trace.Receipts = append(trace.Receipts, r)
+		}
+		err = t.eachCancellation(ctx, where, func(id string, c store.Cancellation) {
+			trace := found.of[id]
+			trace.Cancelled = append(trace.Cancelled, c)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package tables
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -43,11 +42,8 @@ func (t *Tables) MoveSchedule(ctx context.Context, tx store.Execer, s store.Sche
 		revision = revision + 1, updated_at = {now} WHERE name = ? AND id = ? AND revision = ?`,
 		s.Spec, s.Missed, t.dialect.Time(s.LastTick), t.dialect.Time(s.NextTick), t.dialect.Time(s.RequestedAt), s.Name, s.ID, s.Revision)))
 	result, err := tx.ExecContext(ctx, query, args...)
-	switch {
-	case err != nil && t.dialect.Collides(err):
-		return false, fmt.Errorf("move schedule %s: %w: %w", s.Name, store.ErrCollision, err)
-	case err != nil:
-		return false, t.failed(err, "move schedule %s", s.Name)
+	if err != nil {
+		return false, t.refused(ctx, tx, err, "schedules", "move schedule "+s.Name)
 	}
 	moved, err := result.RowsAffected()
 	return moved == 1, err

@@ -45,7 +45,7 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 	if trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, id)); err != nil {
 		return trace, err
 	}
-	trace.Cancelled, err = t.cancellationsOf(ctx, id)
+	err = t.eachCancellation(ctx, SQL(`id = ?`, id), func(_ string, c store.Cancellation) { trace.Cancelled = append(trace.Cancelled, c) })
 	return trace, err
 }
 

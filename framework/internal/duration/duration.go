@@ -1,0 +1,19 @@
+// Package duration writes durations as people do.
+package duration
+
+import (
+	"strings"
+	"time"
+)
+
+// Text is a duration without units that are zero at its end: 15m, not 15m0s.
+func Text(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

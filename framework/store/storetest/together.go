@@ -1,0 +1,53 @@
+package storetest
+
+import (
+	"database/sql"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// together does something in eight transactions at once, of which half roll back, and
+// returns what those that committed counted. Where the database makes them serializable,
+// one that met another fails, and is repeated.
+func (o *outbox) together(t *testing.T, do func(tx *sql.Tx) (int, error)) int {
+	t.Helper()
+	attempt := func(commit bool) (int, error) {
+		tx, err := o.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = tx.Rollback() }()
+		n, err := do(tx)
+		if err != nil || !commit {
+			return 0, err
+		}
+		return n, tx.Commit()
+	}
+	var counted atomic.Int64
+	var all errgroup.Group
+	for i := range 8 {
+		all.Go(func() (err error) {
+			for range 100 {
+				n := 0
+				if n, err = attempt(i%2 == 0); err == nil {
+					counted.Add(int64(n))
+					return nil
+				}
+			}
+			return err
+		})
+	}
+	require.NoError(t, all.Wait())
+	return int(counted.Load())
+}
+
+// one is 1 where something was so.
+func one(so bool, err error) (int, error) {
+	if so {
+		return 1, err
+	}
+	return 0, err
+}
