@@ -71,7 +71,8 @@ type Checkpoint struct {
 	// Receipts are archived if the store keeps receipts.
 	Receipts []Receipt
 	// InTx, if set, runs inside the checkpoint's transaction, before its commit.
-	// Its error rolls everything back.
+	// Its error rolls everything back. ErrSpoiled: it returned none, and the transaction
+	// cannot be committed.
 	InTx func(ctx context.Context, tx *sql.Tx) error
 }
 

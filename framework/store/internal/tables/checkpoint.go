@@ -71,7 +71,13 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 	if c.InTx == nil {
 		return nil
 	}
-	return c.InTx(ctx, tx)
+	if err := c.InTx(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := t.run.Exec(ctx, tx, t.dialect.Committable()); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrSpoiled, err)
+	}
+	return nil
 }
 
 // MoveCursor is Dialect.MoveCursor for databases of whose commits nothing is to be

@@ -93,6 +93,9 @@ type Dialect interface {
 	// is another's.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
 
+	// Committable is a statement that fails if the transaction cannot be committed: it has
+	// ended, a statement of it has failed, or a constraint is broken that is checked last.
+	Committable() string
 	// Collides reports whether a statement failed since another transaction wrote the same,
 	// and can be repeated.
 	Collides(err error) bool
@@ -200,6 +203,9 @@ func (Standard) Brief(update Expr) Expr { return update }
 
 // Announce is the write alone.
 func (Standard) Announce(write Expr) Expr { return write }
+
+// Committable shows that the transaction goes on.
+func (Standard) Committable() string { return `SELECT 1` }
 
 // Collides is false where there is one writer at a time.
 func (Standard) Collides(error) bool { return false }
