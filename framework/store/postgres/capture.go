@@ -154,9 +154,9 @@ type capturedTable struct {
 func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string, write func(context.Context, *capturedTable) (string, error)) (err error) {
 	defer func() {
 		switch {
-		case pq.As(err, "55P03") != nil:
+		case refused(err, "55P03"): // lock_not_available
 			err = fmt.Errorf("%w: a transaction on the table took longer than %s; try again", err, captureWait)
-		case pq.As(err, deniedPrivilege) != nil:
+		case refused(err, deniedPrivilege):
 			err = fmt.Errorf("%w; run it as the owner of the table, with CREATE on the outbox's schema", err)
 		}
 		if err != nil {
@@ -197,7 +197,7 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 		return nil, nil, err
 	}
 	// As in Open: a role may be unable to read which migrations there were.
-	if err := migrations(outbox, n).Check(ctx, db); err != nil && pq.As(err, deniedPrivilege) == nil {
+	if err := migrations(outbox, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
 		return nil, nil, err
 	}
 	// Each statement has to see what another capture did before this one had the lock.
@@ -379,9 +379,9 @@ func (c captureSQL) guarded() []string {
 
 // Payload is an expression of the type of the log's column.
 func (c captureSQL) Payload(before, after string) string {
-	payload := `json_build_object('before', ` + before + `, 'after', ` + after + `)`
+	payload := `pg_catalog.json_build_object('before', ` + before + `, 'after', ` + after + `)`
 	if c.payload == PayloadBytes {
-		return `convert_to(` + payload + `::text, 'UTF8')`
+		return `pg_catalog.convert_to(` + payload + `::text, 'UTF8')`
 	}
 	return payload
 }
@@ -411,7 +411,7 @@ func joined(values []string, form func(string) string) string {
 
 // ownTables are those of an outbox, as the catalog has them.
 func (n names) ownTables() (tables []string) {
-	for _, name := range []string{"", "cursors", "forwarders", "parked", "receipts", "inbox", "actions", "migrations"} {
+	for _, name := range []string{"", "cursors", "forwarders", "parked", "receipts", "inbox", "cancelled", "unique", "schedules", "actions", "migrations"} {
 		tables = append(tables, n.plain(name))
 	}
 	return tables
