@@ -411,7 +411,7 @@ func joined(values []string, form func(string) string) string {
 
 // ownTables are those of an outbox, as the catalog has them.
 func (n names) ownTables() (tables []string) {
-	for _, name := range []string{"", "cursors", "forwarders", "parked", "receipts", "inbox", "cancelled", "unique", "schedules", "actions", "migrations"} {
+	for _, name := range []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions", "migrations"} {
 		tables = append(tables, n.plain(name))
 	}
 	return tables
