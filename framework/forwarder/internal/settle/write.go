@@ -132,6 +132,8 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	for i := range settled {
 		s := &settled[i]
 		switch {
+		case s.Parked != nil && s.Again():
+			k.Hooked = append(k.Hooked, *s.Parked)
 		case s.Parked != nil:
 			k.Park = append(k.Park, *s.Parked)
 		case !s.FromLog():
