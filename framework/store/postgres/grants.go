@@ -21,7 +21,8 @@ const (
 	// Forwarder delivers, and removes old rows. Partitions are made and dropped by none
 	// but the owner of the log.
 	Forwarder Duty = "forwarder"
-	// Scheduler publishes what its schedules say, in transactions of its own.
+	// Scheduler publishes what its schedules say, in transactions of its own, and keeps it
+	// unique.
 	Scheduler Duty = "scheduler"
 	// Operator is for the commands of people: status, why, requeue, replay, pause.
 	Operator Duty = "operator"
@@ -49,7 +50,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")},
 		), nil
 	case Scheduler:
-		return append(appending, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
+		return append(appending, grant{`SELECT, INSERT, UPDATE`, table("schedules")}, grant{`SELECT, INSERT, UPDATE`, table("unique")}), nil
 	case Forwarder:
 		return []grant{
 			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
