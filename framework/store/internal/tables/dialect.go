@@ -30,6 +30,8 @@ type Dialect interface {
 	Elapsed(since string) string
 	// LogTime is an expression of a time in the log in a form that compares.
 	LogTime(expression string) string
+	// DueTime is an expression of a time in the log as the time at which a delivery is due.
+	DueTime(expression string) string
 	// Position is the function that returns where the second of two texts stands in
 	// the first, from 1; 0: nowhere.
 	Position() string
@@ -159,6 +161,9 @@ func (Standard) Whole([]string) string { return `` }
 
 // LogTime takes times as they are.
 func (Standard) LogTime(expression string) string { return expression }
+
+// DueTime is the expression.
+func (Standard) DueTime(expression string) string { return expression }
 
 // ParseTime is for drivers that hand over every time as one.
 func (Standard) ParseTime(text string) (time.Time, error) {
