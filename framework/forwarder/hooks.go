@@ -7,7 +7,8 @@ import "github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 // Delivered, Parked and Dead.
 //
 // A hook is called with at most 1,000 deliveries and must be quick; its context ends
-// after a third of the lease. A delivery for which it fails is held back, and no other: it
+// after a third of the lease. It neither commits nor rolls back. One that returns nil for a transaction that has ended or cannot be
+// committed, since a statement of it failed or a deferred constraint is broken, has failed. A delivery for which it fails is held back, and no other: it
 // is parked as settling, or as dead, with the hook's error, is not delivered again, and its
 // Delivered or Dead is called again after 1 s, then 2 s, and so on up to 5 min, until it
 // succeeds. Parked is not called again for the same attempt. After a crash, a delivery that

@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -158,6 +159,11 @@ func TestRolesOfSchedulersDoTheirWork(t *testing.T) {
 			db, err := postgres.OpenDB(scheduler)
 			require.NoError(t, err)
 			defer db.Close()
+			s, err := postgres.Open(t.Context(), db, postgres.Config{})
+			require.NoError(t, err)
+			free, err := s.Claim(t.Context(), db, store.Claim{Type: "report.due", Key: "today", Period: time.Hour}) // what Make returns may be unique
+			require.NoError(t, err)
+			require.True(t, free)
 			for _, refused := range []string{`DELETE FROM outbox_schedules`, `SELECT FROM outbox`, `SELECT FROM outbox_parked`} {
 				_, err := db.ExecContext(t.Context(), refused)
 				require.ErrorContains(t, err, "permission denied", refused)

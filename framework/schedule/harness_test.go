@@ -31,6 +31,7 @@ type stores interface {
 	store.Schedules
 	store.Inspector
 	store.Operator
+	store.Claimer
 	outboxes.Log
 }
 

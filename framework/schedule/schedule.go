@@ -44,7 +44,8 @@ type Schedule struct {
 	//
 	// tick is the time at which it was due, in UTC. Make runs outside of any transaction, and
 	// several processes may call it for one tick at the same time: what one of them returns
-	// is published. So it only looks, and changes nothing. Its context ends with Run. An
+	// is published. What is not unique ([outbox.Unique]) is not published, and the tick is
+	// made. So it only looks, and changes nothing. Its context ends with Run. An
 	// error, or a panic, is logged, and the tick is tried again with growing pauses up to a
 	// minute; other schedules go on.
 	Make func(ctx context.Context, tick time.Time) (any, error)

@@ -40,6 +40,8 @@ func (s *Scheduler) take(ctx context.Context, j *job, t turn) error {
 	}
 	log := s.config.Logger.With("schedule", j.Name)
 	switch {
+	case t.setBack:
+		log.Warn("the database's clock was set back: the schedule begins from now", "next", t.from.NextTick, "now", t.from.ReadAt, "instead", t.to.NextTick)
 	case t.from.Spec != t.to.Spec && t.from.Spec != "":
 		log.Info("the schedule has changed: it begins from now", "from", t.from.Spec, "to", t.to.Spec, "next", t.to.NextTick)
 	case t.passes():
@@ -73,7 +75,12 @@ func (s *Scheduler) write(ctx context.Context, t turn, made any) error {
 			mark(&made)
 			return p.Append(ctx, tx, made)
 		}
-		return p.Publish(ctx, tx, outbox.With(made, outbox.Amend(mark)))
+		err = p.Publish(ctx, tx, outbox.With(made, outbox.Amend(mark)))
+		if errors.Is(err, outbox.ErrDuplicate) {
+			s.config.Logger.Info("the tick publishes nothing", "schedule", t.from.Name, "tick", t.tick, "why", err)
+			return nil
+		}
+		return err
 	})
 }
 

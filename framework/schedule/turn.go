@@ -10,6 +10,11 @@ import (
 // takes over a schedule whose own processes do not make it.
 const grace = time.Minute
 
+// mostBack is how far the database's clock may have been set back, as by a failover, for a
+// schedule to wait until it is there again and make each tick once. After a greater jump the
+// schedule begins from now: a clock that once was a year ahead would have it wait a year.
+const mostBack = time.Hour
+
 // turn is what is to be done about a schedule.
 type turn struct {
 	// wait is how long there is nothing to do.
@@ -18,6 +23,8 @@ type turn struct {
 	from, to store.Schedule
 	// tick is to be made; zero for none.
 	tick time.Time
+	// setBack says that the clock was far ahead when the row was written.
+	setBack bool
 }
 
 // turn decides by a row, whose reading says what time it is.
@@ -34,6 +41,8 @@ func (j *job) turn(row store.Schedule) turn {
 		t.to.Missed = missed
 	case !row.RequestedAt.IsZero():
 		t.tick, t.to.RequestedAt = row.RequestedAt, time.Time{}
+	case late < -mostBack && row.NextTick.After(j.When.Next(row.ReadAt.Add(mostBack))): // which was made or passed over
+		t.to.NextTick, t.setBack = j.When.Next(row.ReadAt), true
 	case late < 0:
 		t.wait = -late
 	default:

@@ -65,12 +65,17 @@ type Checkpoint struct {
 	// A blocked one replaces nothing: it comes from the log, and what is parked of
 	// it was read before the log was read again.
 	Park []Parked
+	// Hooked are settling and dead ones that stay parked, and whose hook was called again:
+	// DueAt, HookError and HookFailures are replaced where the delivery still has its State.
+	// What a person has requeued or discarded meanwhile stays as it is.
+	Hooked []Parked
 	// Unpark are parked deliveries that are delivered.
 	Unpark []Ref
 	// Receipts are archived if the store keeps receipts.
 	Receipts []Receipt
 	// InTx, if set, runs inside the checkpoint's transaction, before its commit.
-	// Its error rolls everything back.
+	// Its error rolls everything back. ErrSpoiled: it returned none, and the transaction
+	// cannot be committed.
 	InTx func(ctx context.Context, tx *sql.Tx) error
 }
 

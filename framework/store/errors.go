@@ -45,6 +45,10 @@ var (
 	ErrHidden = errors.New("row-level security hides rows of the outbox from this role")
 	// ErrNotOwner: partitions are made and dropped by the owner of the log only.
 	ErrNotOwner = errors.New("the log belongs to another role")
+	// ErrSpoiled: what ran in a checkpoint's transaction returned no error, but ended the
+	// transaction or left it so that it cannot be committed. Nothing was written, unless it
+	// was committed there.
+	ErrSpoiled = errors.New("the transaction of the checkpoint was ended, or cannot be committed any more")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )

@@ -379,9 +379,9 @@ func (c captureSQL) guarded() []string {
 
 // Payload is an expression of the type of the log's column.
 func (c captureSQL) Payload(before, after string) string {
-	payload := `json_build_object('before', ` + before + `, 'after', ` + after + `)`
+	payload := `pg_catalog.json_build_object('before', ` + before + `, 'after', ` + after + `)`
 	if c.payload == PayloadBytes {
-		return `convert_to(` + payload + `::text, 'UTF8')`
+		return `pg_catalog.convert_to(` + payload + `::text, 'UTF8')`
 	}
 	return payload
 }

@@ -2,9 +2,16 @@
 {{end}}{{range .Functions}}DROP FUNCTION {{.}}();
 {{end}}{{end}}
 
-{{- /* The key, what identifies a row, and the named columns, of a transition table. */ -}}
-{{define "rows"}}SELECT coalesce({{.KeyColumn}}::text, '') AS key, {{.Identity}} AS identity, row_to_json(c.*) AS data
+{{- /* The key and the named columns of the rows of a transition table. */ -}}
+{{define "rows"}}SELECT coalesce({{.KeyColumn}}::text, '') AS key, pg_catalog.row_to_json(c.*) AS data
             FROM {{.From}} t, LATERAL (SELECT {{.Selected}}) c{{end}}
+
+{{- /* The same, with what identifies a row, its place, and how often it has come up to there: a
+       statement may write a row several times, as where two foreign keys cascade to it. */ -}}
+{{define "numbered"}}SELECT *, pg_catalog.row_number() OVER (PARTITION BY r.identity ORDER BY r.place) AS nth
+            FROM (SELECT coalesce({{.KeyColumn}}::text, '') AS key, {{.Identity}} AS identity, pg_catalog.row_to_json(c.*) AS data,
+                pg_catalog.row_number() OVER () AS place
+                FROM {{.From}} t, LATERAL (SELECT {{.Selected}}) c) r{{end}}
 
 {{- define "remove"}}{{template "end" .}}{{end}}
 
@@ -25,10 +32,10 @@ BEGIN
         INSERT INTO {{.Log}} (type, key, payload)
         SELECT CASE WHEN o.data IS NULL THEN {{.TypeOf "inserted"}} WHEN n.data IS NULL THEN {{.TypeOf "deleted"}} ELSE {{.TypeOf "updated"}} END,
             coalesce(n.key, o.key), {{.Payload "o.data" "n.data"}}
-        FROM ({{template "rows" (.Rows "old_rows")}}) o
-        FULL JOIN ({{template "rows" (.Rows "new_rows")}}) n ON n.identity = o.identity
+        FROM ({{template "numbered" (.Rows "old_rows")}}) o
+        FULL JOIN ({{template "numbered" (.Rows "new_rows")}}) n ON n.identity OPERATOR(pg_catalog.=) o.identity AND n.nth OPERATOR(pg_catalog.=) o.nth
         WHERE o.data::text IS DISTINCT FROM n.data::text
-        ORDER BY n.data IS NOT NULL; -- a row that was deleted under one key comes first
+        ORDER BY n.data IS NOT NULL, coalesce(n.place, o.place); -- a row that was deleted under one key comes first
     WHEN 'TRUNCATE' THEN
         RAISE EXCEPTION 'TRUNCATE of %.% would not be captured', TG_TABLE_SCHEMA, TG_TABLE_NAME
             USING ERRCODE = 'feature_not_supported', HINT = 'Use DELETE, or end the capture first: waybill migrate --uncapture';

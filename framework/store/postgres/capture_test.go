@@ -244,6 +244,9 @@ func TestACaptureThatCannotBeIsRefusedAndLeavesNothing(t *testing.T) {
 		`capture seen: it is not a table`:                       {Table: "seen", Key: "id", Columns: []string{"id"}},
 		`capture part: it is a part of parts: capture that one`: {Table: "part", Key: "id", Columns: []string{"id"}},
 		`capture outbox_parked: it belongs to the outbox`:       {Table: "outbox_parked", Key: "id", Columns: []string{"id"}},
+		`capture outbox_unique: it belongs to the outbox`:       {Table: "outbox_unique", Key: "key", Columns: []string{"key"}},
+		`capture outbox_cancelled: it belongs to the outbox`:    {Table: "outbox_cancelled", Key: "id", Columns: []string{"id"}},
+		`capture outbox_schedules: it belongs to the outbox`:    {Table: "outbox_schedules", Key: "id", Columns: []string{"id"}},
 		`capture outbox: it belongs to the outbox`:              {Table: "outbox", Key: "id", Columns: []string{"id"}},
 		`the key "order_id" is no column of the table`:          {Table: "orders", Key: "order_id", Columns: []string{"id"}},
 		`--key; the table has id, product, amount, card`:        {Table: "orders", Columns: []string{"id"}},
@@ -450,4 +453,54 @@ func TestManyCaptureATableAtOnce(t *testing.T) {
 	exec(t, db, `INSERT INTO orders VALUES ('o-1')`)
 	require.Len(t, published(t, db), 1)
 	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"))
+}
+
+// TestARowThatAStatementWritesTwiceIsPublishedOnceForEach has two foreign keys cascade to
+// one row.
+func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
+	t.Parallel()
+	db := newCapture(t, postgres.Config{}, `CREATE TABLE people (id int PRIMARY KEY);
+		CREATE TABLE gifts (id int PRIMARY KEY, giver int REFERENCES people ON DELETE SET NULL, taker int REFERENCES people ON DELETE SET NULL)`,
+		postgres.Capture{Table: "gifts", Key: "id", Columns: []string{"giver", "taker"}})
+	exec(t, db, `INSERT INTO people VALUES (1), (2)`, `INSERT INTO gifts VALUES (7, 1, 2), (8, 2, 1)`)
+	published(t, db)
+	exec(t, db, `DELETE FROM people`)
+	all := published(t, db)
+	require.Len(t, all, 4)
+	for key, want := range map[string][]string{
+		"7": {`gifts.updated 7 {"before" : {"giver":1,"taker":2}, "after" : {"giver":null,"taker":2}}`, `gifts.updated 7 {"before" : {"giver":null,"taker":2}, "after" : {"giver":null,"taker":null}}`},
+		"8": {`gifts.updated 8 {"before" : {"giver":2,"taker":1}, "after" : {"giver":2,"taker":null}}`, `gifts.updated 8 {"before" : {"giver":2,"taker":null}, "after" : {"giver":null,"taker":null}}`},
+	} {
+		var of []string
+		for _, row := range all {
+			if strings.HasPrefix(row, "gifts.updated "+key+" ") {
+				of = append(of, row)
+			}
+		}
+		require.Equal(t, want, of, "in the order of the writes")
+	}
+}
+
+// TestACaptureCallsNothingThatASearchPathLeadsTo has a role that may create functions in a
+// schema of the writer's search path give it some that fit better than PostgreSQL's own.
+func TestACaptureCallsNothingThatASearchPathLeadsTo(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []postgres.Payload{postgres.PayloadJSON, postgres.PayloadBytes} {
+		t.Run(string(payload), func(t *testing.T) {
+			t.Parallel()
+			db := newCapture(t, postgres.Config{Payload: payload}, orders, captureOrders)
+			exec(t, db, `CREATE SCHEMA shared`)
+			for _, f := range []string{
+				`json_build_object(text, json, text, json) RETURNS json`, `convert_to(text, text) RETURNS bytea`,
+				`same(text[], text[]) RETURNS boolean`, `same(text, text) RETURNS boolean`, `same(bigint, bigint) RETURNS boolean`, `row_number() RETURNS bigint`,
+			} {
+				exec(t, db, `CREATE FUNCTION shared.`+f+` LANGUAGE plpgsql AS $$ BEGIN RAISE 'a function of another ran'; END $$`)
+			}
+			exec(t, db, `CREATE OPERATOR shared.= (FUNCTION = shared.same, LEFTARG = text[], RIGHTARG = text[], HASHES, MERGES)`)
+			exec(t, db, `SET search_path = public, shared; INSERT INTO orders VALUES ('o-1'), ('o-2'); UPDATE orders SET product = 'kite'; DELETE FROM orders; RESET search_path`)
+			var rows int
+			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox`).Scan(&rows))
+			require.Equal(t, 6, rows)
+		})
+	}
 }

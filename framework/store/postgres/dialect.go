@@ -154,6 +154,9 @@ func (d *dialect) Announce(write tables.Expr) tables.Expr {
 		write, d.listening.channel, lanesNews)
 }
 
+// Committable checks the constraints now that would be checked with the commit.
+func (*dialect) Committable() string { return `SET CONSTRAINTS ALL IMMEDIATE` }
+
 // Collides is so where transactions are repeatable reads by default.
 func (*dialect) Collides(err error) bool { return refused(err, "40001") } // serialization_failure
 

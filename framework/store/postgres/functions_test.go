@@ -98,3 +98,29 @@ func TestFunctionsStayWithTheirTables(t *testing.T) {
 		require.ErrorContains(t, err, "violates check constraint", refused)
 	}
 }
+
+func TestTheFunctionThatCancelsFailsWhereRowsAreHidden(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"outbox", "outbox_parked"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			dsn := postgrestest.DSN(t)
+			db := openAt(t, dsn)
+			_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+			require.NoError(t, err)
+			role, address := newRole(t, db, dsn)
+			grants, err := postgres.Grants(postgres.Config{}, role, postgres.Publisher)
+			require.NoError(t, err)
+			exec(t, db, grants, `INSERT INTO outbox (id, type, payload, deliver_at) VALUES ('later', 't', '{}', now() + interval '1 hour')`)
+			exec(t, db, `ALTER TABLE `+table+` ENABLE ROW LEVEL SECURITY`)
+			as := openAt(t, address)
+			_, err = as.ExecContext(t.Context(), `SELECT outbox_cancel('later')`)
+			require.ErrorContains(t, err, "row-level security hides what is scheduled")
+			exec(t, db, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
+			var cancelled int
+			require.NoError(t, as.QueryRowContext(t.Context(), `SELECT outbox_cancel('later')`).Scan(&cancelled))
+			require.Equal(t, 1, cancelled)
+			require.NoError(t, as.Close())
+		})
+	}
+}

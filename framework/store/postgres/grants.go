@@ -21,7 +21,8 @@ const (
 	// Forwarder delivers, and removes old rows. Partitions are made and dropped by none
 	// but the owner of the log.
 	Forwarder Duty = "forwarder"
-	// Scheduler publishes what its schedules say, in transactions of its own.
+	// Scheduler publishes what its schedules say, in transactions of its own, and keeps it
+	// unique.
 	Scheduler Duty = "scheduler"
 	// Operator is for the commands of people: status, why, requeue, replay, pause.
 	Operator Duty = "operator"

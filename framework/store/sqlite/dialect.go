@@ -42,6 +42,11 @@ func (*dialect) Elapsed(since string) string {
 // LogTime reads a time in any form that the log takes.
 func (*dialect) LogTime(expression string) string { return `julianday(` + expression + `)` }
 
+// DueTime takes any form that the log takes to the one that compares as text.
+func (*dialect) DueTime(expression string) string {
+	return `strftime('%Y-%m-%dT%H:%M:%f000Z', ` + expression + `)`
+}
+
 // Position is instr.
 func (*dialect) Position() string { return `instr` }
 

@@ -22,6 +22,7 @@ var parkedFacts = []fact{
 	{"next is when something falls due", dueNext},
 	{"blocked and dead ones are never due", neverDue},
 	{"delivered and dead ones are due for their hook", hooksDue},
+	{"what came of hooks that were called again leaves what a person did", hooksCalledAgain},
 	{"a scheduled one waits for what its key has waiting", scheduledBehindKey},
 	{"a dead one holds its key back only with halt", haltedKey},
 	{"scheduled ones do not hold each other back", scheduledTogether},
@@ -239,6 +240,31 @@ func hooksDue(t *testing.T, o *outbox) {
 	require.Equal(t, delivered.HookError, got[0].HookError)
 	require.Equal(t, delivered.HookFailures, got[0].HookFailures)
 	require.Empty(t, o.heldKeys(t, lane("mail"), false, 10))
+}
+
+// hooksCalledAgain has a person requeue one delivery and discard another before what came
+// of their hooks is written.
+func hooksCalledAgain(t *testing.T, o *outbox) {
+	one, two, requeued, discarded := dead(1, ""), dead(2, ""), dead(3, ""), parked(4, "", store.StateSettling, moment)
+	hooks := []*store.Parked{&one, &two, &requeued, &discarded}
+	for _, p := range hooks {
+		p.DueAt, p.HookError, p.HookFailures = moment, "deadlock", 1
+	}
+	changed := requeued
+	changed.State, changed.HookError, changed.HookFailures = store.StateRetrying, "", 0
+	lease := o.park(t, one, two, changed)
+	one.DueAt, one.HookError, one.HookFailures = time.Time{}, "", 0
+	two.DueAt, two.HookError, two.HookFailures = after(time.Hour), "again", 2
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Hooked = []store.Parked{one, two, requeued, discarded} })
+	got, next := o.due(t, nil)
+	require.Equal(t, []int64{3}, got)
+	requireTime(t, after(time.Hour), next)
+	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: after(2 * time.Hour), Limit: 100})
+	require.NoError(t, err)
+	require.Equal(t, []int64{3, 2}, offsets(due))
+	require.Equal(t, store.StateRetrying, due[0].State)
+	require.Empty(t, due[0].HookError)
+	require.Equal(t, []any{"again", 2, two.LastError}, []any{due[1].HookError, due[1].HookFailures, due[1].LastError})
 }
 
 func scheduledBehindKey(t *testing.T, o *outbox) {

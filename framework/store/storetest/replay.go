@@ -16,6 +16,7 @@ var replayFacts = []fact{
 	{"a replay counts what the sink has settled, what is parked and what comes by itself", replayCount},
 	{"each bound of a replay leaves out its own", replayBounds},
 	{"a replay parks in log order, the first of each key due and the others behind it", replayOrder},
+	{"what is replayed before its time is scheduled", replayScheduled},
 	{"what is replayed goes behind what is parked of its key", replayBehindParked},
 	{"a replay goes on where the action stands, and a batch is written once", replayMoved},
 	{"what was settled ahead of the cursor is replayed, what was not is not", replayAhead},
@@ -98,6 +99,22 @@ func replayCount(t *testing.T, o *outbox) {
 	_, err = o.CountReplay(t.Context(), q)
 	require.ErrorIs(t, err, store.ErrUnknownSink)
 	require.ErrorContains(t, err, "the outbox knows mail")
+}
+
+// replayScheduled replays what a sink has passed over before its time.
+func replayScheduled(t *testing.T, o *outbox) {
+	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	envelopes := []notification.Envelope{envelope("t", "k"), envelope("t", "k"), envelope("t", "k"), envelope("t", "")}
+	envelopes[0].DeliverAt, envelopes[3].DeliverAt = later, later.Add(time.Hour)
+	envelopes[2].DeliverAt = time.Now().Add(-time.Hour)
+	o.settled(t, envelopes...)
+	require.Equal(t, 4, o.replay(t, o.replayed(t), 10))
+	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: soon(), Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, []int64{2}, offsets(due), "what is scheduled holds nothing back")
+	requireTime(t, later, next)
+	require.Equal(t, []int64{1, 4}, o.find(t, store.ParkedFilter{States: []store.State{store.StateScheduled}}))
+	require.Equal(t, []int64{3}, o.find(t, store.ParkedFilter{States: []store.State{store.StateBlocked}}))
 }
 
 func replayBounds(t *testing.T, o *outbox) {

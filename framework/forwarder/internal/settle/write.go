@@ -64,8 +64,8 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		case time.Since(c.renewed) > c.TTL:
 			return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, err)
 		}
-		if failed := new(hookError); errors.As(err, &failed) {
-			if n = c.isolate(ctx, n, failed); n == 0 {
+		if failed := new(hookError); errors.As(err, &failed) || errors.Is(err, store.ErrSpoiled) {
+			if n = c.isolate(ctx, n, err); n == 0 {
 				return err
 			}
 			continue
@@ -82,7 +82,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 // isolate finds the settlement that a hook fails for among the first n of the queue, which
 // a checkpoint was to write: it returns how many the next try is to write. What goes well
 // is saved; one that fails alone is held back, and written without the hook. 0: ctx is done.
-func (c *Checkpointer) isolate(ctx context.Context, n int, failed *hookError) int {
+func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if n > 1 {
 		unsettle(c.queue[n/2 : n])
 		c.hookSize = n / 2
@@ -132,6 +132,8 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	for i := range settled {
 		s := &settled[i]
 		switch {
+		case s.Parked != nil && s.Again():
+			k.Hooked = append(k.Hooked, *s.Parked)
 		case s.Parked != nil:
 			k.Park = append(k.Park, *s.Parked)
 		case !s.FromLog():

@@ -31,7 +31,7 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 	if !t.receipts {
 		c.Receipts = nil
 	}
-	if len(c.Park) == 0 && len(c.Unpark) == 0 && len(c.Receipts) == 0 && c.InTx == nil {
+	if len(c.Park) == 0 && len(c.Hooked) == 0 && len(c.Unpark) == 0 && len(c.Receipts) == 0 && c.InTx == nil {
 		committed, err := t.dialect.MoveCursor(ctx, t.own(), c, u)
 		if err != nil || committed == nil {
 			return err
@@ -65,13 +65,22 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 	if err := t.park(ctx, tx, sink, c.Park); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
+	if err := t.hooked(ctx, tx, sink, c.Hooked); err != nil {
+		return fmt.Errorf("write what became of hooks: %w", err)
+	}
 	if err := t.archive(ctx, tx, sink, c.Receipts); err != nil {
 		return fmt.Errorf("archive receipts: %w", err)
 	}
 	if c.InTx == nil {
 		return nil
 	}
-	return c.InTx(ctx, tx)
+	if err := c.InTx(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := t.run.Exec(ctx, tx, t.dialect.Committable()); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrSpoiled, err)
+	}
+	return nil
 }
 
 // MoveCursor is Dialect.MoveCursor for databases of whose commits nothing is to be
@@ -137,6 +146,29 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// hooked writes what came of hooks that were called again, in one statement for all
+// that have the same.
+func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
+	for len(parked) > 0 {
+		p := &parked[0]
+		var refs []store.Ref
+		for _, other := range parked {
+			if other.State != p.State || !other.DueAt.Equal(p.DueAt) || other.HookError != p.HookError || other.HookFailures != p.HookFailures {
+				break
+			}
+			refs = append(refs, store.RefOf(&other.Envelope))
+		}
+		_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, hook_error = ?, hook_failures = ?, updated_at = {now}
+			WHERE sink = ? AND state = ? AND ("offset", id) IN (?)`,
+			t.dialect.Time(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), t.dialect.Refs(refs))
+		if err != nil {
+			return err
+		}
+		parked = parked[len(refs):]
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ type Dialect interface {
 	Elapsed(since string) string
 	// LogTime is an expression of a time in the log in a form that compares.
 	LogTime(expression string) string
+	// DueTime is an expression of a time in the log as the time at which a delivery is due.
+	DueTime(expression string) string
 	// Position is the function that returns where the second of two texts stands in
 	// the first, from 1; 0: nowhere.
 	Position() string
@@ -93,6 +95,9 @@ type Dialect interface {
 	// is another's.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
 
+	// Committable is a statement that fails if the transaction cannot be committed: it has
+	// ended, a statement of it has failed, or a constraint is broken that is checked last.
+	Committable() string
 	// Collides reports whether a statement failed since another transaction wrote the same,
 	// and can be repeated.
 	Collides(err error) bool
@@ -157,6 +162,9 @@ func (Standard) Whole([]string) string { return `` }
 // LogTime takes times as they are.
 func (Standard) LogTime(expression string) string { return expression }
 
+// DueTime is the expression.
+func (Standard) DueTime(expression string) string { return expression }
+
 // ParseTime is for drivers that hand over every time as one.
 func (Standard) ParseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the driver hands over %q for a time", text)
@@ -200,6 +208,9 @@ func (Standard) Brief(update Expr) Expr { return update }
 
 // Announce is the write alone.
 func (Standard) Announce(write Expr) Expr { return write }
+
+// Committable shows that the transaction goes on.
+func (Standard) Committable() string { return `SELECT 1` }
 
 // Collides is false where there is one writer at a time.
 func (Standard) Collides(error) bool { return false }

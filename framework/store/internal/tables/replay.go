@@ -91,11 +91,13 @@ func (t *Tables) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (r
 	span := b.ReplayQuery
 	span.UpTo = min(b.UpTo, b.After+ReplaySpan)
 	rows := SQL(`{log} o WHERE ? AND ? AND NOT ? ORDER BY "offset" LIMIT ? {whole log parked}`, t.replayed(span), t.settledInAny(cursors), isParked(b.Sink), b.Limit)
+	d := t.dialect
 	insert := SQL(`INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
-		SELECT ?, {envelope}, CASE WHEN waits THEN 'blocked' ELSE 'retrying' END, 0, CASE WHEN waits THEN NULL ELSE `+onceNow+` END
-		FROM (SELECT {envelope}, "key" <> '' AND (row_number() OVER (PARTITION BY "key" ORDER BY "offset") > 1 OR EXISTS (
+		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,
+			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` WHEN waits THEN NULL ELSE `+onceNow+` END
+		FROM (SELECT {envelope}, early, "key" <> '' AND (row_number() OVER (PARTITION BY "key", early ORDER BY "offset") > 1 OR EXISTS (
 				SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+holds("p.", false)+`)) AS waits
-			FROM (SELECT {envelope} FROM ?) o) replayed`, b.Sink, b.Sink, rows)
+			FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early FROM ?) o) replayed`, b.Sink, b.Sink, rows)
 	each := func(rows *sql.Rows) error { // in no order
 		var offset int64
 		err := rows.Scan(&offset)

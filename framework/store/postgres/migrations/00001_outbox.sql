@@ -177,6 +177,10 @@ CREATE OR REPLACE FUNCTION {{.Table "cancel"}}(id text) RETURNS integer LANGUAGE
 DECLARE
     found_rows integer;
 BEGIN
+    IF row_security_active({{.Literal ""}}::regclass) OR row_security_active({{.Literal "parked"}}::regclass) THEN
+        RAISE EXCEPTION 'row-level security hides what is scheduled from this role, and nothing is cancelled'
+            USING ERRCODE = 'insufficient_privilege', HINT = 'ALTER ROLE … BYPASSRLS, or disable row-level security on the tables of the outbox';
+    END IF;
     INSERT INTO {{.Table "cancelled"}} ("offset", id)
         SELECT "offset", id FROM {{.Log}} WHERE id = $1 AND deliver_at > clock_timestamp()
         UNION SELECT "offset", id FROM {{.Table "parked"}} WHERE id = $1 AND state = 'scheduled' AND due_at > clock_timestamp()
