@@ -32,8 +32,8 @@ type layer struct {
 var anything = []string{"all of ours"}
 
 // engine is the folder of the forwarder's own packages. Among them the arrows go one way:
-// coordinate, lane, feed and settle, dispatch, and then what knows no other; prune and quota
-// are on their own.
+// coordinate, lane, feed and settle, dispatch, and then what knows no other; quota is on
+// its own, and prune knows policy.
 const engine = "framework/forwarder/internal/"
 
 // engineImports are what the engine's larger packages import: some of the smaller ones, and
@@ -78,7 +78,7 @@ var layers = []layer{
 	{engine + "lanetest", append(engineImports("policy", "budget", "caller", "dispatch"), "framework/store/*")},
 	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "lane")},
 	{engine + "quota", []string{"framework/store"}},
-	{engine + "prune", []string{"framework/internal/pace", "framework/store"}},
+	{engine + "prune", []string{"framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
@@ -86,6 +86,7 @@ var layers = []layer{
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
+	{"framework/observe", []string{"framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/config", []string{"framework/internal/duration", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},
 	{"cmd/*", anything},

@@ -18,19 +18,24 @@ type Changes struct {
 	// Schedules says that they differ: [schedule.Scheduler.Reload] takes those over that
 	// Config.Timetable returns.
 	Schedules bool
+	// Observe says that it differs, which counts from the next start of the program.
+	Observe bool
 	// More says that there is more, such as another database, which takes another
 	// forwarder.
 	More bool
 }
 
 // None says that there are no differences.
-func (c Changes) None() bool { return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.More }
+func (c Changes) None() bool {
+	return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.Observe && !c.More
+}
 
 // ChangesTo compares a configuration with the one that is to follow it.
 func (c *Config) ChangesTo(next *Config) Changes {
 	changes := Changes{
 		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
 		Schedules: !reflect.DeepEqual(c.Schedules, next.Schedules),
+		Observe:   c.Observe != next.Observe,
 		More:      !reflect.DeepEqual(c.rest(), next.rest()),
 	}
 	for name, sink := range next.Sinks {
@@ -101,9 +106,9 @@ func (s Sink) compared() Sink {
 	return s
 }
 
-// rest is all but sinks and routes.
+// rest is all but sinks, routes, schedules and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.options, rest.source = nil, nil, nil, Options{}, Source{}
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Observe, rest.options, rest.source = nil, nil, nil, Observe{}, Options{}, Source{}
 	return rest
 }

@@ -51,6 +51,7 @@ func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
 		"another":   {of("  other: {kind: http", "  other2: {kind: http", "partner, other", "partner, other2"), config.Changes{Sinks: []string{"other", "other2"}, Routes: true}},
 		"routes":    {of("[partner, other]", "[partner]"), config.Changes{Routes: true}},
 		"lease":     {of("lease: 1m", "lease: 2m"), config.Changes{More: true}},
+		"observe":   {of("sinks:\n", "observe: {address: \"127.0.0.1:8090\"}\nsinks:\n"), config.Changes{Observe: true}},
 		"two parts": {of("among: 10", "among: 11", "lease: 1m", "lease: 2m"), config.Changes{Sinks: []string{"partner"}, More: true}},
 	} {
 		require.Equal(t, c.want, before.ChangesTo(c.after), name)

@@ -40,6 +40,7 @@ func load(source Source, options Options) (*loader, *Config, error) {
 		}
 	}
 	l.checkForwarder(c, routesAreRight)
+	l.checkObserve(c.Observe)
 	l.environment.reportUnknown()
 	if err := l.report.err(); err != nil {
 		return nil, nil, err
@@ -71,11 +72,32 @@ func LoadTables(source Source) (Tables, error) {
 		Sinks     skipped  `yaml:"sinks"`
 		Routes    skipped  `yaml:"routes"`
 		Schedules skipped  `yaml:"schedules"`
+		Observe   skipped  `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
 	l.environment.reportUnknown()
 	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
+}
+
+// LoadObserve reads where a forwarder is looked at, and nothing else.
+func LoadObserve(source Source) (Observe, error) {
+	l, node := newLoader(source)
+	if len(l.report.found) > 0 {
+		return Observe{}, l.report.err()
+	}
+	var c struct {
+		Database  skipped `yaml:"database"`
+		Outbox    skipped `yaml:"outbox"`
+		Forwarder skipped `yaml:"forwarder"`
+		Sinks     skipped `yaml:"sinks"`
+		Routes    skipped `yaml:"routes"`
+		Schedules skipped `yaml:"schedules"`
+		Observe   Observe `yaml:"observe"`
+	}
+	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	l.checkObserve(c.Observe)
+	return c.Observe, l.report.err()
 }
 
 // LoadRoutes reads all of the configuration but schedules, and builds no sinks, so their secrets
@@ -93,6 +115,7 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 		Sinks     map[string]Sink   `yaml:"sinks"`
 		Routes    map[string][]Rule `yaml:"routes"`
 		Schedules skipped           `yaml:"schedules"`
+		Observe   skipped           `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
@@ -118,6 +141,7 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 		Sinks     map[string]Sink   `yaml:"sinks"`
 		Routes    map[string][]Rule `yaml:"routes"`
 		Schedules skipped           `yaml:"schedules"`
+		Observe   skipped           `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
@@ -140,6 +164,7 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 		Sinks     map[string]Sink `yaml:"sinks"`
 		Routes    skipped         `yaml:"routes"`
 		Schedules skipped         `yaml:"schedules"`
+		Observe   skipped         `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	with := join(join("sinks", sink), "with")

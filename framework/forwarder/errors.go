@@ -32,3 +32,7 @@ var (
 	// is tried again.
 	ErrUnknownTooLong = dispatch.ErrUnknownTooLong
 )
+
+// ErrLeaseExpired is why the work on a lane ended whose lease could not be renewed in time; an
+// Observer sees it.
+var ErrLeaseExpired = dispatch.ErrLeaseExpired

@@ -35,6 +35,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -208,7 +209,7 @@ func (f *Forwarder) prune(stop, db context.Context) {
 	prune.New(prune.Config{
 		Leases: f.store, Rows: f.store.Pruner(rows), Partitions: f.store.Partitioner(partitions),
 		Retention: f.config.Retention, InboxRetention: f.config.InboxRetention, Sinks: f.known,
-		Owner: f.owner, Lease: f.config.Lease, Logger: f.config.Logger,
+		Owner: f.owner, Lease: f.config.Lease, Observer: f.config.Observer, Logger: f.config.Logger,
 	}).Run(stop, db)
 }
 
@@ -260,4 +261,45 @@ func (f *Forwarder) Stats() []Stats {
 		all = append(all, work[name].dispatcher.Stats())
 	}
 	return all
+}
+
+// SinkFigures are what a forwarder does for one sink at one moment: Sink, Threshold,
+// InFlight, Pending, Abandoned, BreakerOpen and ThrottledUntil.
+type SinkFigures struct {
+	dispatch.Figures
+	// Types are those that its routes bring to the sink.
+	Types notification.TypeFilter
+	// OnDead is its rule for a key with a dead delivery.
+	OnDead OnDead
+}
+
+// Figures are what a forwarder does at one moment, for metrics and probes.
+type Figures struct {
+	// Sinks are those that it works on, in alphabetical order.
+	Sinks []SinkFigures
+	// Listening says that the database announces new rows.
+	Listening bool
+	// Looked and Coordinated are when its two loops, which look at the log and at the
+	// leases, last began a turn; zero: not yet. A turn ends within a lease or a minute also where
+	// the database does not answer.
+	Looked, Coordinated time.Time
+	// Lease and Retention are those of its configuration, with the defaults.
+	Lease, Retention time.Duration
+}
+
+// Figures reports what the forwarder does now. It may be called at any time, and uses no
+// database.
+func (f *Forwarder) Figures() Figures {
+	f.mu.Lock()
+	work, coordinator := f.sinks, f.coordinator
+	f.mu.Unlock()
+	now := Figures{Listening: f.feed.Listening(), Looked: f.feed.Turned(), Lease: f.config.Lease, Retention: f.config.Retention}
+	if coordinator != nil {
+		now.Coordinated = coordinator.Turned()
+	}
+	for _, name := range slices.Sorted(maps.Keys(work)) {
+		w := work[name]
+		now.Sinks = append(now.Sinks, SinkFigures{Figures: w.dispatcher.Figures(), Types: w.types, OnDead: w.OnDead})
+	}
+	return now
 }

@@ -19,6 +19,7 @@ import (
 
 // recorder is an observer that writes down what it is told.
 type recorder struct {
+	forwarder.Unobserved
 	mu       sync.Mutex
 	attempts map[string][]string // by id: class, duration, receipt, error
 	batches  []string

@@ -8,11 +8,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/schedule"
 	processsink "github.com/waybill-go/waybill/sinks/process"
 )
@@ -42,7 +44,12 @@ delivery.
 
 It may start before the database: while that cannot be reached it waits. A wrong
 password, an unknown database or an outbox that is not migrated is an error at
-once. Any number of forwarders may run on one outbox.`,
+once. Any number of forwarders may run on one outbox.
+
+With observe.address it serves metrics and probes over HTTP, also while it waits for
+the database. Under systemd it tells that it is ready once the configuration is right and that
+address is taken, when it reloads and stops, and feeds the watchdog for as long as its
+loops turn.`,
 		Example: `  waybill forward -c waybill.yaml --log-format json`,
 		Args:    noArguments,
 		RunE:    f.run,
@@ -59,6 +66,8 @@ type forward struct {
 	sinks  []string
 	listen bool
 	source config.Source
+
+	monitor *observe.Monitor
 }
 
 // engine is a forwarder, the schedules beside it, and the configuration that both came from.
@@ -66,6 +75,7 @@ type engine struct {
 	*forwarder.Forwarder
 	scheduler *schedule.Scheduler
 	config    *config.Config
+	target    observe.Target
 }
 
 // Run forwards and makes ticks until ctx is done.
@@ -85,7 +95,16 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if cmd.Flags().Changed("listen") {
 		f.source.Listen = &f.listen
 	}
+	c, err := f.observed()
+	if err != nil {
+		return err
+	}
 	ctx := cmd.Context()
+	unserve, err := f.serve(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer unserve()
 	if os.Getpid() == 1 { // in a container, without an init
 		go processsink.ReapOrphans(ctx)
 	}
@@ -96,7 +115,9 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	e, cleanup, err := newEngine(ctx, f.source, f.options)
+	notify(daemon.SdNotifyReady, "STATUS=waiting for the database")
+	defer f.watchdog(ctx)()
+	e, cleanup, err := newEngine(ctx, c, f.options)
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while it waited for the database
 	}
@@ -125,6 +146,8 @@ type replacement struct {
 func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-chan os.Signal) (next *engine, cleanup func(), err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
+	defer f.monitor.Watch(e.target)()
+	notify("STATUS=forwarding")
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(running) }()
 	replaced := make(chan replacement)
@@ -167,7 +190,10 @@ const openTimeout = 10 * time.Second
 // reload reads the configuration again. A forwarder takes over sinks and routes; for
 // the rest reload returns another one.
 func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
+	notify(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec())
+	defer notify(daemon.SdNotifyReady)
 	c, changes, err := e.config.Reload(ctx, e.Forwarder)
+	f.monitor.Reloaded(err == nil)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -177,7 +203,9 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 	case changes.More:
 		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
-		r.engine, r.cleanup, err = newReplacement(bounded, f.source, f.options)
+		if c, err = loadForwarding(f.source, f.options); err == nil {
+			r.engine, r.cleanup, err = newReplacement(bounded, c, f.options)
+		}
 		if err != nil {
 			f.refuse(err)
 			return replacement{}
@@ -190,6 +218,9 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 				f.refuse(err)
 			}
 		}
+		if changes.Observe {
+			f.logger.Warn("observe has changed, which counts from the next start of the program")
+		}
 		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules)
 	}
 	return r
@@ -197,6 +228,7 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 
 // refuse says why a configuration is not taken over.
 func (f *forward) refuse(err error) {
+	f.monitor.Reloaded(false)
 	f.print(err)
 	f.logger.Error("the configuration is not taken over: the forwarder goes on as it was")
 }

@@ -63,8 +63,13 @@ type running struct {
 // start starts the program. At the end of the test it is killed if it still runs.
 func start(t testing.TB, args ...string) *running {
 	t.Helper()
+	return startIn(t, []string{}, args...) // not in the developer's environment
+}
+
+func startIn(t testing.TB, environ []string, args ...string) *running {
+	t.Helper()
 	p := &running{Cmd: exec.Command(binary, args...), lines: make(chan string, 1000)}
-	p.Env = []string{} // not the developer's
+	p.Env = environ
 	stderr, err := p.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.Start())

@@ -7,6 +7,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/observe"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/registry"
@@ -73,5 +74,5 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Forwarder: f, scheduler: scheduler, config: c}, nil
+	return &engine{Forwarder: f, scheduler: scheduler, config: c, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}, nil
 }

@@ -57,6 +57,8 @@ func newRoot(p *invocation) *cobra.Command {
 		newBench(p),
 		newMigrate(p),
 		newForward(p),
+		newHealth(p),
+		newPrint(p),
 		newStatus(p),
 		newTypes(p),
 		newWhy(p),

@@ -14,9 +14,8 @@ import (
 // newEngine makes the engine of everything that the configuration has. It
 // waits for a database that is not there yet, until ctx is done. The function
 // beside it closes the database.
-func newEngine(ctx context.Context, source config.Source, options config.Options) (*engine, func(), error) {
+func newEngine(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	panic(wire.Build(
-		loadForwarding,
 		provideTables,
 		database.Open,
 		provideAwaitedStore,
@@ -25,9 +24,8 @@ func newEngine(ctx context.Context, source config.Source, options config.Options
 }
 
 // newReplacement is newEngine without the waiting: a forwarder runs meanwhile.
-func newReplacement(ctx context.Context, source config.Source, options config.Options) (*engine, func(), error) {
+func newReplacement(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	panic(wire.Build(
-		loadForwarding,
 		provideTables,
 		database.Open,
 		provideStore,

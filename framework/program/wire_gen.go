@@ -22,12 +22,8 @@ import (
 // newEngine makes the engine of everything that the configuration has. It
 // waits for a database that is not there yet, until ctx is done. The function
 // beside it closes the database.
-func newEngine(ctx context.Context, source config.Source, options config.Options) (*engine, func(), error) {
-	configConfig, err := loadForwarding(source, options)
-	if err != nil {
-		return nil, nil, err
-	}
-	tables := provideTables(configConfig)
+func newEngine(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
+	tables := provideTables(c)
 	databaseDatabase, cleanup, err := database.Open(tables)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +33,7 @@ func newEngine(ctx context.Context, source config.Source, options config.Options
 		cleanup()
 		return nil, nil, err
 	}
-	programEngine, err := provideEngine(configConfig, databaseDatabase, store, options)
+	programEngine, err := provideEngine(c, databaseDatabase, store, options)
 	if err != nil {
 		cleanup()
 		return nil, nil, err
@@ -48,12 +44,8 @@ func newEngine(ctx context.Context, source config.Source, options config.Options
 }
 
 // newReplacement is newEngine without the waiting: a forwarder runs meanwhile.
-func newReplacement(ctx context.Context, source config.Source, options config.Options) (*engine, func(), error) {
-	configConfig, err := loadForwarding(source, options)
-	if err != nil {
-		return nil, nil, err
-	}
-	tables := provideTables(configConfig)
+func newReplacement(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
+	tables := provideTables(c)
 	databaseDatabase, cleanup, err := database.Open(tables)
 	if err != nil {
 		return nil, nil, err
@@ -63,7 +55,7 @@ func newReplacement(ctx context.Context, source config.Source, options config.Op
 		cleanup()
 		return nil, nil, err
 	}
-	programEngine, err := provideEngine(configConfig, databaseDatabase, store, options)
+	programEngine, err := provideEngine(c, databaseDatabase, store, options)
 	if err != nil {
 		cleanup()
 		return nil, nil, err

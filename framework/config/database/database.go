@@ -104,6 +104,7 @@ type Store interface {
 	store.Leases
 	store.Deliveries
 	store.Inspector
+	store.Sampler
 	store.Operator
 	store.Pruner
 	store.Inbox

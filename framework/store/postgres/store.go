@@ -120,6 +120,7 @@ var (
 	_ store.Leases     = (*Store)(nil)
 	_ store.Deliveries = (*Store)(nil)
 	_ store.Inspector  = (*Store)(nil)
+	_ store.Sampler    = (*Store)(nil)
 	_ store.Operator   = (*Store)(nil)
 	_ store.Pruner     = (*Store)(nil)
 	_ store.Inbox      = (*Store)(nil)

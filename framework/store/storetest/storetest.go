@@ -42,6 +42,7 @@ type Store interface {
 	store.Leases
 	store.Deliveries
 	store.Inspector
+	store.Sampler
 	store.Operator
 	store.Pruner
 	store.Inbox
@@ -93,6 +94,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Checkpoint", checkpointFacts},
 		{"Parked", parkedFacts},
 		{"Status", statusFacts},
+		{"Sample", sampleFacts},
 		{"Pruning", pruningFacts},
 		{"Forget", forgetFacts},
 		{"Operator", operatorFacts},

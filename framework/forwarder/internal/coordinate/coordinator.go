@@ -15,6 +15,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
@@ -89,6 +90,7 @@ type Coordinator struct {
 	ended     chan func()     // what to do when something that was started has ended
 	changes   chan change
 	over      chan struct{} // closed at the end of Run
+	turned    atomic.Int64  // when Run last looked, in Unix nanoseconds; 0: never
 }
 
 // New returns a coordinator. It starts nothing.
@@ -127,6 +129,15 @@ func (k *Coordinator) Nudge() {
 	}
 }
 
+// Turned is when Run last looked at the leases; zero: it has not yet. It may be called from any
+// goroutine. A look takes the time of a lease at most.
+func (k *Coordinator) Turned() time.Time {
+	if turned := k.turned.Load(); turned != 0 {
+		return time.Unix(0, turned)
+	}
+	return time.Time{}
+}
+
 // Run holds lanes until stop is done and all of them are given back. db bounds all use
 // of the database. Its error is one that waiting would not mend.
 func (k *Coordinator) Run(stop, db context.Context) error {
@@ -154,9 +165,11 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		case <-timer.C:
 		}
 		pause := k.pause
+		k.turned.Store(time.Now().UnixNano())
 		if err := k.look(); err == nil {
 			k.failing.Over()
 		} else if k.stop.Err() == nil {
+			policy.Failed(k.Observer, policy.OpLease, err)
 			pause = k.failing.Met(err)
 		}
 		timer.Reset(pause)

@@ -129,6 +129,32 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
+// Figures are what a sink does at one moment.
+type Figures struct {
+	Sink      string
+	Threshold int // most deliveries, or batches, in flight
+	InFlight  int // deliveries in the sink's hands
+	Pending   int // deliveries in memory and not settled, those in flight included
+	// Abandoned are calls of the sink that did not come back after their deadline and
+	// keep a slot of the threshold each.
+	Abandoned   int
+	BreakerOpen bool // the sink's own; those of its destinations are not meant
+	// ThrottledUntil is when the sink's own throttling ends; zero: it is not throttled.
+	ThrottledUntil time.Time
+}
+
+// Figures reports what the sink does now.
+func (d *Dispatcher) Figures() Figures {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := Figures{Sink: d.name, Threshold: d.settings.Parallelism.Threshold, InFlight: d.inFlight, Pending: d.pending,
+		Abandoned: d.stuck, BreakerOpen: d.breaker.IsOpen()}
+	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
+		f.ThrottledUntil = until.UTC()
+	}
+	return f
+}
+
 // State is what holds up the sink's deliveries, for people to see.
 func (d *Dispatcher) State() store.SinkState {
 	d.mu.Lock()

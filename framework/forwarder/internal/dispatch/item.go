@@ -76,6 +76,8 @@ type Settlement struct {
 	HeldBack bool
 	// Ask says that the parked table is to be asked for the next one of its key.
 	Ask bool
+	// Dead is why it was given up, if it was.
+	Dead policy.DeadReason
 }
 
 // HoldBack parks a settlement for which a hook has failed until the hook is to be called

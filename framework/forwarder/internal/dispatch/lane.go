@@ -12,7 +12,9 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Bounds of what a lane has in memory, whatever the backlog.
@@ -129,6 +131,9 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	}
 	if restart {
 		l.log.Warn("the log is read again from its oldest row", "reason", read.Rebased)
+		if d.observer != nil {
+			d.observer.Rebased(l.lease.Lane, read.Rebased)
+		}
 		l.number++
 		l.taken(-l.rows, -l.space.Used())
 		l.before, l.unmet = nil, 0
@@ -276,11 +281,33 @@ func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 func (l *Lane) died(it *item, err error) {
 	l.log.Error("delivery is dead", "delivery", &it.Delivery, "error", err)
 	if l.halt && it.Key != "" {
-		l.park(it, store.StateDead, time.Time{}, err.Error(), false)
+		l.parkDead(it, err, false)
 		l.holdKey(it)
 		return
 	}
-	l.park(it, store.StateDead, time.Time{}, err.Error(), l.advance(it))
+	l.parkDead(it, err, l.advance(it))
+}
+
+func (l *Lane) parkDead(it *item, err error, ask bool) {
+	p := it.parked(store.StateDead)
+	p.LastError = policy.Text(err.Error(), maxErrorText)
+	l.settle(it, Settlement{Ask: ask, Parked: &p, Dead: deadReason(err)})
+}
+
+// deadReason says why an item is given up, by the error that it is given up for.
+func deadReason(err error) policy.DeadReason {
+	class, _ := sinks.Classify(err)
+	switch {
+	case errors.Is(err, route.ErrExpression):
+		return policy.DeadRoute
+	case errors.Is(err, ErrTooOld):
+		return policy.DeadTooOld
+	case errors.Is(err, ErrUnknownTooLong):
+		return policy.DeadUnknown
+	case class == sinks.ClassPermanent:
+		return policy.DeadRefused
+	}
+	return policy.DeadAttempts
 }
 
 // maxErrorText bounds what of an error is kept with a parked delivery, in bytes.

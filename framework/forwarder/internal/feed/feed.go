@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -37,6 +38,9 @@ type Feed struct {
 	looking *pace.Trouble
 	woken   chan policy.WakeCause // capacity 1
 	newest
+
+	listening atomic.Bool
+	turned    atomic.Int64 // when Run last began a turn, in Unix nanoseconds; 0: never
 
 	mu      sync.Mutex
 	round   *sync.Cond // broadcast when a round ends
@@ -84,6 +88,7 @@ func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 	for {
 		err := l.Listen(ctx, func(news store.News) {
 			failing.Over()
+			f.listening.Store(true)
 			if news != store.NewsRows {
 				lanes()
 			}
@@ -91,10 +96,29 @@ func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 				f.wake(policy.WakeListened)
 			}
 		})
-		if err == nil || !pace.Sleep(ctx, failing.Met(err)) {
+		f.listening.Store(false)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		policy.Failed(f.Observer, policy.OpListen, err)
+		if !pace.Sleep(ctx, failing.Met(err)) {
 			return
 		}
 	}
+}
+
+// Listening says whether the database wakes the feed.
+func (f *Feed) Listening() bool { return f.listening.Load() }
+
+// Turned is when Run last began a turn; zero: it has not yet. A turn takes as long as a look
+// at the log and reading what is new, which the store bounds.
+func (f *Feed) Turned() time.Time { return timeOf(f.turned.Load()) }
+
+func timeOf(nanoseconds int64) time.Time {
+	if nanoseconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds)
 }
 
 // restOfLooks adds to what a delivery waits for, and leaves the publishers half of
@@ -119,12 +143,14 @@ func (f *Feed) Run(ctx context.Context) {
 			}
 		}
 		began := time.Now()
+		f.turned.Store(began.UnixNano())
 		target, err := f.look(ctx)
 		took := time.Since(began)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			policy.Failed(f.Observer, policy.OpLook, err)
 			timer.Reset(f.looking.Met(err))
 			continue
 		}

@@ -177,6 +177,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 			s.lane.GiveUp(err)
 			return nil, false, false
 		case err != nil:
+			policy.Failed(s.Observer, policy.OpRead, err)
 			if !pace.Sleep(ctx, failing.Met(err)) {
 				return nil, false, false
 			}

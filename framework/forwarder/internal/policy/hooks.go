@@ -55,6 +55,26 @@ type Parked struct {
 	DueAt time.Time
 	// Error is what the last attempt came to; "" if there was none.
 	Error string
+	// Reason is why a dead one was given up; DeadNot for others.
+	Reason DeadReason
+}
+
+// DeadReason is why a delivery is not tried any more.
+type DeadReason uint8
+
+// The reasons.
+const (
+	DeadNot      DeadReason = iota // it is not dead
+	DeadAttempts                   // its attempts are spent
+	DeadRefused                    // the destination, or the sink, refused it for good
+	DeadTooOld                     // it is older than retry.max_age
+	DeadUnknown                    // its type or version stayed unknown for too long
+	DeadRoute                      // a condition or payload expression of its route failed
+)
+
+// String is the reason in a word, such as attempts.
+func (r DeadReason) String() string {
+	return [...]string{"", "attempts", "refused", "too_old", "unknown", "route"}[r]
 }
 
 // Delivered is a delivery that a sink has taken.

@@ -34,8 +34,16 @@ type Observer interface {
 	Breaker(BreakerChange)
 	// Throttle is called when a sink begins to wait because its destination asked it to.
 	Throttle(Throttling)
-	// Wake is called when the forwarder looks at the log.
+	// Wake is called when the forwarder has looked at the log, which is a round trip to the
+	// database.
 	Wake(Wake)
+	// DatabaseError is called when a use of the database failed and is tried again.
+	DatabaseError(op DatabaseOp, err error)
+	// Rebased is called when a lane reads the log again from its oldest row, and why: the
+	// log that it knew is gone.
+	Rebased(lane store.Lane, reason string)
+	// Pruned is called when old rows were removed.
+	Pruned(Pruned)
 }
 
 // Attempt is one attempt of one delivery.
@@ -101,6 +109,37 @@ type Wake struct {
 	Duration time.Duration
 }
 
+// DatabaseOp is what a forwarder uses the database for.
+type DatabaseOp string
+
+// The uses of the database.
+const (
+	OpLook       DatabaseOp = "look"       // how far the log reaches
+	OpRead       DatabaseOp = "read"       // rows of the log
+	OpListen     DatabaseOp = "listen"     // announcements
+	OpLease      DatabaseOp = "lease"      // leases, heartbeats, membership
+	OpCheckpoint DatabaseOp = "checkpoint" // what became of deliveries
+	OpParked     DatabaseOp = "parked"     // reading what is parked
+	OpPrune      DatabaseOp = "prune"      // removing old rows
+)
+
+// DatabaseOps lists all of them.
+var DatabaseOps = []DatabaseOp{OpLook, OpRead, OpListen, OpLease, OpCheckpoint, OpParked, OpPrune}
+
+// Pruned is what one pass over old rows has removed.
+type Pruned struct {
+	Rows       int // of the log, one by one
+	Receipts   int
+	Partitions int // of the log, with all their rows
+}
+
+// Failed reports a use of the database that failed to an observer; nil: to none.
+func Failed(o Observer, op DatabaseOp, err error) {
+	if o != nil {
+		o.DatabaseError(op, err)
+	}
+}
+
 // Unobserved is an Observer that does nothing, to be embedded.
 type Unobserved struct{}
 
@@ -135,3 +174,12 @@ func (Unobserved) Throttle(Throttling) {}
 
 // Wake does nothing.
 func (Unobserved) Wake(Wake) {}
+
+// DatabaseError does nothing.
+func (Unobserved) DatabaseError(DatabaseOp, error) {}
+
+// Rebased does nothing.
+func (Unobserved) Rebased(store.Lane, string) {}
+
+// Pruned does nothing.
+func (Unobserved) Pruned(Pruned) {}

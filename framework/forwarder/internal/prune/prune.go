@@ -19,6 +19,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -66,8 +67,10 @@ type Config struct {
 	// Owner names this forwarder in the lease.
 	Owner string
 	// Lease is how long the lease lasts, and bounds each use of the database.
-	Lease  time.Duration
-	Logger *slog.Logger
+	Lease time.Duration
+	// Observer hears of what is removed and of errors; nil: none.
+	Observer policy.Observer
+	Logger   *slog.Logger
 }
 
 // Pruner removes what no sink needs any more, for as long as it has the lease.
@@ -109,6 +112,7 @@ func (p *Pruner) Run(stop, db context.Context) {
 			p.failing.Over()
 			pace.Sleep(stop, p.config.Lease/3)
 		default:
+			policy.Failed(p.config.Observer, policy.OpPrune, err)
 			pace.Sleep(stop, p.failing.Met(err))
 		}
 	}
@@ -190,6 +194,7 @@ func (p *Pruner) old(stop context.Context) error {
 		return err
 	}
 	if rows > 0 || receipts > 0 {
+		p.observe(policy.Pruned{Rows: rows, Receipts: receipts})
 		p.config.Logger.Debug("removed old rows", "rows", rows, "receipts", receipts)
 	}
 	return p.within(stop, func(ctx context.Context) error {
@@ -199,6 +204,12 @@ func (p *Pruner) old(stop context.Context) error {
 		}
 		return err
 	})
+}
+
+func (p *Pruner) observe(removed policy.Pruned) {
+	if p.config.Observer != nil {
+		p.config.Observer.Pruned(removed)
+	}
 }
 
 // extend makes partitions ahead of the log.
@@ -239,6 +250,7 @@ func (p *Pruner) partitions(stop context.Context) error {
 	return p.owned(p.within(stop, func(ctx context.Context) error {
 		dropped, err := p.config.Partitions.PrunePartitions(ctx, p.pruning(0, 0))
 		if dropped > 0 {
+			p.observe(policy.Pruned{Partitions: dropped})
 			p.config.Logger.Debug("dropped old partitions", "partitions", dropped)
 		}
 		return err

@@ -96,5 +96,5 @@ func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked
 func parkedOf(s *dispatch.Settlement) policy.Parked {
 	d := *s.Delivery()
 	d.Attempt = s.Parked.Attempt
-	return policy.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError}
+	return policy.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError, Reason: s.Dead}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -123,6 +124,7 @@ func (c *Checkpointer) bringBack(ctx context.Context) {
 		err = c.compare(ctx)
 	}
 	if err != nil {
+		policy.Failed(c.Observer, policy.OpParked, err)
 		c.askAt = time.Now().Add(c.asking.Met(err))
 		return
 	}

@@ -70,6 +70,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 			}
 			continue
 		}
+		policy.Failed(c.Observer, policy.OpCheckpoint, err)
 		pause := c.failing.Met(err)
 		select {
 		case <-ctx.Done():

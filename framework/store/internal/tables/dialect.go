@@ -121,6 +121,12 @@ type Dialect interface {
 	// Pending counts the rows that a filter selects between a position and a target, up
 	// to a limit.
 	Pending(ctx context.Context, position json.RawMessage, target store.Target, filter store.Filter, limit int) (int, error)
+	// Waiting is Pending for a sample: it also returns when the oldest of the rows that it
+	// counted occurred, zero if there is none.
+	Waiting(ctx context.Context, position json.RawMessage, target store.Target, filter store.Filter, limit int) (int, time.Time, error)
+	// Extent returns how many bytes the log has on disk, and for how long the oldest open
+	// transaction that writes to it has been open.
+	Extent(ctx context.Context) (bytes int64, held time.Duration, err error)
 	// Holders is that of the store.
 	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
 }

@@ -1,0 +1,167 @@
+package observe_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// counter is a sink that takes everything and tells when it has n.
+type counter struct {
+	n    int64
+	got  atomic.Int64
+	done chan struct{}
+}
+
+func (c *counter) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	if c.got.Add(1) == c.n {
+		close(c.done)
+	}
+	return "", nil
+}
+
+// cost is what something took.
+type cost struct{ time, processor time.Duration }
+
+func (c *cost) add(more cost) {
+	c.time += more.time
+	c.processor += more.processor
+}
+
+// processorTime is what this process has used.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	p, err := process.NewProcess(int32(os.Getpid()))
+	require.NoError(b, err)
+	used, err := p.Times()
+	require.NoError(b, err)
+	return time.Duration((used.User + used.System) * float64(time.Second))
+}
+
+// BenchmarkDrainWithMetrics compares, in turns, draining a backlog to a sink that does nothing
+// with and without a monitor that is scraped every second: 1 is no difference. The ratio of this
+// process's processor time says more on a busy machine than that of the time.
+func BenchmarkDrainWithMetrics(b *testing.B) {
+	const n = 300_000
+	o := onPostgres(b, postgrestest.DSN(b))
+	_, err := o.db.ExecContext(b.Context(), `INSERT INTO outbox (type, key, metadata, payload)
+		SELECT 'order.placed', 'k' || i % 1000, '{"content-type":"application/json"}', json_build_object('n', i, 'pad', repeat('x', 280))
+		FROM generate_series(1, $1::int) i`, n)
+	require.NoError(b, err)
+	drain := func(m *observe.Monitor) (cost cost) {
+		_, err := o.db.ExecContext(b.Context(), `DELETE FROM outbox_cursors`)
+		require.NoError(b, err)
+		runtime.GC()
+		began, used := time.Now(), processorTime(b)
+		sink := &counter{n: n, done: make(chan struct{})}
+		c := forwarder.Config{
+			Store: o.store, Routes: route.Routes{"*": route.To("nowhere")}, Logger: slog.New(slog.DiscardHandler),
+			Sinks: map[string]forwarder.Sink{"nowhere": {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: 256}}},
+		}
+		if m != nil {
+			c.Observer = m
+		}
+		f, err := forwarder.New(c)
+		require.NoError(b, err)
+		ctx, stop := context.WithCancel(b.Context())
+		ended := make(chan struct{})
+		if m != nil {
+			defer m.Watch(observe.Target{Forwarder: f, Store: o.store, DB: o.db})()
+			go m.Run(ctx)
+			go func() {
+				ticks := time.NewTicker(time.Second)
+				defer ticks.Stop()
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-ticks.C:
+						m.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+					}
+				}
+			}()
+		}
+		go func() {
+			defer close(ended)
+			_ = f.Run(ctx)
+		}()
+		<-sink.done
+		stop()
+		<-ended
+		require.EqualValues(b, n, sink.got.Load(), "once each")
+		cost.time, cost.processor = time.Since(began), processorTime(b)-used
+		return cost
+	}
+	drain(nil) // warm
+	drain(observe.New(observe.Config{}))
+	var without, with cost
+	for i := 0; b.Loop(); i++ {
+		if i%2 == 0 {
+			without.add(drain(nil))
+			with.add(drain(observe.New(observe.Config{})))
+		} else {
+			with.add(drain(observe.New(observe.Config{})))
+			without.add(drain(nil))
+		}
+	}
+	b.ReportMetric(without.time.Seconds()/with.time.Seconds(), "throughput-ratio")
+	b.ReportMetric(without.processor.Seconds()/with.processor.Seconds(), "processor-ratio")
+	b.ReportMetric(n*float64(b.N)/with.time.Seconds(), "notifications/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkSampleOfAMillionParked measures a sample and a scrape with a million parked deliveries.
+func BenchmarkSampleOfAMillionParked(b *testing.B) {
+	o := onPostgres(b, postgrestest.DSN(b))
+	for _, statement := range []string{
+		`CREATE INDEX IF NOT EXISTS outbox_parked_state ON outbox_parked (sink, state, first_parked_at)`,
+		`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+			SELECT 'events', i, i % 1024, 'n' || i, 'order.placed', 1, 'k' || i % 5000, now(), '{}', '{}', CASE WHEN i % 2 = 0 THEN 'dead' ELSE 'retrying' END, 1,
+			CASE WHEN i % 2 = 0 THEN NULL ELSE now() + interval '1 hour' END FROM generate_series(1, 1000000) i`,
+		`ANALYZE outbox_parked`,
+	} {
+		_, err := o.db.ExecContext(b.Context(), statement)
+		require.NoError(b, err)
+	}
+	m := observe.New(observe.Config{})
+	var sampling, scraping time.Duration
+	for b.Loop() {
+		began := time.Now()
+		sample, err := o.store.Sample(b.Context(), store.SampleQuery{Types: map[string]notification.TypeFilter{"events": notification.AllTypes}})
+		require.NoError(b, err)
+		require.Equal(b, store.SampleLimit, sample.Sinks[0].Parked[0].Count)
+		sampling += time.Since(began)
+		began = time.Now()
+		m.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		scraping += time.Since(began)
+	}
+	b.ReportMetric(float64(sampling.Milliseconds())/float64(b.N), "ms/sample")
+	b.ReportMetric(float64(scraping.Microseconds())/float64(b.N)/1000, "ms/scrape")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAttempt is what a monitor costs each delivery, by itself.
+func BenchmarkAttempt(b *testing.B) {
+	m := observe.New(observe.Config{})
+	delivery := &notification.Delivery{Envelope: &notification.Envelope{OccurredOn: time.Now()}, Sink: "events"}
+	attempt := forwarder.Attempt{Delivery: delivery, Began: time.Now(), Duration: time.Millisecond}
+	for b.Loop() {
+		m.Attempt(attempt)
+	}
+}

@@ -1,0 +1,179 @@
+package observe
+
+import (
+	"errors"
+	"maps"
+	"sync"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// results are the values of the label result of attempts. A class of an error is at its own
+// number.
+var results = [...]string{
+	sinks.ClassTransient:     "transient",
+	sinks.ClassThrottled:     "throttled",
+	sinks.ClassUnavailable:   "unavailable",
+	sinks.ClassPermanent:     "permanent",
+	sinks.ClassUnknown:       "unknown",
+	sinks.ClassCancelled:     "cancelled",
+	sinks.ClassCancelled + 1: "delivered",
+}
+
+const delivered = sinks.ClassCancelled + 1
+
+// parkedStates are the states in which an observer sees a delivery parked; those of samples
+// have settling too.
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}
+
+// sinkCounts are the totals of one sink. Each sink has its own lock, which is held for some
+// additions only.
+type sinkCounts struct {
+	mu                   sync.Mutex
+	duration, lag, batch histogram
+	attempts             [len(results)]uint64
+	dead                 map[forwarder.DeadReason]uint64
+	parked               map[store.State]uint64
+}
+
+// totals are those that belong to no sink.
+type totals struct {
+	written, failed, lost, rebased uint64
+	rows, partitions               uint64
+	wakeups                        map[forwarder.WakeCause]uint64
+	errors                         map[forwarder.DatabaseOp]uint64
+	checkpoint                     histogram // how long they took
+	reloadFailed                   bool
+}
+
+func newTotals() totals {
+	return totals{checkpoint: newHistogram(durationBounds), wakeups: make(map[forwarder.WakeCause]uint64), errors: make(map[forwarder.DatabaseOp]uint64)}
+}
+
+// Upper bounds of the classic buckets.
+var (
+	durationBounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	lagBounds      = []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
+	batchBounds    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
+)
+
+// counts are those of a sink, which it makes where there are none.
+func (m *Monitor) counts(sink string) *sinkCounts {
+	if c := (*m.sinks.Load())[sink]; c != nil {
+		return c
+	}
+	m.addingOne.Lock()
+	defer m.addingOne.Unlock()
+	all := *m.sinks.Load()
+	if c := all[sink]; c != nil {
+		return c
+	}
+	c := &sinkCounts{
+		duration: newHistogram(durationBounds), lag: newHistogram(lagBounds), batch: newHistogram(batchBounds),
+		dead: make(map[forwarder.DeadReason]uint64), parked: make(map[store.State]uint64),
+	}
+	more := maps.Clone(all)
+	more[sink] = c
+	m.sinks.Store(&more)
+	return c
+}
+
+// Attempt counts one attempt.
+func (m *Monitor) Attempt(a forwarder.Attempt) {
+	c := m.counts(a.Delivery.Sink)
+	if a.Err != nil {
+		c.mu.Lock()
+		c.attempts[a.Class]++
+		c.duration.observe(a.Duration.Seconds())
+		c.mu.Unlock()
+		return
+	}
+	due := a.Delivery.OccurredOn
+	if a.Delivery.DeliverAt.After(due) {
+		due = a.Delivery.DeliverAt
+	}
+	lag := a.Began.Sub(due) + a.Duration
+	c.mu.Lock()
+	c.attempts[delivered]++
+	c.duration.observe(a.Duration.Seconds())
+	c.lag.observe(lag.Seconds())
+	c.mu.Unlock()
+}
+
+// Batch counts one call of a sink of batches.
+func (m *Monitor) Batch(b forwarder.Batch) {
+	c := m.counts(b.Sink)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batch.observe(float64(b.Deliveries))
+}
+
+// Parked counts a delivery that was parked.
+func (m *Monitor) Parked(p forwarder.Parked) {
+	c := m.counts(p.Sink)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parked[p.State]++
+}
+
+// Dead counts a delivery that was given up.
+func (m *Monitor) Dead(p forwarder.Parked) {
+	c := m.counts(p.Sink)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parked[p.State]++
+	c.dead[p.Reason]++
+}
+
+// Checkpoint counts one that was written.
+func (m *Monitor) Checkpoint(c forwarder.Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.written++
+	m.totals.checkpoint.observe(c.Duration.Seconds())
+}
+
+// LeaseLost counts leases that were not given back.
+func (m *Monitor) LeaseLost(_ store.Lane, err error) {
+	if !errors.Is(err, store.ErrLeaseLost) && !errors.Is(err, store.ErrServerChanged) && !errors.Is(err, forwarder.ErrLeaseExpired) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.lost++
+}
+
+// Wake counts a look at the log, which is a round trip to the database.
+func (m *Monitor) Wake(w forwarder.Wake) {
+	m.trip.Store(w.Began.Add(w.Duration).UnixNano())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.wakeups[w.Cause]++
+}
+
+// DatabaseError counts a use of the database that failed.
+func (m *Monitor) DatabaseError(op forwarder.DatabaseOp, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.errors[op]++
+	if op == forwarder.OpCheckpoint {
+		m.totals.failed++
+	}
+}
+
+// Rebased counts a lane that reads the log again.
+func (m *Monitor) Rebased(store.Lane, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.rebased++
+}
+
+// Pruned counts what retention has removed.
+func (m *Monitor) Pruned(p forwarder.Pruned) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.rows += uint64(p.Rows)
+	m.totals.partitions += uint64(p.Partitions)
+}

@@ -1,0 +1,68 @@
+package observe_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// A server that is stopped still has its connections, and answers nothing.
+func TestAProcessIsNotReadyWhileTheDatabaseIsFrozenAndStaysLive(t *testing.T) {
+	t.Parallel()
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	o := onPostgres(t, server.DSN())
+	m := observe.New(observe.Config{})
+	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))
+	requireProbe(t, m, "/readyz", http.StatusOK, "ready")
+
+	var folder string
+	require.NoError(t, o.db.QueryRowContext(t.Context(), `SHOW data_directory`).Scan(&folder))
+	postmaster := postmasterOf(t, folder)
+	thaw := func() { signalAll(t, postmaster, syscall.SIGCONT) }
+	t.Cleanup(thaw)
+	signalAll(t, postmaster, syscall.SIGSTOP)
+	requireProbe(t, m, "/readyz?verbose", http.StatusServiceUnavailable, "[-] database: no round trip for")
+	requireProbe(t, m, "/livez", http.StatusOK, "live")
+	scrape(t, m) // needs no database
+
+	thaw()
+	requireProbe(t, m, "/readyz", http.StatusOK, "ready")
+}
+
+func postmasterOf(t *testing.T, folder string) int {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(content), "\n")
+	pid, err := strconv.Atoi(first)
+	require.NoError(t, err)
+	return pid
+}
+
+// signalAll sends a signal to a server, which then starts no process more, and to all its
+// processes.
+func signalAll(t *testing.T, postmaster int, s syscall.Signal) {
+	t.Helper()
+	_ = syscall.Kill(postmaster, s)
+	children, err := os.ReadFile("/proc/" + strconv.Itoa(postmaster) + "/task/" + strconv.Itoa(postmaster) + "/children")
+	if err != nil {
+		return // it has ended
+	}
+	for _, child := range strings.Fields(string(children)) {
+		pid, err := strconv.Atoi(child)
+		require.NoError(t, err)
+		_ = syscall.Kill(pid, s)
+	}
+}

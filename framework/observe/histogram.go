@@ -1,0 +1,122 @@
+package observe
+
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+)
+
+// Native buckets are those of Prometheus's schema 3: eight for each power of two, each
+// 2^(1/8) as wide as the one before. Values outside of the range count as its ends.
+const (
+	schema     = 3
+	perPower   = 1 << schema
+	leastPower = -20 // about a microsecond
+	mostPower  = 20  // about twelve days
+	natives    = (mostPower - leastPower) * perPower
+)
+
+// fractions are the upper bounds of the buckets between 0.5 and 1.
+var fractions = func() (bounds [perPower]float64) {
+	for i := range bounds {
+		bounds[i] = math.Exp2(float64(i)/perPower) / 2
+	}
+	return bounds
+}()
+
+// histogram counts values in classic and in native buckets. It is guarded by the lock of what
+// it is a part of, which a delivery takes once for all that is counted of it.
+type histogram struct {
+	bounds  []float64 // of the classic buckets
+	count   uint64
+	sum     float64
+	zero    uint64
+	classic []uint64 // not cumulated; what is above all bounds is in count alone
+	native  [natives]uint64
+}
+
+func newHistogram(bounds []float64) histogram {
+	return histogram{bounds: bounds, classic: make([]uint64, len(bounds))}
+}
+
+// observe counts a value. Negative ones count as 0.
+func (h *histogram) observe(v float64) {
+	h.count++
+	if v > 0 {
+		h.sum += v
+		h.native[nativeBucket(v)]++
+	} else {
+		v = 0
+		h.zero++
+	}
+	for i, bound := range h.bounds { // most values are small
+		if v <= bound {
+			h.classic[i]++
+			return
+		}
+	}
+}
+
+// nativeBucket is the place in native of a value above 0.
+func nativeBucket(v float64) int {
+	fraction, power := math.Frexp(v)
+	i := 0
+	for i < perPower && fraction > fractions[i] {
+		i++
+	}
+	return min(max((power-leastPower-1)*perPower+i, 0), natives-1)
+}
+
+// clone is a copy that does not change any more.
+func (h *histogram) clone() *histogram {
+	c := *h
+	c.classic = slices.Clone(h.classic)
+	return &c
+}
+
+// series is a histogram at a scrape.
+type series struct {
+	*histogram
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+}
+
+var _ prometheus.Metric = series{}
+
+// Desc is the metric's.
+func (s series) Desc() *prometheus.Desc { return s.desc }
+
+// Write fills in all buckets.
+func (s series) Write(out *dto.Metric) error {
+	h := &dto.Histogram{
+		SampleCount: proto.Uint64(s.count), SampleSum: proto.Float64(s.sum),
+		Schema: proto.Int32(schema), ZeroThreshold: proto.Float64(prometheus.DefNativeHistogramZeroThreshold), ZeroCount: proto.Uint64(s.zero),
+	}
+	total := uint64(0)
+	for i, bound := range s.bounds {
+		total += s.classic[i]
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: proto.Float64(bound), CumulativeCount: proto.Uint64(total)})
+	}
+	end, before := 0, int64(0) // behind the last bucket that was written, and its count
+	for i, n := range s.native {
+		if n == 0 {
+			continue
+		}
+		index := i + leastPower*perPower
+		switch last := len(h.PositiveSpan) - 1; {
+		case last < 0:
+			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(index)), Length: proto.Uint32(1)})
+		case index == end:
+			*h.PositiveSpan[last].Length++
+		default:
+			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(index - end)), Length: proto.Uint32(1)})
+		}
+		h.PositiveDelta = append(h.PositiveDelta, int64(n)-before)
+		end, before = index+1, int64(n)
+	}
+	out.Histogram, out.Label = h, s.labels
+	return nil
+}

@@ -1,0 +1,468 @@
+package observe_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
+
+const patience = 30 * time.Second
+
+// outbox is a database with an outbox.
+type outbox struct {
+	db    *sql.DB
+	store interface {
+		forwarder.Store
+		store.Sampler
+	}
+}
+
+func onPostgres(t testing.TB, dsn string) *outbox {
+	t.Helper()
+	db, err := postgres.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, postgres.Config{Listen: dsn})
+	require.NoError(t, err)
+	return &outbox{db, s}
+}
+
+func onSQLite(t testing.TB) *outbox {
+	t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	return &outbox{db, s}
+}
+
+// onEach runs a test on each database.
+func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, onPostgres(t, postgrestest.DSN(t))) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, onSQLite(t)) })
+}
+
+func (o *outbox) publish(t testing.TB, typ string, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, payload) VALUES ($1, $2, '{}')`, typ, "secret-key-"+strconv.Itoa(i))
+		require.NoError(t, err)
+	}
+}
+
+// byType is a sink whose answer is that of the notification's type.
+type byType map[string]error
+
+func (b byType) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return "", b[d.Type]
+}
+
+func (o *outbox) config(m *observe.Monitor, to map[string]forwarder.Sink) forwarder.Config {
+	names := make([]string, 0, len(to))
+	for name := range to {
+		names = append(names, name)
+	}
+	return forwarder.Config{
+		Store: o.store, Sinks: to, Routes: route.Routes{"order.*": route.To(names...)},
+		Lease: time.Second, Observer: m, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// run runs a forwarder, and a monitor, until the end of the test or stop.
+func (o *outbox) run(t testing.TB, m *observe.Monitor, c forwarder.Config) (f *forwarder.Forwarder, stop func()) {
+	t.Helper()
+	f, err := forwarder.New(c)
+	require.NoError(t, err)
+	release := m.Watch(observe.Target{Forwarder: f, Store: o.store, DB: o.db})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		release()
+	})
+	t.Cleanup(stop)
+	return f, stop
+}
+
+// sampling runs a monitor's sampler until the end of the test.
+func sampling(t testing.TB, m *observe.Monitor) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// scraped are the families of one scrape.
+type scraped map[string]*dto.MetricFamily
+
+func scrape(t testing.TB, h http.Handler) scraped {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	var parser expfmt.TextParser
+	families, err := parser.TextToMetricFamilies(w.Body)
+	require.NoError(t, err)
+	return families
+}
+
+// series finds a series by its labels, as name=value; nil if there is none.
+func (s scraped) series(name string, labels ...string) *dto.Metric {
+	for _, metric := range s[name].GetMetric() {
+		var found []string
+		for _, l := range metric.GetLabel() {
+			found = append(found, l.GetName()+"="+l.GetValue())
+		}
+		all := true
+		for _, want := range labels {
+			all = all && strings.Contains(" "+strings.Join(found, " ")+" ", " "+want+" ")
+		}
+		if all {
+			return metric
+		}
+	}
+	return nil
+}
+
+// value is that of a counter or gauge, or the count of a histogram; -1 if there is none.
+func (s scraped) value(name string, labels ...string) float64 {
+	m := s.series(name, labels...)
+	switch {
+	case m == nil:
+		return -1
+	case m.Histogram != nil:
+		return float64(m.Histogram.GetSampleCount())
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	}
+	return m.Gauge.GetValue()
+}
+
+// await scrapes until a value is what it is to be.
+func await(t testing.TB, m *observe.Monitor, want float64, name string, labels ...string) scraped {
+	t.Helper()
+	var s scraped
+	require.Eventually(t, func() bool {
+		s = scrape(t, m)
+		return s.value(name, labels...) == want
+	}, patience, 10*time.Millisecond, "%s %v", name, labels)
+	return s
+}
+
+func TestEverySeriesOfASinkExistsBeforeAnythingHappens(t *testing.T) {
+	t.Parallel()
+	m := observe.New(observe.Config{Version: "v1"})
+	m.Expect("events", "mail")
+	s := scrape(t, m)
+	for _, sink := range []string{"sink=events", "sink=mail"} {
+		for _, result := range []string{"delivered", "transient", "throttled", "unavailable", "permanent", "unknown", "cancelled"} {
+			require.Zero(t, s.value("waybill_attempts_total", sink, "result="+result), result)
+		}
+		for _, reason := range []string{"attempts", "refused", "too_old", "unknown", "route"} {
+			require.Zero(t, s.value("waybill_dead_total", sink, "reason="+reason), reason)
+		}
+		for _, state := range []string{"retrying", "scheduled", "blocked", "dead"} {
+			require.Zero(t, s.value("waybill_parked_total", sink, "state="+state), state)
+		}
+		for _, histogram := range []string{"waybill_delivery_duration_seconds", "waybill_delivery_lag_seconds", "waybill_delivery_batch_size"} {
+			require.Zero(t, s.value(histogram, sink), histogram)
+		}
+		require.NotEqual(t, -1.0, s.value("waybill_sink_lag_seconds", sink), "it grows from the start, while no database answers")
+	}
+	for _, op := range forwarder.DatabaseOps() {
+		require.Zero(t, s.value("waybill_database_errors_total", "op="+string(op)))
+	}
+	for _, name := range []string{"waybill_lease_losses_total", "waybill_rebases_total", "waybill_retention_removed_rows_total", "waybill_sample_timestamp_seconds"} {
+		require.Zero(t, s.value(name), name)
+	}
+	require.Equal(t, 1.0, s.value("waybill_build_info", "version=v1"))
+	require.Equal(t, 1.0, s.value("waybill_config_reload_success"))
+	m.Reloaded(false)
+	require.Zero(t, scrape(t, m).value("waybill_config_reload_success"))
+}
+
+func TestDeliveriesAreCounted(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		m := observe.New(observe.Config{})
+		answers := byType{"order.refused": sinks.Permanent(errors.New("secret text")), "order.late": sinks.Transient(errors.New("secret text"))}
+		o.publish(t, "order.placed", 8)
+		o.publish(t, "order.refused", 1)
+		o.publish(t, "order.late", 1)
+		o.publish(t, "stranger", 1)
+		o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: answers, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Millisecond}}}))
+		await(t, m, 1, "waybill_dead_total", "sink=events", "reason=attempts")
+		await(t, m, 1, "waybill_parked_total", "sink=_unrouted", "state=dead")
+		await(t, m, 0, "waybill_pending_in_memory", "sink=events")
+		s := await(t, m, 8, "waybill_attempts_total", "sink=events", "result=delivered")
+		require.Equal(t, 1.0, s.value("waybill_attempts_total", "sink=events", "result=permanent"))
+		require.Equal(t, 2.0, s.value("waybill_attempts_total", "sink=events", "result=transient"))
+		require.Equal(t, 1.0, s.value("waybill_dead_total", "sink=events", "reason=refused"))
+		require.Equal(t, 1.0, s.value("waybill_dead_total", "sink=_unrouted", "reason=refused"))
+		require.Equal(t, 1.0, s.value("waybill_parked_total", "sink=events", "state=retrying"))
+		require.Equal(t, 2.0, s.value("waybill_parked_total", "sink=events", "state=dead"))
+		require.Equal(t, 8.0, s.value("waybill_delivery_lag_seconds", "sink=events"))
+		require.Equal(t, 11.0, s.value("waybill_delivery_duration_seconds", "sink=events"))
+		require.Zero(t, s.value("waybill_in_flight", "sink=events"))
+		require.Equal(t, float64(forwarder.DefaultThreshold), s.value("waybill_threshold", "sink=events"))
+		require.Positive(t, s.value("waybill_checkpoints_total", "result=written"))
+		require.Equal(t, s.value("waybill_checkpoints_total", "result=written"), s.value("waybill_checkpoint_duration_seconds"))
+		require.Positive(t, s.value("waybill_wakeups_total", "by=poll"))
+		require.Positive(t, s.value("go_sql_open_connections"))
+		require.Positive(t, s.value("go_goroutines"))
+	})
+}
+
+func TestNoSeriesNamesAKeyAnIdOrAnError(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	m := observe.New(observe.Config{})
+	o.publish(t, "order.refused", 3)
+	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{"order.refused": sinks.Permanent(errors.New("secret text"))}}}))
+	sampling(t, m)
+	s := await(t, m, 3, "waybill_dead_total", "sink=events", "reason=refused")
+	allowed := map[string]bool{"sink": true, "result": true, "reason": true, "state": true, "by": true, "op": true, "version": true, "go_version": true}
+	for name, family := range s {
+		if !strings.HasPrefix(name, "waybill_") {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				require.True(t, allowed[label.GetName()], "%s{%s}", name, label.GetName())
+				require.NotContains(t, label.GetValue(), "secret")
+			}
+		}
+	}
+}
+
+func TestASampleShowsWhatWaits(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		m := observe.New(observe.Config{Interval: 10 * time.Millisecond})
+		sampling(t, m)
+		o.publish(t, "order.refused", 2)
+		_, stop := o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {
+			Sink: byType{"order.refused": sinks.Permanent(errors.New("no"))}, OnDead: forwarder.OnDeadHalt}}))
+		await(t, m, 2, "waybill_halted_keys", "sink=events")
+		await(t, m, 2, "waybill_parked", "sink=events", "state=dead")
+		await(t, m, 1, "waybill_lanes", "sink=events", "state=owned")
+		s := await(t, m, 1, "waybill_forwarders")
+		require.InDelta(t, time.Now().Unix(), s.value("waybill_parked_oldest_timestamp_seconds", "sink=events", "state=dead"), 60)
+		require.InDelta(t, time.Now().Unix(), s.value("waybill_log_oldest_timestamp_seconds"), 60)
+		require.InDelta(t, time.Now().Unix(), s.value("waybill_sample_timestamp_seconds"), 60)
+		require.Positive(t, s.value("waybill_log_size_bytes"))
+		await(t, m, 0, "waybill_sink_lag_seconds", "sink=events")
+		require.Zero(t, s.value("waybill_sink_paused", "sink=events"))
+		require.Equal(t, forwarder.DefaultRetention.Seconds(), s.value("waybill_retention_seconds"))
+		stop()
+	})
+}
+
+func TestLagGrowsWhileTheDatabaseIsDown(t *testing.T) {
+	t.Parallel()
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	o := onPostgres(t, server.DSN())
+	m := observe.New(observe.Config{Interval: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	sampling(t, m)
+	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))
+	await(t, m, 0, "waybill_sink_lag_seconds", "sink=events")
+	require.NoError(t, server.Down(postgrestest.Immediate))
+	lag := func() float64 { return scrape(t, m).value("waybill_sink_lag_seconds", "sink=events") }
+	require.Eventually(t, func() bool { return lag() > 0 }, patience, 10*time.Millisecond)
+	before := lag()
+	require.Eventually(t, func() bool { return lag() > before }, patience, 10*time.Millisecond)
+	require.Positive(t, scrape(t, m).value("waybill_database_errors_total", "op=look"))
+	require.NoError(t, server.Up())
+	await(t, m, 0, "waybill_sink_lag_seconds", "sink=events")
+}
+
+func TestAReloadResetsNoTotal(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		m := observe.New(observe.Config{})
+		c := o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}})
+		o.publish(t, "order.placed", 5)
+		f, stop := o.run(t, m, c)
+		await(t, m, 5, "waybill_attempts_total", "sink=events", "result=delivered")
+		await(t, m, 0, "waybill_pending_in_memory", "sink=events")
+
+		other := &other{}
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"events": {Sink: other}, "more": {Sink: byType{}}}, c.Routes))
+		require.Zero(t, f.Stats()[1].Delivered, "the engine's own begin again")
+		s := scrape(t, m)
+		require.Equal(t, 5.0, s.value("waybill_attempts_total", "sink=events", "result=delivered"))
+		require.Zero(t, s.value("waybill_attempts_total", "sink=more", "result=delivered"), "of a new sink")
+		o.publish(t, "order.placed", 1)
+		await(t, m, 6, "waybill_attempts_total", "sink=events", "result=delivered")
+
+		stop() // and so does not another forwarder in this one's place
+		o.publish(t, "order.placed", 1)
+		o.run(t, m, c)
+		await(t, m, 7, "waybill_attempts_total", "sink=events", "result=delivered")
+	})
+}
+
+// other is a sink that is no other one.
+type other struct{ _ int }
+
+func (*other) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", nil
+}
+
+func TestNativeHistogramsAreScrapedBesideClassicBuckets(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	m := observe.New(observe.Config{})
+	o.publish(t, "order.placed", 3)
+	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))
+	await(t, m, 3, "waybill_attempts_total", "sink=events", "result=delivered")
+	server := httptest.NewServer(m)
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/metrics", nil)
+	require.NoError(t, err)
+	request.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	decoder := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header))
+	for {
+		var family dto.MetricFamily
+		if err := decoder.Decode(&family); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		if family.GetName() != "waybill_delivery_duration_seconds" {
+			continue
+		}
+		h := scraped{"": &family}.series("", "sink=events").GetHistogram()
+		require.EqualValues(t, 3, h.GetSampleCount())
+		require.NotEmpty(t, h.GetPositiveSpan())
+		require.NotEmpty(t, h.GetBucket())
+		return
+	}
+	t.Fatal("there is no such histogram")
+}
+
+func TestJoinedObserversAllHear(t *testing.T) {
+	t.Parallel()
+	require.Nil(t, observe.Join(nil, nil))
+	o := onSQLite(t)
+	one, two := observe.New(observe.Config{}), observe.New(observe.Config{})
+	c := o.config(one, map[string]forwarder.Sink{"events": {Sink: byType{}}})
+	c.Observer = observe.Join(nil, one, two)
+	o.publish(t, "order.placed", 3)
+	o.run(t, one, c)
+	await(t, one, 3, "waybill_attempts_total", "sink=events", "result=delivered")
+	await(t, two, 3, "waybill_attempts_total", "sink=events", "result=delivered")
+	await(t, two, scrape(t, one).value("waybill_checkpoints_total", "result=written"), "waybill_checkpoints_total", "result=written")
+}
+
+// get asks a probe.
+func get(t testing.TB, h http.Handler, path string) (code int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func requireProbe(t testing.TB, m *observe.Monitor, path string, code int, text string) {
+	t.Helper()
+	var gotCode int
+	var got string
+	require.Eventually(t, func() bool {
+		gotCode, got = get(t, m, path)
+		return gotCode == code && strings.Contains(got, text)
+	}, patience, 10*time.Millisecond, "%s: %s", path, fmt.Sprint(gotCode, got))
+}
+
+func TestAProcessIsReadyOnceItsForwarderReachesTheDatabaseAndUntilItStops(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		m := observe.New(observe.Config{})
+		requireProbe(t, m, "/livez", http.StatusOK, "live")
+		requireProbe(t, m, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened it yet")
+		o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))
+		requireProbe(t, m, "/readyz", http.StatusOK, "ready")
+		requireProbe(t, m, "/readyz?verbose", http.StatusOK, "[+] schema: current")
+		requireProbe(t, m, "/healthz", http.StatusOK, "live")
+		m.Stop()
+		requireProbe(t, m, "/readyz", http.StatusServiceUnavailable, "the program stops")
+		requireProbe(t, m, "/livez", http.StatusOK, "live")
+		requireProbe(t, m, "/", http.StatusNotFound, "")
+	})
+}
+
+func TestAnOpenBreakerAndALagDoNotMakeAProcessUnready(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	m := observe.New(observe.Config{Interval: 10 * time.Millisecond})
+	sampling(t, m)
+	o.publish(t, "order.placed", 3)
+	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{"order.placed": sinks.Unavailable(errors.New("down"))}}}))
+	await(t, m, 1, "waybill_breaker_open", "sink=events")
+	s := await(t, m, 3, "waybill_sink_pending", "sink=events")
+	require.Positive(t, s.value("waybill_sink_lag_seconds", "sink=events"))
+	requireProbe(t, m, "/readyz", http.StatusOK, "ready")
+	requireProbe(t, m, "/livez", http.StatusOK, "live")
+}
+
+// stuck is an observer that does not return.
+type stuck struct {
+	forwarder.Unobserved
+	leave chan struct{}
+}
+
+func (s stuck) Wake(forwarder.Wake) { <-s.leave }
+
+func TestAProcessWhoseLoopDoesNotTurnIsNotLive(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	m := observe.New(observe.Config{})
+	m.SetPatience(-3900 * time.Millisecond) // with four leases of a second: 0.1 s
+	s := stuck{leave: make(chan struct{})}
+	c := o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}})
+	c.Observer = observe.Join(m, s)
+	_, stop := o.run(t, m, c)
+	defer stop()
+	defer close(s.leave)
+	requireProbe(t, m, "/livez", http.StatusServiceUnavailable, "the loop that looks at the log has not turned")
+}

@@ -1,0 +1,103 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// loopPatience is for how long a loop of the forwarder may not turn before the process counts as
+// stuck. It is longer than any statement of a loop may take.
+const loopPatience = 5 * time.Minute
+
+// Live returns why the process should be restarted; nil: it should not. It depends on the
+// forwarder's loops alone, never on the database, a sink or a lag, which a restart does not mend.
+func (m *Monitor) Live() error {
+	target, _ := m.watched()
+	if target == nil || m.stopping.Load() {
+		return nil
+	}
+	now := target.Forwarder.Figures()
+	for loop, turned := range map[string]time.Time{"looks at the log": now.Looked, "leases lanes": now.Coordinated} {
+		if still := time.Since(turned); !turned.IsZero() && still > m.patience+4*now.Lease {
+			return fmt.Errorf("the loop that %s has not turned for %s", loop, still.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// Ready returns why the process does no work; nil: it does. It is ready once it watches a
+// forwarder whose last round trip to the database is not older than twice the lease, until it
+// stops. Breakers, lag and pauses do not count.
+func (m *Monitor) Ready() error {
+	for _, c := range m.checks() {
+		if c.err != nil {
+			return fmt.Errorf("%s: %w", c.name, c.err)
+		}
+	}
+	return nil
+}
+
+// check is one condition of being ready.
+type check struct {
+	name, good string
+	err        error
+}
+
+func (m *Monitor) checks() []check {
+	running := check{name: "running", good: "it does not stop"}
+	if m.stopping.Load() {
+		running.err = errors.New("the program stops")
+	}
+	schema := check{name: "schema", good: "current"}
+	database := check{name: "database"}
+	target, _ := m.watched()
+	if target == nil {
+		schema.err = errors.New("not checked yet")
+		database.err = errors.New("no forwarder has opened it yet")
+		return []check{running, database, schema}
+	}
+	limit := 2 * target.Forwarder.Figures().Lease
+	switch trip := m.trip.Load(); trip {
+	case 0:
+		database.err = errors.New("no round trip yet")
+	default:
+		ago := time.Since(time.Unix(0, trip))
+		database.good = fmt.Sprintf("a round trip %s ago", ago.Round(time.Millisecond))
+		if ago > limit {
+			database.err = fmt.Errorf("no round trip for %s, more than %s", ago.Round(time.Millisecond), limit)
+		}
+	}
+	return []check{running, database, schema}
+}
+
+func (m *Monitor) serveLive(w http.ResponseWriter, _ *http.Request) { answer(w, "live", m.Live(), "") }
+
+func (m *Monitor) serveReady(w http.ResponseWriter, r *http.Request) {
+	var verbose strings.Builder
+	if r.URL.Query().Has("verbose") {
+		for _, c := range m.checks() {
+			if c.err != nil {
+				fmt.Fprintf(&verbose, "[-] %s: %v\n", c.name, c.err)
+			} else {
+				fmt.Fprintf(&verbose, "[+] %s: %s\n", c.name, c.good)
+			}
+		}
+	}
+	answer(w, "ready", m.Ready(), verbose.String())
+}
+
+// answer is 200 with the word, or 503 with what is wrong.
+func answer(w http.ResponseWriter, word string, err error, details string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	line := word
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		line = "not " + word + ": " + err.Error()
+	}
+	fmt.Fprintln(w, details+line)
+}

@@ -1,0 +1,120 @@
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/deploy"
+)
+
+// alert is a rule.
+type alert struct {
+	Alert, Expr string
+	Annotations struct {
+		Summary string
+		Runbook string `yaml:"runbook_url"`
+	}
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	text, known := deploy.Text("rules")
+	require.True(t, known)
+	var rules struct {
+		Groups []struct{ Rules []alert }
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &rules))
+	require.Len(t, rules.Groups, 1)
+	require.NotEmpty(t, rules.Groups[0].Rules)
+	return rules.Groups[0].Rules
+}
+
+func TestAlertsFireAndAreSilentAsTheirCasesSay(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("THE ALERT RULES ARE NOT TESTED: there is no promtool; it comes with Debian's package prometheus")
+	}
+	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", "rules_test.yaml").CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItIsSilent(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("rules_test.yaml")
+	require.NoError(t, err)
+	var cases struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				Alertname string
+				ExpAlerts []any `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &cases))
+	fires, silent := make(map[string]bool), make(map[string]bool)
+	for _, c := range cases.Tests {
+		for _, a := range c.AlertRuleTest {
+			if len(a.ExpAlerts) > 0 {
+				fires[a.Alertname] = true
+			} else {
+				silent[a.Alertname] = true
+			}
+		}
+	}
+	for _, a := range alerts(t) {
+		require.True(t, fires[a.Alert] && silent[a.Alert], a.Alert)
+	}
+}
+
+func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../../docs/operations.md")
+	require.NoError(t, err)
+	sections := regexp.MustCompile(`(?m)^### (Waybill\w+)$`).FindAllStringSubmatch(string(text), -1)
+	var documented, ruled []string
+	for _, s := range sections {
+		documented = append(documented, s[1])
+	}
+	for _, a := range alerts(t) {
+		ruled = append(ruled, a.Alert)
+		require.True(t, strings.HasSuffix(a.Annotations.Runbook, "docs/operations.md#"+strings.ToLower(a.Alert)), a.Alert)
+		require.NotEmpty(t, a.Annotations.Summary, a.Alert)
+	}
+	require.Equal(t, ruled, documented, "in the order of the rules")
+}
+
+func TestRulesAndRunbookNameMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := make(map[string]bool)
+	all := make(chan *prometheus.Desc)
+	go func() {
+		defer close(all)
+		observe.New(observe.Config{}).Describe(all)
+	}()
+	name := regexp.MustCompile(`fqName: "(\w+)"`)
+	for d := range all {
+		known[name.FindStringSubmatch(d.String())[1]] = true
+	}
+	metric := regexp.MustCompile(`\bwaybill_[a-z_]+\b`)
+	for _, a := range alerts(t) {
+		used := metric.FindAllString(a.Expr, -1)
+		require.NotEmpty(t, used, a.Alert)
+		for _, m := range used {
+			require.True(t, known[m], "%s uses %s", a.Alert, m)
+		}
+	}
+	text, err := os.ReadFile("../../../../docs/operations.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("`(waybill_[a-z_]+)[`{]").FindAllStringSubmatch(string(text), -1) {
+		require.True(t, known[m[1]], "the runbook names %s", m[1])
+	}
+}

@@ -1,0 +1,37 @@
+package program
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/program/internal/deploy"
+)
+
+func newPrint(p *invocation) *cobra.Command {
+	var what strings.Builder
+	about := deploy.Names()
+	names := slices.Sorted(maps.Keys(about))
+	for _, name := range names {
+		fmt.Fprintf(&what, "\n  %-8s %s", name, about[name])
+	}
+	return &cobra.Command{
+		Use:       "print " + strings.Join(names, "|"),
+		Short:     "Print files that install and watch the program",
+		Long:      "Print one of the files that come with the program:\n" + what.String(),
+		Example:   "  waybill print rules > /etc/prometheus/waybill.yaml\n  waybill print systemd > /etc/systemd/system/waybill.service",
+		ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if text, known := deploy.Text(args[0]); known {
+					fmt.Fprint(p.stdout, text)
+					return nil
+				}
+			}
+			return wrongUsage(cmd, fmt.Errorf("name one of %s", strings.Join(names, ", ")))
+		},
+	}
+}

@@ -1,0 +1,123 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// overdueAfter is how long after its time a parked delivery counts as overdue: forwarders
+// take up what is due within seconds.
+const overdueAfter = time.Minute
+
+// sampledStates are the states that a sample counts.
+var sampledStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
+
+// Sample looks at the outbox once; see store.Sampler.
+func (t *Tables) Sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
+	if sample, err = t.sample(ctx, q); err != nil {
+		return store.Sample{}, t.failed(err, "take a sample")
+	}
+	return sample, nil
+}
+
+func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
+	target, err := t.dialect.Probe(ctx)
+	if err != nil {
+		return sample, err
+	}
+	now := t.run.time()
+	if err := t.run.Row(ctx, t.db, `SELECT {now}`).Scan(&now); err != nil {
+		return sample, err
+	}
+	cursors, err := t.cursors(ctx, t.db, "")
+	if err != nil {
+		return sample, err
+	}
+	sinks := make(map[string]*store.SinkSample)
+	for sink := range q.Types {
+		sinks[sink] = &store.SinkSample{Sink: sink}
+	}
+	for i := range cursors {
+		c := &cursors[i]
+		if sinks[c.Sink] == nil {
+			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
+		}
+		if err := t.sampleCursor(ctx, q, c, target, now.Time, sinks[c.Sink]); err != nil {
+			return sample, err
+		}
+	}
+	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
+		if err := t.sampleParked(ctx, sinks[sink]); err != nil {
+			return sample, err
+		}
+		sample.Sinks = append(sample.Sinks, *sinks[sink])
+	}
+	if err := t.run.Row(ctx, t.db, `SELECT count(*) FROM {forwarders} WHERE live_until > {now} {whole forwarders}`).Scan(&sample.Forwarders); err != nil {
+		return sample, err
+	}
+	if sample.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
+		return sample, err
+	}
+	sample.LogBytes, sample.Held, err = t.dialect.Extent(ctx)
+	return sample, err
+}
+
+// sampleCursor adds one lane to its sink.
+func (t *Tables) sampleCursor(ctx context.Context, q store.SampleQuery, c *cursor, target store.Target, now time.Time, s *store.SinkSample) error {
+	s.Paused = s.Paused || c.Paused
+	if c.Owner == "" {
+		s.Free++
+	} else {
+		s.Owned++
+	}
+	ahead := int(store.CountOffsets(c.ahead))
+	types, _ := store.StatusQuery(q).TypesOf(c.Sink)
+	rows, oldest, err := t.dialect.Waiting(ctx, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.SampleLimit+ahead)
+	if err != nil {
+		return err
+	}
+	if pending := rows - ahead; pending > 0 {
+		s.Pending = min(s.Pending+pending, store.SampleLimit)
+		s.Lag = max(s.Lag, now.Sub(oldest), 0)
+	}
+	return nil
+}
+
+// sampleParked counts what is parked for a sink, in one statement. Each part of it is a
+// range of an index that ends at the limit.
+func (t *Tables) sampleParked(ctx context.Context, s *store.SinkSample) error {
+	parts := make([]Expr, 0, len(sampledStates)+2)
+	for _, state := range sampledStates {
+		parts = append(parts, SQL(`SELECT '`+string(state)+`' AS what,
+			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? LIMIT ?) few) AS n,
+			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1) AS oldest`,
+			s.Sink, string(state), store.SampleLimit, s.Sink, string(state)))
+	}
+	parts = append(parts,
+		SQL(`SELECT 'overdue', (SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) LIMIT ?) few), NULL`,
+			s.Sink, t.dialect.NowPlus(-overdueAfter), store.SampleLimit),
+		SQL(`SELECT 'keys', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' LIMIT ?) few), NULL`,
+			s.Sink, string(store.StateDead), store.SampleLimit))
+	return t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var what string
+		var n int
+		oldest := t.run.time()
+		if err := rows.Scan(&what, &n, &oldest); err != nil {
+			return err
+		}
+		switch what {
+		case "overdue":
+			s.Overdue = n
+		case "keys":
+			s.DeadKeys = n
+		default:
+			s.Parked = append(s.Parked, store.ParkedSample{State: store.State(what), Count: n, Oldest: oldest.Time})
+		}
+		return nil
+	}, `SELECT what, n, oldest FROM (?) counted {whole parked}`, join(` UNION ALL `, parts))
+}

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// SampleLimit is where the counts of a sample stop.
+const SampleLimit = 10_000
+
+// Sampler takes figures for monitoring, over and over.
+type Sampler interface {
+	// Sample looks at the outbox once. Each of its counts stops at SampleLimit, and goes
+	// along an index, so that a sample costs about the same whatever is parked or pending. It
+	// changes nothing, and is several statements without a transaction: figures may differ by
+	// what happens meanwhile.
+	Sample(ctx context.Context, q SampleQuery) (Sample, error)
+}
+
+// SampleQuery is what the caller knows of the outbox.
+type SampleQuery struct {
+	// Types are those that go to each sink, by its name, as in a StatusQuery. These sinks are
+	// in the sample also where they have no cursors.
+	Types map[string]notification.TypeFilter
+}
+
+// Sample is one look at an outbox, for machines.
+type Sample struct {
+	Sinks []SinkSample // by name
+	// Forwarders are those that live.
+	Forwarders int
+	// LogBytes is the size of the log with its indexes; in SQLite that of the file.
+	LogBytes int64
+	// Oldest is the first row that is still in the log; nil if there is none.
+	Oldest *Row
+	// Held is for how long the oldest open transaction that has written to the log has been
+	// open, as far as the database shows it to this role; 0 if there is none, and always
+	// in SQLite.
+	Held time.Duration
+}
+
+// SinkSample is one sink in a sample.
+type SinkSample struct {
+	Sink string
+	// Pending counts committed rows of the sink's types that are not settled.
+	Pending int
+	// Lag is how long ago the oldest of these occurred, by the database's clock.
+	Lag    time.Duration
+	Paused bool
+	// Owned and Free count its lanes: with an unexpired lease, and without.
+	Owned, Free int
+	// Parked are its parked deliveries by state, for each state.
+	Parked []ParkedSample
+	// Overdue counts parked deliveries that were due more than a minute ago.
+	Overdue int
+	// DeadKeys counts the keys with a dead delivery; under on_dead: halt these are the
+	// keys that wait for a person.
+	DeadKeys int
+}
+
+// ParkedSample is what is parked in one state.
+type ParkedSample struct {
+	State State
+	Count int
+	// Oldest is when the first of them was parked for the first time; zero if there is none.
+	Oldest time.Time
+}
