@@ -84,6 +84,7 @@ var layers = []layer{
 	{"framework/schedule", []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
+	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
 	{"framework/config", []string{"framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},
@@ -161,6 +162,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/program", "sinks/kafka", ""},
 		{"framework/program", "framework/program/internal/terminal", ""},
 		{"framework/config/database", "framework/store/postgres", ""},
+		{"framework/doctor", "framework/store/postgres", ""},
 		{"examples/orders", "framework/store/postgres/postgrestest", ""},
 		{"examples/orders", "examples/orders/shop", ""},
 

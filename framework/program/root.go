@@ -58,6 +58,7 @@ func newRoot(p *invocation) *cobra.Command {
 		newMigrate(p),
 		newForward(p),
 		newStatus(p),
+		newDoctor(p),
 		newTypes(p),
 		newWhy(p),
 		newTrace(p),
