@@ -18,7 +18,7 @@ func checkConfiguration(_ context.Context, x *examination) (verdict, error) {
 	case x.Forwarder == nil:
 		return ok("none was read: defaults are taken"), nil
 	}
-	return ok("%d sinks, %d routes", len(x.Forwarder.Sinks), len(x.Forwarder.Routes)), nil
+	return ok("%s, %s", count(len(x.Forwarder.Sinks), "sink"), count(len(x.Forwarder.Routes), "route")), nil
 }
 
 func checkDatabase(ctx context.Context, x *examination) (verdict, error) {

@@ -107,7 +107,7 @@ func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 		if x.Forwarder.Sinks[l.Sink].OnDead != forwarder.OnDeadHalt {
 			return 0, ""
 		}
-		return l.DeadKeys, " keys"
+		return l.DeadKeys, " of its keys"
 	})
 	if err != nil || len(texts) == 0 {
 		return ok("none"), err
@@ -120,7 +120,7 @@ func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
 		if l.Sink != store.SinkUnrouted {
 			return 0, ""
 		}
-		return l.Dead, " notifications without a route"
+		return l.Dead, " without a route"
 	})
 	if err != nil || len(texts) == 0 {
 		return ok("none"), err
@@ -170,7 +170,7 @@ func checkCaptures(ctx context.Context, x *examination) (verdict, error) {
 	if len(faults) > 0 {
 		return fail("waybill migrate --capture TABLE --key COLUMN --columns …, or --uncapture TABLE", "%s", some(faults)), nil
 	}
-	return ok("%d tables are captured", captured), nil
+	return ok("%s", count(captured, "captured table")), nil
 }
 
 // scheduleLate is how long after its time a tick is late: a process looks every few seconds.

@@ -288,7 +288,15 @@ func age(d time.Duration) string {
 	case d >= time.Second:
 		return d.Round(time.Second).String()
 	}
-	return d.Round(time.Millisecond).String()
+	return max(time.Millisecond, d.Round(time.Millisecond)).String()
+}
+
+// count is a number of things, such as 1 lane and 2 lanes.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // size is a number of bytes for people.

@@ -40,9 +40,9 @@ func compareForwarders(ctx context.Context, s fleet) (verdict, error) {
 		texts = append(texts, "they have different configurations: "+grouped(settings))
 	}
 	if len(texts) > 0 {
-		return warn("finish the rollout: the same program and file for all", "%d forwarders; %s", len(m.Members), strings.Join(texts, "; ")), nil
+		return warn("finish the rollout: the same program and file for all", "%s; %s", count(len(m.Members), "forwarder"), strings.Join(texts, "; ")), nil
 	}
-	return ok("%d forwarders, alike", len(m.Members)), nil
+	return ok("%s, alike", count(len(m.Members), "forwarder")), nil
 }
 
 // grouped is a line about who has what.
@@ -93,12 +93,12 @@ func lanes(ctx context.Context, s fleet, configured []string, patience time.Dura
 	}
 	switch {
 	case len(texts) > 0:
-		return fail("waybill forward, with these sinks", "%d forwarders; lanes without one: %s", len(m.Members), some(texts)), nil
+		return fail("waybill forward, with these sinks", "%s; lanes without one: %s", count(len(m.Members), "forwarder"), some(texts)), nil
 	case len(left) > 0:
 		gone := slices.Sorted(maps.Keys(left))
 		return warn("waybill forget "+gone[0], "no configuration or forwarder has %s any more", some(gone)), nil
 	}
-	return ok("%d lanes, %d forwarders", len(m.Lanes), len(m.Members)), nil
+	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder")), nil
 }
 
 // delivered reports whether a forwarder that lives can deliver to a sink.

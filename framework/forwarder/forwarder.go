@@ -69,11 +69,9 @@ func New(c Config) (*Forwarder, error) {
 	if err != nil {
 		return nil, err
 	}
-	running := newRunning(c)
-	c.Observer = running
 	f := &Forwarder{
 		config:  c,
-		running: running,
+		running: newRunning(c),
 		store:   quota.New(c.Store, c.Connections),
 		owner:   fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
 		feed: feed.New(feed.Config{Log: c.Store, PollMin: c.Poll.Min, PollMax: c.Poll.Max, PageRows: dispatch.PageRows,
@@ -225,7 +223,7 @@ func (f *Forwarder) coordination() coordinate.Config {
 	c := coordinate.Config{
 		Store: f.store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Lanes: f.config.Lanes,
 		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
-		Running: f.running.report, Observer: f.config.Observer, Logger: f.config.Logger,
+		Running: f.running.report, Observer: f.running, Logger: f.config.Logger,
 	}
 	for name, w := range f.working() {
 		c.Sinks[name] = w.coordination()

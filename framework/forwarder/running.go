@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// running gathers what a forwarder says of itself with its heartbeats. It is an Observer around
-// the configured one, and safe for concurrent use.
+// running gathers what a forwarder says of itself with its heartbeats. It is the
+// Observer of checkpoints, around the configured one, and safe for concurrent use.
 type running struct {
 	policy.Observer
 	version string
@@ -31,7 +31,11 @@ type running struct {
 const halfRemembered = 30 * time.Second
 
 func newRunning(c Config) *running {
-	return &running{Observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now()}
+	observer := c.Observer
+	if observer == nil {
+		observer = Unobserved{}
+	}
+	return &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now()}
 }
 
 // Checkpoint implements Observer.
