@@ -42,14 +42,18 @@ func checkLag(ctx context.Context, x *examination) (verdict, error) {
 	return ok("everything is settled"), nil
 }
 
-// parked is a store that can be looked at without counting all that is parked.
-type parked interface {
-	LookAtParked(ctx context.Context) ([]store.ParkedLook, error)
+// lookAtParked looks once for all checks.
+func (x *examination) lookAtParked(ctx context.Context) (_ []store.ParkedLook, err error) {
+	if !x.looked {
+		x.looks, err = x.store.LookAtParked(ctx)
+		x.looked = err == nil
+	}
+	return x.looks, err
 }
 
 // counted lists a figure of the sinks for which it is above 0.
-func counted(ctx context.Context, s parked, figure func(store.ParkedLook) (int, string)) (texts, sinks []string, err error) {
-	looks, err := s.LookAtParked(ctx)
+func (x *examination) counted(ctx context.Context, figure func(store.ParkedLook) (int, string)) (texts, sinks []string, err error) {
+	looks, err := x.lookAtParked(ctx)
 	for _, l := range looks {
 		n, text := figure(l)
 		if n == 0 {
@@ -66,7 +70,7 @@ func counted(ctx context.Context, s parked, figure func(store.ParkedLook) (int, 
 }
 
 func checkOverdue(ctx context.Context, x *examination) (verdict, error) {
-	looks, err := x.store.LookAtParked(ctx)
+	looks, err := x.lookAtParked(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -87,7 +91,7 @@ func checkOverdue(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkDead(ctx context.Context, x *examination) (verdict, error) {
-	texts, sinks, err := counted(ctx, x.store, func(l store.ParkedLook) (int, string) {
+	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
 		if l.Sink == store.SinkUnrouted {
 			return 0, ""
 		}
@@ -103,7 +107,7 @@ func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
 		return skip("without a configuration it is not known which sinks have on_dead: halt", "-c waybill.yaml"), nil
 	}
-	texts, sinks, err := counted(ctx, x.store, func(l store.ParkedLook) (int, string) {
+	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
 		if x.Forwarder.Sinks[l.Sink].OnDead != forwarder.OnDeadHalt {
 			return 0, ""
 		}
@@ -116,7 +120,7 @@ func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
-	texts, _, err := counted(ctx, x.store, func(l store.ParkedLook) (int, string) {
+	texts, _, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
 		if l.Sink != store.SinkUnrouted {
 			return 0, ""
 		}
@@ -129,7 +133,7 @@ func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkHooks(ctx context.Context, x *examination) (verdict, error) {
-	texts, sinks, err := counted(ctx, x.store, func(l store.ParkedLook) (int, string) {
+	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
 		return l.Settling, ", such as: " + oneLine(l.HookError, 100)
 	})
 	if err != nil || len(texts) == 0 {

@@ -186,6 +186,8 @@ type examination struct {
 	store  Store // nil where it cannot be opened
 	lost   error // why nothing answers
 	closed error // why the store cannot be opened
+	looks  []store.ParkedLook
+	looked bool
 }
 
 // connect is what all checks of the database begin with.

@@ -64,7 +64,7 @@ func roundTrip(ctx context.Context, s announcing) (verdict, error) {
 	defer func() {
 		end()
 		if ended != nil {
-			<-ended
+			_ = <-ended // the verdict is given
 		}
 	}()
 	for {

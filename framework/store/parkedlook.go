@@ -6,7 +6,7 @@ import "time"
 // most, and OverdueLimit where it stops counting those that are overdue.
 const (
 	ParkedLookLimit = 50_000
-	OverdueLimit    = 10_000
+	OverdueLimit    = 1_000
 )
 
 // ParkedLook is what a bounded look at the parked deliveries of one sink shows: at the last

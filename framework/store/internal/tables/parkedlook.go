@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"math"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -39,17 +40,43 @@ func (t *Tables) lookAtParked(ctx context.Context) (looks []store.ParkedLook, er
 	return looks, err
 }
 
+// lookPage is how many rows one statement of a look reads. By more, a planner that knows nothing of a
+// table yet, because it was just filled, would read and sort all of it.
+const lookPage = 2_000
+
 func (t *Tables) lookAt(ctx context.Context, l *store.ParkedLook) error {
-	err := t.run.Row(ctx, t.db, `SELECT count(*), count(CASE WHEN state = 'dead' THEN 1 END),
-			count(DISTINCT CASE WHEN state = 'dead' AND "key" <> '' THEN "key" END),
-			count(CASE WHEN hook_failures > 0 THEN 1 END), coalesce(max(hook_error), '')
-		FROM (SELECT state, "key", hook_failures, hook_error FROM {parked} WHERE sink = ? ORDER BY "offset" DESC LIMIT ?) looked {whole parked}`,
-		l.Sink, store.ParkedLookLimit).Scan(&l.Looked, &l.Dead, &l.DeadKeys, &l.Settling, &l.HookError)
-	if err != nil {
-		return err
+	last := store.Ref{Offset: math.MaxInt64}
+	keys := make(map[string]bool)
+	for page := lookPage; page == lookPage && l.Looked < store.ParkedLookLimit; l.Looked += page {
+		page = 0
+		err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+			var state store.State
+			var key, hookError string
+			var failures int
+			if err := rows.Scan(&last.Offset, &last.ID, &state, &key, &failures, &hookError); err != nil {
+				return err
+			}
+			page++
+			if state == store.StateDead {
+				l.Dead++
+				if key != "" {
+					keys[key] = true
+				}
+			}
+			if failures > 0 {
+				l.Settling++
+				l.HookError = hookError
+			}
+			return nil
+		}, `SELECT "offset", id, state, "key", hook_failures, hook_error FROM {parked}
+			WHERE sink = ? AND ("offset", id) < (?, ?) ORDER BY "offset" DESC, id DESC LIMIT ? {whole parked}`, l.Sink, last.Offset, last.ID, lookPage)
+		if err != nil {
+			return err
+		}
 	}
+	l.DeadKeys = len(keys)
 	var longest sql.NullInt64 // in microseconds
-	err = t.run.Row(ctx, t.db, `SELECT count(*), max(`+t.dialect.Elapsed(`due_at`)+`)
+	err := t.run.Row(ctx, t.db, `SELECT count(*), max(`+t.dialect.Elapsed(`due_at`)+`)
 		FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at IS NOT NULL AND due_at < ? ORDER BY due_at LIMIT ?) late {whole parked}`,
 		l.Sink, t.dialect.NowPlus(-overdueAfter), store.OverdueLimit).Scan(&l.Overdue, &longest)
 	l.LongestDue = time.Duration(longest.Int64) * time.Microsecond
