@@ -8,7 +8,7 @@ func diskOf(path string) (free, all int64, known bool) {
 	if path == "" || syscall.Statfs(path, &s) != nil {
 		return 0, 0, false
 	}
-	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize, true
+	return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), true
 }
 
 // networkFileSystems are those of statfs(2) that other machines share.
