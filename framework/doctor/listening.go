@@ -48,6 +48,7 @@ func roundTrip(ctx context.Context, s announcing) (verdict, error) {
 	listens, heard := make(chan struct{}, 1), make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
+		defer close(ended)
 		ended <- s.Listen(ctx, func(news store.News) {
 			to := heard
 			if news == store.NewsUnknown {
@@ -63,8 +64,7 @@ func roundTrip(ctx context.Context, s announcing) (verdict, error) {
 	}()
 	defer func() {
 		end()
-		if ended != nil {
-			_ = <-ended // the verdict is given
+		for range ended { // the verdict is given
 		}
 	}()
 	for {
@@ -76,7 +76,6 @@ func roundTrip(ctx context.Context, s announcing) (verdict, error) {
 		case <-heard:
 			return ok("a NOTIFY came back"), nil
 		case err := <-ended:
-			ended = nil
 			if err == nil || errors.Is(err, context.DeadlineExceeded) {
 				return warn(pollOnly, "no NOTIFY came back in time"), nil
 			}
