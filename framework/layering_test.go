@@ -85,6 +85,7 @@ var layers = []layer{
 	{"framework/schedule", []string{"framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
+	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
 	{"framework/observe", []string{"framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/config", []string{"framework/internal/duration", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/outbox", "framework/schedule", "registry", "sinks"}},
@@ -163,6 +164,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/program", "sinks/kafka", ""},
 		{"framework/program", "framework/program/internal/terminal", ""},
 		{"framework/config/database", "framework/store/postgres", ""},
+		{"framework/doctor", "framework/store/postgres", ""},
 		{"examples/orders", "framework/store/postgres/postgrestest", ""},
 		{"examples/orders", "examples/orders/shop", ""},
 

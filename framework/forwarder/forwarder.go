@@ -49,6 +49,8 @@ type Forwarder struct {
 	owner  string
 	feed   *feed.Feed
 	memory *budget.Budget
+	// running is what its heartbeats say of it.
+	running *running
 
 	changing sync.Mutex // one Adjust or Reload at a time
 
@@ -69,9 +71,10 @@ func New(c Config) (*Forwarder, error) {
 		return nil, err
 	}
 	f := &Forwarder{
-		config: c,
-		store:  quota.New(c.Store, c.Connections),
-		owner:  fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
+		config:  c,
+		running: newRunning(c),
+		store:   quota.New(c.Store, c.Connections),
+		owner:   fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
 		feed: feed.New(feed.Config{Log: c.Store, PollMin: c.Poll.Min, PollMax: c.Poll.Max, PageRows: dispatch.PageRows,
 			Observer: c.Observer, Logger: c.Logger}),
 		memory: budget.New(c.Memory),
@@ -221,7 +224,7 @@ func (f *Forwarder) coordination() coordinate.Config {
 	c := coordinate.Config{
 		Store: f.store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Lanes: f.config.Lanes,
 		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
-		Observer: f.config.Observer, Logger: f.config.Logger,
+		Running: f.running.report, Observer: f.running, Logger: f.config.Logger,
 	}
 	for name, w := range f.working() {
 		c.Sinks[name] = w.coordination()

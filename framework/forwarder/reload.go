@@ -60,6 +60,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	if k == nil {
 		return errors.Join(ErrNotRunning, f.closeUnused(ctx, before))
 	}
+	f.running.takeOver(c)
 	for name, settings := range kept {
 		next[name].dispatcher.Adjust(settings)
 	}

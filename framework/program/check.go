@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -138,36 +139,13 @@ func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth 
 		}
 		asking.Go(func() {
 			found[i].Health = healthy
-			if err := c.ask(ctx, checker); err != nil {
+			if err := doctor.CheckHealth(ctx, checker, c.timeout); err != nil {
 				found[i].Health, found[i].Error = notHealthy, err.Error()
 			}
 		})
 	}
 	asking.Wait()
 	return found
-}
-
-// ask opens a sink, has it tell, and closes it.
-func (c *check) ask(ctx context.Context, sink sinks.HealthChecker) error {
-	bounded, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	if opener, ok := sink.(sinks.Opener); ok {
-		if err := opener.Open(bounded); err != nil {
-			return fmt.Errorf("open: %w", err)
-		}
-	}
-	if closer, ok := sink.(sinks.Closer); ok {
-		defer func() {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
-			defer cancel()
-			_ = closer.Close(closing) // how it is closed says nothing of its health
-		}()
-	}
-	err := sink.CheckHealth(bounded)
-	if err != nil && bounded.Err() != nil {
-		return fmt.Errorf("no answer within %s: %w", c.timeout, err)
-	}
-	return err
 }
 
 func healthError(found []sinkHealth) error {

@@ -60,6 +60,7 @@ func newRoot(p *invocation) *cobra.Command {
 		newHealth(p),
 		newPrint(p),
 		newStatus(p),
+		newDoctor(p),
 		newTypes(p),
 		newWhy(p),
 		newTrace(p),

@@ -9,6 +9,17 @@ type Member struct {
 	Sinks []string
 	// States are those of its sinks that do not go well, as it sees them.
 	States map[string]SinkState
+	Running
+}
+
+// Running is what a forwarder says of itself with its heartbeats.
+type Running struct {
+	// Version is that of its program, and Settings a digest of its configuration; "" where
+	// it says nothing. Forwarders that work alike have the same.
+	Version  string `json:"version,omitempty"`
+	Settings string `json:"settings,omitempty"`
+	// Checkpoint is how long the slowest checkpoint of about its last minute took.
+	Checkpoint time.Duration `json:"checkpoint,omitempty"`
 }
 
 // Membership is the forwarders and their lanes, at one moment.

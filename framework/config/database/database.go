@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
 // Database is an outbox that is not looked at yet. It is safe for concurrent use.
@@ -88,6 +89,18 @@ func PostgreSQL(c config.Tables) (postgres.Config, error) {
 		return postgres.Config{}, errors.New("captures are for PostgreSQL only: in SQLite write a trigger of your own that inserts into the outbox")
 	}
 	return d.config(), nil
+}
+
+// Outbox is the configuration of the outbox: of one in PostgreSQL or of one in SQLite, and
+// nil of the other.
+func (d *Database) Outbox() (*postgres.Config, *sqlite.Config) {
+	switch d := d.dialect.(type) {
+	case postgresDialect:
+		return new(d.config()), nil
+	case sqliteDialect:
+		return nil, new(d.config())
+	}
+	panic(fmt.Sprintf("database: no configuration of a %T", d.dialect))
 }
 
 // Migrate makes and upgrades the tables and returns the names of the migrations

@@ -102,6 +102,7 @@ func membershipMembers(t *testing.T, o *outbox) {
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
 	require.Equal(t, []store.Member{a, b}, members())
 	a.Sinks = []string{"mail"}
+	a.Running = store.Running{Version: "shop v1.2.3", Settings: "0a1b2c", Checkpoint: 15 * time.Millisecond}
 	require.NoError(t, o.Heartbeat(t.Context(), a, 2*time.Hour), "again")
 	require.Equal(t, []store.Member{a, b}, members())
 

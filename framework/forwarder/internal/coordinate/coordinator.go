@@ -63,8 +63,10 @@ type Config struct {
 	Lease           time.Duration
 	ShutdownTimeout time.Duration
 	Feed            *feed.Feed
-	Observer        policy.Observer
-	Logger          *slog.Logger
+	// Running is what this forwarder says of itself with its heartbeats; nil says nothing.
+	Running  func() store.Running
+	Observer policy.Observer
+	Logger   *slog.Logger
 }
 
 // Coordinator leases lanes and gives them back. It is for one goroutine; what it starts
@@ -217,6 +219,9 @@ func (k *Coordinator) look() error {
 	}
 	me := store.Member{Owner: k.Owner, Sinks: slices.Sorted(maps.Keys(k.Sinks)), States: k.states()}
 	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
+		if k.Running != nil {
+			me.Running = k.Running()
+		}
 		if err := k.Store.Heartbeat(ctx, me, k.Lease); err != nil {
 			return err
 		}

@@ -31,11 +31,15 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	if err != nil {
 		return err
 	}
+	running, err := json.Marshal(member.Running)
+	if err != nil {
+		return err
+	}
 	for _, write := range t.dialect.Together(
 		SQL(`DELETE FROM {forwarders} WHERE owner <> ? AND live_until < ?`, member.Owner, t.dialect.NowPlus(-buried)),
-		SQL(`INSERT INTO {forwarders} (owner, sinks, state, live_until) VALUES (?, ?, ?, ?)`+
-			t.dialect.OnConflict([]string{"owner"}, []string{"sinks", "state", "live_until"}, Condition{}),
-			member.Owner, string(sinks), states, t.dialect.NowPlus(ttl)),
+		SQL(`INSERT INTO {forwarders} (owner, sinks, state, running, live_until) VALUES (?, ?, ?, ?, ?)`+
+			t.dialect.OnConflict([]string{"owner"}, []string{"sinks", "state", "running", "live_until"}, Condition{}),
+			member.Owner, string(sinks), states, string(running), t.dialect.NowPlus(ttl)),
 	) {
 		if _, err := t.run.Exec(ctx, t.own(), `?`, write); err != nil {
 			return err
@@ -69,8 +73,8 @@ func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error)
 func (t *Tables) members(ctx context.Context) (members []store.Member, err error) {
 	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var m store.Member
-		var sinks, states string
-		if err := rows.Scan(&m.Owner, &sinks, &states); err != nil {
+		var sinks, states, running string
+		if err := rows.Scan(&m.Owner, &sinks, &states, &running); err != nil {
 			return err
 		}
 		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
@@ -79,9 +83,12 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 		if m.States, err = decodeStates(states); err != nil {
 			return fmt.Errorf("state of %s: %w", m.Owner, err)
 		}
+		if err := json.Unmarshal([]byte(running), &m.Running); err != nil {
+			return fmt.Errorf("running of %s: %w", m.Owner, err)
+		}
 		members = append(members, m)
 		return nil
-	}, `SELECT owner, sinks, state FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
+	}, `SELECT owner, sinks, state, running FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
 	return members, err
 }
 

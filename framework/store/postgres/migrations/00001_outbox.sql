@@ -72,6 +72,7 @@ CREATE TABLE {{.Table "forwarders"}} (
     owner      text        PRIMARY KEY,
     sinks      jsonb       NOT NULL,
     state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
+    running    jsonb       NOT NULL DEFAULT '{}', -- its version, settings and slowest checkpoint
     live_until timestamptz NOT NULL
 ) WITH (fillfactor = 20);
 

@@ -1,0 +1,167 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func checkConfiguration(_ context.Context, x *examination) (verdict, error) {
+	switch {
+	case x.Mistakes != nil:
+		return fail("waybill config check", "%s", strings.ReplaceAll(x.Mistakes.Error(), "\n", "; ")), nil
+	case x.Forwarder == nil:
+		return ok("none was read: defaults are taken"), nil
+	}
+	return ok("%s, %s", count(len(x.Forwarder.Sinks), "sink"), count(len(x.Forwarder.Routes), "route")), nil
+}
+
+func checkDatabase(ctx context.Context, x *examination) (verdict, error) {
+	fix := "database"
+	switch advised := new(store.AdvisedError); {
+	case errors.Is(x.lost, store.ErrNotMigrated):
+		fix = "waybill migrate"
+	case errors.As(x.lost, &advised):
+		fix = advised.Hint
+	case x.lost == nil:
+		began := time.Now()
+		if err := x.DB.PingContext(ctx); err != nil {
+			return verdict{}, err
+		}
+		return ok("answers within %s", age(time.Since(began))), nil
+	}
+	return fail(fix, "%v", x.lost), nil
+}
+
+// schemas is an Examiner of either database.
+type schemas interface {
+	Schema(ctx context.Context) error
+}
+
+func (x *examination) schemas() schemas {
+	if x.pg != nil {
+		return x.pg
+	}
+	return x.lite
+}
+
+func checkSchema(ctx context.Context, x *examination) (verdict, error) {
+	err := x.schemas().Schema(ctx)
+	switch {
+	case errors.Is(err, store.ErrNotMigrated):
+		return fail("waybill migrate", "%v", err), nil
+	case errors.Is(err, store.ErrNewerSchema):
+		return fail("upgrade the program", "%v", err), nil
+	case err != nil:
+		return verdict{}, err
+	}
+	return ok("the tables are those of this program"), nil
+}
+
+func checkLog(ctx context.Context, x *examination) (verdict, error) {
+	switch err := x.pg.Offsets(ctx); {
+	case errors.Is(err, store.ErrUnsafeLog):
+		what, fix, _ := strings.Cut(err.Error(), "to fix it: ")
+		return fail(fix, "%s", strings.TrimSuffix(what, "; ")), nil
+	case x.schemas().Schema(ctx) != nil:
+		return skip("there is no log of this version: see schema", ""), nil
+	case err != nil:
+		return verdict{}, err
+	}
+	return ok("the log numbers its rows, one at a time"), nil
+}
+
+func checkHistory(ctx context.Context, x *examination) (verdict, error) {
+	faults, err := x.store.CursorFaults(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts []string
+	for sink, reason := range faults {
+		texts = append(texts, sink+": "+reason)
+	}
+	slices.Sort(texts)
+	if len(texts) > 0 {
+		return warn("start a forwarder, which reads the log again; what was restored or truncated is in its log", "%s", some(texts)), nil
+	}
+	return ok("the cursors are of this log"), nil
+}
+
+func checkPrimary(ctx context.Context, x *examination) (verdict, error) {
+	standby, err := x.pg.InRecovery(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	settings, err := x.pg.Settings(ctx, "default_transaction_read_only")
+	if err != nil {
+		return verdict{}, err
+	}
+	const hosts = "name all hosts and target_session_attrs=read-write in database"
+	switch {
+	case standby:
+		return fail(hosts, "the server is a standby"), nil
+	case settings["default_transaction_read_only"] == "on":
+		role, err := x.pg.Role(ctx)
+		return fail(fmt.Sprintf("ALTER ROLE %s SET default_transaction_read_only = off;", role), "default_transaction_read_only is on"), err
+	}
+	return ok("the server takes writes"), nil
+}
+
+func checkDurability(ctx context.Context, x *examination) (verdict, error) {
+	if x.lite != nil {
+		return checkJournal(ctx, x.lite)
+	}
+	settings, err := x.pg.Settings(ctx, "fsync", "full_page_writes", "synchronous_commit")
+	if err != nil {
+		return verdict{}, err
+	}
+	var off []string
+	fix := ""
+	for _, name := range []string{"fsync", "full_page_writes"} {
+		if settings[name] == "off" {
+			off = append(off, name)
+			fix += "ALTER SYSTEM SET " + name + " = on;\n"
+		}
+	}
+	switch {
+	case len(off) > 0:
+		return fail(fix+"SELECT pg_reload_conf();", "%s off: a crash of the machine may damage the database", strings.Join(off, " and ")), nil
+	case settings["synchronous_commit"] == "off":
+		role, err := x.pg.Role(ctx)
+		return warn(fmt.Sprintf("ALTER ROLE %s SET synchronous_commit = on;", role), "synchronous_commit is off for this role: a crash loses the last commits"), err
+	}
+	return ok("fsync and full_page_writes are on, synchronous_commit is %s", settings["synchronous_commit"]), nil
+}
+
+// clock is an Examiner that knows the server's.
+type clock interface {
+	Now(ctx context.Context) (time.Time, error)
+}
+
+func checkClock(ctx context.Context, x *examination) (verdict, error) {
+	return compareClocks(ctx, x.pg, x.now, x.skew, x.engine().Lease)
+}
+
+// compareClocks takes the middle of a round trip for when the server looked at its clock.
+func compareClocks(ctx context.Context, server clock, now func() time.Time, most, lease time.Duration) (verdict, error) {
+	before := now()
+	there, err := server.Now(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	trip := now().Sub(before)
+	skew := (there.Sub(before) - trip/2).Abs()
+	const fix = "synchronize both machines by NTP"
+	switch {
+	case skew-trip/2 >= lease:
+		return fail(fix, "this machine's clock and the database's are %s apart, as long as the lease (%s)", age(skew), lease), nil
+	case skew-trip/2 >= most:
+		return warn(fix, "this machine's clock and the database's are %s apart", age(skew)), nil
+	}
+	return ok("this machine's clock and the database's are %s apart, give or take %s", age(skew), age(trip/2)), nil
+}

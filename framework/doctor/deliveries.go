@@ -1,0 +1,209 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func checkLag(ctx context.Context, x *examination) (verdict, error) {
+	holders, err := x.store.Holders(ctx, nil)
+	if err != nil {
+		return verdict{}, err
+	}
+	membership, err := x.store.Membership(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	now := x.now()
+	conditions := membership.Conditions(now)
+	var late, texts []string
+	for _, h := range holders {
+		text := fmt.Sprintf("%s from offset %d on, of %s ago", h.Sink, h.Offset, age(now.Sub(h.OccurredOn)))
+		if i := slices.IndexFunc(conditions, func(c store.Condition) bool { return c.Sink == h.Sink && c.Destination == "" }); i >= 0 {
+			text += " (" + string(conditions[i].Kind) + ")"
+		}
+		texts = append(texts, text)
+		if now.Sub(h.OccurredOn) >= x.lag {
+			late = append(late, text)
+		}
+	}
+	switch {
+	case len(late) > 0:
+		return warn("waybill status, and parallelism.threshold of the sink", "not settled: %s", some(late)), nil
+	case len(texts) > 0:
+		return ok("not settled: %s", some(texts)), nil
+	}
+	return ok("everything is settled"), nil
+}
+
+// lookAtParked looks once for all checks.
+func (x *examination) lookAtParked(ctx context.Context) (_ []store.ParkedLook, err error) {
+	if !x.looked {
+		x.looks, err = x.store.LookAtParked(ctx)
+		x.looked = err == nil
+	}
+	return x.looks, err
+}
+
+// counted lists a figure of the sinks for which it is above 0.
+func (x *examination) counted(ctx context.Context, figure func(store.ParkedLook) (int, string)) (texts, sinks []string, err error) {
+	looks, err := x.lookAtParked(ctx)
+	for _, l := range looks {
+		n, text := figure(l)
+		if n == 0 {
+			continue
+		}
+		number := fmt.Sprint(n)
+		if l.Looked == store.ParkedLookLimit {
+			number = fmt.Sprintf("%d of the last %d", n, l.Looked)
+		}
+		texts = append(texts, fmt.Sprintf("%s: %s%s", l.Sink, number, text))
+		sinks = append(sinks, l.Sink)
+	}
+	return texts, sinks, err
+}
+
+func checkOverdue(ctx context.Context, x *examination) (verdict, error) {
+	looks, err := x.lookAtParked(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts []string
+	for _, l := range looks {
+		number := fmt.Sprint(l.Overdue)
+		if l.Overdue == store.OverdueLimit {
+			number += " or more"
+		}
+		if l.Overdue > 0 {
+			texts = append(texts, fmt.Sprintf("%s: %s, for up to %s", l.Sink, number, age(l.LongestDue)))
+		}
+	}
+	if len(texts) > 0 {
+		return warn("start forwarders; waybill status shows what holds up a sink", "due for more than a minute: %s", some(texts)), nil
+	}
+	return ok("nothing is due for more than a minute"), nil
+}
+
+func checkDead(ctx context.Context, x *examination) (verdict, error) {
+	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
+		if l.Sink == store.SinkUnrouted {
+			return 0, ""
+		}
+		return l.Dead, ""
+	})
+	if err != nil || len(texts) == 0 {
+		return ok("none"), err
+	}
+	return warn("waybill parked list --state dead --sink "+sinks[0]+", then waybill parked requeue or discard", "dead: %s", some(texts)), nil
+}
+
+func checkHalted(ctx context.Context, x *examination) (verdict, error) {
+	if x.Forwarder == nil {
+		return skip("without a configuration it is not known which sinks have on_dead: halt", "-c waybill.yaml"), nil
+	}
+	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
+		if x.Forwarder.Sinks[l.Sink].OnDead != forwarder.OnDeadHalt {
+			return 0, ""
+		}
+		return l.DeadKeys, " of its keys"
+	})
+	if err != nil || len(texts) == 0 {
+		return ok("none"), err
+	}
+	return warn("waybill parked requeue or skip --sink "+sinks[0], "halted: %s", some(texts)), nil
+}
+
+func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
+	texts, _, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
+		if l.Sink != store.SinkUnrouted {
+			return 0, ""
+		}
+		return l.Dead, " without a route"
+	})
+	if err != nil || len(texts) == 0 {
+		return ok("none"), err
+	}
+	return warn("routes, then waybill parked reroute; or forwarder.unrouted: ignore", "%s", some(texts)), nil
+}
+
+func checkHooks(ctx context.Context, x *examination) (verdict, error) {
+	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
+		return l.Settling, ", such as: " + oneLine(l.HookError, 100)
+	})
+	if err != nil || len(texts) == 0 {
+		return ok("none fails"), err
+	}
+	return warn("repair the hook, which is called again; waybill parked list --state settling --sink "+sinks[0], "a hook fails for %s", some(texts)), nil
+}
+
+func checkTypes(ctx context.Context, x *examination) (verdict, error) {
+	if x.Forwarder == nil || x.Forwarder.Types == nil {
+		return skip("this program has no types of its own", "run the doctor of the program that does: program.Types"), nil
+	}
+	counts, err := x.store.Types(ctx, x.typesRows)
+	if err != nil {
+		return verdict{}, err
+	}
+	unknown := make(map[string]int64)
+	for _, c := range counts {
+		if t, registered := x.Forwarder.Types.Lookup(c.Type); !registered || c.Version < t.Oldest || c.Version > t.Version {
+			unknown[fmt.Sprintf("%s v%d", c.Type, c.Version)] += c.Rows + c.Parked
+		}
+	}
+	if len(unknown) == 0 {
+		return ok("the program decodes all of the last %d rows", x.typesRows), nil
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		texts = append(texts, fmt.Sprintf("%s (%d)", name, unknown[name]))
+	}
+	return warn("register the type, an alias or an upcaster; waybill types", "the program cannot decode %s", some(texts)), nil
+}
+
+func checkCaptures(ctx context.Context, x *examination) (verdict, error) {
+	captured, faults, err := x.pg.CaptureFaults(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	if len(faults) > 0 {
+		return fail("waybill migrate --capture TABLE --key COLUMN --columns …, or --uncapture TABLE", "%s", some(faults)), nil
+	}
+	return ok("%s", count(captured, "captured table")), nil
+}
+
+// scheduleLate is how long after its time a tick is late: a process looks every few seconds.
+const scheduleLate = time.Minute
+
+func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
+	all, err := x.store.Schedules(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	var late []string
+	known := make(map[string]bool)
+	for _, s := range all {
+		known[s.Name] = true
+		due := s.NextTick
+		if !s.RequestedAt.IsZero() {
+			due = s.RequestedAt
+		}
+		if by := s.ReadAt.Sub(due); !s.Paused && by >= scheduleLate {
+			late = append(late, fmt.Sprintf("%s is due for %s", s.Name, age(by)))
+		}
+	}
+	for _, name := range slices.Sorted(slices.Values(x.Schedules)) {
+		if !known[name] {
+			late = append(late, name+" was never run")
+		}
+	}
+	if len(late) > 0 {
+		return warn("run a forwarder with schedules; for one that is gone: waybill schedules forget NAME", "%s", some(late)), nil
+	}
+	return ok("%d, none is late", len(all)), nil
+}

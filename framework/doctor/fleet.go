@@ -1,0 +1,196 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// fleet is a store that knows its forwarders.
+type fleet interface {
+	Membership(ctx context.Context) (store.Membership, error)
+}
+
+func checkForwarders(ctx context.Context, x *examination) (verdict, error) {
+	return compareForwarders(ctx, x.store)
+}
+
+func compareForwarders(ctx context.Context, s fleet) (verdict, error) {
+	m, err := s.Membership(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	versions, settings := make(map[string][]string), make(map[string][]string)
+	for _, f := range m.Members {
+		versions[f.Version] = append(versions[f.Version], f.Owner)
+		settings[f.Settings] = append(settings[f.Settings], f.Owner)
+	}
+	var texts []string
+	if len(versions) > 1 {
+		texts = append(texts, "they are of different versions: "+grouped(versions))
+	}
+	if len(settings) > 1 {
+		texts = append(texts, "they have different configurations: "+grouped(settings))
+	}
+	if len(texts) > 0 {
+		return warn("finish the rollout: the same program and file for all", "%s; %s", count(len(m.Members), "forwarder"), strings.Join(texts, "; ")), nil
+	}
+	return ok("%s, alike", count(len(m.Members), "forwarder")), nil
+}
+
+// grouped is a line about who has what.
+func grouped(groups map[string][]string) string {
+	var texts []string
+	for _, of := range slices.Sorted(maps.Keys(groups)) {
+		name := of
+		if name == "" {
+			name = "(not said)"
+		}
+		texts = append(texts, name+" of "+some(groups[of]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func checkLanes(ctx context.Context, x *examination) (verdict, error) {
+	var configured []string
+	if x.Forwarder != nil {
+		configured = append(slices.Collect(maps.Keys(x.Forwarder.Sinks)), store.SinkUnrouted)
+	}
+	return lanes(ctx, x.store, configured, 2*x.engine().Lease)
+}
+
+// lanes looks for lanes that have had no owner for longer than patience. configured are the
+// sinks that there should be; nil: all that have lanes.
+func lanes(ctx context.Context, s fleet, configured []string, patience time.Duration) (verdict, error) {
+	m, err := s.Membership(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	free := make(map[string]int)
+	longest := make(map[string]time.Duration)
+	left := make(map[string]bool)
+	for _, l := range m.Lanes {
+		sink := l.Lane.Sink
+		switch {
+		case l.Owner != "" || l.Paused || l.Free < patience:
+		case configured != nil && !slices.Contains(configured, sink), sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0:
+			left[sink] = true
+		default:
+			free[sink]++
+			longest[sink] = max(longest[sink], l.Free)
+		}
+	}
+	var texts []string
+	for _, sink := range slices.Sorted(maps.Keys(free)) {
+		texts = append(texts, fmt.Sprintf("%s: %d, for %s", sink, free[sink], age(longest[sink])))
+	}
+	switch {
+	case len(texts) > 0:
+		return fail("waybill forward, with these sinks", "%s; lanes without one: %s", count(len(m.Members), "forwarder"), some(texts)), nil
+	case len(left) > 0:
+		gone := slices.Sorted(maps.Keys(left))
+		return warn("waybill forget "+gone[0], "no configuration or forwarder has %s any more", some(gone)), nil
+	}
+	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder")), nil
+}
+
+// delivered reports whether a forwarder that lives can deliver to a sink.
+func delivered(m store.Membership, sink string) bool {
+	return slices.ContainsFunc(m.Members, func(f store.Member) bool { return slices.Contains(f.Sinks, sink) })
+}
+
+func checkLease(ctx context.Context, x *examination) (verdict, error) {
+	return compareLease(ctx, x.store, x.engine().Lease)
+}
+
+// compareLease holds the longest checkpoint of each forwarder's last minute against the lease.
+func compareLease(ctx context.Context, s fleet, lease time.Duration) (verdict, error) {
+	m, err := s.Membership(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	longest, owner := time.Duration(0), ""
+	for _, f := range m.Members {
+		if f.Checkpoint > longest {
+			longest, owner = f.Checkpoint, f.Owner
+		}
+	}
+	const fix = "forwarder.lease, and see held-transactions, timeouts and dead-tuples"
+	switch {
+	case longest >= lease*2/3:
+		return fail(fix, "a checkpoint of %s took %s; the lease is %s", owner, age(longest), lease), nil
+	case longest >= lease/5:
+		return warn(fix, "a checkpoint of %s took %s; the lease is %s", owner, age(longest), lease), nil
+	}
+	return ok("the longest checkpoint of the last minute took %s; the lease is %s", age(longest), lease), nil
+}
+
+func checkSinks(ctx context.Context, x *examination) (verdict, error) {
+	if x.Forwarder == nil {
+		return skip("no sinks were read", "-c waybill.yaml"), nil
+	}
+	all := make(map[string]sinks.Sink)
+	for name, s := range x.Forwarder.Sinks {
+		all[name] = s.Sink
+	}
+	return reach(ctx, all, x.Timeout), nil
+}
+
+// reach asks all sinks at once.
+func reach(ctx context.Context, all map[string]sinks.Sink, timeout time.Duration) verdict {
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	var ill []string
+	asked := 0
+	for name, sink := range all {
+		checker, can := sink.(sinks.HealthChecker)
+		if _, absent := sink.(sinks.Absent); !can || absent {
+			continue
+		}
+		asked++
+		asking.Go(func() {
+			if err := CheckHealth(ctx, checker, timeout*3/4); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				ill = append(ill, fmt.Sprintf("%s: %s", name, oneLine(err.Error(), 200)))
+			}
+		})
+	}
+	asking.Wait()
+	slices.Sort(ill)
+	if len(ill) > 0 {
+		return fail("repair the destination, or the sink's settings: waybill config check", "%s", some(ill))
+	}
+	return ok("%d of %d were asked, and would take a delivery", asked, len(all))
+}
+
+// CheckHealth opens a sink, asks whether it would take a delivery now, and closes it, each
+// within a time.
+func CheckHealth(ctx context.Context, sink sinks.HealthChecker, timeout time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if opener, ok := sink.(sinks.Opener); ok {
+		if err := opener.Open(bounded); err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	if closer, ok := sink.(sinks.Closer); ok {
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+			defer cancel()
+			_ = closer.Close(closing) // how it is closed says nothing of its health
+		}()
+	}
+	err := sink.CheckHealth(bounded)
+	if err != nil && bounded.Err() != nil {
+		return fmt.Errorf("no answer within %s: %w", timeout, err)
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// poolers is an Examiner that finds them.
+type poolers interface {
+	IsPooled(ctx context.Context) (bool, error)
+}
+
+const pollOnly = "forwarder.listen: false, or an address that leads to the server itself"
+
+func checkPooler(ctx context.Context, x *examination) (verdict, error) {
+	pooled, err := poolers(x.pg).IsPooled(ctx)
+	switch {
+	case err != nil:
+		return verdict{}, err
+	case pooled && x.PostgreSQL.Listen != "":
+		return warn(pollOnly, "a transaction pooler stands in front of the server, and the forwarder listens through it"), nil
+	case pooled:
+		return ok("a transaction pooler stands in front of the server, and the forwarder only polls"), nil
+	}
+	return ok("there is no transaction pooler"), nil
+}
+
+// announcing is a store that listens and announces.
+type announcing interface {
+	store.Listener
+	store.Announcer
+}
+
+func checkListen(ctx context.Context, x *examination) (verdict, error) {
+	s, both := x.store.(announcing)
+	if !both || x.PostgreSQL.Listen == "" && x.PostgreSQL.ListenDSN == nil {
+		return ok("the forwarder only polls"), nil
+	}
+	return roundTrip(ctx, s)
+}
+
+// roundTrip listens, announces and waits for the announcement.
+func roundTrip(ctx context.Context, s announcing) (verdict, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	listens, heard := make(chan struct{}, 1), make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		ended <- s.Listen(ctx, func(news store.News) {
+			to := heard
+			if news == store.NewsUnknown {
+				to = listens
+			} else if news != store.NewsRows {
+				return
+			}
+			select {
+			case to <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	defer func() {
+		end()
+		for range ended { // the verdict is given
+		}
+	}()
+	for {
+		select {
+		case <-listens:
+			if err := s.Announce(ctx); err != nil {
+				return verdict{}, err
+			}
+		case <-heard:
+			return ok("a NOTIFY came back"), nil
+		case err := <-ended:
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				return warn(pollOnly, "no NOTIFY came back in time"), nil
+			}
+			return warn(pollOnly, "%v", err), nil
+		}
+	}
+}

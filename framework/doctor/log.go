@@ -1,0 +1,126 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func checkRetention(ctx context.Context, x *examination) (verdict, error) {
+	retention := x.engine().Retention
+	if retention == forwarder.KeepForever {
+		return ok("the log is kept for ever"), nil
+	}
+	oldest, err := x.store.Oldest(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	if oldest == nil {
+		return ok("the log is empty"), nil
+	}
+	old := x.now().Sub(oldest.OccurredOn)
+	if old < retention+x.slack {
+		return ok("the oldest row is of %s ago", age(old)), nil
+	}
+	holders, err := x.store.Holders(ctx, nil)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts, fixes []string
+	for _, h := range holders {
+		if kept := x.now().Sub(h.OccurredOn); kept >= retention {
+			reason := h.Reason
+			if reason == "" {
+				reason = "not settled"
+			}
+			texts = append(texts, fmt.Sprintf("%s keeps rows from offset %d on, of %s ago: %s", h.Sink, h.Offset, age(kept), reason))
+			fixes = append(fixes, "waybill forget "+h.Sink)
+		}
+	}
+	if len(texts) > 0 {
+		return warn("let a forwarder catch up, or, for a sink that is gone: "+strings.Join(fixes, ", "), "retention is %s; %s", age(retention), some(texts)), nil
+	}
+	return warn("run a forwarder with outbox.retention", "the oldest row is of %s ago, retention is %s, and no sink keeps it: no forwarder removes it", age(old), age(retention)), nil
+}
+
+// partitioned is a log that may be cut into partitions.
+type partitioned interface {
+	store.Partitioner
+	PartitionsAhead(ctx context.Context) (ahead int, strays bool, err error)
+}
+
+func checkPartitions(ctx context.Context, x *examination) (verdict, error) {
+	s, is := x.store.(partitioned)
+	if !is || !s.Partitioned() {
+		return ok("the log is one table"), nil
+	}
+	ahead, strays, err := s.PartitionsAhead(ctx)
+	const fix = "waybill migrate, as the owner of the log"
+	switch {
+	case err != nil:
+		return verdict{}, err
+	case ahead == 0:
+		return fail(fix, "none is ahead of the log"), nil
+	case ahead == 1:
+		return warn(fix, "only 1 is ahead of the log"), nil
+	case strays:
+		return warn("outbox.retention removes them in time", "%d are ahead of the log, and the default one has rows", ahead), nil
+	}
+	return ok("%d are ahead of the log", ahead), nil
+}
+
+func checkDisk(ctx context.Context, x *examination) (verdict, error) {
+	var folder string
+	var used int64
+	var err error
+	if x.lite != nil {
+		folder, used, err = x.lite.File(ctx)
+	} else if used, err = x.pg.LogBytes(ctx); err == nil {
+		folder, err = x.pg.Folder(ctx)
+	}
+	if err != nil {
+		return verdict{}, err
+	}
+	free, all, known := diskOf(folder)
+	if !known {
+		return skip(fmt.Sprintf("the log has %s; the server does not say how much of its disk is free", size(used)), "watch the disk on the server's machine"), nil
+	}
+	daily, err := growth(ctx, x.store, used, x.now())
+	if err != nil {
+		return verdict{}, err
+	}
+	return judgeDisk(used, daily, free, all), nil
+}
+
+// growth is by how many bytes the log grows a day: all of it since its oldest row. 0: not
+// known, with less than an hour of rows.
+func growth(ctx context.Context, s Store, used int64, now time.Time) (int64, error) {
+	oldest, err := s.Oldest(ctx)
+	if err != nil || oldest == nil {
+		return 0, err
+	}
+	covered := now.Sub(oldest.OccurredOn)
+	if covered < time.Hour {
+		return 0, nil
+	}
+	return int64(float64(used) * float64(24*time.Hour) / float64(covered)), nil
+}
+
+func judgeDisk(used, daily, free, all int64) verdict {
+	text := fmt.Sprintf("the log has %s, and %s of %s are free", size(used), size(free), size(all))
+	if daily > 0 {
+		text += fmt.Sprintf("; it grows by up to %s a day", size(daily))
+	}
+	const fix = "free space, or a shorter outbox.retention"
+	switch {
+	case free < all/50:
+		return fail(fix, "%s", text)
+	case free < all/20, free < daily:
+		return warn(fix, "%s", text)
+	}
+	return ok("%s", text)
+}

@@ -1,0 +1,100 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+// transactions is what an Examiner knows of open ones.
+type transactions interface {
+	Holdings(ctx context.Context, age time.Duration) (found []postgres.Holding, hidden int, err error)
+	Role(ctx context.Context) (string, error)
+}
+
+func checkHeld(ctx context.Context, x *examination) (verdict, error) {
+	return holding(ctx, x.pg, x.HeldAfter)
+}
+
+func holding(ctx context.Context, server transactions, after time.Duration) (verdict, error) {
+	found, hidden, err := server.Holdings(ctx, after)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts, fixes []string
+	for _, h := range found {
+		texts = append(texts, fmt.Sprintf("pid %d of %s, %s, for %s: %s", h.PID, orUnnamed(h.Application), h.State, age(h.Age), oneLine(h.Query, 80)))
+		fixes = append(fixes, fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID))
+	}
+	if len(found) > 0 {
+		return warn(strings.Join(fixes, "\n"), "%d open for more than %s: %s", len(found), after, some(texts)), nil
+	}
+	if hidden > 0 {
+		role, err := server.Role(ctx)
+		return skip(fmt.Sprintf("the role may not see %d sessions of other roles", hidden), fmt.Sprintf(readStats, role)), err
+	}
+	return ok("none is open for more than %s", after), nil
+}
+
+func checkPrepared(ctx context.Context, x *examination) (verdict, error) {
+	found, err := x.pg.Prepared(ctx, x.HeldAfter)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts, fixes []string
+	for _, p := range found {
+		texts = append(texts, fmt.Sprintf("%s for %s", p.GID, age(p.Age)))
+		fixes = append(fixes, "ROLLBACK PREPARED "+pq.QuoteLiteral(p.GID)+";")
+	}
+	if len(found) > 0 {
+		return warn(strings.Join(fixes, "\n"), "%d prepared for more than %s: %s", len(found), x.HeldAfter, some(texts)), nil
+	}
+	return ok("none is prepared for more than %s", x.HeldAfter), nil
+}
+
+func checkSlots(ctx context.Context, x *examination) (verdict, error) {
+	slots, err := x.pg.Slots(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts, fixes []string
+	for _, s := range slots {
+		switch {
+		case s.Status == "lost":
+			texts = append(texts, s.Name+" has lost what it was to keep")
+		case !s.Active:
+			texts = append(texts, fmt.Sprintf("%s is read by nobody and keeps %s", s.Name, size(s.Kept)))
+		case s.Kept > x.slot:
+			texts = append(texts, fmt.Sprintf("%s is %s behind", s.Name, size(s.Kept)))
+			continue
+		default:
+			continue
+		}
+		fixes = append(fixes, "SELECT pg_drop_replication_slot("+pq.QuoteLiteral(s.Name)+");")
+	}
+	if len(texts) > 0 {
+		return warn(strings.Join(fixes, "\n"), "%s", some(texts)), nil
+	}
+	return ok("%d, all of them read", len(slots)), nil
+}
+
+func orUnnamed(name string) string {
+	if name == "" {
+		return "an unnamed application"
+	}
+	return name
+}
+
+// oneLine is text without line breaks, cut.
+func oneLine(text string, most int) string {
+	words := []rune(strings.Join(strings.Fields(text), " "))
+	if len(words) > most {
+		return string(words[:most]) + "…"
+	}
+	return string(words)
+}

@@ -1,0 +1,118 @@
+package forwarder
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// running gathers what a forwarder says of itself with its heartbeats. It is the
+// Observer of checkpoints, around the configured one, and safe for concurrent use.
+type running struct {
+	policy.Observer
+	version string
+
+	mu       sync.Mutex
+	settings string
+	// slowest is the longest checkpoint since turned, and before that of the time before.
+	slowest, before time.Duration
+	turned          time.Time
+}
+
+// halfRemembered is how often slowest begins again, so that a checkpoint is reported for
+// between that time and twice as long.
+const halfRemembered = 30 * time.Second
+
+func newRunning(c Config) *running {
+	observer := c.Observer
+	if observer == nil {
+		observer = Unobserved{}
+	}
+	return &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now()}
+}
+
+// Checkpoint implements Observer.
+func (r *running) Checkpoint(c Checkpoint) {
+	r.mu.Lock()
+	r.turn()
+	r.slowest = max(r.slowest, c.Duration)
+	r.mu.Unlock()
+	r.Observer.Checkpoint(c)
+}
+
+// turn forgets checkpoints of long ago. The caller holds mu.
+func (r *running) turn() {
+	switch passed := time.Since(r.turned); {
+	case passed >= 2*halfRemembered:
+		r.before, r.slowest, r.turned = 0, 0, time.Now()
+	case passed >= halfRemembered:
+		r.before, r.slowest, r.turned = r.slowest, 0, time.Now()
+	}
+}
+
+// report is what the next heartbeat says.
+func (r *running) report() store.Running {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn()
+	return store.Running{Version: r.version, Settings: r.settings, Checkpoint: max(r.slowest, r.before)}
+}
+
+// takeOver notes another configuration.
+func (r *running) takeOver(c Config) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settings = c.digest()
+}
+
+// digest is the same for forwarders that route alike and deliver by the same rules. What the
+// sinks themselves are made of is left out: Go values cannot be compared, and it may be secret.
+func (c Config) digest() string {
+	type rules struct {
+		Parallelism Parallelism
+		Retry       Retry
+		OnDead      OnDead
+		OnUnknown   OnUnknown
+		Timeout     time.Duration
+		Rate        string
+		Breaker     Breaker
+		Fairness    string
+	}
+	all := struct {
+		Routes                           route.Routes
+		Sinks                            map[string]rules
+		Lanes                            int
+		Lease, Retention, InboxRetention time.Duration
+		Unrouted                         Unrouted
+	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
+	for name, s := range c.Sinks {
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.OnUnknown, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "" // as if it said nothing
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
+}
+
+// programVersion is the version of the main module, with the revision that it was built from.
+func programVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	version := info.Main.Path + " " + info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			version += " " + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return version
+}

@@ -1,0 +1,460 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+)
+
+// Examiner reads from a server what package doctor judges. It changes nothing, reads no
+// large table, and also works on an outbox that [Open] refuses. It is safe for
+// concurrent use.
+type Examiner struct {
+	db     *sql.DB
+	config Config
+	names  names
+}
+
+// Examine connects and finds the schema of the outbox. It refuses what [Open] refuses of
+// the server itself: its version and the database's encoding.
+func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := checkServer(ctx, db); err != nil {
+		return nil, err
+	}
+	n, err := c.names(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	return &Examiner{db: db, config: c, names: n}, nil
+}
+
+// IsDenied reports whether the server refused a statement for want of a privilege.
+func IsDenied(err error) bool { return refused(err, deniedPrivilege) }
+
+// Schema is nil where the tables are those of this program; see [Open].
+func (e *Examiner) Schema(ctx context.Context) error {
+	return migrations(e.config, e.names).Check(ctx, e.db)
+}
+
+// Offsets is nil where the log numbers its rows as readers rely on;
+// store.ErrUnsafeLog says what is wrong, and what mends it.
+func (e *Examiner) Offsets(ctx context.Context) error { return checkOffsets(ctx, e.db, e.names) }
+
+// InRecovery reports whether the server is a standby.
+func (e *Examiner) InRecovery(ctx context.Context) (standby bool, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby)
+	return standby, err
+}
+
+// Settings returns those of the session's settings that this role may see, in the units
+// of pg_settings: milliseconds for timeouts.
+func (e *Examiner) Settings(ctx context.Context, settings ...string) (values map[string]string, err error) {
+	values = make(map[string]string)
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var name, value string
+		err := rows.Scan(&name, &value)
+		values[name] = value
+		return err
+	}, `SELECT name, setting FROM pg_settings WHERE name = ANY ($1)`, pq.Array(settings))
+	return values, err
+}
+
+// Role is the role of the sessions, quoted.
+func (e *Examiner) Role(ctx context.Context) (role string, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT current_user`).Scan(&role)
+	return pq.QuoteIdentifier(role), err
+}
+
+// Database is the name of the database, quoted.
+func (e *Examiner) Database(ctx context.Context) (name string, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT current_database()`).Scan(&name)
+	return pq.QuoteIdentifier(name), err
+}
+
+// Now is the server's clock.
+func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now)
+	return now, err
+}
+
+// Holding is an open transaction that holds the log: it has a transaction id, or a lock on
+// the log's table.
+type Holding struct {
+	PID         int
+	Application string
+	Age         time.Duration
+	State       string // active, idle in transaction, …
+	Query       string // the session's last one, cut to 200 characters
+}
+
+// Holdings lists the transactions that have held the log for longer than age, the oldest
+// first, at most 20. hidden is how many sessions this role may not see.
+func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Holding, hidden int, err error) {
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var h Holding
+		var seconds float64
+		err := rows.Scan(&h.PID, &h.Application, &seconds, &h.State, &h.Query)
+		h.Age = time.Duration(seconds * float64(time.Second))
+		found = append(found, h)
+		return err
+	}, `SELECT pid, coalesce(application_name, ''), extract(epoch FROM clock_timestamp() - xact_start)::float8, coalesce(state, ''), left(coalesce(query, ''), 200)
+		FROM pg_stat_activity a WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+			AND xact_start < clock_timestamp() - make_interval(secs => $1)
+			AND (backend_xid IS NOT NULL OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND l.relation = to_regclass($2)))
+		ORDER BY xact_start LIMIT 20`, age.Seconds(), e.names.Log())
+	if err == nil {
+		err = e.db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = '<insufficient privilege>'`).Scan(&hidden)
+	}
+	return found, hidden, err
+}
+
+// Prepared is a transaction of a two-phase commit that nobody has ended.
+type Prepared struct {
+	GID string
+	Age time.Duration
+}
+
+// Prepared lists those of the database that are older than age, the oldest first, at most 20.
+func (e *Examiner) Prepared(ctx context.Context, age time.Duration) (found []Prepared, err error) {
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var p Prepared
+		var seconds float64
+		err := rows.Scan(&p.GID, &seconds)
+		p.Age = time.Duration(seconds * float64(time.Second))
+		found = append(found, p)
+		return err
+	}, `SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
+		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared LIMIT 20`, age.Seconds())
+	return found, err
+}
+
+// Slot is a replication slot that keeps files of the server, or lost what it was to keep.
+type Slot struct {
+	Name   string
+	Active bool
+	Kept   int64  // bytes of the write-ahead log
+	Status string // wal_status
+}
+
+// Slots lists the server's replication slots that keep something.
+func (e *Examiner) Slots(ctx context.Context) (found []Slot, err error) {
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var s Slot
+		err := rows.Scan(&s.Name, &s.Active, &s.Kept, &s.Status)
+		found = append(found, s)
+		return err
+	}, `SELECT slot_name, active, coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::bigint,
+			coalesce(wal_status, '')
+		FROM pg_replication_slots WHERE restart_lsn IS NOT NULL OR wal_status = 'lost' ORDER BY slot_name`)
+	return found, err
+}
+
+// Room is how many connections a limit allows, and how many there are.
+type Room struct {
+	Limit string // what sets it, such as max_connections
+	Of    int
+	Used  int
+}
+
+// Rooms are the limits that hold for this role, as far as there are any.
+func (e *Examiner) Rooms(ctx context.Context) (rooms []Room, err error) {
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var r Room
+		err := rows.Scan(&r.Limit, &r.Of, &r.Used)
+		rooms = append(rooms, r)
+		return err
+	}, `SELECT 'max_connections', current_setting('max_connections')::int
+			- CASE WHEN (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN 0
+			       ELSE current_setting('superuser_reserved_connections')::int + coalesce(current_setting('reserved_connections', true)::int, 0) END,
+			(SELECT coalesce(sum(numbackends), 0)::int FROM pg_stat_database)
+		UNION ALL SELECT 'the role''s CONNECTION LIMIT', rolconnlimit, (SELECT count(*)::int FROM pg_stat_activity WHERE usename = current_user)
+			FROM pg_roles WHERE rolname = current_user AND rolconnlimit >= 0
+		UNION ALL SELECT 'the database''s CONNECTION LIMIT', datconnlimit, (SELECT numbackends FROM pg_stat_database s WHERE s.datid = d.oid)
+			FROM pg_database d WHERE datname = current_database() AND datconnlimit >= 0`)
+	return rooms, err
+}
+
+// OldestIDs is the database of the server with the oldest transaction ids, and their age
+// in transactions.
+func (e *Examiner) OldestIDs(ctx context.Context) (database string, age int64, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT datname, age(datfrozenxid) FROM pg_database WHERE datallowconn ORDER BY 2 DESC LIMIT 1`).Scan(&database, &age)
+	return database, age, err
+}
+
+// Bloat is how many rows of a table are dead, by the server's own count.
+type Bloat struct {
+	Table      string
+	Live, Dead int64
+}
+
+// Bloat counts for the tables whose rows are changed and deleted all the time.
+func (e *Examiner) Bloat(ctx context.Context) (found []Bloat, err error) {
+	changed := []string{e.names.Table("cursors"), e.names.Table("parked"), e.names.Table("forwarders")}
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var b Bloat
+		err := rows.Scan(&b.Table, &b.Live, &b.Dead)
+		found = append(found, b)
+		return err
+	}, `SELECT t, n_live_tup, n_dead_tup FROM unnest($1::text[]) t JOIN pg_stat_user_tables s ON s.relid = to_regclass(t) ORDER BY t`, pq.Array(changed))
+	return found, err
+}
+
+// IndexFault is an index that is not as Migrate makes it.
+type IndexFault struct {
+	Index  string
+	Reason string
+	Fix    string // SQL
+}
+
+// madeIndex fits the statements of the migrations that make indexes.
+var madeIndex = regexp.MustCompile(`CREATE INDEX ("[^"]+") ON [^;]+;`)
+
+// IndexFaults lists the indexes of the outbox's tables that are missing or invalid.
+func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err error) {
+	text, err := migrations(e.config, e.names).SQL()
+	if err != nil {
+		return nil, err
+	}
+	var own []string
+	for _, name := range []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions"} {
+		own = append(own, e.names.Table(name))
+	}
+	primary := make(map[string]bool)
+	var valid []string
+	err = e.each(ctx, func(rows *sql.Rows) error {
+		var table, name string
+		var isPrimary, isValid bool
+		if err := rows.Scan(&table, &name, &isPrimary, &isValid); err != nil {
+			return err
+		}
+		primary[table] = primary[table] || isPrimary
+		valid = append(valid, pq.QuoteIdentifier(name))
+		if !isValid {
+			quoted := pq.QuoteIdentifier(e.names.schema) + "." + pq.QuoteIdentifier(name)
+			faults = append(faults, IndexFault{name, "is invalid: making it was interrupted", "REINDEX INDEX CONCURRENTLY " + quoted + ";"})
+		}
+		return nil
+	}, `SELECT t, c.relname, i.indisprimary, i.indisvalid FROM unnest($1::text[]) t JOIN pg_index i ON i.indrelid = to_regclass(t) JOIN pg_class c ON c.oid = i.indexrelid`, pq.Array(own))
+	if err != nil {
+		return nil, err
+	}
+	for _, table := range own {
+		if !primary[table] {
+			faults = append(faults, IndexFault{table, "has no primary key", "ALTER TABLE " + table + " ADD PRIMARY KEY as `waybill migrate --print` has it;"})
+		}
+	}
+	for _, made := range madeIndex.FindAllStringSubmatch(text, -1) {
+		if name := made[1]; !slices.Contains(valid, name) {
+			faults = append(faults, IndexFault{name[1 : len(name)-1], "is missing", made[0]})
+		}
+	}
+	return faults, nil
+}
+
+// IsPooled reports whether a transaction pooler stands in front of the server: two
+// connections that are open at the same time have one process there. It takes two
+// connections for a moment.
+func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
+	first, err := e.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, first.Close()) }()
+	const process = `SELECT pg_backend_pid()`
+	var one, other int
+	if err := first.QueryRowContext(ctx, process).Scan(&one); err != nil {
+		return false, err
+	}
+	second, err := e.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, second.Close()) }()
+	// A pooler gives the transaction the process that was used last and is free, or, where
+	// that is taken, gives the first connection another one than before.
+	tx, err := second.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback() }() // it only reads
+	if err := tx.QueryRowContext(ctx, process).Scan(&other); err != nil || one == other {
+		return err == nil, err
+	}
+	again := 0
+	err = first.QueryRowContext(ctx, process).Scan(&again)
+	return again != one, err
+}
+
+// CaptureFaults says what is wrong with captures: columns that are not there under their
+// names any more, so that each write to the table fails, and triggers that are switched off.
+func (e *Examiner) CaptureFaults(ctx context.Context) (captured int, faults []string, err error) {
+	captures, err := Captures(ctx, e.db, e.config)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, c := range captures {
+		var missing, disabled []string
+		err := e.db.QueryRowContext(ctx, `SELECT
+				ARRAY(SELECT u FROM unnest($2::text[]) u WHERE u <> '' AND NOT EXISTS (
+					SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = u AND attnum > 0 AND NOT attisdropped)),
+				ARRAY(SELECT tgname::text FROM pg_trigger WHERE tgrelid = to_regclass($1) AND starts_with(tgname, $3) AND tgenabled IN ('D', 'R'))`,
+			c.Table, pq.Array(append([]string{c.Key}, c.Columns...)), e.names.plain("capture_")).Scan(pq.Array(&missing), pq.Array(&disabled))
+		if err != nil {
+			return 0, nil, err
+		}
+		slices.Sort(missing)
+		for _, column := range slices.Compact(missing) {
+			faults = append(faults, fmt.Sprintf("%s has no column %q any more, so that writes to it fail", c.Table, column))
+		}
+		if len(disabled) > 0 {
+			faults = append(faults, fmt.Sprintf("%d triggers of %s are switched off, so that writes publish nothing", len(disabled), c.Table))
+		}
+		if len(c.On) == 0 {
+			faults = append(faults, c.Table+" has no trigger that publishes")
+		}
+	}
+	return len(captures), faults, nil
+}
+
+// LogBytes is the size of the log with its indexes and partitions.
+func (e *Examiner) LogBytes(ctx context.Context) (size int64, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree(to_regclass($1))`, e.names.Log()).Scan(&size)
+	if err == nil && size == 0 { // a table without partitions, before PostgreSQL 14
+		err = e.db.QueryRowContext(ctx, `SELECT pg_total_relation_size(to_regclass($1))`, e.names.Log()).Scan(&size)
+	}
+	return size, err
+}
+
+// Folder is where the server keeps its data, if it runs on this machine; else "".
+func (e *Examiner) Folder(ctx context.Context) (folder string, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT CASE WHEN inet_server_addr() IS NULL OR inet_server_addr() <<= '127.0.0.0/8' OR inet_server_addr() = '::1'
+		THEN current_setting('data_directory') ELSE '' END`).Scan(&folder)
+	return folder, err
+}
+
+// each calls row for each row of a query.
+func (e *Examiner) each(ctx context.Context, row func(*sql.Rows) error, query string, args ...any) (err error) {
+	rows, err := e.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// CursorFaults says, by sink, why cursors are not of this log, such as that it was restored
+// or truncated, or that a lane has none.
+func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
+	faults = make(map[string]string)
+	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
+		progress, err := s.progress(ctx, tx, nil)
+		for _, p := range progress {
+			if p.reason != "" {
+				faults[p.sink] = p.reason
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compare the cursors with the log: %w", advise(err))
+	}
+	return faults, nil
+}
+
+// PartitionsAhead is how many partitions begin behind the log's last offset, and whether rows
+// went to the default partition, because none was there in time.
+func (s *Store) PartitionsAhead(ctx context.Context) (ahead int, strays bool, err error) {
+	ranges, err := s.partitions(ctx, s.db)
+	if err != nil {
+		return 0, false, err
+	}
+	now, err := s.runProbe(ctx, s.db, s.sql.probe)
+	if err != nil {
+		return 0, false, advise(err)
+	}
+	for _, p := range ranges {
+		if p.From > now.last {
+			ahead++
+		}
+	}
+	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM `+s.names.Table(defaultPartition)+`)`).Scan(&strays)
+	return ahead, strays, err
+}
+
+// Missing lists the GRANTs that the role of the sessions lacks for a duty.
+func (e *Examiner) Missing(ctx context.Context, d Duty) (missing []string, err error) {
+	grants, err := d.grants(e.names)
+	if err != nil {
+		return nil, err
+	}
+	role, err := e.Role(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := false
+	if err := e.db.QueryRowContext(ctx, `SELECT has_schema_privilege($1, 'USAGE')`, e.names.schema).Scan(&held); err != nil {
+		return nil, err
+	}
+	if !held {
+		// Nothing below can be looked up without it.
+		return []string{"GRANT USAGE ON SCHEMA " + pq.QuoteIdentifier(e.names.schema) + " TO " + role + ";"}, nil
+	}
+	for _, g := range grants {
+		lacks, err := e.lacks(ctx, g)
+		if err != nil {
+			return nil, fmt.Errorf("look at the privileges on %s: %w", g.on, err)
+		}
+		if lacks {
+			missing = append(missing, "GRANT "+g.privileges+" ON "+g.on+" TO "+role+";")
+		}
+	}
+	return missing, nil
+}
+
+// onePrivilege is a privilege of a grant, with the columns that it is for.
+var onePrivilege = regexp.MustCompile(`([A-Z]+)(?: \(([^)]*)\))?`)
+
+// lacks reports whether this role misses a privilege of a grant.
+func (e *Examiner) lacks(ctx context.Context, g grant) (bool, error) {
+	kind, name, _ := strings.Cut(g.on, " ")
+	for _, p := range onePrivilege.FindAllStringSubmatch(g.privileges, -1) {
+		privilege, columns := p[1], p[2]
+		query, args := ``, []any{name, privilege}
+		switch {
+		case kind == "SEQUENCE":
+			query = `SELECT has_sequence_privilege(to_regclass($1)::oid, $2)`
+		case kind == "FUNCTION":
+			query = `SELECT has_function_privilege(to_regproc($1)::oid, $2)`
+		case columns != "":
+			query = `SELECT bool_and(has_column_privilege(to_regclass($1)::oid, attnum, $2)) FROM pg_attribute
+				WHERE attrelid = to_regclass($1) AND attname = ANY ($3::text[])`
+			args = append(args, pq.Array(strings.Split(strings.ReplaceAll(columns, `"`, ""), ", ")))
+		default:
+			query = `SELECT has_table_privilege(to_regclass($1)::oid, $2)`
+		}
+		var held sql.NullBool
+		if err := e.db.QueryRowContext(ctx, query, args...).Scan(&held); err != nil {
+			return false, err
+		}
+		if !held.Bool {
+			return true, nil
+		}
+	}
+	return false, nil
+}

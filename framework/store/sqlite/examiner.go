@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Examiner reads from a database what package doctor judges. It changes nothing, and also
+// works on an outbox that [Open] refuses. It is safe for concurrent use.
+type Examiner struct {
+	db     *sql.DB
+	config Config
+}
+
+// Examine connects. It refuses a SQLite that is too old, as [Open] does.
+func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Examiner{db: db, config: c}, checkVersion(ctx, db)
+}
+
+// Schema is nil where the tables are those of this program; see [Open].
+func (e *Examiner) Schema(ctx context.Context) error { return migrations(e.config).Check(ctx, e.db) }
+
+// Pragma is the value of one of the connection or the file.
+func (e *Examiner) Pragma(ctx context.Context, name string) (value string, err error) {
+	err = e.db.QueryRowContext(ctx, `PRAGMA `+name).Scan(&value)
+	return value, err
+}
+
+// Integrity is the first thing that is wrong in the file; "" if nothing is. It reads all
+// of the file, so ctx should have a deadline.
+func (e *Examiner) Integrity(ctx context.Context) (fault string, err error) {
+	fault, err = e.Pragma(ctx, "integrity_check(1)")
+	if fault == "ok" {
+		fault = ""
+	}
+	return fault, err
+}
+
+// File is the path of the database, and how many bytes it has.
+func (e *Examiner) File(ctx context.Context) (path string, size int64, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'),
+		(SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size)`).Scan(&path, &size)
+	return path, size, err
+}
+
+// madeIndex fits the statements of the migrations that make indexes.
+var madeIndex = regexp.MustCompile(`CREATE INDEX "([^"]+)" ON [^;]+;`)
+
+// MissingIndexes are the indexes that Migrate makes and that are not there, with the SQL
+// that makes them.
+func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]string, err error) {
+	text, err := MigrationSQL(e.config)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := e.db.QueryContext(ctx, `SELECT name FROM sqlite_master WHERE type = 'index'`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	var present []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		present = append(present, name)
+	}
+	missing = make(map[string]string)
+	for _, made := range madeIndex.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(present, made[1]) {
+			missing[made[1]] = made[0]
+		}
+	}
+	return missing, rows.Err()
+}
+
+// CursorFaults says, by sink, why cursors are not of this log, such as that it was started
+// again.
+func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
+	progress, err := s.progress(ctx, s.db, nil)
+	if err != nil {
+		return nil, fmt.Errorf("compare the cursors with the log: %w", err)
+	}
+	faults = make(map[string]string)
+	for _, p := range progress {
+		if p.reason != "" {
+			faults[p.sink] = p.reason
+		}
+	}
+	return faults, nil
+}
