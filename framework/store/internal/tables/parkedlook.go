@@ -9,9 +9,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// overdueAfter is how long after its time a delivery is overdue.
-const overdueAfter = time.Minute
-
 // LookAtParked takes a bounded look at what is parked, by sink.
 func (t *Tables) LookAtParked(ctx context.Context) ([]store.ParkedLook, error) {
 	looks, err := t.lookAtParked(ctx)

@@ -14,9 +14,6 @@ import (
 // take up what is due within seconds.
 const overdueAfter = time.Minute
 
-// sampledStates are the states that a sample counts.
-var sampledStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
-
 // Sample looks at the outbox once; see store.Sampler.
 func (t *Tables) Sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
 	if sample, err = t.sample(ctx, q); err != nil {
@@ -91,8 +88,8 @@ func (t *Tables) sampleCursor(ctx context.Context, q store.SampleQuery, c *curso
 // sampleParked counts what is parked for a sink, in one statement. Each part of it is a
 // range of an index that ends at the limit.
 func (t *Tables) sampleParked(ctx context.Context, s *store.SinkSample) error {
-	parts := make([]Expr, 0, len(sampledStates)+2)
-	for _, state := range sampledStates {
+	parts := make([]Expr, 0, len(storedStates)+2)
+	for _, state := range storedStates {
 		parts = append(parts, SQL(`SELECT '`+string(state)+`' AS what,
 			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? LIMIT ?) few) AS n,
 			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1) AS oldest`,
