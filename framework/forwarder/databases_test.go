@@ -429,11 +429,11 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 				mark := sink.Hooks.Delivered
 				sink.Hooks.Delivered = func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
 					err := mark(ctx, tx, all)
-					if armed.CompareAndSwap(true, false) { // what comes next is COMMIT
+					if armed.CompareAndSwap(true, false) {
 						if test.committed {
-							p.SwallowAnswers()
+							p.SwallowAnswersAt("COMMIT")
 						} else {
-							p.Swallow()
+							p.SwallowAt("COMMIT")
 						}
 					}
 					return err

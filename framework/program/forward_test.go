@@ -50,7 +50,7 @@ func TestForwardOnAnOutboxThatIsNotMigratedFails(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		r := waybill(t, "forward", "-c", o.config(t, "15s", "http://127.0.0.1:1/"))
 		require.Equal(t, exitFailed, r.code)
-		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`\n$", r.stderr)
+		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`, or call Migrate\n$", r.stderr)
 	})
 }
 

@@ -164,7 +164,7 @@ func TestRolesOfSchedulersDoTheirWork(t *testing.T) {
 			free, err := s.Claim(t.Context(), db, store.Claim{Type: "report.due", Key: "today", Period: time.Hour}) // what Make returns may be unique
 			require.NoError(t, err)
 			require.True(t, free)
-			for _, refused := range []string{`DELETE FROM outbox_schedules`, `SELECT FROM outbox`, `SELECT FROM outbox_parked`} {
+			for _, refused := range []string{`DELETE FROM outbox_schedules`, `SELECT payload FROM outbox`, `SELECT payload FROM outbox_parked`} {
 				_, err := db.ExecContext(t.Context(), refused)
 				require.ErrorContains(t, err, "permission denied", refused)
 			}

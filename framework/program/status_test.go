@@ -18,7 +18,7 @@ func TestStatusBeforeMigrateSaysWhatToRun(t *testing.T) {
 		r := waybill(t, "status", "--database", o.address)
 		require.Equal(t, exitFailed, r.code)
 		require.Empty(t, r.stdout)
-		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`\n$", r.stderr)
+		require.Regexp(t, "^waybill: the outbox is not migrated: .*: run `waybill migrate`, or call Migrate\n$", r.stderr)
 	})
 }
 

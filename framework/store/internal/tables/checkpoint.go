@@ -78,9 +78,25 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 		return err
 	}
 	if _, err := t.run.Exec(ctx, tx, t.dialect.Committable()); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrSpoiled, err)
+		return spoiled(err)
 	}
 	return nil
+}
+
+// spoiled says of an error that it is what InTx has done: it has ended the transaction, or the
+// server refuses to commit it. A server or a network that goes away is neither: see
+// PostgreSQL's manual, appendix A, for the classes of SQLSTATE.
+func spoiled(err error) error {
+	var refused interface{ SQLState() string }
+	if errors.As(err, &refused) {
+		switch state := refused.SQLState(); state[:min(2, len(state))] {
+		case "", "08", "40", "53", "57", "58", "XX":
+			return err
+		}
+	} else if !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrSpoiled, err)
 }
 
 // MoveCursor is Dialect.MoveCursor for databases of whose commits nothing is to be

@@ -1,6 +1,7 @@
 package postgrestest
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -21,6 +22,8 @@ type Proxy struct {
 	mu         sync.Mutex
 	target     string
 	swallowing swallowing
+	awaited    []byte     // what a client says before the proxy swallows then; nil: nothing
+	then       swallowing // from there on
 	ends       []net.Conn
 	pumps      sync.WaitGroup
 }
@@ -64,6 +67,29 @@ func (p *Proxy) Swallow() { p.set(everything) }
 
 // SwallowAnswers lets through what clients say, and nothing that servers do.
 func (p *Proxy) SwallowAnswers() { p.set(answers) }
+
+// SwallowAt is Swallow from where a client says a text next, such as COMMIT: that is the
+// first to be swallowed.
+func (p *Proxy) SwallowAt(text string) { p.await(text, everything) }
+
+// SwallowAnswersAt is SwallowAnswers from where a client says a text next: its answer is
+// the first to be swallowed.
+func (p *Proxy) SwallowAnswersAt(text string) { p.await(text, answers) }
+
+func (p *Proxy) await(text string, then swallowing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited, p.then = []byte(text), then
+}
+
+// hear begins what was to begin where a client says this.
+func (p *Proxy) hear(said []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.awaited != nil && bytes.Contains(said, p.awaited) {
+		p.swallowing, p.awaited = p.then, nil
+	}
+}
 
 // Forward has it work again. What was swallowed is gone, so the connections of that
 // time are of no use any more.
@@ -156,6 +182,9 @@ func (v valve) shut() bool {
 }
 
 func (v valve) Write(b []byte) (int, error) {
+	if v.shuts == everything { // it leads to the server
+		v.proxy.hear(b)
+	}
 	if !v.shut() {
 		return v.Conn.Write(b)
 	}
