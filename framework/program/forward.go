@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/schedule"
 	processsink "github.com/waybill-go/waybill/sinks/process"
@@ -187,12 +189,18 @@ func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-cha
 // openTimeout bounds how long a reload connects to another database.
 const openTimeout = 10 * time.Second
 
+// startPause is how often a forwarder that is about to run is asked to reload.
+const startPause = 20 * time.Millisecond
+
 // reload reads the configuration again. A forwarder takes over sinks and routes; for
 // the rest reload returns another one.
 func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 	notify(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec())
 	defer notify(daemon.SdNotifyReady)
 	c, changes, err := e.config.Reload(ctx, e.Forwarder)
+	for errors.Is(err, forwarder.ErrNotRunning) && pace.Sleep(ctx, startPause) {
+		c, changes, err = e.config.Reload(ctx, e.Forwarder) // it is about to begin
+	}
 	f.monitor.Reloaded(err == nil)
 	switch {
 	case ctx.Err() != nil:

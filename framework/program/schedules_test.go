@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // scheduling is a configuration with a schedule.
@@ -60,6 +61,26 @@ func TestForwardersPublishWhatIsScheduledOnce(t *testing.T) {
 }
 
 func (o outbox) countTicks(t *testing.T) int { return o.count(t, `SELECT count(*) FROM outbox`) }
+
+func TestSIGHUPWhileTheProgramWaitsForItsDatabaseIsHeeded(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.DSN(t)
+	require.Zero(t, waybill(t, "migrate", "--database", database).code)
+	proxy := postgrestest.StartProxy(t, database)
+	require.NoError(t, proxy.Retarget("postgres://127.0.0.1:1/nothing"))
+	destination := newReceiver(t)
+	o := outbox{address: proxy.DSN()}
+	file := writeFile(t, o.scheduling(destination.URL, `cron: "@yearly"`))
+	f := start(t, "forward", "-c", file)
+	f.awaitLine(t, "the database cannot be reached")
+	require.NoError(t, os.WriteFile(file, []byte(o.scheduling(destination.URL, "every: 1s")), 0o600))
+	f.signal(t, syscall.SIGHUP)
+	require.NoError(t, proxy.Retarget(database))
+	f.awaitLine(t, "schedules=true")
+	destination.await(t, 1)
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+}
 
 func TestSIGHUPTakesOtherSchedulesOver(t *testing.T) {
 	t.Parallel()
