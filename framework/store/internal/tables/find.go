@@ -53,7 +53,7 @@ func (t *Tables) parkedStatus(ctx context.Context) (counts []store.ParkedCount, 
 }
 
 // storedStates are those that a parked delivery is written in.
-var storedStates = []store.State{store.StateBlocked, store.StateDead, store.StateRetrying, store.StateScheduled, store.StateSettling}
+var storedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
 
 // ParkedStatusQuery is about one sink. It reads no more of any state than is counted.
 func (*Runner) ParkedStatusQuery(sink string) Expr {
