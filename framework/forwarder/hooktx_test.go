@@ -98,17 +98,24 @@ func TestWhatAPersonDoesBeforeAHookIsCalledAgainStays(t *testing.T) {
 				onEachStore(t, func(t *testing.T, o *outbox) {
 					newOperator(o)
 					s, acted := mixed(), &actedOn{appendable: o.store}
-					answer := errors.New("deadlock")
+					var fails atomic.Bool
+					fails.Store(true)
+					answer := func() error {
+						if fails.Load() {
+							return errors.New("deadlock")
+						}
+						return nil
+					}
 					f := o.one(forwarder.Sink{Sink: s, Hooks: forwarder.Hooks{
-						Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error { return answer },
-						Dead:      func(context.Context, *sql.Tx, []forwarder.Parked) error { return answer },
+						Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error { return answer() },
+						Dead:      func(context.Context, *sql.Tx, []forwarder.Parked) error { return answer() },
 					}}, func(c *forwarder.Config) { c.Store = acted })
 					o.append("t", "", "good", "dies")
 					f.flush()
 					require.ElementsMatch(t, []string{"sink settling good", "sink dead dies"}, o.parked())
 					require.ElementsMatch(t, []string{"good", "dies"}, s.given())
 					do := func() {
-						answer = outcome
+						fails.Store(outcome != nil)
 						require.NoError(t, o.store.Begin(t.Context(), store.Action{ID: "act", Filter: []byte("{}")}))
 						result, err := test.do(o, store.ParkedBatch{Action: "act", Filter: store.ParkedFilter{Sink: "sink"}, Limit: 10})
 						require.NoError(t, err)
@@ -117,7 +124,7 @@ func TestWhatAPersonDoesBeforeAHookIsCalledAgainStays(t *testing.T) {
 					acted.act.Store(&do)
 					time.Sleep(30 * time.Second)
 					synctest.Wait()
-					answer = nil
+					fails.Store(false)
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
 					require.Equal(t, test.given, s.given())
