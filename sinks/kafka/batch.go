@@ -34,7 +34,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	s.publishAll(ctx, producer, ready)
 	for i := range publications {
 		if results[i].Err == nil {
-			results[i].Receipt, results[i].Err = s.outcome(ctx, &publications[i])
+			results[i].Receipt, results[i].Err = s.outcome(ctx, producer, &publications[i])
 		}
 	}
 	return results

@@ -143,10 +143,17 @@ func (c *connector) awaitTopic(ctx context.Context, w *producer, topic string) e
 }
 
 // failed gives an error of the producer its class. A topic from data that the
-// producer cannot find any more is looked for again.
-func (c *connector) failed(topic string, err error) error {
-	if f, _ := faultOf(err); f == ofTopic || errors.Is(err, breaker.ErrBreakerOpen) {
+// producer cannot find any more is looked for again: at once where sarama's breaker, which
+// does not say why it opened, hides whether it is there.
+func (c *connector) failed(ctx context.Context, w *producer, topic string, err error) error {
+	open := errors.Is(err, breaker.ErrBreakerOpen)
+	if f, _ := faultOf(err); f == ofTopic || open {
 		c.found.Delete(topic)
+	}
+	if open && ctx.Err() == nil {
+		if gone := c.awaitTopic(ctx, w, topic); gone != nil {
+			return gone
+		}
 	}
 	return classify(c.origin(), topic, c.withoutPassword(err))
 }

@@ -101,7 +101,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 		return "", err
 	}
 	s.publish(ctx, producer, p)
-	return s.outcome(ctx, p)
+	return s.outcome(ctx, producer, p)
 }
 
 // CheckHealth asks the cluster for the topic, over a connection of its own, and
@@ -180,15 +180,15 @@ func rejectedOf(list []*publication) []*publication {
 }
 
 // outcome is what came of a publication that was sent.
-func (s *Sink) outcome(ctx context.Context, p *publication) (notification.Receipt, error) {
+func (s *Sink) outcome(ctx context.Context, w *producer, p *publication) (notification.Receipt, error) {
 	switch {
 	case p.err == nil:
 		return p.receipt(), nil
 	case ctx.Err() == nil:
-		return "", s.connector.failed(p.topic, p.err)
+		return "", s.connector.failed(ctx, w, p.topic, p.err)
 	}
 	if f, _ := faultOf(p.err); f == ofCluster && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return "", s.connector.failed(p.topic, p.err) // it took so long because of the cluster
+		return "", s.connector.failed(ctx, w, p.topic, p.err) // it took so long because of the cluster
 	}
 	return "", ctx.Err()
 }
