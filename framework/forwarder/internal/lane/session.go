@@ -80,6 +80,9 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	})
 	if err := checkpointer.Restore(stop); err != nil {
 		s.lane.Remember(nil) // what the lease before has left
+		if stop.Err() != nil {
+			return nil // nothing was begun
+		}
 		return err
 	}
 	if s.Begun != nil {

@@ -38,17 +38,39 @@ func look(f *feed.Feed) {
 
 // work has a session work on the lane of a bench until it ends by itself, or the test does.
 func work(t *testing.T, b *lanetest.Bench, targets feed.Targets, f *feed.Feed) (ended chan error) {
-	s := lane.Session{
+	return workUntil(t, t.Context(), session(b, targets, f))
+}
+
+func session(b *lanetest.Bench, targets feed.Targets, f *feed.Feed) lane.Session {
+	return lane.Session{
 		Store: b, Dispatcher: b.Dispatcher, Lease: b.Lease, Leased: time.Now(), TTL: lanetest.TTL,
 		Types: notification.AllTypes, Targets: targets, Feed: f,
 	}
+}
+
+// workUntil has a session work until stop is done, or it ends by itself.
+func workUntil(t *testing.T, stop context.Context, s lane.Session) (ended chan error) {
 	ended, done := make(chan error, 1), make(chan struct{})
 	go func() {
-		ended <- s.Work(t.Context(), t.Context(), context.WithoutCancel(t.Context()))
+		ended <- s.Work(stop, t.Context(), context.WithoutCancel(t.Context()))
 		close(done)
 	}()
 	t.Cleanup(func() { <-done })
 	return ended
+}
+
+func TestALaneThatIsGivenBackBeforeItIsBegunIsNoFailure(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		stop, giveBack := context.WithCancel(t.Context())
+		b.OnHeldKeys = func(ctx context.Context, _ string) ([]store.HeldKey, error) {
+			giveBack()
+			return nil, ctx.Err()
+		}
+		ended := workUntil(t, stop, session(b, looking(t, b).Since(time.Now()), nil))
+		synctest.Wait()
+		require.NoError(t, <-ended, "the lease can be released")
+	})
 }
 
 func TestASessionEndsWithItsLeaseWhateverItsReaderWaitsFor(t *testing.T) {
