@@ -86,7 +86,7 @@ var layers = []layer{
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
 	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
-	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/forwarder", "framework/admin"}},
+	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
 	{"framework/observe", []string{"framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/config", []string{"framework/internal/duration", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},

@@ -258,7 +258,11 @@ func TestAnInterruptedPlanTellsWhatItHasDone(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1200, plan.Total())
 		ctx, interrupt := context.WithCancel(t.Context())
-		action, err := plan.Run(ctx, func(int64) { interrupt() })
+		action, err := plan.Run(ctx, func(a store.Action) {
+			if a.Count > 0 {
+				interrupt()
+			}
+		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.EqualValues(t, 500, action.Count)
 		require.True(t, action.EndedAt.IsZero())
@@ -327,17 +331,21 @@ func TestAReplayThatWasInterruptedGoesOnWhereItHasGot(t *testing.T) {
 		require.EqualValues(t, 500, plan.Total())
 		require.False(t, plan.Gone())
 		ctx, interrupt := context.WithCancel(t.Context())
-		action, err := plan.Run(ctx, func(int64) { interrupt() })
+		action, err := plan.Run(ctx, func(a store.Action) {
+			if a.Count > 0 {
+				interrupt()
+			}
+		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.EqualValues(t, 200, action.Count)
 		rest, err := o.ContinueReplay(t.Context(), action.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, 300, rest.Total())
 		var shown []int64
-		action, err = rest.Run(t.Context(), func(done int64) { shown = append(shown, done) })
+		action, err = rest.Run(t.Context(), func(a store.Action) { shown = append(shown, a.Count) })
 		require.NoError(t, err)
 		require.EqualValues(t, 500, action.Count)
-		require.Equal(t, []int64{200, 300}, shown)
+		require.Equal(t, []int64{200, 400, 500}, shown)
 		_, err = o.ContinueReplay(t.Context(), action.ID)
 		require.ErrorIs(t, err, admin.ErrEnded)
 	})

@@ -29,6 +29,9 @@ type Filter struct {
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the text of the last error, in any case.
 	Error string
+	// PlannedAt leaves out what was parked, or has changed, after it, by the database's
+	// clock; see Plan.PlannedAt.
+	PlannedAt time.Time
 }
 
 // Validate reports everything that is wrong with the filter, as ErrFilter.
@@ -62,7 +65,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	return store.ParkedFilter{
 		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States,
-		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error,
+		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Until: f.PlannedAt,
 	}, errors.Join(problems...)
 }
 
@@ -93,7 +96,8 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 		OlderThan string        `json:"older_than,omitempty"`
 		NewerThan string        `json:"newer_than,omitempty"`
 		Error     string        `json:"error,omitempty"`
-	}{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error})
+		PlannedAt time.Time     `json:"planned_at,omitzero"`
+	}{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, f.PlannedAt})
 }
 
 func durationText(d time.Duration) string {

@@ -97,9 +97,16 @@ func (p *Plan) count(ctx context.Context) error {
 		return err
 	}
 	p.parsed.Heads = heads
-	p.Counts, p.parsed.Until, err = p.admin.store.CountParked(ctx, p.parsed)
+	var changed time.Time
+	if p.Counts, changed, err = p.admin.store.CountParked(ctx, p.parsed); p.parsed.Until.IsZero() {
+		p.parsed.Until = changed
+	}
 	return err
 }
+
+// PlannedAt is the moment that the plan is pinned to: Filter.PlannedAt of a plan about the
+// same deliveries, made later.
+func (p *Plan) PlannedAt() time.Time { return p.parsed.Until }
 
 // Total is how many deliveries the plan was about when it was made.
 func (p *Plan) Total() (total int64) {
@@ -109,15 +116,25 @@ func (p *Plan) Total() (total int64) {
 	return total
 }
 
+// Progress is called once an action is recorded, before anything is done, and behind each of
+// its batches, with what it has done so far.
+type Progress func(store.Action)
+
+func (p Progress) report(a store.Action) {
+	if p != nil {
+		p(a)
+	}
+}
+
 // Run does what was planned, in batches that each are one transaction, and records
-// it. progress, if not
-// nil, is called behind each batch with the number so far. After an error, or the
-// end of ctx, what was done stays, and the returned action says what that is.
-func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
+// it. After an error, or the end of ctx, what was done stays, and the returned action says
+// what that is. progress may be nil.
+func (p *Plan) Run(ctx context.Context, progress Progress) (store.Action, error) {
 	action, err := p.admin.begin(ctx, p.name, p.filter)
 	if err != nil {
 		return action, err
 	}
+	progress.report(action)
 	for i := 0; i < len(p.Counts); {
 		sink, count := p.Counts[i].Sink, int64(0)
 		for ; i < len(p.Counts) && p.Counts[i].Sink == sink; i++ {
@@ -133,7 +150,7 @@ func (p *Plan) Run(ctx context.Context, progress func(done int64)) (store.Action
 // runSink acts on what was counted of a sink. What was committed after the count by a
 // transaction that began before has an earlier time: that the count holds is due to the
 // number.
-func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *store.Action, progress func(done int64)) error {
+func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *store.Action, progress Progress) error {
 	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed}
 	b.Filter.Sink = sink
 	for rest := count; rest > 0; {
@@ -144,9 +161,7 @@ func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *st
 		}
 		action.Count += int64(result.Changed)
 		rest -= int64(result.Changed)
-		if progress != nil {
-			progress(action.Count)
-		}
+		progress.report(*action)
 		if result.Done {
 			return nil
 		}

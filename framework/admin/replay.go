@@ -147,7 +147,7 @@ const (
 // Run replays in batches that each are one transaction, at the rate, and records
 // it; see Plan.Run. An action that was interrupted can be continued, by any
 // process, but by one at a time: the others get store.ErrActionMoved.
-func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
+func (p *ReplayPlan) Run(ctx context.Context, progress Progress) (store.Action, error) {
 	action := p.action
 	if action.ID == "" {
 		var err error
@@ -155,6 +155,7 @@ func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.
 			return action, err
 		}
 	}
+	progress.report(action)
 	began := time.Now()
 	b := store.ReplayBatch{ReplayQuery: p.query, Action: action.ID, Limit: p.batchRows()}
 	for b.After < b.UpTo {
@@ -164,9 +165,7 @@ func (p *ReplayPlan) Run(ctx context.Context, progress func(done int64)) (store.
 		}
 		action.Count += int64(result.Changed)
 		action.Through, b.After = result.Through, result.Through
-		if progress != nil {
-			progress(action.Count - p.Done)
-		}
+		progress.report(action)
 		if err := p.pace(ctx, began, action.Count-p.Done); err != nil {
 			return action, err
 		}

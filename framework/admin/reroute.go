@@ -69,11 +69,12 @@ func (p *ReroutePlan) Total() (total int64) {
 
 // Run moves what was planned, and no more than was counted, in batches that each are one
 // transaction, and records it; see Plan.Run.
-func (p *ReroutePlan) Run(ctx context.Context, progress func(done int64)) (store.Action, error) {
+func (p *ReroutePlan) Run(ctx context.Context, progress Progress) (store.Action, error) {
 	action, err := p.admin.begin(ctx, "reroute", p.filter)
 	if err != nil {
 		return action, err
 	}
+	progress.report(action)
 	p.Left = 0
 	b := store.RerouteBatch{RerouteQuery: p.query, Action: action.ID}
 	for rest := p.Total(); rest > 0; {
@@ -89,9 +90,7 @@ func (p *ReroutePlan) Run(ctx context.Context, progress func(done int64)) (store
 		p.Left += int64(result.Left)
 		rest -= int64(result.Changed + result.Left)
 		b.After = result.Last
-		if progress != nil {
-			progress(action.Count)
-		}
+		progress.report(action)
 		if result.Done {
 			break
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -91,7 +92,7 @@ func (b *bulk) check(cmd *cobra.Command) error {
 // plan is something that was counted and not done yet.
 type plan interface {
 	Total() int64
-	Run(ctx context.Context, progress func(done int64)) (store.Action, error)
+	Run(ctx context.Context, progress admin.Progress) (store.Action, error)
 }
 
 // words are how an action is talked of.
@@ -125,8 +126,8 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 			return err
 		}
 	}
-	progress, end := b.progress(p.Total())
-	action, err := p.Run(cmd.Context(), progress)
+	show, end := b.progress(p.Total())
+	action, err := p.Run(cmd.Context(), func(a store.Action) { show(a.Count - w.before) })
 	end()
 	if err != nil && cmd.Context().Err() != nil {
 		err = cmd.Context().Err() // whatever the driver made of it
@@ -150,7 +151,7 @@ func again(store.Action) string { return "the rest is as it was: run the command
 func (l *looking) progress(total int64) (show func(done int64), end func()) {
 	file, isFile := l.stderr.(*os.File)
 	if l.json || !isFile || !cwriter.IsTerminal(int(file.Fd())) {
-		return nil, func() {}
+		return func(int64) {}, func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(file), mpb.WithWidth(40))
 	bar := bars.AddBar(total, mpb.AppendDecorators(decor.CountersNoUnit("%d of %d")))

@@ -105,9 +105,7 @@ func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (
 			begun = true
 			show, end = e.progress(done.UpTo)
 		}
-		if show != nil {
-			show(done.Offset)
-		}
+		show(done.Offset)
 	})
 	end()
 	if err != nil {

@@ -1,0 +1,131 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// patience is how long a page may take on a busy machine.
+const patience = 30 * time.Second
+
+// chromium is one browser for all tests.
+var chromium = struct {
+	ctx context.Context
+	end func()
+}{}
+
+func TestMain(m *testing.M) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, endBrowser := chromedp.NewContext(allocator)
+	chromium.ctx = ctx
+	if err := chromedp.Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need Chromium (on Debian: apt-get install chromium):", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := postgrestest.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	endBrowser()
+	endAllocator()
+	os.Exit(code)
+}
+
+// tab is a tab of the browser. What its pages complain about fails the test at its end: errors
+// in the console, exceptions, violations of the Content-Security-Policy.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// newTab opens a tab on a site.
+func newTab(t *testing.T, base string) *tab {
+	t.Helper()
+	ctx, end := chromedp.NewContext(chromium.ctx)
+	b := &tab{t: t, ctx: ctx, base: base}
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.complain("exception: " + e.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+				b.complain(fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value))
+			}
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError {
+				b.complain(fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
+			}
+		}
+	})
+	require.NoError(t, chromedp.Run(ctx, log.Enable(), runtime.Enable()))
+	t.Cleanup(func() {
+		end()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		require.Empty(t, b.complaints)
+	})
+	return b
+}
+
+func (b *tab) complain(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complaints = append(b.complaints, text)
+}
+
+// do runs actions, all within patience.
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	require.NoError(b.t, chromedp.Run(ctx, actions...))
+}
+
+// open loads a page and returns the text of its main part.
+func (b *tab) open(path string) (text string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base+path), chromedp.Text("main", &text, chromedp.ByQuery))
+	return text
+}
+
+// shoot keeps the page as it is, in light and dark and on a phone, as pictures of a name.
+func (b *tab) shoot(name string) {
+	b.t.Helper()
+	folder := os.Getenv("WAYBILL_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	for _, shot := range []struct {
+		suffix, scheme string
+		width, height  int64
+	}{{"light", "light", 1280, 800}, {"dark", "dark", 1280, 800}, {"phone", "light", 390, 800}} {
+		var picture []byte
+		b.do(
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: shot.scheme}}),
+			chromedp.EmulateViewport(shot.width, shot.height),
+			chromedp.FullScreenshot(&picture, 100),
+		)
+		require.NoError(b.t, os.MkdirAll(folder, 0o755))
+		require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+"-"+shot.suffix+".png"), picture, 0o644))
+	}
+	b.do(chromedp.EmulateViewport(1280, 800))
+}

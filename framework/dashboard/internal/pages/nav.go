@@ -1,0 +1,14 @@
+package pages
+
+import "strings"
+
+// link is a page in the navigation.
+type link struct{ Name, Path string }
+
+// navigation is what each page shows at its top.
+var navigation = []link{{"Overview", "/"}}
+
+// Is reports whether a path is the page's or one below it.
+func (l link) Is(path string) bool {
+	return path == l.Path || l.Path != "/" && strings.HasPrefix(path, l.Path+"/")
+}

@@ -1,0 +1,191 @@
+// Package pages is the web pages of the dashboard. Each page works without JavaScript: filters
+// are GET forms, and an act is a POST from a page that asks for confirmation, answered by 303.
+//
+// A page is a view, which is a function in a file of its own, and a template of the same name,
+// which defines "content":
+//
+//	p.page("GET /parked", "parked", parked)
+//
+// The files in the order in which to read them: pages.go, format.go, and then one for each page.
+package pages
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// pageTime bounds the making of a page.
+const pageTime = 10 * time.Second
+
+// Config is what the pages work with.
+type Config struct {
+	Target *target.Current
+	// Acts runs what pages begin.
+	Acts *acts.Runner
+	// Prefix is the path below which the pages are, without the slash at its end: links begin
+	// with it, and requests come without it.
+	Prefix string
+	Logger *slog.Logger
+}
+
+// Pages serves the pages.
+type Pages struct {
+	Config
+	mux       *http.ServeMux
+	templates map[string]*template.Template
+}
+
+// New returns the handler of all pages and of the static files they use.
+func New(c Config) *Pages {
+	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template)}
+	p.templates["problem"] = p.parse("problem")
+	static, _ := fs.Sub(files, "static")
+	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	p.page("GET /{$}", "overview", overview)
+	return p
+}
+
+// ServeHTTP serves a page, or a 404 with the navigation.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, pattern := p.mux.Handler(r); pattern == "" {
+		p.fail(w, r, problem{http.StatusNotFound, "there is no such page"})
+		return
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// request is what a view works with.
+type request struct {
+	*http.Request
+	*target.Target
+	// Admin acts for the user.
+	Admin *admin.Admin
+	User  access.User
+}
+
+// view gathers what a page shows. Its error is shown in place of the page, with the status of a
+// problem if it is one.
+type view func(ctx context.Context, r *request) (any, error)
+
+// page registers a page that viewers may see.
+func (p *Pages) page(pattern, name string, v view) {
+	p.templates[name] = p.parse(name)
+	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
+		ctx, cancel := context.WithTimeout(hr.Context(), pageTime)
+		defer cancel()
+		r, err := p.request(hr)
+		if err != nil {
+			p.fail(w, hr, err)
+			return
+		}
+		data, err := v(ctx, r)
+		if err != nil {
+			p.fail(w, hr, err)
+			return
+		}
+		p.render(w, hr, http.StatusOK, name, data)
+	})
+}
+
+func (p *Pages) request(r *http.Request) (*request, error) {
+	t, err := p.Target.Get()
+	if err != nil {
+		return nil, problem{http.StatusServiceUnavailable, err.Error()}
+	}
+	user := access.From(r.Context())
+	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user}, nil
+}
+
+// layout is what all pages have.
+type layout struct {
+	Prefix, Path string
+	User         access.User
+	Operator     bool
+	Data         any
+}
+
+func (p *Pages) parse(name string) *template.Template {
+	t := template.New("layout.html").Funcs(formats).Funcs(template.FuncMap{"to": p.to, "nav": func() []link { return navigation }})
+	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
+}
+
+// to is the address of a page: to "/parked" "sink" "partner".
+func (p *Pages) to(path string, query ...any) (template.URL, error) {
+	if len(query)%2 != 0 {
+		return "", fmt.Errorf("link to %s: a name without a value", path)
+	}
+	values := make(url.Values)
+	for i := 0; i < len(query); i += 2 {
+		if text := fmt.Sprint(query[i+1]); text != "" {
+			values.Add(fmt.Sprint(query[i]), text)
+		}
+	}
+	to := p.Prefix + path
+	if len(values) > 0 {
+		to += "?" + values.Encode()
+	}
+	return template.URL(to), nil //nolint:gosec // the path is the template's, and the values are escaped
+}
+
+// render writes a page as a whole, or an error page.
+func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+	user := access.From(r.Context())
+	var page bytes.Buffer
+	err := p.templates[name].Execute(&page, layout{Prefix: p.Prefix, Path: r.URL.Path, User: user, Operator: user.May(access.Operator), Data: data})
+	if err != nil {
+		p.Logger.Error("making a page of the dashboard failed", "page", name, "error", err)
+		http.Error(w, "making this page failed; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = page.WriteTo(w)
+}
+
+// problem is an error with its status.
+type problem struct {
+	status int
+	text   string
+}
+
+func (p problem) Error() string { return p.text }
+
+// fail shows an error in place of a page.
+func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // there is no one to show it to
+	}
+	what := problem{http.StatusInternalServerError, err.Error()}
+	switch {
+	case errors.As(err, &what):
+	case errors.Is(err, admin.ErrFilter):
+		what.status = http.StatusBadRequest
+	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownAction):
+		what.status = http.StatusNotFound
+	case errors.Is(err, context.DeadlineExceeded):
+		what = problem{http.StatusGatewayTimeout, "the database did not answer within " + pageTime.String()}
+	default:
+		p.Logger.Error("a page of the dashboard failed", "path", r.URL.Path, "error", err)
+	}
+	p.render(w, r, what.status, "problem", struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)})
+}
