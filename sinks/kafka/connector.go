@@ -211,7 +211,7 @@ func (c *connector) search(w *producer, topic string) *attempt {
 		c.asked = make(map[string]*attempt)
 	}
 	a := c.begin(func(*attempt) error {
-		err := askForTopic(w.asking, topic)
+		err := askForTopic(c.network.life, w.asking, topic)
 		if err == nil {
 			c.found.Store(topic, nil)
 		}
@@ -304,7 +304,7 @@ func (c *connector) asking() *sarama.Config { return askingConfig(c.network.over
 
 func (c *connector) newProducer(asking sarama.Client) (*producer, error) {
 	if c.topic != "" {
-		if err := askForTopic(asking, c.topic); err != nil {
+		if err := askForTopic(c.network.life, asking, c.topic); err != nil {
 			return nil, err
 		}
 	}
@@ -380,7 +380,7 @@ func (c *connector) find(topic string) error {
 	}
 	defer client.Close()
 	if topic != "" {
-		return askForTopic(client, topic)
+		return askForTopic(c.network.life, client, topic)
 	}
 	err = client.RefreshMetadata()
 	if errors.Is(err, sarama.ErrLeaderNotAvailable) || errors.Is(err, sarama.ErrReplicaNotAvailable) {
@@ -391,8 +391,8 @@ func (c *connector) find(topic string) error {
 
 // askForTopic finds out whether the topic has a partition that can be written. What
 // may have changed a moment later it asks again, as a topic that was just created
-// has no leader yet. Other topics are asked for during its pauses.
-func askForTopic(client sarama.Client, topic string) error {
+// has no leader yet. Other topics are asked for during its pauses, which end with life.
+func askForTopic(life context.Context, client sarama.Client, topic string) error {
 	pause := client.Config().Metadata.Retry.Backoff
 	deadline := time.Now().Add(client.Config().Metadata.Timeout - pause)
 	for try := 1; ; try++ {
@@ -411,7 +411,11 @@ func askForTopic(client sarama.Client, topic string) error {
 		if try == triesToAsk || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(pause)
+		select {
+		case <-life.Done():
+			return context.Cause(life)
+		case <-time.After(pause):
+		}
 	}
 }
 

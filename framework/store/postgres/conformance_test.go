@@ -23,6 +23,9 @@ func TestConformance(t *testing.T) {
 // their borders, and reaches the default one.
 func TestConformanceOfAPartitionedLog(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("the whole suite once more")
+	}
 	storetest.Run(t, dialect(postgres.Config{Receipts: true, PartitionRows: 2}, newDB))
 }
 
