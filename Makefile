@@ -9,6 +9,8 @@ CRASH ?= 30m
 EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
 LONG ?= 15s
+# The tests that ask for testing.Short.
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType
 # Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
 PEERS ?=
 # Time that each benchmark gets.
@@ -29,11 +31,12 @@ help: ## List the targets
 demo: ## Watch notifications travel, with nothing to install
 	go run ./cmd/waybill demo
 
-test: ## Run all tests; PostgreSQL is found, or fetched once
-	go test -timeout 20m ./...
+test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
+	go test -short -timeout 20m ./...
 
-test-long: ## Kill programs with chains, fan-outs and consumers for LONG (15s) each, and count their effects
-	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run 'OnceThroughCrashes$$' -parallel 4 -v -timeout 24h ./framework/crashtest
+test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
+	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run '$(LONG_TESTS)' -parallel 4 -v -timeout 24h \
+		./framework/crashtest ./framework/forwarder ./framework/store/postgres
 
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
 	CGO_ENABLED=1 go test -race -short -timeout 30m ./...

@@ -157,6 +157,9 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 // connections.
 func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits for several leases")
+	}
 	const rows, lease = 6, 2 * time.Second
 	o := openPostgres(t)
 	o.db.SetMaxOpenConns(4)

@@ -582,6 +582,9 @@ func TestASlowStartKeepsItsLease(t *testing.T) {
 
 func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it reads a million rows")
+	}
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		o.exec(`INSERT INTO outbox (type, payload) SELECT 'usual', '{}' FROM generate_series(1, 1000000)`)
 		o.append("rare", "", "rare")
