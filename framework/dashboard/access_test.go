@@ -71,11 +71,12 @@ func withAccess(a dashboard.Access) dashboard.Config { return dashboard.Config{A
 // ask sends a request, and returns the status and the text of the answer.
 func (s *site) ask(t *testing.T, method, path string, change ...func(*http.Request)) (status int, text string) {
 	t.Helper()
-	response, text := s.answer(t, method, path, change...)
-	return response.StatusCode, text
+	status, _, text = s.answer(t, method, path, change...)
+	return status, text
 }
 
-func (s *site) answer(t *testing.T, method, path string, change ...func(*http.Request)) (*http.Response, string) {
+// answer is ask with the headers of the answer.
+func (s *site) answer(t *testing.T, method, path string, change ...func(*http.Request)) (status int, h http.Header, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
 	require.NoError(t, err)
@@ -88,7 +89,7 @@ func (s *site) answer(t *testing.T, method, path string, change ...func(*http.Re
 	var body bytes.Buffer
 	_, err = body.ReadFrom(response.Body)
 	require.NoError(t, err)
-	return response, body.String()
+	return response.StatusCode, response.Header, body.String()
 }
 
 func header(name string, values ...string) func(*http.Request) {
@@ -249,9 +250,9 @@ func TestUsersLogIn(t *testing.T) {
 		"ada": {Secret: "plain: ünd with a colon", Role: dashboard.Operator},
 		"bob": {Secret: hashOf(t, "hidden"), Role: dashboard.Viewer},
 	}}))
-	response, _ := s.answer(t, "GET", "/")
-	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
-	require.Equal(t, `Basic realm="waybill", charset="UTF-8"`, response.Header.Get("WWW-Authenticate"))
+	refused, h, _ := s.answer(t, "GET", "/")
+	require.Equal(t, http.StatusUnauthorized, refused)
+	require.Equal(t, `Basic realm="waybill", charset="UTF-8"`, h.Get("WWW-Authenticate"))
 	require.Empty(t, s.log.String(), "a browser asks without a password first")
 	for range 3 { // the second time by the proof
 		status, _ := s.ask(t, "POST", "/nothing", login("ada", "plain: ünd with a colon"))
@@ -340,10 +341,10 @@ func TestLoginsThatFailOftenAreNotLookedAt(t *testing.T) {
 	work.Wait()
 	require.Equal(t, 40, failed+limited)
 	require.LessOrEqual(t, failed, 20, "10, and one each 6 seconds of a slow machine")
-	response, _ := s.answer(t, "GET", "/", login("ada", "right"), from("203.0.113.7"))
-	require.Equal(t, http.StatusTooManyRequests, response.StatusCode, "even the right one: it would tell a guess from another")
-	require.NotEmpty(t, response.Header.Get("Retry-After"))
-	status, _ := s.ask(t, "GET", "/", login("ada", "right"), from("203.0.113.8"))
+	status, h, _ := s.answer(t, "GET", "/", login("ada", "right"), from("203.0.113.7"))
+	require.Equal(t, http.StatusTooManyRequests, status, "even the right one: it would tell a guess from another")
+	require.NotEmpty(t, h.Get("Retry-After"))
+	status, _ = s.ask(t, "GET", "/", login("ada", "right"), from("203.0.113.8"))
 	require.Equal(t, let, status, "another address")
 }
 
@@ -354,11 +355,11 @@ func TestATokenIsSentAsBearer(t *testing.T) {
 		status, _ := s.ask(t, "GET", "/", bearer(token))
 		require.Equal(t, want, status, token)
 	}
-	response, text := s.answer(t, "GET", "/api/v1/sinks")
-	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
-	require.Equal(t, "application/problem+json", response.Header.Get("Content-Type"))
+	status, h, text := s.answer(t, "GET", "/api/v1/sinks")
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Equal(t, "application/problem+json", h.Get("Content-Type"))
 	require.JSONEq(t, `{"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "send a token"}`, text)
-	require.Contains(t, response.Header.Get("WWW-Authenticate"), "Bearer")
+	require.Contains(t, h.Get("WWW-Authenticate"), "Bearer")
 }
 
 func TestAProxyNamesItsUsersAndNobodyElseDoes(t *testing.T) {
@@ -426,8 +427,7 @@ func TestHeadersOfAllAnswers(t *testing.T) {
 	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
 	for _, change := range []func(*http.Request){bearer(viewerToken), bearer("wrong"), host("attacker.example")} {
 		for _, path := range []string{"/", "/nothing", "/static/style.css", "/api/v1/nothing"} {
-			response, _ := s.answer(t, "GET", path, change)
-			h := response.Header
+			_, h, _ := s.answer(t, "GET", path, change)
 			require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'", h.Get("Content-Security-Policy"))
 			require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
 			require.Equal(t, "same-origin", h.Get("Referrer-Policy"))

@@ -69,7 +69,7 @@ func (d *examine) run(cmd *cobra.Command, _ []string) error {
 	if err := d.check(); err != nil {
 		return wrongUsage(cmd, err)
 	}
-	findings, err := examineOutbox(cmd.Context(), d.source(d.flags), d.invocation.options, postgres.Duty(d.duty), d.Options)
+	findings, err := examineOutbox(cmd.Context(), d.source(d.flags), d.options, postgres.Duty(d.duty), d.Options)
 	if err != nil {
 		return err
 	}
