@@ -18,7 +18,8 @@ type Changes struct {
 	// Schedules says that they differ: [schedule.Scheduler.Reload] takes those over that
 	// Config.Timetable returns.
 	Schedules bool
-	// Observe says that it differs, which counts from the next start of the program.
+	// Observe says that it differs: hosts and auth are taken over by
+	// [dashboard.Dashboard.Change], and the rest counts from the next start of the program.
 	Observe bool
 	// More says that there is more, such as another database, which takes another
 	// forwarder.
@@ -35,7 +36,7 @@ func (c *Config) ChangesTo(next *Config) Changes {
 	changes := Changes{
 		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
 		Schedules: !reflect.DeepEqual(c.Schedules, next.Schedules),
-		Observe:   c.Observe != next.Observe,
+		Observe:   !reflect.DeepEqual(c.Observe, next.Observe),
 		More:      !reflect.DeepEqual(c.rest(), next.rest()),
 	}
 	for name, sink := range next.Sinks {
@@ -109,6 +110,6 @@ func (s Sink) compared() Sink {
 // rest is all but sinks, routes, schedules and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.Observe, rest.options, rest.source = nil, nil, nil, Observe{}, Options{}, Source{}
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, Observe{}, Options{}, Source{}, nil
 	return rest
 }

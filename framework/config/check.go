@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -122,16 +120,6 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 	}
 	if err := route.Rule(rule).Check(); err != nil {
 		l.complain(at, err)
-	}
-}
-
-func (l *loader) checkObserve(o Observe) {
-	if o.Address == "" || l.reported("observe.address") {
-		return
-	}
-	_, port, err := net.SplitHostPort(o.Address)
-	if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 {
-		l.mistake("observe.address", "observe.address is %q: use host:port, such as 127.0.0.1:8090", o.Address)
 	}
 }
 

@@ -10,7 +10,7 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, schedules.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
+// check.go, observe.go, schedules.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
 // reference.go, schema.go.
 package config
 
@@ -40,11 +40,12 @@ type Config struct {
 
 	Schedules map[string]Schedule `yaml:"schedules" doc:"notifications by the clock, by name: of all processes that forward with this file one publishes each, once"`
 
-	Observe Observe `yaml:"observe" doc:"metrics and probes of waybill forward, over HTTP"`
+	Observe Observe `yaml:"observe" doc:"the dashboard, metrics and probes of waybill forward, over HTTP"`
 
 	only    []string // the sinks to work on; none for all
 	source  Source
 	options Options
+	loader  *loader // which knows where everything came from
 }
 
 // Outbox names the tables and says how they are made.
@@ -76,11 +77,6 @@ type Forwarder struct {
 	Connections     int                `yaml:"connections" zero:"refused" doc:"how many statements of this forwarder run at once, and so how many of the database's connections it uses, whatever the number of sinks and lanes, at least 4; the one that listens comes on top. Default 8"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
 	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
-}
-
-// Observe is where a forwarder is looked at; see package observe.
-type Observe struct {
-	Address string `yaml:"address" doc:"host and port at which waybill forward serves /metrics for Prometheus, /livez (and /healthz) and /readyz, such as 127.0.0.1:8090; a host that is left out is all of the machine's. It counts from the start of the program, before the database can be reached, and does not change with SIGHUP. Default: none"`
 }
 
 // Poll bounds the pause between two looks at the log.

@@ -13,17 +13,11 @@ import (
 // Load reads everything that forwarding needs and builds the sinks, of the kinds
 // that there are. Nothing is opened. The error is an *Error with all that is wrong.
 func Load(source Source, options Options) (*Config, error) {
-	_, c, err := load(source, options)
-	return c, err
-}
-
-// load is Load, and returns what knows where everything came from as well.
-func load(source Source, options Options) (*loader, *Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
-		return nil, nil, l.report.err()
+		return nil, l.report.err()
 	}
-	c := &Config{source: source, options: options.withDefaults()}
+	c := &Config{source: source, options: options.withDefaults(), loader: l}
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
 	l.buildSinks(c)
@@ -43,9 +37,9 @@ func load(source Source, options Options) (*loader, *Config, error) {
 	l.checkObserve(c.Observe)
 	l.environment.reportUnknown()
 	if err := l.report.err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return l, c, nil
+	return c, nil
 }
 
 // Tables is the part of a configuration that says where the outbox is.
@@ -80,7 +74,7 @@ func LoadTables(source Source) (Tables, error) {
 	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
 }
 
-// LoadObserve reads where a forwarder is looked at, and nothing else.
+// LoadObserve reads the address at which a forwarder is looked at, and nothing else.
 func LoadObserve(source Source) (Observe, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -93,11 +87,16 @@ func LoadObserve(source Source) (Observe, error) {
 		Sinks     skipped `yaml:"sinks"`
 		Routes    skipped `yaml:"routes"`
 		Schedules skipped `yaml:"schedules"`
-		Observe   Observe `yaml:"observe"`
+		Observe   struct {
+			Address string  `yaml:"address"`
+			Hosts   skipped `yaml:"hosts"`
+			Auth    skipped `yaml:"auth"`
+			Pprof   skipped `yaml:"pprof"`
+		} `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	l.checkObserve(c.Observe)
-	return c.Observe, l.report.err()
+	l.checkAddress(c.Observe.Address)
+	return Observe{Address: c.Observe.Address}, l.report.err()
 }
 
 // LoadRoutes reads all of the configuration but schedules, and builds no sinks, so their secrets

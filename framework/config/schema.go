@@ -85,6 +85,7 @@ func addKinds(sink, definitions schema, kinds *sinks.Set) {
 // allDefaults is what holds where a file says nothing.
 func allDefaults() *Config {
 	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Schedules: map[string]Schedule{"": {}}}
+	c.Observe.Auth = Auth{Users: map[string]AuthUser{"": {}}, Tokens: map[string]AuthToken{"": {}}}
 	filled := c.withDefaults()
 	filled.Database, filled.Forwarder.Name = Database{}, "" // which are each machine's own
 	return &filled

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -22,13 +23,22 @@ import (
 // filled in. What the tag secret names is masked, and where a ${NAME} or a file brought
 // something in the reference stands, without its default. The error is as that of [Load].
 func Show(source Source, options Options) ([]byte, error) {
-	l, c, err := load(source, options)
+	c, err := Load(source, options)
 	if err != nil {
 		return nil, err
 	}
-	s := &show{loader: l, settings: make(map[string]any)}
+	return c.Show()
+}
+
+// Show is the function Show for a configuration that Load has returned. Calls must not overlap.
+func (c *Config) Show() ([]byte, error) {
+	if c.loader == nil {
+		return nil, errors.New("only a configuration that was loaded as a whole can be shown")
+	}
+	c.loader.nodes = 0 // those of the sinks are read again
+	s := &show{loader: c.loader, settings: make(map[string]any)}
 	for name, sink := range c.Sinks {
-		s.addSettings(sink, join("sinks", name)+".with", options.Kinds)
+		s.addSettings(sink, join("sinks", name)+".with", c.options.Kinds)
 	}
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
@@ -66,6 +76,7 @@ func (c *Config) withDefaults() Config {
 	for name, sink := range c.Sinks {
 		filled.Sinks[name] = sink.withDefaults()
 	}
+	filled.Observe = c.Observe.withDefaults()
 	return filled
 }
 

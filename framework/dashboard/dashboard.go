@@ -4,14 +4,20 @@
 //	defer d.Show(dashboard.Target{Store: store, Forwarder: f})()
 //	http.ListenAndServe("127.0.0.1:8090", d)
 //
+// It is also a handler below a path of an application's own server: see the example of
+// Config.Access.
+//
 // All that it does is also done by the command line, which needs no running process:
 // both use package admin.
 package dashboard
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
+	"path"
 
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
@@ -20,12 +26,43 @@ import (
 // Target is an outbox to show.
 type Target = target.Target
 
+// What decides who may do what.
+type (
+	// Access says who may do what. Its zero value serves loopback addresses only, where
+	// everybody is an operator.
+	Access = access.Config
+	// Credential is a secret, and the role of the one who has it.
+	Credential = access.Credential
+	// Proxy is a reverse proxy that authenticates its users.
+	Proxy = access.Proxy
+	// User is a person or a program.
+	User = access.User
+	// Role is what a user may do.
+	Role = access.Role
+)
+
+// The roles. A user of another one may do nothing.
+const (
+	// Viewer may look at all but payloads.
+	Viewer = access.Viewer
+	// Operator may act too, and look at payloads.
+	Operator = access.Operator
+)
+
+// MinToken is how many bytes a token of Access has at least.
+const MinToken = access.MinToken
+
 // Config is what a dashboard works with. The zero value is the usual one.
 type Config struct {
-	// Prefix is the path below which it is served, such as /admin/outbox. Requests come with
-	// it.
+	// Prefix is the path below which it is served, such as /admin/outbox: it begins with a
+	// slash and ends with none. Requests come with it.
 	Prefix string
-	// Logger gets a line for each request that fails for a reason of ours; default: slog's.
+	// Access says who may do what.
+	Access Access
+	// Pprof serves profiles of the process at /debug/pprof/, for operators.
+	Pprof bool
+	// Logger gets a line for each request that is refused, or fails for a reason of ours;
+	// default: slog's.
 	Logger *slog.Logger
 }
 
@@ -33,6 +70,7 @@ type Config struct {
 type Dashboard struct {
 	current target.Current
 	acts    *acts.Runner
+	gate    *access.Gate
 	handler http.Handler
 }
 
@@ -41,8 +79,20 @@ func New(c Config) (*Dashboard, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if c.Prefix != "" && (c.Prefix == "/" || path.Clean("/"+c.Prefix) != c.Prefix) {
+		return nil, fmt.Errorf("the prefix is %q: use a path like /admin/outbox", c.Prefix)
+	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
-	d.handler = http.StripPrefix(c.Prefix, pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	mux := http.NewServeMux()
+	mux.Handle("/", pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	if c.Pprof {
+		mux.Handle("/debug/pprof/", access.Require(Operator, profiles()))
+	}
+	var err error
+	if d.gate, err = access.New(c.Access, mux, c.Logger); err != nil {
+		return nil, err
+	}
+	d.handler = http.StripPrefix(c.Prefix, d.gate)
 	return d, nil
 }
 
@@ -52,6 +102,10 @@ func (d *Dashboard) Close() { d.acts.Close() }
 // Show makes an outbox the one that is shown, in place of the one before. release ends that,
 // unless another one is shown by then.
 func (d *Dashboard) Show(t Target) (release func()) { return d.current.Show(t) }
+
+// Change makes other people be let in from the next request on; what is being served goes on. If
+// the new access has mistakes, which are the error, the old one stays.
+func (d *Dashboard) Change(a Access) error { return d.gate.Change(a) }
 
 // ServeHTTP serves the pages and the API.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }

@@ -11,6 +11,6 @@ delivers anything.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCheck(p), newExplain(p), newInit(p), newSchema(p), newSecret(p), newShow(p))
+	cmd.AddCommand(newCheck(p), newExplain(p), newInit(p), newPassword(p), newSchema(p), newSecret(p), newShow(p))
 	return cmd
 }

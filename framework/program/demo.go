@@ -29,23 +29,32 @@ leave nothing behind. Of these, some can be your own:
   --smtp       a mail server, such as a Mailpit. The mails are addressed to
                example.com. Its receipts are counted, not what became of the mails.
 
+With --observe a dashboard shows the shop while it trades, which it does until SIGINT
+then, unless --for says for how long.
+
 The first SIGINT closes the shop early: what it committed is delivered and judged
 all the same. The second ends everything at once, and the temporary folder stays.
 No configuration is read.`,
+		Example: `  waybill demo
+  waybill demo --observe 127.0.0.1:8090`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.Observe != "" && !cmd.Flags().Changed("for") {
+				c.For = 0
+			}
 			if err := c.Validate(); err != nil {
 				return wrongUsage(cmd, err)
 			}
 			return demo.Run(cmd.Context(), c, p.stdout, p.stderr)
 		},
 	}
-	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long orders are placed")
+	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long orders are placed; 0 is until SIGINT")
 	cmd.Flags().IntVar(&c.Rate, "rate", demo.DefaultRate, "orders per second; 0 is as many as possible")
 	cmd.Flags().DurationVar(&c.Drain, "drain", demo.DefaultDrain, "how long deliveries may take once the shop is closed")
 	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, in place of a SQLite database in a temporary folder")
 	cmd.Flags().StringSliceVar(&c.Kafka, "kafka", nil, "brokers as host:port, in place of one in the process")
 	cmd.Flags().StringVar(&c.SMTP, "smtp", "", "URL of a mail server, in place of one in the process")
+	cmd.Flags().StringVar(&c.Observe, "observe", "", "`ADDRESS` of this machine at which a dashboard shows the shop, such as 127.0.0.1:8090")
 	cmd.Flags().BoolVar(&c.JSON, "json", false, "print the result as JSON")
 	return cmd
 }

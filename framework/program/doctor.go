@@ -69,7 +69,7 @@ func (d *examine) run(cmd *cobra.Command, _ []string) error {
 	if err := d.check(); err != nil {
 		return wrongUsage(cmd, err)
 	}
-	findings, err := d.examine(cmd.Context())
+	findings, err := examineOutbox(cmd.Context(), d.source(d.flags), d.options, postgres.Duty(d.duty), d.Options)
 	if err != nil {
 		return err
 	}
@@ -97,18 +97,17 @@ func (d *examine) check() error {
 	return d.Validate()
 }
 
-// examine makes the checks. A configuration with mistakes is only a finding as long as the
+// examineOutbox makes the checks. A configuration with mistakes is only a finding as long as the
 // database is known.
-func (d *examine) examine(ctx context.Context) ([]doctor.Finding, error) {
-	source := d.source(d.flags)
-	s := doctor.Subject{Duty: postgres.Duty(d.duty)}
+func examineOutbox(ctx context.Context, source config.Source, options config.Options, duty postgres.Duty, checks doctor.Options) ([]doctor.Finding, error) {
+	s := doctor.Subject{Duty: duty}
 	tables, err := config.LoadTables(source)
 	if err != nil {
 		return nil, err
 	}
 	tables.Listen = tables.Database.Dialect() == config.PostgreSQL
 	if source.File != "" {
-		c, err := config.Load(source, d.options)
+		c, err := config.Load(source, options)
 		if err == nil {
 			s.Forwarder, tables = new(c.ForwarderConfig(nil)), c.Tables()
 			for _, at := range c.Timetable() {
@@ -124,7 +123,7 @@ func (d *examine) examine(ctx context.Context) ([]doctor.Finding, error) {
 	defer cleanup()
 	s.DB = db.DB()
 	s.PostgreSQL, s.SQLite = db.Outbox()
-	return doctor.Run(ctx, s, d.Options), nil
+	return doctor.Run(ctx, s, checks), nil
 }
 
 // verdict is the error of the whole.

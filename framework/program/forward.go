@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/observe"
@@ -48,8 +50,8 @@ It may start before the database: while that cannot be reached it waits. A wrong
 password, an unknown database or an outbox that is not migrated is an error at
 once. Any number of forwarders may run on one outbox.
 
-With observe.address it serves metrics and probes over HTTP, also while it waits for
-the database. Under systemd it tells that it is ready once the configuration is right and that
+With observe.address it serves the dashboard, metrics and probes over HTTP, also while it
+waits for the database; observe.auth says who may use the dashboard. Under systemd it tells that it is ready once the configuration is right and that
 address is taken, when it reloads and stops, and feeds the watchdog for as long as its
 loops turn.`,
 		Example: `  waybill forward -c waybill.yaml --log-format json`,
@@ -69,7 +71,11 @@ type forward struct {
 	listen bool
 	source config.Source
 
-	monitor *observe.Monitor
+	monitor   *observe.Monitor
+	dashboard *dashboard.Dashboard
+	// address and pprof are observe's as the program began with.
+	address string
+	pprof   bool
 }
 
 // engine is a forwarder, the schedules beside it, and the configuration that both came from.
@@ -77,7 +83,10 @@ type engine struct {
 	*forwarder.Forwarder
 	scheduler *schedule.Scheduler
 	config    *config.Config
+	store     database.Store
 	target    observe.Target
+	// hide ends that the dashboard shows the engine.
+	hide func()
 }
 
 // Run forwards and makes ticks until ctx is done.
@@ -127,6 +136,9 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		var next *engine
 		var cleanupNext func()
 		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
+		if next == nil {
+			f.dashboard.Close() // while there is a database for what it interrupts
+		}
 		cleanup()
 		if next == nil {
 			break
@@ -149,6 +161,8 @@ func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-cha
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	defer f.monitor.Watch(e.target)()
+	f.show(e)
+	defer func() { e.hide() }() // the last one: a reload shows it again
 	notify("STATUS=forwarding")
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(running) }()
@@ -218,6 +232,7 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			f.refuse(err)
 			return replacement{}
 		}
+		f.readmit(c.Observe)
 		f.logger.Info("the configuration has changed: another forwarder takes over")
 	default:
 		e.config = c
@@ -227,8 +242,9 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			}
 		}
 		if changes.Observe {
-			f.logger.Warn("observe has changed, which counts from the next start of the program")
+			f.readmit(c.Observe)
 		}
+		f.show(e)
 		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules)
 	}
 	return r

@@ -13,21 +13,94 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/observe"
 )
 
-// observed loads the configuration, and makes the monitor, which counts where it is served.
+// observed loads the configuration, and makes the monitor, which counts where it is served, and
+// the dashboard.
 func (f *forward) observed() (*config.Config, error) {
 	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Logger: f.logger})
 	// Mistakes are those that loading all finds too.
 	if o, _ := config.LoadObserve(f.source); o.Address != "" {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
-	return loadForwarding(f.source, f.options)
+	c, err := loadForwarding(f.source, f.options)
+	if err != nil {
+		return nil, err
+	}
+	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
+	f.dashboard, err = dashboard.New(dashboard.Config{Access: f.access(c.Observe), Pprof: c.Observe.Pprof, Logger: f.logger})
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("observe.auth: %w", err)}
+	}
+	return c, nil
 }
 
-// serve begins to serve metrics and probes, if the configuration says where. After ctx the
+// access is who may use the dashboard, at the address at which the program began to listen.
+func (f *forward) access(o config.Observe) dashboard.Access {
+	a := dashboard.Access{
+		Address: f.address,
+		Hosts:   o.Hosts,
+		Users:   make(map[string]dashboard.Credential, len(o.Auth.Users)),
+		Tokens:  make(map[string]dashboard.Credential, len(o.Auth.Tokens)),
+		Proxy:   dashboard.Proxy(o.Auth.Proxy),
+	}
+	for name, u := range o.Auth.Users {
+		a.Users[name] = dashboard.Credential{Secret: u.Password, Role: shownRole(u.Role)}
+	}
+	for name, t := range o.Auth.Tokens {
+		a.Tokens[name] = dashboard.Credential{Secret: t.Token, Role: shownRole(t.Role)}
+	}
+	return a
+}
+
+func shownRole(r config.Role) dashboard.Role {
+	if r == config.RoleOperator {
+		return dashboard.Operator
+	}
+	return dashboard.Viewer
+}
+
+// show has the dashboard show an engine, as it is now configured.
+func (f *forward) show(e *engine) { e.hide = f.dashboard.Show(f.target(e)) }
+
+func (f *forward) target(e *engine) dashboard.Target {
+	text, err := e.config.Show()
+	routes, _ := e.config.Table() // there are some, and Load has checked them
+	return dashboard.Target{
+		Store:         e.store,
+		Routing:       admin.Routing{Routes: routes, MaxAttempts: e.config.MaxAttempts},
+		Forwarder:     e.Forwarder,
+		Types:         f.options.Types,
+		Doctor:        f.findings,
+		Configuration: func() ([]byte, error) { return text, err },
+	}
+}
+
+// findings are those of waybill doctor.
+func (f *forward) findings(ctx context.Context, only ...string) []doctor.Finding {
+	found, err := examineOutbox(ctx, f.source, f.options, "", doctor.Options{Only: only})
+	if err != nil {
+		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
+	}
+	return found
+}
+
+// readmit takes over who may use the dashboard.
+func (f *forward) readmit(o config.Observe) {
+	if err := f.dashboard.Change(f.access(o)); err != nil { // it was checked
+		f.refuse(err)
+	}
+	if o.Address != f.address || o.Pprof != f.pprof {
+		f.logger.Warn("observe.address or observe.pprof has changed, which counts from the next start of the program")
+	}
+}
+
+// serve begins to serve the dashboard, metrics and probes, if the configuration says where. After ctx the
 // program is not ready, and still answers until end is called.
 func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err error) {
 	stopping := context.AfterFunc(ctx, func() {
@@ -42,9 +115,9 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 		stopping()
 		return nil, fmt.Errorf("observe.address: %w", err)
 	}
-	f.logger.Info("serving metrics and probes", "address", listener.Addr().String())
+	f.logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
 	f.monitor.Expect(slices.Collect(maps.Keys(c.Sinks))...)
-	server := &http.Server{Handler: f.monitor, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	sampling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { _ = server.Serve(listener) }) // until it is closed
@@ -55,6 +128,16 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 		_ = server.Close()
 		work.Wait()
 	}, nil
+}
+
+// handler serves all that there is at the address. Metrics and probes are for all who reach it.
+func (f *forward) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, path := range []string{"/metrics", "/livez", "/healthz", "/readyz"} {
+		mux.Handle(path, f.monitor)
+	}
+	mux.Handle("/", f.dashboard)
+	return mux
 }
 
 // watchdog tells systemd twice in each of its intervals that the program is alive, while it is.

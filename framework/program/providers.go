@@ -74,5 +74,5 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Forwarder: f, scheduler: scheduler, config: c, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}, nil
+	return &engine{Forwarder: f, scheduler: scheduler, config: c, store: s, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}, nil
 }

@@ -1,7 +1,13 @@
 // Package access decides who makes a request, and what that person may do.
+//
+// The files in the order in which to read them: access.go, gate.go, credentials.go, proxy.go,
+// host.go, attempts.go.
 package access
 
-import "context"
+import (
+	"context"
+	"net/http"
+)
 
 // Role is what a person may do.
 type Role int
@@ -15,6 +21,17 @@ const (
 	// Operator may act, and look at payloads.
 	Operator
 )
+
+// String is the role's name in configurations and texts.
+func (r Role) String() string {
+	switch r {
+	case Viewer:
+		return "viewer"
+	case Operator:
+		return "operator"
+	}
+	return "nobody"
+}
 
 // User is a person or a program.
 type User struct {
@@ -37,4 +54,15 @@ func With(ctx context.Context, u User) context.Context {
 func From(ctx context.Context) User {
 	u, _ := ctx.Value(contextKey{}).(User)
 	return u
+}
+
+// Require lets through the requests of users who have a role, and answers others with 403.
+func Require(role Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !From(r.Context()).May(role) {
+			answer(w, r, refuse(http.StatusForbidden, "this is for the role "+role.String()))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

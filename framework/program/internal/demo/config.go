@@ -3,6 +3,8 @@ package demo
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 // Config says what the demo runs on and for how long. Where no server is named,
 // it brings its own, inside the process and on the loopback interface.
 type Config struct {
-	// For is how long orders are placed; more than 0.
+	// For is how long orders are placed; 0 is until the context of Run is done.
 	For time.Duration
 	// Rate is how many orders are placed in a second; 0 is as many as it can.
 	Rate int
@@ -26,6 +28,9 @@ type Config struct {
 	Kafka []string
 	// SMTP is the URL of a mail server; "" starts one in the process.
 	SMTP string
+	// Observe is the loopback address, as host:port, of a dashboard that shows the shop;
+	// "" is none.
+	Observe string
 	// JSON prints the report as JSON, and nothing else on stdout.
 	JSON bool
 }
@@ -42,14 +47,17 @@ const (
 // anything starts.
 func (c Config) Validate() error {
 	var mistakes []error
-	if c.For <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("--for is %s: use more than 0", c.For))
+	if c.For < 0 {
+		mistakes = append(mistakes, fmt.Errorf("--for is %s: use more than 0, or 0 for until SIGINT", c.For))
 	}
 	if c.Rate < 0 {
 		mistakes = append(mistakes, fmt.Errorf("--rate is %d: use orders per second, or 0 for as many as possible", c.Rate))
 	}
 	if c.Drain <= 0 {
 		mistakes = append(mistakes, fmt.Errorf("--drain is %s: use more than 0", c.Drain))
+	}
+	if c.Observe != "" {
+		mistakes = append(mistakes, validateObserve(c.Observe))
 	}
 	if c.Database != "" {
 		mistakes = append(mistakes, validateDatabase(c.Database))
@@ -63,6 +71,16 @@ func (c Config) Validate() error {
 		mistakes = append(mistakes, flagged("--smtp", mail.Validate()))
 	}
 	return errors.Join(mistakes...)
+}
+
+// validateObserve wants an address that only this machine reaches: the demo has no users.
+func validateObserve(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	ip, ipErr := netip.ParseAddr(host)
+	if err != nil || host != "localhost" && (ipErr != nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--observe is %q: use a loopback address, such as 127.0.0.1:8090", address)
+	}
+	return nil
 }
 
 func validateDatabase(address string) error {

@@ -9,7 +9,7 @@
 //
 // The files in the order in which to read them: notifications.go, shop.go,
 // ledger.go, demo.go, database.go, destination.go with webhook.go, kafka.go and
-// mail.go, arrivals.go, report.go. What is left is the program's business:
+// mail.go, arrivals.go, report.go, dashboard.go. What is left is the program's business:
 // config.go and display.go.
 package demo
 
@@ -56,6 +56,7 @@ type demo struct {
 	engine    *forwarder.Forwarder
 	display   display
 	closed    atomic.Bool // the shop
+	hide      func()      // the dashboard; nil if there is none
 }
 
 // Run runs the demo and prints its report on stdout. When ctx is done the shop
@@ -120,7 +121,11 @@ func (d *demo) open(ctx context.Context) (err error) {
 		return err
 	}
 	d.shop = &shop{db: d.database.DB, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
-	return d.shop.open(ctx)
+	if err := d.shop.open(ctx); err != nil || d.config.Observe == "" {
+		return err
+	}
+	d.hide, err = d.openDashboard(types)
+	return err
 }
 
 // notice tells the user something before the demo begins.
@@ -171,8 +176,11 @@ func (d *demo) trade(ctx context.Context) (open time.Duration, err error) {
 	forwarding, stopForwarding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopForwarding()
 	forwarded := make(chan error, 1)
-	shopping, closeShop := context.WithTimeout(ctx, d.config.For)
+	shopping, closeShop := context.WithCancel(ctx)
 	defer closeShop()
+	if d.config.For > 0 {
+		defer time.AfterFunc(d.config.For, closeShop).Stop()
+	}
 	go func() {
 		err := d.engine.Run(forwarding)
 		stopForwarding() // where it ended by itself, there is nothing to wait for
@@ -249,6 +257,7 @@ func (d *demo) progress(elapsed time.Duration) progress {
 	p := progress{elapsed: elapsed}
 	if !d.closed.Load() {
 		p.left = max(d.config.For-elapsed, 0)
+		p.endless = d.config.For == 0
 	}
 	p.committed, p.rolledBack = d.ledger.count()
 	for _, name := range slices.Sorted(maps.Keys(d.receivers)) {
@@ -260,6 +269,9 @@ func (d *demo) progress(elapsed time.Duration) progress {
 // close ends and removes what was made.
 func (d *demo) close() error {
 	var errs []error
+	if d.hide != nil {
+		d.hide()
+	}
 	for _, r := range d.receivers {
 		errs = append(errs, r.close())
 	}

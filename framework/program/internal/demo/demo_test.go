@@ -1,11 +1,15 @@
 package demo_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +35,19 @@ func short() demo.Config {
 // run runs a demo and returns its report.
 func run(t *testing.T, ctx context.Context, c demo.Config) demo.Report {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	err := demo.Run(ctx, c, &stdout, &stderr)
-	require.NoError(t, err, "%s%s", &stdout, &stderr)
+	var stderr bytes.Buffer
+	defer func() {
+		if t.Failed() {
+			t.Log(stderr.String())
+		}
+	}()
+	return runWith(t, ctx, c, &stderr)
+}
+
+func runWith(t *testing.T, ctx context.Context, c demo.Config, stderr io.Writer) demo.Report {
+	t.Helper()
+	var stdout bytes.Buffer
+	require.NoError(t, demo.Run(ctx, c, &stdout, stderr), "%s", &stdout)
 	var report demo.Report
 	decoder := json.NewDecoder(&stdout)
 	decoder.DisallowUnknownFields()
@@ -212,11 +226,52 @@ func TestTheReportIsPrintedForPeople(t *testing.T) {
 	require.Empty(t, stderr.String())
 }
 
+func TestTheDashboardShowsTheShopUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	c := short()
+	c.For, c.Observe = 0, "127.0.0.1:0"
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	lines, stderr := io.Pipe()
+	defer lines.Close()
+	looked := make(chan error, 1)
+	go func() {
+		defer stop()
+		looked <- lookAt(ctx, lines)
+	}()
+	r := runWith(t, ctx, c, stderr)
+	require.NoError(t, <-looked)
+	requireNothingLost(t, r)
+}
+
+// lookAt reads where the dashboard is, and waits until it shows the shop's sinks.
+func lookAt(ctx context.Context, stderr io.Reader) error {
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	_, url, _ := strings.Cut(strings.TrimSpace(line), "The dashboard: ")
+	for ctx.Err() == nil {
+		response, err := http.Get(url)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || strings.Contains(string(text), "kafka") && strings.Contains(string(text), "mail") {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
 func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
-	err := demo.Config{Rate: -1, Database: "sqlite:x.db", Kafka: []string{"nowhere"}, SMTP: "http://localhost"}.Validate()
+	err := demo.Config{For: -time.Second, Observe: "0.0.0.0:8090", Rate: -1, Database: "sqlite:x.db", Kafka: []string{"nowhere"}, SMTP: "http://localhost"}.Validate()
 	for _, mistake := range []string{
-		"--for is 0s", "--rate is -1", "--drain is 0s", "--database takes a PostgreSQL", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
+		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes a PostgreSQL", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
 	} {
 		require.ErrorContains(t, err, mistake)
 	}

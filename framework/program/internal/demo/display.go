@@ -28,7 +28,8 @@ type display interface {
 // progress is one look at the demo.
 type progress struct {
 	elapsed               time.Duration
-	left                  time.Duration // until the shop closes; 0 after that
+	endless               bool          // the shop is open until it is stopped
+	left                  time.Duration // until it closes; 0 after that
 	committed, rolledBack int           // transactions
 	sinks                 []sinkProgress
 }
@@ -156,8 +157,11 @@ func (b *bars) add(p progress) {
 // shop is the line above the bars.
 func (p progress) shop() string {
 	state := "closed"
-	if p.left > 0 {
+	switch {
+	case p.left > 0:
 		state = fmt.Sprintf("open for %.0fs", math.Ceil(p.left.Seconds()))
+	case p.endless:
+		state = "open until Ctrl-C"
 	}
 	return fmt.Sprintf(" shop  %s: %d committed, %d rolled back", state, p.committed, p.rolledBack)
 }

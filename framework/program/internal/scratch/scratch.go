@@ -23,12 +23,15 @@ const removeTimeout = 30 * time.Second
 // to.
 var suffixes = []string{"_actions", "_inbox", "_cancelled", "_unique", "_schedules", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
 
-// Store is what the forwarder and the publisher need of a dialect.
+// Store is what the forwarder, the publisher and a dashboard need of a dialect.
 type Store interface {
 	store.Log
 	store.Leases
 	store.Deliveries
 	store.Inspector
+	store.Operator
+	store.Sampler
+	store.Schedules
 	outbox.Log
 }
 

@@ -1,0 +1,68 @@
+package config_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/config"
+)
+
+const observed = `
+database: sqlite:outbox.db
+sinks:
+  events: {kind: http, with: {url: "https://partner.example/"}}
+routes: {"*": [events]}
+observe:
+  address: "0.0.0.0:8090"
+  hosts: [waybill.example, 10.1.2.3]
+  auth:
+    users:
+      ada: {password: "${ADA}", role: operator}
+      bob: {password: "$2a$10$yBC0KIQpMzMk0jcHM9Zm2.nGEBiyMHkmC8JYDxXkDDgKBBbOOxYdC"}
+    tokens: {ci: {token: hunter2hunter2hunter2}}
+    proxy: {networks: [10.0.0.0/8, "fd00::/8"], role: X-Forwarded-Groups}
+  pprof: true
+`
+
+func TestWhoMayUseTheDashboardIsReadAndShownWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	source := config.Source{File: write(t, observed), Environ: []string{"ADA=hunter2", "WAYBILL_OBSERVE_AUTH_USERS_BOB_ROLE=viewer"}}
+	c, err := load(t, source)
+	require.NoError(t, err)
+	o := c.Observe
+	require.Equal(t, config.AuthUser{Password: "hunter2", Role: config.RoleOperator}, o.Auth.Users["ada"])
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, o.Auth.Proxy.Networks)
+	require.True(t, o.Pprof)
+	for range 2 { // as the command shows it, and as a page does
+		shown := show(t, source)
+		again, err := c.Show()
+		require.NoError(t, err)
+		require.Equal(t, shown, string(again))
+		require.NotContains(t, shown, "hunter2")
+		require.NotContains(t, shown, "$2a")
+		require.NotContains(t, shown, "$$2a")
+		for _, visible := range []string{"ada:", "${ADA}", "role: operator", "role: viewer", "token: '***'", "password: '***'", "10.0.0.0/8", "user: X-Forwarded-User", "operators: [operator]"} {
+			require.Contains(t, shown, visible)
+		}
+	}
+}
+
+func TestTheAddressIsReadWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	o, err := config.LoadObserve(config.Source{File: write(t, observed)})
+	require.NoError(t, err)
+	require.Equal(t, config.Observe{Address: "0.0.0.0:8090"}, o)
+}
+
+func TestAChangeOfAUserIsOneOfObserve(t *testing.T) {
+	t.Parallel()
+	of := func(password string) *config.Config {
+		c, err := load(t, config.Source{File: write(t, observed), Environ: []string{"ADA=" + password}})
+		require.NoError(t, err)
+		return c
+	}
+	require.True(t, of("hunter2").ChangesTo(of("hunter2")).None())
+	require.Equal(t, config.Changes{Observe: true}, of("hunter2").ChangesTo(of("hunter3")))
+}

@@ -1,0 +1,508 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/waybill-go/waybill/framework/dashboard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	viewerToken   = "a token of a viewer, for tests"
+	operatorToken = "a token of an operator, for tests"
+)
+
+// site is a dashboard that is served, and shows nothing: a page that is let through is 503.
+type site struct {
+	*httptest.Server
+	dashboard *dashboard.Dashboard
+	log       *buffer
+}
+
+// buffer is a log that several goroutines write.
+type buffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+func newSite(t *testing.T, c dashboard.Config) *site {
+	t.Helper()
+	log := new(buffer)
+	c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	d, err := dashboard.New(c)
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	return &site{server, d, log}
+}
+
+func withAccess(a dashboard.Access) dashboard.Config { return dashboard.Config{Access: a} }
+
+// ask sends a request, and returns the status and the text of the answer.
+func (s *site) ask(t *testing.T, method, path string, change ...func(*http.Request)) (status int, text string) {
+	t.Helper()
+	status, _, text = s.answer(t, method, path, change...)
+	return status, text
+}
+
+// answer is ask with the headers of the answer.
+func (s *site) answer(t *testing.T, method, path string, change ...func(*http.Request)) (status int, h http.Header, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+	require.NoError(t, err)
+	for _, c := range change {
+		c(r)
+	}
+	response, err := s.Client().Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var body bytes.Buffer
+	_, err = body.ReadFrom(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, response.Header, body.String()
+}
+
+func header(name string, values ...string) func(*http.Request) {
+	return func(r *http.Request) { r.Header[http.CanonicalHeaderKey(name)] = values }
+}
+
+func bearer(token string) func(*http.Request) { return header("Authorization", "Bearer "+token) }
+
+func login(name, password string) func(*http.Request) {
+	return func(r *http.Request) { r.SetBasicAuth(name, password) }
+}
+
+func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+
+// let is the status of a page that is let through to a dashboard that shows nothing.
+const let = http.StatusServiceUnavailable
+
+func hashOf(t *testing.T, password string) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	require.NoError(t, err)
+	return string(hash)
+}
+
+func TestOnLoopbackWithoutUsersEverybodyIsAnOperator(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{})
+	status, _ := s.ask(t, "GET", "/")
+	require.Equal(t, let, status)
+	status, _ = s.ask(t, "POST", "/nothing")
+	require.Equal(t, http.StatusNotFound, status, "it may act")
+}
+
+func TestAHostThatIsNotOursIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Hosts: []string{"waybill.example"}}))
+	for name, want := range map[string]int{
+		"localhost": let, "LOCALHOST:8090": let, "127.0.0.1:1": let, "[::1]:8090": let, "127.3.2.1": let, "waybill.example": let, "Waybill.Example.:443": let,
+		"attacker.example": 403, "127.0.0.1.attacker.example": 403, "10.0.0.1": 403, "localhost.attacker.example": 403, "notwaybill.example": 403, "[::2]": 403, "0.0.0.0": 403,
+	} {
+		status, text := s.ask(t, "GET", "/", host(name))
+		require.Equal(t, want, status, "%s: %s", name, text)
+	}
+	require.Contains(t, s.log.String(), "observe.hosts")
+}
+
+func TestTheAddressThatARequestWasSentToIsAHostOfOurs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
+	// As if it had come to another address of the machine.
+	at := func(address, host string) int {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://"+host+"/", nil)
+		local := &net.TCPAddr{IP: net.ParseIP(address), Port: 8090}
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local)))
+		bearer(viewerToken)(r)
+		w := httptest.NewRecorder()
+		s.dashboard.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, let, at("10.1.2.3", "10.1.2.3:8090"))
+	require.Equal(t, let, at("::ffff:10.1.2.3", "10.1.2.3:8090"))
+	require.Equal(t, let, at("fd00::1", "[fd00::1]:8090"))
+	require.Equal(t, http.StatusForbidden, at("10.1.2.3", "10.1.2.4:8090"))
+}
+
+func TestOffLoopbackWithoutUsersNothingIsServed(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]int{
+		"127.0.0.1:8090": let, "[::1]:8090": let, "localhost:8090": let, "127.0.0.2:8090": let,
+		":8090": 403, "0.0.0.0:8090": 403, "[::]:8090": 403, "10.0.0.1:8090": 403, "waybill.example:8090": 403,
+	} {
+		s := newSite(t, withAccess(dashboard.Access{Address: address}))
+		status, text := s.ask(t, "GET", "/")
+		require.Equal(t, want, status, "%s: %s", address, text)
+		if want == http.StatusForbidden {
+			require.Contains(t, text, "configure observe.auth")
+		}
+		s = newSite(t, withAccess(dashboard.Access{Address: address, Tokens: tokens}))
+		status, _ = s.ask(t, "GET", "/", bearer(viewerToken))
+		require.Equal(t, let, status, address)
+	}
+}
+
+func TestWithoutAnAddressTheConnectionHasToBeOfThisMachine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{})
+	from := func(local, remote string) int {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil)
+		r.RemoteAddr = remote
+		if local != "" {
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(local), Port: 1})))
+		}
+		w := httptest.NewRecorder()
+		s.dashboard.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, let, from("127.0.0.1", "127.0.0.1:2"))
+	require.Equal(t, let, from("::1", "[::1]:2"))
+	require.Equal(t, http.StatusForbidden, from("10.0.0.1", "127.0.0.1:2"))
+	require.Equal(t, http.StatusForbidden, from("127.0.0.1", "10.0.0.1:2"))
+	require.Equal(t, http.StatusForbidden, from("", "127.0.0.1:2"))
+	require.Equal(t, http.StatusForbidden, from("127.0.0.1", "@"))
+}
+
+func TestWithoutUsersWhatCameThroughAProxyIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{})
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"} {
+		status, text := s.ask(t, "GET", "/", header(name, "203.0.113.7"))
+		require.Equal(t, http.StatusForbidden, status)
+		require.Contains(t, text, "through a proxy")
+	}
+}
+
+func TestARequestOfAnotherOriginActsOnNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{})
+	for name, change := range map[string]func(*http.Request){
+		"cross-site": header("Sec-Fetch-Site", "cross-site"),
+		"same-site":  header("Sec-Fetch-Site", "same-site"),
+		"origin":     header("Origin", "http://attacker.example"),
+		"null":       header("Origin", "null"),
+		"other port": header("Origin", "http://127.0.0.1:1"),
+	} {
+		status, _ := s.ask(t, "POST", "/nothing", change)
+		require.Equal(t, http.StatusForbidden, status, name)
+	}
+	status, _ := s.ask(t, "POST", "/nothing", header("Origin", s.URL), header("Sec-Fetch-Site", "same-origin"))
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+var tokens = map[string]dashboard.Credential{
+	"ci":  {Secret: viewerToken, Role: dashboard.Viewer},
+	"bot": {Secret: operatorToken, Role: dashboard.Operator},
+}
+
+func TestOnlyOperatorsSendWhatActs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
+	for _, path := range []string{"/", "/parked", "/api/v1/plans", "/nothing"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "ANYTHING"} {
+			status, text := s.ask(t, method, path, bearer(viewerToken))
+			require.Equal(t, http.StatusForbidden, status, "%s %s", method, path)
+			require.Contains(t, text, `role operator`)
+			status, _ = s.ask(t, method, path, bearer(operatorToken))
+			require.NotEqual(t, http.StatusForbidden, status, "%s %s", method, path)
+		}
+		status, _ := s.ask(t, "GET", path, bearer(viewerToken))
+		require.NotEqual(t, http.StatusForbidden, status, path)
+	}
+	status, _ := s.ask(t, "POST", "/", header("X-HTTP-Method-Override", "GET"), bearer(viewerToken))
+	require.Equal(t, http.StatusForbidden, status)
+}
+
+func TestUsersLogIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: map[string]dashboard.Credential{
+		"ada": {Secret: "plain: ünd with a colon", Role: dashboard.Operator},
+		"bob": {Secret: hashOf(t, "hidden"), Role: dashboard.Viewer},
+	}}))
+	refused, h, _ := s.answer(t, "GET", "/")
+	require.Equal(t, http.StatusUnauthorized, refused)
+	require.Equal(t, `Basic realm="waybill", charset="UTF-8"`, h.Get("WWW-Authenticate"))
+	require.Empty(t, s.log.String(), "a browser asks without a password first")
+	for range 3 { // the second time by the proof
+		status, _ := s.ask(t, "POST", "/nothing", login("ada", "plain: ünd with a colon"))
+		require.Equal(t, http.StatusNotFound, status)
+		status, _ = s.ask(t, "GET", "/", login("bob", "hidden"))
+		require.Equal(t, let, status)
+	}
+	status, _ := s.ask(t, "POST", "/nothing", login("bob", "hidden"))
+	require.Equal(t, http.StatusForbidden, status)
+	for name, change := range map[string]func(*http.Request){
+		"wrong password":    login("ada", "hidden"),
+		"wrong hash":        login("bob", "hidden2"),
+		"the hash":          login("bob", hashOf(t, "hidden")),
+		"no password":       login("ada", ""),
+		"unknown":           login("eve with a password", "hidden"),
+		"another's":         login("bob", "plain: ünd with a colon"),
+		"a token, no users": bearer(viewerToken),
+		"no name":           login("", ""),
+	} {
+		status, text := s.ask(t, "GET", "/", change)
+		require.Equal(t, http.StatusUnauthorized, status, name)
+		require.NotContains(t, text, "ada", name)
+	}
+	require.Contains(t, s.log.String(), `a wrong password of \"ada\"`)
+	require.Contains(t, s.log.String(), "address=127.0.0.1")
+	require.NotContains(t, s.log.String(), "eve with")
+	require.NotContains(t, s.log.String(), "hidden")
+	for _, malformed := range []string{"Basic", "Basic !!!", "Basic YWRh", "Digest x", " ", "Bearer"} {
+		status, _ := s.ask(t, "GET", "/", header("Authorization", malformed))
+		require.Equal(t, http.StatusUnauthorized, status, malformed)
+	}
+}
+
+// A stranger's password is compared by bcrypt as a user's is: that takes milliseconds, and all else
+// microseconds.
+func TestTheTimeOfARefusalDoesNotTellNamesApart(t *testing.T) {
+	t.Parallel()
+	hash, err := bcrypt.GenerateFromPassword([]byte("hidden"), bcrypt.DefaultCost)
+	require.NoError(t, err)
+	s := newSite(t, withAccess(dashboard.Access{Users: map[string]dashboard.Credential{
+		"ada": {Secret: "plain", Role: dashboard.Operator}, "bob": {Secret: string(hash), Role: dashboard.Viewer},
+	}}))
+	took := func(name string) time.Duration {
+		shortest := time.Hour // the machine is busy
+		for range 3 {
+			began := time.Now()
+			status, _ := s.ask(t, "GET", "/", login(name, "wrong"))
+			require.Equal(t, http.StatusUnauthorized, status)
+			shortest = min(shortest, time.Since(began))
+		}
+		return shortest
+	}
+	bob := took("bob")
+	for _, name := range []string{"ada", "nobody"} {
+		require.Greater(t, took(name), bob/10, name)
+	}
+}
+
+func TestLoginsThatFailOftenAreNotLookedAt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{
+		Users: map[string]dashboard.Credential{"ada": {Secret: "right", Role: dashboard.Operator}}, Tokens: tokens,
+		Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+	}))
+	from := func(address string) func(*http.Request) { return header("X-Forwarded-For", "198.51.100.1, "+address) }
+	failed, limited := 0, 0
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for i := range 40 { // at once
+		work.Go(func() {
+			change := bearer(fmt.Sprint("a wrong token, number ", i))
+			if i%2 == 0 {
+				change = login("ada", fmt.Sprint(i))
+			}
+			status, _ := s.ask(t, "GET", "/", change, from("203.0.113.7"))
+			mu.Lock()
+			defer mu.Unlock()
+			switch status {
+			case http.StatusUnauthorized:
+				failed++
+			case http.StatusTooManyRequests:
+				limited++
+			}
+		})
+	}
+	work.Wait()
+	require.Equal(t, 40, failed+limited)
+	require.LessOrEqual(t, failed, 20, "10, and one each 6 seconds of a slow machine")
+	status, h, _ := s.answer(t, "GET", "/", login("ada", "right"), from("203.0.113.7"))
+	require.Equal(t, http.StatusTooManyRequests, status, "even the right one: it would tell a guess from another")
+	require.NotEmpty(t, h.Get("Retry-After"))
+	status, _ = s.ask(t, "GET", "/", login("ada", "right"), from("203.0.113.8"))
+	require.Equal(t, let, status, "another address")
+}
+
+func TestATokenIsSentAsBearer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
+	for token, want := range map[string]int{viewerToken: let, viewerToken + "2": 401, strings.ToUpper(viewerToken): 401, "": 401} {
+		status, _ := s.ask(t, "GET", "/", bearer(token))
+		require.Equal(t, want, status, token)
+	}
+	status, h, text := s.answer(t, "GET", "/api/v1/sinks")
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Equal(t, "application/problem+json", h.Get("Content-Type"))
+	require.JSONEq(t, `{"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "send a token"}`, text)
+	require.Contains(t, h.Get("WWW-Authenticate"), "Bearer")
+}
+
+func TestAProxyNamesItsUsersAndNobodyElseDoes(t *testing.T) {
+	t.Parallel()
+	proxy := dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Role: "X-Forwarded-Groups", Operators: []string{"sre"}}
+	s := newSite(t, withAccess(dashboard.Access{Proxy: proxy, Hosts: []string{"waybill.example"}}))
+	ada := header("X-Forwarded-User", "ada")
+	for name, c := range map[string]struct {
+		method string
+		groups []string
+		want   int
+	}{
+		"viewer looks": {"GET", nil, let}, "viewer acts": {"POST", nil, 403}, "operator": {"POST", []string{"dev, sre"}, 404}, "another group": {"POST", []string{"sres"}, 403},
+		"twice": {"GET", []string{"dev", "sre"}, 403},
+	} {
+		status, text := s.ask(t, c.method, "/nothing", ada, header("X-Forwarded-Groups", c.groups...), host("waybill.example"), header("X-Forwarded-For", "203.0.113.7"))
+		if c.want == let {
+			c.want = http.StatusNotFound
+		}
+		require.Equal(t, c.want, status, "%s: %s", name, text)
+	}
+	for name, change := range map[string]func(*http.Request){
+		"none": header("X-Other", "ada"), "empty": header("X-Forwarded-User", ""), "two": header("X-Forwarded-User", "ada", "eve"), "long": header("X-Forwarded-User", strings.Repeat("a", 201)),
+	} {
+		status, _ := s.ask(t, "GET", "/", change)
+		require.Equal(t, http.StatusForbidden, status, name)
+	}
+	proxy.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	s = newSite(t, withAccess(dashboard.Access{Proxy: proxy, Tokens: tokens}))
+	status, _ := s.ask(t, "GET", "/", ada, header("X-Forwarded-Groups", "sre"))
+	require.Equal(t, http.StatusUnauthorized, status, "from elsewhere the header is not looked at")
+	status, _ = s.ask(t, "POST", "/", ada, header("X-Forwarded-Groups", "sre"), bearer(viewerToken))
+	require.Equal(t, http.StatusForbidden, status)
+	require.Contains(t, s.log.String(), `\"ci\" is viewer`)
+}
+
+func TestAnApplicationAuthorizesItsOwnUsers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Prefix: "/admin/outbox", Access: dashboard.Access{Authorize: func(r *http.Request) (dashboard.User, error) {
+		switch name := r.Header.Get("X-Session"); name {
+		case "ada":
+			return dashboard.User{Name: name, Role: dashboard.Operator}, nil
+		case "bob":
+			return dashboard.User{Name: name, Role: dashboard.Viewer}, nil
+		case "broken":
+			return dashboard.User{Name: name, Role: dashboard.Operator}, errors.New("the session is over")
+		}
+		return dashboard.User{}, nil
+	}}})
+	for name, want := range map[string]int{"ada": 404, "bob": 403, "eve": 403, "broken": 403} {
+		status, text := s.ask(t, "POST", "/admin/outbox/nothing", header("X-Session", name), host("shop.example"))
+		require.Equal(t, want, status, "%s: %s", name, text)
+		require.NotContains(t, text, "the session is over")
+	}
+	require.Contains(t, s.log.String(), "the session is over")
+	status, text := s.ask(t, "GET", "/admin/outbox/", header("X-Session", "bob"))
+	require.Equal(t, let, status)
+	require.Contains(t, text, `href="/admin/outbox/`)
+	status, _ = s.ask(t, "GET", "/", header("X-Session", "bob"))
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+func TestHeadersOfAllAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
+	for _, change := range []func(*http.Request){bearer(viewerToken), bearer("wrong"), host("attacker.example")} {
+		for _, path := range []string{"/", "/nothing", "/static/style.css", "/api/v1/nothing"} {
+			_, h, _ := s.answer(t, "GET", path, change)
+			require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'", h.Get("Content-Security-Policy"))
+			require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
+			require.Equal(t, "same-origin", h.Get("Referrer-Policy"))
+			require.Equal(t, "same-origin", h.Get("Cross-Origin-Opener-Policy"))
+			require.NotEmpty(t, h.Get("Permissions-Policy"))
+			require.Empty(t, h.Get("Strict-Transport-Security"))
+		}
+	}
+}
+
+func TestAnotherAccessCountsFromTheNextRequestOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
+	next := map[string]dashboard.Credential{"ci": {Secret: "another token of a viewer", Role: dashboard.Viewer}}
+	require.NoError(t, s.dashboard.Change(dashboard.Access{Tokens: next}))
+	status, _ := s.ask(t, "GET", "/", bearer(viewerToken))
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, _ = s.ask(t, "GET", "/", bearer("another token of a viewer"))
+	require.Equal(t, let, status)
+	require.Error(t, s.dashboard.Change(dashboard.Access{Tokens: map[string]dashboard.Credential{"ci": {Secret: "short", Role: dashboard.Viewer}}}))
+	status, _ = s.ask(t, "GET", "/", bearer("another token of a viewer"))
+	require.Equal(t, let, status)
+}
+
+func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
+	t.Parallel()
+	credential := func(secret string, role dashboard.Role) map[string]dashboard.Credential {
+		return map[string]dashboard.Credential{"ada": {Secret: secret, Role: role}}
+	}
+	anybody := func(*http.Request) (dashboard.User, error) { return dashboard.User{}, nil }
+	for want, c := range map[string]dashboard.Config{
+		`user "ada" has no secret`:    withAccess(dashboard.Access{Users: credential("", dashboard.Viewer)}),
+		`user "ada" has no role`:      withAccess(dashboard.Access{Users: credential("secret", 0)}),
+		"no bcrypt hash":              withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
+		"hash of a cost up to":        withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
+		"no colon":                    withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
+		"at least 16 characters":      withAccess(dashboard.Access{Tokens: credential("short", dashboard.Viewer)}),
+		`token "ada" has no role`:     withAccess(dashboard.Access{Tokens: credential(viewerToken, -1)}),
+		"proxy has no networks":       withAccess(dashboard.Access{Proxy: dashboard.Proxy{User: "X-User"}}),
+		"proxy has operators, and no": withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("::/0")}, Operators: []string{"sre"}}}),
+		"use either Authorize":        withAccess(dashboard.Access{Authorize: anybody, Tokens: tokens}),
+		`the prefix is "/"`:           {Prefix: "/"},
+		`the prefix is "admin"`:       {Prefix: "admin"},
+		`the prefix is "/admin/"`:     {Prefix: "/admin/"},
+	} {
+		_, err := dashboard.New(c)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret\"", "%v", err)
+	}
+}
+
+func TestProfilesAreForOperatorsWhereTheyAreOn(t *testing.T) {
+	t.Parallel()
+	status, _ := newSite(t, dashboard.Config{}).ask(t, "GET", "/debug/pprof/")
+	require.Equal(t, http.StatusNotFound, status)
+	s := newSite(t, dashboard.Config{Pprof: true, Access: dashboard.Access{Tokens: tokens}})
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile"} {
+		status, text := s.ask(t, "GET", path, bearer(viewerToken))
+		require.Equal(t, http.StatusForbidden, status, path)
+		require.Contains(t, text, "role operator")
+	}
+	for path, want := range map[string]string{
+		"/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/heap": "\x1f\x8b",
+		"/debug/pprof/profile?seconds=0.01": "\x1f\x8b", "/debug/pprof/trace?seconds=0.01": "go 1.",
+	} {
+		status, text := s.ask(t, "GET", path, bearer(operatorToken))
+		require.Equal(t, http.StatusOK, status, "%s: %s", path, text)
+		require.Contains(t, text, want, path)
+	}
+	for path, want := range map[string]int{"/debug/pprof/nothing": 404, "/debug/pprof/profile?seconds=0": 400, "/debug/pprof/trace?seconds=1e9": 400, "/debug/pprof/trace?seconds=NaN": 400} {
+		status, _ := s.ask(t, "GET", path, bearer(operatorToken))
+		require.Equal(t, want, status, path)
+	}
+	// The application's own mux has none of it.
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/debug/pprof/", nil)
+	_, pattern := http.DefaultServeMux.Handler(r)
+	require.Empty(t, pattern)
+}

@@ -1,0 +1,51 @@
+package demo
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// openDashboard shows the shop at an address until end is called.
+func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
+	table, err := route.New(routes, slices.Collect(maps.Keys(d.receivers)), types)
+	if err != nil {
+		return nil, err
+	}
+	board, err := dashboard.New(dashboard.Config{Access: dashboard.Access{Address: d.config.Observe}, Logger: slog.New(slog.NewTextHandler(d.display, nil))})
+	if err != nil {
+		return nil, err
+	}
+	attempts := forwarder.Sink{Retry: retry}.WithDefaults().Retry.MaxAttempts
+	hide := board.Show(dashboard.Target{
+		Store:     d.database.Store,
+		Routing:   admin.Routing{Routes: table, MaxAttempts: func(string, string) int { return attempts }},
+		Forwarder: d.engine,
+		Types:     types,
+	})
+	listener, err := net.Listen("tcp", d.config.Observe)
+	if err != nil {
+		return nil, fmt.Errorf("--observe: %w", err)
+	}
+	server := &http.Server{Handler: board, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	var work sync.WaitGroup
+	work.Go(func() { _ = server.Serve(listener) }) // until it is closed
+	d.notice("The dashboard: http://" + listener.Addr().String() + "/")
+	return func() {
+		_ = server.Close()
+		work.Wait()
+		board.Close()
+		hide()
+	}, nil
+}

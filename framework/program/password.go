@@ -1,0 +1,46 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// maxPassword is how much of a password bcrypt looks at.
+const maxPassword = 72
+
+func newPassword(p *invocation) *cobra.Command {
+	return &cobra.Command{
+		Use:   "password",
+		Short: "Print the bcrypt hash of a password, for observe.auth.users",
+		Long: `Read a password from stdin, up to the first line end, and print its bcrypt hash, which a
+configuration may have in place of the password: observe.auth.users.NAME.password. A $2
+at the beginning of a value is no reference, so the hash stands as it is, in quotes.`,
+		Example: `  systemd-ask-password | waybill config password`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), 4096))
+			if err != nil {
+				return err
+			}
+			password, _, _ := strings.Cut(string(text), "\n")
+			password = strings.TrimSuffix(password, "\r")
+			switch {
+			case password == "":
+				return wrongUsage(cmd, errors.New("there is no password on stdin"))
+			case len(password) > maxPassword:
+				return wrongUsage(cmd, fmt.Errorf("the password is longer than %d bytes, which is all that bcrypt looks at", maxPassword))
+			}
+			hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(p.stdout, "%s\n", hash)
+			return err
+		},
+	}
+}
