@@ -17,6 +17,8 @@ import (
 
 // settle ends the turn of all items of a call, or puts them back.
 func (d *Dispatcher) settle(worker *call) {
+	d.settling = worker.span
+	defer func() { d.settling = nil }()
 	d.inFlight -= len(worker.items)
 	for i, it := range worker.items {
 		if it == nil {
