@@ -43,7 +43,7 @@ type Config struct {
 	// as a forwarder's Wake, so that its deliveries begin at once. It must not block.
 	Wake func()
 	// Metadata gives what every notification of a Publish call gets from the call's
-	// context, such as tenant, user and traceparent, unless its options name it too. Empty
+	// context, such as tenant and user, unless its options name it too. Empty
 	// values are left out. In a handler of a notification, [notification.Cause] has what
 	// that came with. It must be safe for parallel calls. Append does not call it.
 	Metadata func(ctx context.Context) map[string]string

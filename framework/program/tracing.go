@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 const flushTimeout = 3 * time.Second
 
 // Standard variables that switch tracing on and off. The others are read by the SDK: the
-// exporter's headers, certificates and timeouts, the sampler, the resource, the queue.
+// exporter's headers, certificates and timeouts, the sampler, the resource.
 const (
 	envDisabled       = "OTEL_SDK_DISABLED"
 	envExporter       = "OTEL_TRACES_EXPORTER"
@@ -53,7 +54,7 @@ func (f *forward) traced(ctx context.Context) (end func(), err error) {
 	if err != nil { // a part of it
 		f.logger.Warn("tracing", "error", err)
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(who))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter, f.queue()...), sdk.WithResource(who))
 	f.options.TracerProvider = provider
 	f.logger.Info("tracing is on")
 	return func() {
@@ -98,6 +99,31 @@ func (f *forward) tracingIsOn() (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// queue is how spans wait for the exporter. The SDK would panic, or spin, on some numbers.
+func (f *forward) queue() []sdk.BatchSpanProcessorOption {
+	size := f.number("OTEL_BSP_MAX_QUEUE_SIZE", sdk.DefaultMaxQueueSize)
+	return []sdk.BatchSpanProcessorOption{
+		sdk.WithMaxQueueSize(size),
+		sdk.WithMaxExportBatchSize(min(size, f.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdk.DefaultMaxExportBatchSize))),
+		sdk.WithBatchTimeout(time.Duration(f.number("OTEL_BSP_SCHEDULE_DELAY", sdk.DefaultScheduleDelay)) * time.Millisecond),
+	}
+}
+
+// number is a variable above 0, in spans or milliseconds, or its default with a warning.
+func (f *forward) number(variable string, standard int) int {
+	const most = 1 << 24 // more is a slip
+	text := f.variable(variable)
+	if text == "" {
+		return standard
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		f.logger.Warn(fmt.Sprintf("%s is no number from 1 to %d: its default counts", variable, most), "value", text, "default", standard)
+		return standard
+	}
+	return n
 }
 
 // checkEndpoint says what is wrong with the URL of a collector, without quoting it: it may
