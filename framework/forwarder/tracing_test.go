@@ -325,7 +325,10 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 		pass.answer, none.answer = note("pass"), note("none")
 		ctx, mine := r.Tracer("test").Start(t.Context(), "main")
 		f, err := forwarder.New(forwarder.Config{
-			Store: o.store, Logger: slog.New(slog.DiscardHandler), Routes: route.Routes{"*": route.To("pass", "none")},
+			Store: o.store, Logger: slog.New(slog.DiscardHandler),
+			Routes: route.Routes{"*": { // a condition sees what was published
+				{Sink: "pass"}, {Sink: "none", When: "metadata.traceparent != nil"},
+			}},
 			Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever,
 			Sinks: map[string]forwarder.Sink{"pass": {Sink: &pass}, "none": {Sink: &none, Trace: forwarder.TraceNone}},
 		})

@@ -44,14 +44,14 @@ func NewDeliveries(provider trace.TracerProvider, sink string, hidden bool) *Del
 
 // Call is one call of a sink.
 type Call struct {
-	// Context and Deliveries are for the sink. A delivery alone has the span's context in
-	// its metadata; those of a batch keep their own, each of its trace.
-	Context    context.Context
-	Deliveries []*notification.Delivery
+	// Context is for the sink.
+	Context context.Context
 	// Span is a context that has the span also where the sink sees none.
 	Span context.Context
 
-	span trace.Span // nil: there is none
+	n      int        // deliveries
+	span   trace.Span // nil: there is none
+	change func(notification.Metadata) notification.Metadata
 }
 
 // Begin begins the span of a call that began at a time. Of a delivery alone its parent is
@@ -100,24 +100,31 @@ func (d *Deliveries) Unspanned(ctx context.Context, deliveries []*notification.D
 
 // call says what the sink sees of a call.
 func (d *Deliveries) call(ctx context.Context, deliveries []*notification.Delivery, span trace.Span) Call {
-	c := Call{Context: ctx, Deliveries: deliveries, Span: ctx, span: span}
-	var change func(notification.Metadata) notification.Metadata
+	c := Call{Context: ctx, Span: ctx, n: len(deliveries), span: span}
 	switch {
 	case d.hidden:
-		c.Context, change = Detach(ctx), hide
+		c.Context, c.change = Detach(ctx), hide
 	case span != nil && len(deliveries) == 1 && span.SpanContext().IsValid():
-		change = func(m notification.Metadata) notification.Metadata { return replace(ctx, m) }
-	default:
-		return c
-	}
-	c.Deliveries = make([]*notification.Delivery, len(deliveries))
-	for i, one := range deliveries {
-		changed, envelope := *one, *one.Envelope // which are shared
-		envelope.Metadata = change(envelope.Metadata)
-		changed.Envelope = &envelope
-		c.Deliveries[i] = &changed
+		c.change = func(m notification.Metadata) notification.Metadata { return replace(ctx, m) }
 	}
 	return c
+}
+
+// Seen returns deliveries as the sink is to see them, in copies where they differ. A delivery
+// alone has the span's context in its metadata; those of a batch keep their own, each of its
+// trace.
+func (c Call) Seen(deliveries []*notification.Delivery) []*notification.Delivery {
+	if c.change == nil {
+		return deliveries
+	}
+	seen := make([]*notification.Delivery, len(deliveries))
+	for i, one := range deliveries {
+		changed, envelope := *one, *one.Envelope // which are shared
+		envelope.Metadata = c.change(envelope.Metadata)
+		changed.Envelope = &envelope
+		seen[i] = &changed
+	}
+	return seen
 }
 
 // hide returns metadata without the trace context.
@@ -140,7 +147,7 @@ func (c Call) End(failure func(i int) error) {
 	}
 	var first error
 	failed := 0
-	for i := range c.Deliveries {
+	for i := range c.n {
 		if err := failure(i); err != nil {
 			if failed++; first == nil {
 				first = err
@@ -153,7 +160,7 @@ func (c Call) End(failure func(i int) error) {
 	class, _ := sinks.Classify(first)
 	c.span.SetStatus(codes.Error, describe(first))
 	c.span.SetAttributes(semconv.ErrorTypeKey.String(class.String()))
-	if len(c.Deliveries) > 1 {
+	if c.n > 1 {
 		c.span.SetAttributes(AttributeFailed.Int(failed))
 	}
 }

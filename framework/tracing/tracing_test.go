@@ -43,7 +43,7 @@ func TestAProviderThatMakesNothingLeavesTheMetadata(t *testing.T) {
 	t.Parallel()
 	d := &notification.Delivery{Envelope: &notification.Envelope{ID: "a", Type: "t"}}
 	call := tracing.NewDeliveries(noop.NewTracerProvider(), "sink", false).Begin(t.Context(), []*notification.Delivery{d}, d.OccurredOn)
-	require.Same(t, d, call.Deliveries[0])
+	require.Same(t, d, call.Seen([]*notification.Delivery{d})[0])
 	call.End(func(int) error { return context.Canceled })
 }
 
@@ -58,7 +58,7 @@ func FuzzContextOfMetadata(f *testing.F) {
 		d := &notification.Delivery{Envelope: &notification.Envelope{Metadata: notification.Metadata{"traceparent": traceparent, "tracestate": tracestate, "tenant": "acme"}}}
 		ctx := trace.ContextWithSpanContext(context.Background(), span)
 		hidden := none.Begin(ctx, []*notification.Delivery{d}, d.OccurredOn)
-		require.Equal(t, notification.Metadata{"tenant": "acme"}, hidden.Deliveries[0].Metadata)
+		require.Equal(t, notification.Metadata{"tenant": "acme"}, hidden.Seen([]*notification.Delivery{d})[0].Metadata)
 		require.False(t, trace.SpanContextFromContext(hidden.Context).IsValid())
 		off.Begin(ctx, []*notification.Delivery{d}, d.OccurredOn).End(func(int) error { return nil })
 		require.Equal(t, traceparent, d.Metadata["traceparent"])

@@ -37,7 +37,7 @@ func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not in paral
 	d, worker := untaken(t, nil)
 	direct := testing.AllocsPerRun(100, func() {
 		worker.again()
-		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results)
+		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results, nil)
 	})
 	require.Equal(t, direct, testing.AllocsPerRun(100, func() {
 		worker.again()
@@ -53,7 +53,7 @@ func BenchmarkDeliver(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			worker.again()
-			worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results)
+			worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results, nil)
 		}
 	})
 	for name, deliveries := range map[string]*tracing.Deliveries{
