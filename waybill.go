@@ -77,7 +77,8 @@ type (
 // use.
 type Outbox struct {
 	// Config is the forwarder's: lanes, retention, observer and so on. Store, Types,
-	// Sinks and Routes come from what is declared. Set it before Open.
+	// Sinks and Routes come from what is declared. Its TracerProvider is the publisher's
+	// too, unless Publishing has one. Set it before Open.
 	Config Config
 	// Publishing is the publisher's configuration: metadata from the context, the limit of
 	// a payload and so on. Map and Ignore add to its Events. Set it before Open.
@@ -273,6 +274,9 @@ func (o *Outbox) Open(ctx context.Context) error {
 	}
 	made := &opened{store: s}
 	publishing := o.Publishing
+	if publishing.TracerProvider == nil {
+		publishing.TracerProvider = o.Config.TracerProvider
+	}
 	wake, also := func() {}, publishing.Wake
 	publishing.Wake = func() {
 		wake()

@@ -39,7 +39,7 @@ const engine = "framework/forwarder/internal/"
 // engineImports are what the engine's larger packages import: some of the smaller ones, and
 // what the forwarder is made of.
 func engineImports(own ...string) []string {
-	imports := []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}
+	imports := []string{"framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "registry", "sinks"}
 	for _, name := range own {
 		imports = append(imports, engine+name)
 	}
@@ -54,6 +54,7 @@ var layers = []layer{
 	{"serializer/*", []string{"serializer"}},
 	{"registry", []string{"framework/notification", "serializer"}},
 	{"sinks", []string{"framework/notification", "registry"}},
+	{"framework/tracing", []string{"framework/notification", "sinks"}},
 	{"framework/store", []string{"framework/notification"}},
 	{"framework/store/internal/migration", []string{"framework/store"}},
 	{"framework/store/internal/tables", []string{"framework/store", "framework/notification"}},
@@ -63,7 +64,7 @@ var layers = []layer{
 	{"sinks/internal/certificates", nil},
 	{"sinks/internal/redact", nil},
 	{"sinks/*", []string{"sinks", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/redact", "framework/notification", "registry"}},
-	{"framework/outbox", []string{"framework/notification", "registry", "serializer", "framework/store", "framework/internal/pace"}},
+	{"framework/outbox", []string{"framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{engine + "policy", []string{"framework/route", "framework/notification", "framework/store", "sinks"}},
 	{engine + "fairqueue", nil},
 	{engine + "keyqueue", []string{"framework/notification"}},
@@ -82,7 +83,7 @@ var layers = []layer{
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
-	{"framework/schedule", []string{"framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
+	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
 	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},

@@ -98,6 +98,7 @@ type Sink struct {
 	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries per unit of time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination cannot be reached, fails, or refuses ten keys in a row for good, until one gets through; nothing is parked meanwhile"`
 	Fairness    string           `yaml:"fairness" doc:"name of the metadata, such as tenant, whose values share the sink: while several have something to deliver each gets the same number of slots. Default: none"`
+	Trace       forwarder.Trace  `yaml:"trace" enum:"pass,none" doc:"the trace context of deliveries (traceparent, tracestate): pass it on to the sink, or none, which takes it out of all that the sink gets. Default pass"`
 
 	// Sink is the sink that Load built of kind and with.
 	Sink sinks.Sink `yaml:"-"`
@@ -192,6 +193,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 		InboxRetention:  retention(c.Outbox.InboxRetention),
 		Types:           c.options.Types,
 		Observer:        c.options.Observer,
+		TracerProvider:  c.options.TracerProvider,
 		Logger:          c.options.Logger,
 	}
 }
@@ -243,6 +245,7 @@ func (s Sink) forwarder() forwarder.Sink {
 		Rate:        s.Rate,
 		Breaker:     forwarder.Breaker(s.Breaker),
 		Fairness:    s.Fairness,
+		Trace:       s.Trace,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/registry"
@@ -31,6 +32,8 @@ type Options struct {
 	Hooks      forwarder.Hooks
 	// Observer is the forwarder's.
 	Observer forwarder.Observer
+	// TracerProvider makes the spans of deliveries.
+	TracerProvider trace.TracerProvider
 }
 
 func (o Options) withDefaults() Options {

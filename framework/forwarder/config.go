@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
@@ -78,7 +79,11 @@ type Config struct {
 	Connections int
 	// Observer, if set, is called with what the forwarder does.
 	Observer Observer
-	// Logger gets one line an event; default: slog's.
+	// TracerProvider, if set, makes a span of OpenTelemetry for each delivery, or each batch,
+	// such as otel.GetTracerProvider(); see package tracing. Without one there are none.
+	TracerProvider trace.TracerProvider
+	// Logger gets one line an event; default: slog's. Lines about a delivery that has a span
+	// are logged with its context; see [tracing.LogHandler].
 	Logger *slog.Logger
 }
 
@@ -123,6 +128,8 @@ type Sink struct {
 	// number of slots, and one that is alone gets all. It evens out what is in
 	// memory, which is a part of a large backlog.
 	Fairness string
+	// Trace says whether the sink gets to know the trace of a delivery; default TracePass.
+	Trace Trace
 	// Middleware is put around each delivery, the first one outermost, in
 	// Watermill's form. The message's UUID is the notification's id; the sink gets
 	// what the innermost hands on as context, metadata and payload. Messages that
@@ -194,6 +201,18 @@ func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
 // OnUnknown is for deliveries whose type or version the sink does not know
 // (sinks.ClassUnknown): RetryFor.
 type OnUnknown = policy.OnUnknown
+
+// Trace is a rule for the trace context of deliveries, W3C's traceparent and tracestate.
+type Trace = policy.Trace
+
+// The two rules for the trace context.
+const (
+	// TracePass passes it on: in metadata, as published, or as the context of the span of a
+	// delivery that is made alone; and in the context of Deliver. The default.
+	TracePass = policy.TracePass
+	// TraceNone takes it out of both.
+	TraceNone = policy.TraceNone
+)
 
 // Unrouted is a rule for notifications that no route matches.
 type Unrouted string
@@ -286,6 +305,7 @@ func (c Config) WithDefaults() Config {
 func (s Sink) WithDefaults() Sink {
 	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
+	setDefault(&s.Trace, TracePass)
 	s.OnUnknown = s.OnUnknown.WithDefaults()
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.WithDefaults()
@@ -378,6 +398,7 @@ func (s Sink) validate(p *policy.Problems, at string) {
 	p.Require(s.Start.Validate() == nil, "%s.start is %q: use %s, %s, or a time such as 2026-03-01T00:00:00Z", at, s.Start, StartOldest, StartNow)
 	p.Check(at+".parallelism", s.Parallelism)
 	p.Check(at+".on_dead", s.OnDead)
+	p.Check(at+".trace", s.Trace)
 	p.Check(at+".on_unknown", s.OnUnknown)
 	p.Require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
 	p.Check(at+".retry", s.Retry)

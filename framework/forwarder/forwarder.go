@@ -38,6 +38,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 // Forwarder moves envelopes from one outbox to its sinks. Any number of them may
@@ -128,7 +129,7 @@ func (f *Forwarder) Wake() { f.feed.Wake() }
 // waited for; so is a sink that does not open: it is unavailable, and opened with a later
 // delivery. Run is called once.
 func (f *Forwarder) Run(ctx context.Context) (err error) {
-	ctx, end := context.WithCancel(ctx)
+	ctx, end := context.WithCancel(tracing.Detach(ctx)) // a delivery is no part of what Run is called in
 	defer end()
 	defer func() { err = errors.Join(err, f.closeSinks(context.WithoutCancel(ctx))) }()
 	defer f.reserve(ctx)()

@@ -84,6 +84,7 @@ func (c Config) digest() string {
 		Rate        string
 		Breaker     Breaker
 		Fairness    string
+		Trace       Trace
 	}
 	all := struct {
 		Routes                           route.Routes
@@ -93,7 +94,7 @@ func (c Config) digest() string {
 		Unrouted                         Unrouted
 	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
 	for name, s := range c.Sinks {
-		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.OnUnknown, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness}
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.OnUnknown, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

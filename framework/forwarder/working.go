@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -69,9 +70,17 @@ func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types n
 	w.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	w.dispatcher = dispatch.New(dispatch.Config{
 		Sink: name, Caller: w.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
-		Budget: f.memory, Observer: f.config.Observer, Logger: f.config.Logger,
+		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: f.config.Logger,
 	})
 	return w
+}
+
+// tracing makes the spans of a sink. What has no route reaches none, and has no spans.
+func (f *Forwarder) tracing(name string, sink Sink) *tracing.Deliveries {
+	if name == store.SinkUnrouted {
+		return nil
+	}
+	return tracing.NewDeliveries(f.config.TracerProvider, name, sink.Trace == TraceNone)
 }
 
 func (w *working) coordination() coordinate.Sink {
@@ -85,7 +94,7 @@ func (w *working) coordination() coordinate.Sink {
 // likewise says whether a sink works as another one, but for what Adjust can change.
 func (w *working) likewise(other *working) bool {
 	return isSame(w.Sink.Sink, other.Sink.Sink) && w.Hooks.Same(other.Hooks) && sameMiddleware(w.Middleware, other.Middleware) &&
-		w.Start == other.Start && w.OnDead == other.OnDead && reflect.DeepEqual(w.types, other.types) && w.path.Equal(other.path)
+		w.Start == other.Start && w.Trace == other.Trace && w.OnDead == other.OnDead && reflect.DeepEqual(w.types, other.types) && w.path.Equal(other.path)
 }
 
 // sameMiddleware says whether two lists are one: functions cannot be compared.

@@ -8,6 +8,7 @@ const (
 	MetadataCorrelationID = "correlation-id" // what this notification belongs to
 	MetadataCausationID   = "causation-id"   // id of the notification in whose handler this one was published
 	MetadataTraceparent   = "traceparent"    // W3C Trace Context
+	MetadataTracestate    = "tracestate"     // goes with the traceparent
 	MetadataTenant        = "tenant"         // a usual group for fairness
 )
 

@@ -23,8 +23,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/serializer"
 )
@@ -40,10 +43,15 @@ type Config struct {
 	// as a forwarder's Wake, so that its deliveries begin at once. It must not block.
 	Wake func()
 	// Metadata gives what every notification of a Publish call gets from the call's
-	// context, such as tenant, user and traceparent, unless its options name it too. Empty
+	// context, such as tenant and user, unless its options name it too. Empty
 	// values are left out. In a handler of a notification, [notification.Cause] has what
 	// that came with. It must be safe for parallel calls. Append does not call it.
 	Metadata func(ctx context.Context) map[string]string
+	// TracerProvider, if set, makes a span of OpenTelemetry for each call of Publish, such as
+	// otel.GetTracerProvider(); see package tracing. With or without one, the trace context
+	// of the call's context goes into the metadata of notifications that name no
+	// traceparent.
+	TracerProvider trace.TracerProvider
 	// Events says what becomes of domain events that are published or recorded.
 	Events []Mapping
 	// Announcer announces these commits to forwarders in other processes; default
@@ -58,6 +66,7 @@ type Publisher struct {
 	insertSQL insertSQL
 	config    Config
 	events    *mappings
+	tracing   *tracing.Publishing // nil: no spans
 	announcer announcer
 	appends   atomic.Uint64 // that were made, in any transaction
 }
@@ -79,7 +88,7 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 		c.Announcer, _ = log.(store.Announcer)
 	}
 	events, err := newMappings(c.Events)
-	p := &Publisher{types: types, log: log, insertSQL: insertSQL{log: log}, config: c, events: events, announcer: announcer{to: c.Announcer}}
+	p := &Publisher{types: types, log: log, insertSQL: insertSQL{log: log}, config: c, events: events, announcer: announcer{to: c.Announcer}, tracing: tracing.NewPublishing(c.TracerProvider)}
 	problems := []error{err}
 	for _, t := range types.Types() {
 		if err := p.checkContentType(t.Name, t.ContentType); err != nil {
@@ -112,16 +121,25 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 	if err != nil {
 		return err
 	}
+	if p.tracing == nil || len(notifications) == 0 {
+		_, err := p.publish(ctx, tx, notifications)
+		return err
+	}
+	return p.publishTraced(ctx, tx, notifications)
+}
+
+// publish returns what it was about to write, also where that failed.
+func (p *Publisher) publish(ctx context.Context, tx Tx, notifications []any) ([]notification.Envelope, error) {
 	c := call{metadata: p.metadata(ctx), envelopes: make([]notification.Envelope, 0, len(notifications))}
 	for i, n := range notifications {
 		if err := p.add(ctx, &c, n); err != nil {
-			return numbered(err, i, len(notifications))
+			return nil, numbered(err, i, len(notifications))
 		}
 	}
 	if err := p.claim(ctx, tx, c.claims); err != nil {
-		return err
+		return c.envelopes, err
 	}
-	return p.append(ctx, tx, c.envelopes)
+	return c.envelopes, p.append(ctx, tx, c.envelopes)
 }
 
 // Append appends envelopes that are made already, in the caller's transaction and in
@@ -273,7 +291,7 @@ func hint(n any, err error) error {
 }
 
 // metadata is what all notifications of a call get from its context: what they are
-// published for, and what Config.Metadata gives.
+// published for, what Config.Metadata gives, and the trace.
 func (p *Publisher) metadata(ctx context.Context) notification.Metadata {
 	var m notification.Metadata
 	if p.config.Metadata != nil {
@@ -285,7 +303,7 @@ func (p *Publisher) metadata(ctx context.Context) notification.Metadata {
 		m[notification.MetadataCausationID] = cause.ID
 		m[notification.MetadataCorrelationID] = cmp.Or(cause.Metadata.Get(notification.MetadataCorrelationID), cause.ID)
 	}
-	return m
+	return tracing.Inject(ctx, m)
 }
 
 // inherit adds the metadata of the call, unless the notification's own names it.
@@ -295,6 +313,9 @@ func inherit(e *notification.Envelope, metadata notification.Metadata) {
 	}
 	own := e.Metadata
 	e.Metadata = metadata.Clone()
+	if _, traced := own[notification.MetadataTraceparent]; traced {
+		delete(e.Metadata, notification.MetadataTracestate) // which goes with another one
+	}
 	maps.Copy(e.Metadata, own)
 }
 

@@ -50,6 +50,9 @@ It may start before the database: while that cannot be reached it waits. A wrong
 password, an unknown database or an outbox that is not migrated is an error at
 once. Any number of forwarders may run on one outbox.
 
+The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, switch
+tracing on: each delivery is a span then. docs/tracing.md has more.
+
 With observe.address it serves the dashboard, metrics and probes over HTTP, also while it
 waits for the database; observe.auth says who may use the dashboard. Under systemd it tells that it is ready once the configuration is right and that
 address is taken, when it reloads and stops, and feeds the watchdog for as long as its
@@ -106,11 +109,16 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if cmd.Flags().Changed("listen") {
 		f.source.Listen = &f.listen
 	}
+	ctx := cmd.Context()
+	untrace, err := f.traced(ctx)
+	if err != nil {
+		return err
+	}
+	defer untrace()
 	c, err := f.observed()
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
 	unserve, err := f.serve(ctx, c)
 	if err != nil {
 		return err

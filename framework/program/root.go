@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 const rootHelp = `Waybill is a transactional outbox: an application publishes notifications inside
@@ -121,9 +122,9 @@ func (p *invocation) makeLogger() error {
 	handler := &slog.HandlerOptions{Level: level}
 	switch p.logFormat {
 	case "text":
-		p.logger = slog.New(slog.NewTextHandler(p.stderr, handler))
+		p.logger = slog.New(tracing.LogHandler(slog.NewTextHandler(p.stderr, handler)))
 	case "json":
-		p.logger = slog.New(slog.NewJSONHandler(p.stderr, handler))
+		p.logger = slog.New(tracing.LogHandler(slog.NewJSONHandler(p.stderr, handler)))
 	default:
 		return &usageError{fmt.Errorf("--log-format is %q: use text or json", p.logFormat)}
 	}

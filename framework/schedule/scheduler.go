@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 const (
@@ -96,6 +97,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		defer s.mu.Unlock()
 		s.running = false
 	}()
+	ctx = tracing.Detach(ctx) // a tick is no part of what Run is called in
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		schedules, replaced := s.schedules, s.replaced

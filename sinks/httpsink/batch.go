@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -37,6 +39,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	deadline := time.Now().Add(s.timeout)
 	for part := run.part(); len(part) > 0; part = run.part() {
 		m, n := s.batchMessage(part)
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(m.header)) // each event has its own
 		receipt, err := s.send(ctx, deadline, s.destination.fixed, m)
 		run.settle(n, receipt, err)
 	}

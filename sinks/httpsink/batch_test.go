@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -338,4 +339,24 @@ func TestMaxBytesIsTheLastSizeThatFits(t *testing.T) {
 	assert.Equal(t, 1, n)
 	alone, _ := sink.appendBatch(nil, batch[:1])
 	assert.Equal(t, string(alone), string(one))
+}
+
+func TestTheRequestOfABatchIsInTheTraceOfItsContext(t *testing.T) {
+	r := newReceiver(t)
+	s := newSink(t, batching(Config{URL: r.URL}))
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	batch := newBatch(2)
+	batch[0].Metadata = notification.Metadata{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	for _, result := range s.DeliverBatch(trace.ContextWithSpanContext(t.Context(), span), batch) {
+		require.NoError(t, result.Err)
+	}
+	for _, result := range s.DeliverBatch(t.Context(), batch) {
+		require.NoError(t, result.Err)
+	}
+	requests := r.all()
+	require.Equal(t, "00-01000000000000000000000000000000-0200000000000000-01", requests[0].Header.Get("Traceparent"))
+	require.Empty(t, requests[1].Header.Get("Traceparent"))
+	for _, request := range requests {
+		require.Equal(t, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", readEvents(t, request)[0].Extensions()["traceparent"])
+	}
 }

@@ -75,7 +75,7 @@ func batchID(batch []*notification.Delivery) string {
 func (s *Sink) addAttempt(w *headerWriter, d *notification.Delivery) {
 	w.set(HeaderAttempt, strconv.Itoa(d.Attempt))
 	w.setPlain(headerTraceparent, d.Metadata.Get(notification.MetadataTraceparent))
-	w.setPlain(headerTracestate, d.Metadata.Get(metadataTracestate))
+	w.setPlain(headerTracestate, d.Metadata.Get(notification.MetadataTracestate))
 }
 
 // appendBatch appends the first n events as a JSON array: JSON Event Format, section

@@ -50,7 +50,6 @@ const (
 	headerTraceparent = "Traceparent"
 	headerTracestate  = "Tracestate"
 
-	metadataTracestate = "tracestate"
 	defaultContentType = "application/json"
 )
 
@@ -129,7 +128,7 @@ func (w *headerWriter) setMetadata(m notification.Metadata) {
 			w.setPlain(headerContentType, value)
 		case notification.MetadataTraceparent:
 			w.setPlain(headerTraceparent, value)
-		case metadataTracestate:
+		case notification.MetadataTracestate:
 			w.setPlain(headerTracestate, value)
 		default:
 			// Two names that differ in case only share a header: both stay.

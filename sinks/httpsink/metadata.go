@@ -19,7 +19,7 @@ type selection struct {
 
 // newSelection reads names and beginnings followed by "*".
 func newSelection(list []string) (selection, error) {
-	s := selection{names: []string{notification.MetadataContentType, notification.MetadataTraceparent, metadataTracestate}}
+	s := selection{names: []string{notification.MetadataContentType, notification.MetadataTraceparent, notification.MetadataTracestate}}
 	var mistakes []error
 	for i, entry := range list {
 		prefix, isPrefix := strings.CutSuffix(entry, "*")

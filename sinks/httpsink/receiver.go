@@ -278,7 +278,7 @@ func (h *headerReader) metadata() notification.Metadata {
 	for name, header := range map[string]string{
 		notification.MetadataContentType: headerContentType,
 		notification.MetadataTraceparent: headerTraceparent,
-		metadataTracestate:               headerTracestate,
+		notification.MetadataTracestate:  headerTracestate,
 	} {
 		if value := h.header.Get(header); value != "" {
 			m[name] = value

@@ -15,9 +15,6 @@ const (
 	headerContentType = "content-type"
 )
 
-// metadataTracestate goes with notification.MetadataTraceparent.
-const metadataTracestate = "tracestate"
-
 // eventHeaders returns the headers of an event in binary mode. Values are UTF-8
 // as they are: unlike HTTP's, Kafka's binding encodes nothing.
 func eventHeaders(e *notification.Envelope, source string) []sarama.RecordHeader {
@@ -38,7 +35,7 @@ func eventHeaders(e *notification.Envelope, source string) []sarama.RecordHeader
 		set(name, value)
 	}
 	h.add("", headerContentType, cloudevents.ContentType(e.Metadata, cloudevents.IsString))
-	for _, name := range []string{notification.MetadataTraceparent, metadataTracestate} {
+	for _, name := range []string{notification.MetadataTraceparent, notification.MetadataTracestate} {
 		if value := e.Metadata.Get(name); value != "" {
 			h.add("", name, value)
 		}

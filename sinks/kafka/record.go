@@ -159,7 +159,7 @@ func (h *headerReader) event(e *notification.Envelope) {
 			addMetadata(e, extension, h.texts[name])
 		}
 	}
-	for _, name := range []string{headerContentType, notification.MetadataTraceparent, metadataTracestate} {
+	for _, name := range []string{headerContentType, notification.MetadataTraceparent, notification.MetadataTracestate} {
 		if text := h.texts[name]; text != "" {
 			addMetadata(e, name, text)
 		}

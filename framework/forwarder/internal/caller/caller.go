@@ -113,10 +113,14 @@ func (c *Caller) Destination(d *notification.Delivery) string {
 	return c.Addresser.Destination(d)
 }
 
+// Seen returns deliveries as the sink is to see them, after the routes have looked at them;
+// nil: as they are.
+type Seen func(deliveries []*notification.Delivery) []*notification.Delivery
+
 // Call has the sink make deliveries and returns as many results, which it may append to
 // results, an empty slice. follows says whether a delivery must not be made unless the
 // one before it in the batch is.
-func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result) (given []sinks.Result) {
+func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			given = sinks.Failed(deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
@@ -126,14 +130,14 @@ func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, 
 		return sinks.Failed(deliveries, sinks.Unavailable(err))
 	}
 	if c.Path.Plain() {
-		return c.hand(ctx, deliveries, results)
+		return c.hand(ctx, deliveries, results, seen)
 	}
-	return c.shaped(ctx, deliveries, follows)
+	return c.shaped(ctx, deliveries, follows, seen)
 }
 
 // shaped hands over what the routes make of the deliveries. What comes from the parked
 // table may not be for the sink any more.
-func (c *Caller) shaped(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool) []sinks.Result {
+func (c *Caller) shaped(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, seen Seen) []sinks.Result {
 	results := make([]sinks.Result, len(deliveries))
 	var shaped []*notification.Delivery
 	var places []int
@@ -157,14 +161,17 @@ func (c *Caller) shaped(ctx context.Context, deliveries []*notification.Delivery
 	if len(shaped) == 0 {
 		return results
 	}
-	for j, result := range c.hand(ctx, shaped, nil)[:len(shaped)] {
+	for j, result := range c.hand(ctx, shaped, nil, seen)[:len(shaped)] {
 		results[places[j]] = result
 	}
 	return results
 }
 
 // hand hands deliveries to the sink.
-func (c *Caller) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result) []sinks.Result {
+func (c *Caller) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result, seen Seen) []sinks.Result {
+	if seen != nil {
+		deliveries = seen(deliveries)
+	}
 	if c.Batcher == nil {
 		receipt, err := c.Deliver(ctx, deliveries[0])
 		return append(results, sinks.Result{Receipt: receipt, Err: err})

@@ -37,7 +37,7 @@ func TestConditionsThatTakeLongAreLeftToTheCall(t *testing.T) {
 	require.True(t, passes[0])
 	require.False(t, passes[199])
 
-	results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[199]}}, nil, nil)
+	results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[199]}}, nil, nil, nil)
 	require.ErrorIs(t, results[0].Err, caller.ErrPassesBy)
 }
 
@@ -62,13 +62,13 @@ func TestEachDeliveryOfABatchHasAResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := caller.Caller{Path: pathOf(t, rules...), Batcher: batcher(func([]*notification.Delivery) []sinks.Result { return []sinks.Result{{Receipt: "ok"}} })}
-			results := c.Call(t.Context(), batch, func(int) bool { return false }, nil)
+			results := c.Call(t.Context(), batch, func(int) bool { return false }, nil, nil)
 			require.Len(t, results, 3)
 			require.EqualValues(t, "ok", results[0].Receipt)
 			require.ErrorIs(t, results[2].Err, caller.ErrResults)
 
 			c.Batcher = batcher(func([]*notification.Delivery) []sinks.Result { panic("bad") })
-			results = c.Call(t.Context(), batch, func(int) bool { return false }, nil)
+			results = c.Call(t.Context(), batch, func(int) bool { return false }, nil, nil)
 			require.Len(t, results, 3)
 			require.ErrorIs(t, results[1].Err, caller.ErrPanic)
 		})
@@ -87,7 +87,7 @@ func TestWhatFollowsOneThatCouldNotBeShapedIsNotHandedOver(t *testing.T) {
 		{Envelope: &notification.Envelope{Type: "t", Key: "b", Payload: []byte(`{"n": 0}`)}},
 		{Envelope: &notification.Envelope{Type: "t", Key: "b", Payload: []byte(`{"n": 1}`)}},
 	}
-	results := c.Call(t.Context(), batch, func(i int) bool { return i == 1 || i == 3 }, nil)
+	results := c.Call(t.Context(), batch, func(i int) bool { return i == 1 || i == 3 }, nil, nil)
 	require.ErrorIs(t, results[0].Err, route.ErrExpression)
 	require.Error(t, results[1].Err)
 	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)

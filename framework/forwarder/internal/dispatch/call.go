@@ -16,8 +16,10 @@ type call struct {
 	results    []sinks.Result
 	ctx        context.Context
 	began      time.Time
-	release    func() // nil, or what the context holds
-	abandoned  bool   // it did not come back in time, and its items are settled
+	release    func()          // nil, or what the context holds
+	abandoned  bool            // it did not come back in time, and its items are settled
+	probe      bool            // it is to find out whether what is down is back
+	span       context.Context // for log lines; nil without tracing
 }
 
 // end makes a call ready for the next one.
@@ -153,13 +155,14 @@ func (w *call) add(it *item) {
 
 // begin counts what a worker has as in flight.
 func (d *Dispatcher) begin(worker *call, now time.Time) {
+	worker.probe = d.breaker.IsOpen()
 	d.breaker.Begin()
 	d.calls++
 	d.inFlight += len(worker.items)
 	for _, it := range worker.items {
 		it.Attempt++
 		it.lane.inFlight++
-		d.probes(it)
+		worker.probe = d.probes(it) || worker.probe
 	}
 	worker.began = now
 	worker.ctx, worker.release = callContext(worker.items, now, d.settings.Timeout)

@@ -63,13 +63,14 @@ func (d *Dispatcher) postpones(it *item, now time.Time) bool {
 	return true
 }
 
-// probes takes note that an item begins whose destination is open.
-func (d *Dispatcher) probes(it *item) {
+// probes takes note that an item begins whose destination is open, and says so.
+func (d *Dispatcher) probes(it *item) bool {
 	if known := d.destinations[it.destination]; known != nil && known.circuit.IsOpen() {
 		known.circuit.Begin()
 		known.inFlight++
 		it.probe = true
 	}
+	return it.probe
 }
 
 // reached takes note that an item's destination took it.
@@ -111,7 +112,7 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 		}
 	case sinks.ClassThrottled:
 		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now) {
-			d.log.Warn("destination is throttled, its deliveries wait", "destination", it.destination, "error", err)
+			d.log.WarnContext(d.logged(), "destination is throttled, its deliveries wait", "destination", it.destination, "error", err)
 		}
 	case sinks.ClassUnavailable:
 		known.circuit.Unavailable(now, err)
@@ -122,7 +123,7 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 	}
 	switch isOpen := known.circuit.IsOpen(); {
 	case isOpen && !wasOpen:
-		d.log.Error("destination is unavailable, its deliveries wait", "destination", it.destination, "error", err)
+		d.log.ErrorContext(d.logged(), "destination is unavailable, its deliveries wait", "destination", it.destination, "error", err)
 		d.observeDestination(it.destination, err)
 	case wasOpen && !isOpen:
 		d.destinationIsBack(it.destination)

@@ -8,11 +8,12 @@
 // Resume methods what was parked.
 //
 // The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
-// result.go, destination.go, outcome.go, closing.go, deadline.go.
+// trace.go, result.go, destination.go, outcome.go, closing.go, deadline.go.
 package dispatch
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -24,10 +25,11 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what a dispatcher works with. All of it is required but Observer.
+// Config is what a dispatcher works with. All of it is required but Observer and Tracing.
 type Config struct {
 	Sink   string
 	Caller *caller.Caller
@@ -35,7 +37,8 @@ type Config struct {
 	TypeOf   func(name string) string
 	Settings policy.Settings
 	Budget   *budget.Budget
-	Observer policy.Observer // nil: none
+	Observer policy.Observer     // nil: none
+	Tracing  *tracing.Deliveries // nil: none
 	Logger   *slog.Logger
 }
 
@@ -47,6 +50,7 @@ type Dispatcher struct {
 	typeOf   func(name string) string
 	budget   *budget.Budget
 	observer policy.Observer
+	tracing  *tracing.Deliveries
 
 	mu           sync.Mutex
 	settings     policy.Settings
@@ -66,11 +70,12 @@ type Dispatcher struct {
 	breaker      *policy.Circuit
 	destinations map[string]*destination // those of the sink that do not go well
 	rate         *policy.Limiter
-	back         []*item     // put back by what is being settled, the first one first
-	since        time.Time   // when something began to wait for a batch to fill
-	again        *time.Timer // wakes the workers
-	againAt      time.Time   // then; zero: never
-	watch        *time.Timer // looks for calls that do not come back; armed while there are calls
+	settling     context.Context // for log lines: with the span of the call that is settled; nil: there is none
+	back         []*item         // put back by what is being settled, the first one first
+	since        time.Time       // when something began to wait for a batch to fill
+	again        *time.Timer     // wakes the workers
+	againAt      time.Time       // then; zero: never
+	watch        *time.Timer     // looks for calls that do not come back; armed while there are calls
 	watching     bool
 	stopping     bool
 	stats        Stats
@@ -93,7 +98,7 @@ type Stats struct {
 // New returns a dispatcher. It starts nothing: workers start as there is work for them.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer,
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
 		lanes: make(map[*Lane]bool), destinations: make(map[string]*destination), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
@@ -257,7 +262,7 @@ func (d *Dispatcher) run(worker *call) {
 	defer d.mu.Unlock()
 	for d.next(worker) {
 		d.mu.Unlock()
-		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results)
+		d.deliver(worker)
 		d.observe(worker)
 		d.mu.Lock()
 		d.calls--

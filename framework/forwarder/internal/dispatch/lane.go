@@ -266,7 +266,7 @@ func (l *Lane) passed(it *item) {
 
 // failed parks an item for its next attempt.
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
-	l.log.Warn("delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
+	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
 	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
 	l.holdKey(it)
 }
@@ -279,7 +279,7 @@ func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 
 // died parks an item for good.
 func (l *Lane) died(it *item, err error) {
-	l.log.Error("delivery is dead", "delivery", &it.Delivery, "error", err)
+	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "delivery", &it.Delivery, "error", err)
 	if l.halt && it.Key != "" {
 		l.parkDead(it, err, false)
 		l.holdKey(it)

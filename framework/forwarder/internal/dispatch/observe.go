@@ -34,7 +34,7 @@ func (d *Dispatcher) available() {
 
 // opened says that an outage has begun.
 func (d *Dispatcher) opened(message string, err error) {
-	d.log.Error(message, "error", err)
+	d.log.ErrorContext(d.logged(), message, "error", err)
 	if d.observer != nil {
 		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Open: true, Cause: err})
 	}
@@ -50,7 +50,7 @@ func (d *Dispatcher) observeDestination(name string, cause error) {
 
 // throttled says that the sink waits until a time.
 func (d *Dispatcher) throttled(until time.Time, err error) {
-	d.log.Warn("sink is throttled, its deliveries wait", "error", err)
+	d.log.WarnContext(d.logged(), "sink is throttled, its deliveries wait", "error", err)
 	if d.observer != nil {
 		d.observer.Throttle(policy.Throttling{Sink: d.name, Until: until, Cause: err})
 	}

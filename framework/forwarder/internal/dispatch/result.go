@@ -17,6 +17,7 @@ import (
 
 // settle ends the turn of all items of a call, or puts them back.
 func (d *Dispatcher) settle(worker *call) {
+	d.settling = worker.span
 	d.inFlight -= len(worker.items)
 	for i, it := range worker.items {
 		if it == nil {
@@ -47,6 +48,7 @@ func (d *Dispatcher) settle(worker *call) {
 	}
 	clear(d.back)
 	d.back = d.back[:0]
+	d.settling = nil
 }
 
 // unchain follows a failed delivery in a batch: the later ones of its key in the

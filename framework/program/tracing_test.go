@@ -1,0 +1,195 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	wire "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// spanCollector takes spans as OTLP over HTTP has them.
+type spanCollector struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	resource map[string]string
+	headers  http.Header
+	spans    []*wire.Span
+}
+
+func newSpanCollector(t testing.TB) *spanCollector {
+	t.Helper()
+	c := &spanCollector{resource: make(map[string]string)}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *spanCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var request collector.ExportTraceServiceRequest
+	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &request) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.headers = r.Header
+	for _, of := range request.ResourceSpans {
+		for _, a := range of.Resource.Attributes {
+			c.resource[a.Key] = a.Value.GetStringValue()
+		}
+		for _, scope := range of.ScopeSpans {
+			c.spans = append(c.spans, scope.Spans...)
+		}
+	}
+}
+
+// insertTraced inserts a notification of a trace.
+func (o outbox) insertTraced(t testing.TB, traceparent string) {
+	t.Helper()
+	_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, metadata, payload) VALUES ('order.placed', $1, '{"n":1}')`, `{"traceparent":"`+traceparent+`"}`)
+	require.NoError(t, err)
+}
+
+const (
+	publishedTrace = "0af7651916cd43dd8448eb211c80319c"
+	publishedSpan  = "b7ad6b7169203331"
+)
+
+func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.insertTraced(t, "00-"+publishedTrace+"-"+publishedSpan+"-01")
+		destination, spans := newReceiver(t), newSpanCollector(t)
+		f := startIn(t, []string{
+			"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20abc",
+			"OTEL_SERVICE_NAME=shop-outbox", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test",
+			"OTEL_BSP_SCHEDULE_DELAY=3600000", // only the end sends them
+		}, "forward", "-c", o.config(t, "15s", destination.URL))
+		destination.await(t, 1)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+
+		require.Len(t, spans.spans, 1)
+		s := spans.spans[0]
+		require.Equal(t, "deliver partner", s.Name)
+		require.Equal(t, wire.Span_SPAN_KIND_CONSUMER, s.Kind)
+		require.Equal(t, publishedTrace, fmt.Sprintf("%x", s.TraceId))
+		require.Equal(t, publishedSpan, fmt.Sprintf("%x", s.ParentSpanId))
+		require.Equal(t, "shop-outbox", spans.resource["service.name"])
+		require.Equal(t, "test", spans.resource["deployment.environment.name"])
+		require.NotEmpty(t, spans.resource["service.version"])
+		require.Equal(t, "Bearer abc", spans.headers.Get("Authorization"))
+	})
+}
+
+func TestACollectorThatHangsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		asked, done := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			once.Do(func() { close(asked) })
+			<-done
+		}))
+		defer hanging.Close()
+		defer close(done)
+		destination := newReceiver(t)
+		f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL, "OTEL_BSP_SCHEDULE_DELAY=1", "OTEL_BSP_MAX_QUEUE_SIZE=10"},
+			"forward", "-c", o.config(t, "15s", destination.URL))
+		o.publish(t, 1, 1)
+		<-asked
+		o.publish(t, 2, 500)
+		destination.await(t, 500)
+		began := time.Now()
+		f.signal(t, syscall.SIGTERM)
+		f.awaitLine(t, "the last spans were not sent")
+		require.Zero(t, f.wait())
+		require.Less(t, time.Since(began), flushTimeout+10*time.Second)
+	})
+}
+
+func TestTracingIsOffUnlessItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	spans := newSpanCollector(t)
+	for name, environ := range map[string][]string{
+		"nothing":  {"OTEL_SERVICE_NAME=shop"},
+		"disabled": {"OTEL_SDK_DISABLED=TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL},
+		"none":     {"OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startIn(t, environ, "forward", "-c", o.config(t, "15s", "http://127.0.0.1:1"))
+			for line := range f.lines {
+				require.NotContains(t, line, "tracing")
+				if strings.Contains(line, "forwarding") {
+					break
+				}
+			}
+			f.signal(t, syscall.SIGTERM)
+			require.Zero(t, f.wait())
+		})
+	}
+	require.Empty(t, spans.headers)
+}
+
+func TestWrongVariablesOfTracing(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	config := o.config(t, "15s", "http://127.0.0.1:1")
+	for variable, want := range map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318":             "OTEL_EXPORTER_OTLP_ENDPOINT does not begin with http:// or https://",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://":                    "OTEL_EXPORTER_OTLP_ENDPOINT has no host",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:geheim@h:x": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL",
+	} {
+		r := waybillWith(t, []string{variable}, "forward", "-c", config)
+		require.Equal(t, exitUsage, r.code, variable)
+		require.Contains(t, r.stderr, want)
+		require.NotContains(t, r.stderr, "geheim")
+	}
+	for _, c := range []struct {
+		environ []string
+		want    string
+	}{
+		{[]string{"OTEL_SDK_DISABLED=perhaps"}, "OTEL_SDK_DISABLED is neither true nor false"},
+		{[]string{"OTEL_TRACES_EXPORTER=zipkin"}, "OTEL_TRACES_EXPORTER names no exporter"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is not available: spans go by http/protobuf"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=coin"}, "unsupported sampler: coin"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=7"}, "greater than 1.0"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_RESOURCE_ATTRIBUTES=nonsense"}, "missing value"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=geheim"}, "parse headers"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_TIMEOUT=soon"}, "parse duration"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_MAX_QUEUE_SIZE=-1"}, "OTEL_BSP_MAX_QUEUE_SIZE is no number from 1"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-1"}, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE is no number from 1"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_SCHEDULE_DELAY=0"}, "OTEL_BSP_SCHEDULE_DELAY is no number from 1"},
+	} {
+		f := startIn(t, c.environ, "forward", "-c", config)
+		warned := false
+		for line := range f.lines {
+			require.NotContains(t, line, "geheim")
+			require.Contains(t, line, "level=", "all goes through the logger")
+			warned = warned || strings.Contains(line, "level=WARN") && strings.Contains(line, c.want)
+			if strings.Contains(line, "msg=forwarding") {
+				break
+			}
+		}
+		require.True(t, warned, c.want)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+	}
+}
