@@ -139,7 +139,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	parked := newTable(w, "sink", "parked", "count")
 	for _, c := range look.Parked {
 		count := any(c.Count)
-		if c.Count >= store.PendingLimit {
+		if c.Count >= store.ParkedLimit {
 			count = pendingText(int(c.Count))
 		}
 		parked.AppendRow(table.Row{c.Sink, c.State, count})
