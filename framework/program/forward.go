@@ -49,7 +49,8 @@ password, an unknown database or an outbox that is not migrated is an error at
 once. Any number of forwarders may run on one outbox.
 
 With observe.address it serves metrics and probes over HTTP, also while it waits for
-the database. Under systemd it tells that it is ready once the configuration is right and that
+the database. OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_METRICS_EXPORTER=otlp, has it send the
+metrics to a collector of OpenTelemetry. Under systemd it tells that it is ready once the configuration is right and that
 address is taken, when it reloads and stops, and feeds the watchdog for as long as its
 loops turn.`,
 		Example: `  waybill forward -c waybill.yaml --log-format json`,
@@ -70,6 +71,7 @@ type forward struct {
 	source config.Source
 
 	monitor *observe.Monitor
+	push    bool // its metrics, by OTLP
 }
 
 // engine is a forwarder, the schedules beside it, and the configuration that both came from.
