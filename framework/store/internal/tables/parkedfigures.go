@@ -49,23 +49,24 @@ const (
 )
 
 // ParkedFiguresQuery is about one sink, in one statement. Each part of it is a range of an index that
-// ends at the limit.
+// ends at the limit: the order has a planner take the index, where it would else read the table up to so
+// many rows that match, which may be all behind a million of another state.
 func (r *Runner) ParkedFiguresQuery(sink string) Expr {
 	parts := []Expr{ // the first one gives the columns their types
 		SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.dialect.Elapsed(`due_at`)+`) AS longest
 			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) ORDER BY due_at LIMIT ?) few`,
 			sink, r.dialect.NowPlus(-overdueAfter), store.ParkedLimit),
-		SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' LIMIT ?) few), NULL, '', NULL`,
+		SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at LIMIT ?) few), NULL, '', NULL`,
 			sink, string(store.StateDead), store.ParkedLimit),
 		SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), NULL
 			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 LIMIT ?) few`, sink, store.ParkedLimit),
 		SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', NULL
-			FROM (SELECT `+presentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? LIMIT ?) few WHERE present = ?`,
+			FROM (SELECT `+presentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at LIMIT ?) few WHERE present = ?`,
 			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
 	}
 	for _, state := range storedStates {
 		parts = append(parts, SQL(`SELECT '`+string(state)+`',
-			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? LIMIT ?) few),
+			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT ?) few),
 			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1),
 			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), NULL`,
 			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state)))
