@@ -42,46 +42,44 @@ func checkLag(ctx context.Context, x *examination) (verdict, error) {
 	return ok("everything is settled"), nil
 }
 
-// lookAtParked looks once for all checks.
-func (x *examination) lookAtParked(ctx context.Context) (_ []store.ParkedLook, err error) {
-	if !x.looked {
-		x.looks, err = x.store.LookAtParked(ctx)
-		x.looked = err == nil
+// parkedFigures counts once for all checks.
+func (x *examination) parkedFigures(ctx context.Context) (_ []store.ParkedFigures, err error) {
+	if !x.counted {
+		x.parked, err = x.store.ParkedFigures(ctx)
+		x.counted = err == nil
 	}
-	return x.looks, err
+	return x.parked, err
 }
 
-// counted lists a figure of the sinks for which it is above 0.
-func (x *examination) counted(ctx context.Context, figure func(store.ParkedLook) (int, string)) (texts, sinks []string, err error) {
-	looks, err := x.lookAtParked(ctx)
-	for _, l := range looks {
-		n, text := figure(l)
-		if n == 0 {
-			continue
+// parkedCount is one of the figures, as people read it.
+func parkedCount(n int) string {
+	if n >= store.ParkedLimit {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// figure lists one figure of the sinks for which it is above 0.
+func (x *examination) figure(ctx context.Context, of func(store.ParkedFigures) (int, string)) (texts, sinks []string, err error) {
+	all, err := x.parkedFigures(ctx)
+	for _, f := range all {
+		if n, text := of(f); n > 0 {
+			texts = append(texts, fmt.Sprintf("%s: %s%s", f.Sink, parkedCount(n), text))
+			sinks = append(sinks, f.Sink)
 		}
-		number := fmt.Sprint(n)
-		if l.Looked == store.ParkedLookLimit {
-			number = fmt.Sprintf("%d of the last %d", n, l.Looked)
-		}
-		texts = append(texts, fmt.Sprintf("%s: %s%s", l.Sink, number, text))
-		sinks = append(sinks, l.Sink)
 	}
 	return texts, sinks, err
 }
 
 func checkOverdue(ctx context.Context, x *examination) (verdict, error) {
-	looks, err := x.lookAtParked(ctx)
+	all, err := x.parkedFigures(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
 	var texts []string
-	for _, l := range looks {
-		number := fmt.Sprint(l.Overdue)
-		if l.Overdue == store.OverdueLimit {
-			number += " or more"
-		}
-		if l.Overdue > 0 {
-			texts = append(texts, fmt.Sprintf("%s: %s, for up to %s", l.Sink, number, age(l.LongestDue)))
+	for _, f := range all {
+		if f.Overdue > 0 {
+			texts = append(texts, fmt.Sprintf("%s: %s, for up to %s", f.Sink, parkedCount(f.Overdue), age(f.LongestDue)))
 		}
 	}
 	if len(texts) > 0 {
@@ -91,11 +89,11 @@ func checkOverdue(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkDead(ctx context.Context, x *examination) (verdict, error) {
-	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
-		if l.Sink == store.SinkUnrouted {
+	texts, sinks, err := x.figure(ctx, func(f store.ParkedFigures) (int, string) {
+		if f.Sink == store.SinkUnrouted {
 			return 0, ""
 		}
-		return l.Dead, ""
+		return f.Count(store.StateDead), ""
 	})
 	if err != nil || len(texts) == 0 {
 		return ok("none"), err
@@ -107,11 +105,11 @@ func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
 		return skip("without a configuration it is not known which sinks have on_dead: halt", "-c waybill.yaml"), nil
 	}
-	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
-		if x.Forwarder.Sinks[l.Sink].OnDead != forwarder.OnDeadHalt {
+	texts, sinks, err := x.figure(ctx, func(f store.ParkedFigures) (int, string) {
+		if x.Forwarder.Sinks[f.Sink].OnDead != forwarder.OnDeadHalt {
 			return 0, ""
 		}
-		return l.DeadKeys, " of its keys"
+		return f.DeadKeys, " of its keys"
 	})
 	if err != nil || len(texts) == 0 {
 		return ok("none"), err
@@ -120,11 +118,11 @@ func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
-	texts, _, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
-		if l.Sink != store.SinkUnrouted {
+	texts, _, err := x.figure(ctx, func(f store.ParkedFigures) (int, string) {
+		if f.Sink != store.SinkUnrouted {
 			return 0, ""
 		}
-		return l.Dead, " without a route"
+		return f.Count(store.StateDead), " without a route"
 	})
 	if err != nil || len(texts) == 0 {
 		return ok("none"), err
@@ -133,8 +131,8 @@ func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkHooks(ctx context.Context, x *examination) (verdict, error) {
-	texts, sinks, err := x.counted(ctx, func(l store.ParkedLook) (int, string) {
-		return l.Settling, ", such as: " + oneLine(l.HookError, 100)
+	texts, sinks, err := x.figure(ctx, func(f store.ParkedFigures) (int, string) {
+		return f.Hooks, ", such as: " + oneLine(f.HookError, 100)
 	})
 	if err != nil || len(texts) == 0 {
 		return ok("none fails"), err

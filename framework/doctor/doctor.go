@@ -167,7 +167,7 @@ type Store interface {
 	Membership(ctx context.Context) (store.Membership, error)
 	Types(ctx context.Context, limit int) ([]store.TypeCount, error)
 	Schedules(ctx context.Context) ([]store.Schedule, error)
-	LookAtParked(ctx context.Context) ([]store.ParkedLook, error)
+	ParkedFigures(ctx context.Context) ([]store.ParkedFigures, error)
 	CursorFaults(ctx context.Context) (map[string]string, error)
 }
 
@@ -186,8 +186,9 @@ type examination struct {
 	store  Store // nil where it cannot be opened
 	lost   error // why nothing answers
 	closed error // why the store cannot be opened
-	looks  []store.ParkedLook
-	looked bool
+	// parked is what is parked, once that was counted.
+	parked  []store.ParkedFigures
+	counted bool
 }
 
 // connect is what all checks of the database begin with.

@@ -462,23 +462,3 @@ func TestADiskThatFillsIsFound(t *testing.T) {
 		p.has("disk", OK, `the log has .*iB, and .* are free; it grows by up to .*iB a day`)
 	})
 }
-
-func TestALookAtParkedDeliveriesGoesOnBehindItsFirstPage(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(p *patient) {
-		p.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
-			WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < 4500)
-			SELECT CASE WHEN n % 10 = 0 THEN 'mail' ELSE 'partner' END, n / 2, 0, 'id-' || n, 'order.placed', 1, 'k' || (n % 7), $1, '{}', '{}', CASE WHEN n % 2 = 0 THEN 'dead' ELSE 'retrying' END, 1, $2 FROM g`,
-			ago(time.Hour), ago(2*time.Hour))
-		looks, err := p.ours.LookAtParked(p.Context())
-		require.NoError(p, err)
-		for i := range looks {
-			require.InDelta(p, 2*time.Hour, looks[i].LongestDue, float64(time.Minute))
-			looks[i].LongestDue = 0
-		}
-		require.Equal(p, []store.ParkedLook{
-			{Sink: "mail", Looked: 450, Dead: 450, DeadKeys: 7, Overdue: 450},
-			{Sink: "partner", Looked: 4050, Dead: 1800, DeadKeys: 7, Overdue: store.OverdueLimit},
-		}, looks)
-	})
-}

@@ -60,7 +60,7 @@ var (
 	sinkLag         = describe("sink_lag_seconds", "How long ago the oldest row occurred that the sink has not settled. While samples fail it grows with the time since the last one.", "sink")
 	sinkPending     = describe("sink_pending", "Rows that the sink has not settled, up to 10,000 for each lane.", "sink")
 	parked          = describe("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
-	parkedOldest    = describe("parked_oldest_timestamp_seconds", "When the oldest parked delivery was parked for the first time; 0: there is none.", "sink", "state")
+	parkedOldest    = describe("parked_oldest_timestamp_seconds", "When the oldest parked delivery was parked for the first time; 0: there is none. Cancelled ones count among the scheduled here.", "sink", "state")
 	parkedOverdue   = describe("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
 	haltedKeys      = describe("halted_keys", "Keys with a dead delivery, of sinks with on_dead: halt, up to 10,000.", "sink")
 	sinkPaused      = describe("sink_paused", "1 while a person has paused the sink, else 0.", "sink")
@@ -195,15 +195,15 @@ func (m *Monitor) collectSample(out metrics, figures forwarder.Figures) {
 	for _, sink := range s.Sinks {
 		out.gauge(sinkLag, (sink.Lag + s.age(m.began)).Seconds(), sink.Sink)
 		out.gauge(sinkPending, float64(sink.Pending), sink.Sink)
-		for _, p := range sink.Parked {
+		for _, p := range sink.Parked.States {
 			out.gauge(parked, float64(p.Count), sink.Sink, string(p.State))
 			out.gauge(parkedOldest, seconds(p.Oldest), sink.Sink, string(p.State))
 		}
-		out.gauge(parkedOverdue, float64(sink.Overdue), sink.Sink)
+		out.gauge(parkedOverdue, float64(sink.Parked.Overdue), sink.Sink)
 		if slices.ContainsFunc(figures.Sinks, func(f forwarder.SinkFigures) bool {
 			return f.Sink == sink.Sink && f.OnDead == forwarder.OnDeadHalt
 		}) {
-			out.gauge(haltedKeys, float64(sink.DeadKeys), sink.Sink)
+			out.gauge(haltedKeys, float64(sink.Parked.DeadKeys), sink.Sink)
 		}
 		out.gauge(sinkPaused, truth(sink.Paused), sink.Sink)
 		out.gauge(lanes, float64(sink.Owned), sink.Sink, "owned")

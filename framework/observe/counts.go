@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
@@ -64,6 +65,14 @@ func (m *Monitor) counts(sink string) *sinkCounts {
 	if c := (*m.sinks.Load())[sink]; c != nil {
 		return c
 	}
+	return m.newCounts(sink)
+}
+
+// newCounts makes those of a sink. It is a function of its own since it needs kilobytes of stack, which
+// each worker of a sink would have to grow by.
+//
+//go:noinline
+func (m *Monitor) newCounts(sink string) *sinkCounts {
 	m.addingOne.Lock()
 	defer m.addingOne.Unlock()
 	all := *m.sinks.Load()
@@ -80,13 +89,16 @@ func (m *Monitor) counts(sink string) *sinkCounts {
 	return c
 }
 
+// inSeconds is the nearest value to a duration, at the price of one division.
+func inSeconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }
+
 // Attempt counts one attempt.
 func (m *Monitor) Attempt(a forwarder.Attempt) {
 	c := m.counts(a.Delivery.Sink)
 	if a.Err != nil {
 		c.mu.Lock()
 		c.attempts[a.Class]++
-		c.duration.observe(a.Duration.Seconds())
+		c.duration.observe(inSeconds(a.Duration))
 		c.mu.Unlock()
 		return
 	}
@@ -97,8 +109,8 @@ func (m *Monitor) Attempt(a forwarder.Attempt) {
 	lag := a.Began.Sub(due) + a.Duration
 	c.mu.Lock()
 	c.attempts[delivered]++
-	c.duration.observe(a.Duration.Seconds())
-	c.lag.observe(lag.Seconds())
+	c.duration.observe(inSeconds(a.Duration))
+	c.lag.observe(inSeconds(lag))
 	c.mu.Unlock()
 }
 

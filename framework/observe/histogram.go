@@ -19,16 +19,21 @@ const (
 	natives    = (mostPower - leastPower) * perPower
 )
 
-// fractions are the upper bounds of the buckets between 0.5 and 1.
-var fractions = func() (bounds [perPower]float64) {
+// mantissaBits is how many bits of a float64 are its fraction.
+const mantissaBits = 52
+
+// fractions are the upper bounds of the buckets between 1 and 2, as the fraction bits of a float64.
+var fractions = func() (bounds [perPower]uint64) {
 	for i := range bounds {
-		bounds[i] = math.Exp2(float64(i)/perPower) / 2
+		bounds[i] = math.Float64bits(math.Exp2(float64(i)/perPower)) & (1<<mantissaBits - 1)
 	}
 	return bounds
 }()
 
 // histogram counts values in classic and in native buckets. It is guarded by the lock of what
-// it is a part of, which a delivery takes once for all that is counted of it.
+// it is a part of, which a delivery takes once for all that is counted of it. That is why it is not the
+// library's, which is for many writers: on one core a value costs 5 ns here and 42 ns there, and a
+// delivery, of which a forwarder makes one in about 3 µs, counts two.
 type histogram struct {
 	bounds  []float64 // of the classic buckets
 	count   uint64
@@ -62,12 +67,15 @@ func (h *histogram) observe(v float64) {
 
 // nativeBucket is the place in native of a value above 0.
 func nativeBucket(v float64) int {
-	fraction, power := math.Frexp(v)
+	bits := math.Float64bits(v)
+	power := int(bits>>mantissaBits) - 1023
 	i := 0
-	for i < perPower && fraction > fractions[i] {
-		i++
+	for _, bound := range fractions {
+		if bits&(1<<mantissaBits-1) > bound {
+			i++
+		}
 	}
-	return min(max((power-leastPower-1)*perPower+i, 0), natives-1)
+	return min(max((power-leastPower)*perPower+i, 0), natives-1)
 }
 
 // clone is a copy that does not change any more.

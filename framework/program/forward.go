@@ -54,7 +54,8 @@ The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, sw
 tracing on: each delivery is a span then. docs/tracing.md has more.
 
 With observe.address it serves the dashboard, metrics and probes over HTTP, also while it
-waits for the database; observe.auth says who may use the dashboard. Under systemd it tells that it is ready once the configuration is right and that
+waits for the database; observe.auth says who may use the dashboard. OTEL_METRICS_EXPORTER=otlp, or the
+endpoint, has it send the metrics to a collector of OpenTelemetry too. Under systemd it tells that it is ready once the configuration is right and that
 address is taken, when it reloads and stops, and feeds the watchdog for as long as its
 loops turn.`,
 		Example: `  waybill forward -c waybill.yaml --log-format json`,

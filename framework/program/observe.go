@@ -18,14 +18,19 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
 
-// observed loads the configuration, and makes the monitor, which counts where it is served, and
-// the dashboard.
+// observed loads the configuration, and makes the monitor, which counts where it is served or
+// its metrics are sent, and the dashboard.
 func (f *forward) observed() (*config.Config, error) {
 	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Logger: f.logger})
+	var err error
+	if f.push, err = otlp.Wanted(f.environ, f.logger); err != nil {
+		return nil, &usageError{err}
+	}
 	// Mistakes are those that loading all finds too.
-	if o, _ := config.LoadObserve(f.source); o.Address != "" {
+	if o, _ := config.LoadObserve(f.source); o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
 	c, err := loadForwarding(f.source, f.options)
@@ -100,34 +105,51 @@ func (f *forward) readmit(o config.Observe) {
 	}
 }
 
-// serve begins to serve the dashboard, metrics and probes, if the configuration says where. After ctx the
-// program is not ready, and still answers until end is called.
+// serve begins to serve the dashboard, metrics and probes, if the configuration says where, and to
+// send metrics, if the environment says so. After ctx the program is not ready, and still answers until
+// end is called.
 func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, each := range slices.Backward(ends) {
+			each()
+		}
+	}
 	stopping := context.AfterFunc(ctx, func() {
 		f.monitor.Stop()
 		notify(daemon.SdNotifyStopping)
 	})
-	if c.Observe.Address == "" {
-		return func() { stopping() }, nil
+	ends = append(ends, func() { stopping() })
+	if c.Observe.Address == "" && !f.push {
+		return end, nil
 	}
-	listener, err := net.Listen("tcp", c.Observe.Address)
-	if err != nil {
-		stopping()
-		return nil, fmt.Errorf("observe.address: %w", err)
-	}
-	f.logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
 	f.monitor.Expect(slices.Collect(maps.Keys(c.Sinks))...)
-	server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
-	sampling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { _ = server.Serve(listener) }) // until it is closed
+	ends = append(ends, work.Wait)
+	if c.Observe.Address != "" {
+		listener, err := net.Listen("tcp", c.Observe.Address)
+		if err != nil {
+			end()
+			return nil, fmt.Errorf("observe.address: %w", err)
+		}
+		f.logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
+		server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+		work.Go(func() { _ = server.Serve(listener) }) // until it is closed
+		ends = append(ends, func() { _ = server.Close() })
+	}
+	sampling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	work.Go(func() { f.monitor.Run(sampling) })
-	return func() {
-		stopping()
-		stop()
-		_ = server.Close()
-		work.Wait()
-	}, nil
+	ends = append(ends, stop)
+	if f.push {
+		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), otlp.Service{Name: f.name, Version: readBuild(f.name).Version}, f.logger)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		f.logger.Info("sending metrics by OTLP")
+		ends = append(ends, finish)
+	}
+	return end, nil
 }
 
 // handler serves all that there is at the address. Metrics and probes are for all who reach it.

@@ -7,16 +7,16 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// SampleLimit is where the counts of a sample stop.
-const SampleLimit = 10_000
-
 // Sampler takes figures for monitoring, over and over.
 type Sampler interface {
-	// Sample looks at the outbox once. Each of its counts stops at SampleLimit, and goes
+	// Sample looks at the outbox once. Each of its counts stops at PendingLimit or ParkedLimit, and goes
 	// along an index, so that a sample costs about the same whatever is parked or pending. It
 	// changes nothing, and is several statements without a transaction: figures may differ by
 	// what happens meanwhile.
 	Sample(ctx context.Context, q SampleQuery) (Sample, error)
+	// ParkedFigures counts what is parked for each sink that has anything parked, by name. It costs
+	// what it does in a sample.
+	ParkedFigures(ctx context.Context) ([]ParkedFigures, error)
 }
 
 // SampleQuery is what the caller knows of the outbox.
@@ -51,19 +51,6 @@ type SinkSample struct {
 	Paused bool
 	// Owned and Free count its lanes: with an unexpired lease, and without.
 	Owned, Free int
-	// Parked are its parked deliveries by state, for each state.
-	Parked []ParkedSample
-	// Overdue counts parked deliveries that were due more than a minute ago.
-	Overdue int
-	// DeadKeys counts the keys with a dead delivery; under on_dead: halt these are the
-	// keys that wait for a person.
-	DeadKeys int
-}
-
-// ParkedSample is what is parked in one state.
-type ParkedSample struct {
-	State State
-	Count int
-	// Oldest is when the first of them was parked for the first time; zero if there is none.
-	Oldest time.Time
+	// Parked is what is parked for it.
+	Parked ParkedFigures
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// PendingLimit is where Status stops counting: what a cursor has before it, and what of a
-// sink is parked in one state.
+// PendingLimit is where Status and Sample stop counting what a cursor has before it.
 const PendingLimit = 10_000
 
 // CountTime is how long Status counts what cursors have before them. Rows of a type that is
@@ -36,7 +35,7 @@ type Status struct {
 	// Oldest is the first row that is still in the log; nil if there is none.
 	Oldest  *Row           `json:"oldest"`
 	Cursors []CursorStatus `json:"cursors"`
-	// Parked counts up to PendingLimit of each sink and state.
+	// Parked counts up to ParkedLimit of each sink and state.
 	Parked []ParkedCount `json:"parked"`
 	// Holders are the sinks that have not settled all of the log, and so keep
 	// rows in it.

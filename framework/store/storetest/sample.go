@@ -15,6 +15,7 @@ var sampleFacts = []fact{
 	{"a sample has what each sink has before it, and for how long", sampledCursors},
 	{"a sample has what is parked by state, what is overdue and the keys of what is dead", sampledParked},
 	{"the counts of a sample stop at the limit", sampleLimit},
+	{"what is parked is counted alike for a sample, a status and the doctor", parkedFigures},
 }
 
 func (o *outbox) sample(t *testing.T, types map[string]notification.TypeFilter) (store.Sample, map[string]store.SinkSample) {
@@ -31,8 +32,8 @@ func (o *outbox) sample(t *testing.T, types map[string]notification.TypeFilter) 
 func emptySample(t *testing.T, o *outbox) {
 	sample, sinks := o.sample(t, map[string]notification.TypeFilter{"mail": notification.AllTypes})
 	require.Len(t, sample.Sinks, 1)
-	require.Len(t, sinks["mail"].Parked, 5)
-	for _, p := range sinks["mail"].Parked {
+	require.Len(t, sinks["mail"].Parked.States, 6)
+	for _, p := range sinks["mail"].Parked.States {
 		require.Zero(t, p.Count)
 		require.True(t, p.Oldest.IsZero())
 	}
@@ -88,25 +89,54 @@ func sampledParked(t *testing.T, o *outbox) {
 		scheduled(7, "", time.Now().Add(time.Hour)))
 	_, sinks := o.sample(t, nil)
 	counts := make(map[store.State]int)
-	for _, p := range sinks["mail"].Parked {
+	for _, p := range sinks["mail"].Parked.States {
 		counts[p.State] = p.Count
 		require.Equal(t, p.Count == 0, p.Oldest.IsZero(), p.State)
 	}
-	require.Equal(t, map[store.State]int{store.StateRetrying: 1, store.StateBlocked: 1, store.StateDead: 4, store.StateScheduled: 1, store.StateSettling: 0}, counts)
-	require.Equal(t, 1, sinks["mail"].Overdue)
-	require.Equal(t, 2, sinks["mail"].DeadKeys)
+	require.Equal(t, map[store.State]int{store.StateRetrying: 1, store.StateBlocked: 1, store.StateDead: 4, store.StateScheduled: 1, store.StateSettling: 0, store.StateCancelled: 0}, counts)
+	require.Equal(t, 1, sinks["mail"].Parked.Overdue)
+	require.Equal(t, 2, sinks["mail"].Parked.DeadKeys)
 }
 
 func sampleLimit(t *testing.T, o *outbox) {
 	o.acquire(t, "mail")
 	o.publish(t, several(1000)...)
-	for rows := 1000; rows <= store.SampleLimit; rows *= 2 {
+	for rows := 1000; rows <= store.PendingLimit; rows *= 2 {
 		o.exec(t, `INSERT INTO outbox (id, type, occurred_on, payload) SELECT id, type, occurred_on, payload FROM outbox`)
 	}
 	o.exec(t, `INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
 		SELECT 'mail', {offset}, slot, id, type, version, key, occurred_on, metadata, payload, 'retrying', 1, occurred_on FROM outbox`)
 	_, sinks := o.sample(t, nil)
-	require.Equal(t, store.SampleLimit, sinks["mail"].Pending)
-	require.Equal(t, store.SampleLimit, sinks["mail"].Parked[0].Count)
-	require.Equal(t, store.SampleLimit, sinks["mail"].Overdue)
+	require.Equal(t, store.PendingLimit, sinks["mail"].Pending)
+	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Count(store.StateRetrying))
+	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Overdue)
+}
+
+// What Status, Sample and the doctor show of what is parked is counted in one way.
+func parkedFigures(t *testing.T, o *outbox) {
+	o.park(t, retrying(1, "k", time.Now().Add(-time.Hour)), retrying(2, "", time.Now().Add(-2*time.Hour)), blocked(3, "k"),
+		dead(4, "a"), dead(5, "a"), dead(6, ""), scheduled(7, "", time.Now().Add(time.Hour)), scheduled(8, "", time.Now().Add(time.Hour)))
+	o.exec(t, `UPDATE outbox_parked SET hook_failures = 2, hook_error = 'no such table' WHERE {offset} = 2`)
+	o.exec(t, `INSERT INTO outbox_cancelled ({offset}, id) SELECT {offset}, id FROM outbox_parked WHERE {offset} = 8`)
+	all, err := o.ParkedFigures(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	f := all[0]
+	_, sinks := o.sample(t, nil)
+	status, err := o.Status(t.Context(), store.StatusQuery{})
+	require.NoError(t, err)
+
+	counts := make(map[store.State]int)
+	for _, s := range f.States {
+		counts[s.State] = s.Count
+	}
+	require.Equal(t, map[store.State]int{store.StateRetrying: 2, store.StateBlocked: 1, store.StateDead: 3, store.StateScheduled: 1, store.StateCancelled: 1, store.StateSettling: 0}, counts)
+	require.InDelta(t, 2*time.Hour, f.LongestDue, float64(time.Minute))
+	require.Equal(t, []int{2, 1, 1}, []int{f.Overdue, f.DeadKeys, f.Hooks})
+	require.Equal(t, "no such table", f.HookError)
+	require.Equal(t, f.States, sinks["mail"].Parked.States)
+	require.Equal(t, []store.ParkedCount{
+		{Sink: "mail", State: store.StateBlocked, Count: 1}, {Sink: "mail", State: store.StateCancelled, Count: 1}, {Sink: "mail", State: store.StateDead, Count: 3},
+		{Sink: "mail", State: store.StateRetrying, Count: 2, HookError: "no such table"}, {Sink: "mail", State: store.StateScheduled, Count: 1},
+	}, status.Parked)
 }

@@ -18,8 +18,11 @@ func (d *Dispatcher) observe(worker *call) {
 	}
 	for i, delivery := range worker.deliveries {
 		result := worker.results[i]
-		class, _ := sinks.Classify(result.Err)
-		d.observer.Attempt(policy.Attempt{Delivery: delivery, Class: class, Err: result.Err, Receipt: result.Receipt, Began: worker.began, Duration: took})
+		attempt := policy.Attempt{Delivery: delivery, Err: result.Err, Receipt: result.Receipt, Began: worker.began, Duration: took}
+		if result.Err != nil {
+			attempt.Class, _ = sinks.Classify(result.Err)
+		}
+		d.observer.Attempt(attempt)
 	}
 }
 

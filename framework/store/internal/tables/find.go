@@ -31,42 +31,6 @@ func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) (counts 
 	return counts, changed, nil
 }
 
-// parkedStatus counts what is parked of each sink and state, up to store.PendingLimit. It
-// goes from sink to sink by the primary key, however much is parked.
-func (t *Tables) parkedStatus(ctx context.Context) (counts []store.ParkedCount, err error) {
-	for sink := ""; ; {
-		var next sql.NullString
-		if err := t.run.Row(ctx, t.db, `SELECT min(sink) FROM {parked} WHERE sink > ? {whole parked}`, sink).Scan(&next); err != nil || !next.Valid {
-			return counts, err
-		}
-		sink = next.String
-		err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-			c := store.ParkedCount{Sink: sink}
-			err := rows.Scan(&c.State, &c.Count, &c.HookError)
-			counts = append(counts, c)
-			return err
-		}, `?`, t.run.ParkedStatusQuery(sink))
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// storedStates are those that a parked delivery is written in.
-var storedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
-
-// ParkedStatusQuery is about one sink. It reads no more of any state than is counted.
-func (*Runner) ParkedStatusQuery(sink string) Expr {
-	parts := make([]Expr, len(storedStates))
-	for i, state := range storedStates {
-		parts[i] = SQL(`SELECT * FROM (SELECT `+presentState+` AS state FROM {parked} p WHERE p.sink = ? AND p.state = ? LIMIT ?) counted`,
-			sink, string(state), store.PendingLimit)
-	}
-	return SQL(`SELECT state, count(*), coalesce((SELECT h.hook_error FROM {parked} h
-			WHERE h.sink = ? AND h.state = parts.state AND h.hook_failures > 0 LIMIT 1), '')
-		FROM (?) parts GROUP BY state ORDER BY state {whole parked}`, sink, join(` UNION ALL `, parts))
-}
-
 // knows returns store.ErrUnknownSink for a sink that has neither cursors nor
 // anything parked.
 func (t *Tables) knows(ctx context.Context, sink string) error {

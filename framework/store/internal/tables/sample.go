@@ -2,17 +2,12 @@ package tables
 
 import (
 	"context"
-	"database/sql"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// overdueAfter is how long after its time a parked delivery counts as overdue: forwarders
-// take up what is due within seconds.
-const overdueAfter = time.Minute
 
 // Sample looks at the outbox once; see store.Sampler.
 func (t *Tables) Sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
@@ -49,7 +44,7 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 		}
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
-		if err := t.sampleParked(ctx, sinks[sink]); err != nil {
+		if sinks[sink].Parked, err = t.parkedFigures(ctx, sink); err != nil {
 			return sample, err
 		}
 		sample.Sinks = append(sample.Sinks, *sinks[sink])
@@ -74,47 +69,13 @@ func (t *Tables) sampleCursor(ctx context.Context, q store.SampleQuery, c *curso
 	}
 	ahead := int(store.CountOffsets(c.ahead))
 	types, _ := store.StatusQuery(q).TypesOf(c.Sink)
-	rows, oldest, err := t.dialect.Waiting(ctx, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.SampleLimit+ahead)
+	rows, oldest, err := t.dialect.Waiting(ctx, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.PendingLimit+ahead)
 	if err != nil {
 		return err
 	}
 	if pending := rows - ahead; pending > 0 {
-		s.Pending = min(s.Pending+pending, store.SampleLimit)
+		s.Pending = min(s.Pending+pending, store.PendingLimit)
 		s.Lag = max(s.Lag, now.Sub(oldest), 0)
 	}
 	return nil
-}
-
-// sampleParked counts what is parked for a sink, in one statement. Each part of it is a
-// range of an index that ends at the limit.
-func (t *Tables) sampleParked(ctx context.Context, s *store.SinkSample) error {
-	parts := make([]Expr, 0, len(storedStates)+2)
-	for _, state := range storedStates {
-		parts = append(parts, SQL(`SELECT '`+string(state)+`' AS what,
-			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? LIMIT ?) few) AS n,
-			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1) AS oldest`,
-			s.Sink, string(state), store.SampleLimit, s.Sink, string(state)))
-	}
-	parts = append(parts,
-		SQL(`SELECT 'overdue', (SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) LIMIT ?) few), NULL`,
-			s.Sink, t.dialect.NowPlus(-overdueAfter), store.SampleLimit),
-		SQL(`SELECT 'keys', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' LIMIT ?) few), NULL`,
-			s.Sink, string(store.StateDead), store.SampleLimit))
-	return t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var what string
-		var n int
-		oldest := t.run.time()
-		if err := rows.Scan(&what, &n, &oldest); err != nil {
-			return err
-		}
-		switch what {
-		case "overdue":
-			s.Overdue = n
-		case "keys":
-			s.DeadKeys = n
-		default:
-			s.Parked = append(s.Parked, store.ParkedSample{State: store.State(what), Count: n, Oldest: oldest.Time})
-		}
-		return nil
-	}, `SELECT what, n, oldest FROM (?) counted {whole parked}`, join(` UNION ALL `, parts))
 }

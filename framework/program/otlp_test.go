@@ -1,0 +1,182 @@
+package program
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	wire "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// metricsCollector takes metrics as OTLP over HTTP has them.
+type metricsCollector struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	resource map[string]string
+	headers  http.Header
+	metrics  map[string]*wire.Metric // the last of each name
+}
+
+func newMetricsCollector(t testing.TB) *metricsCollector {
+	t.Helper()
+	c := &metricsCollector{}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *metricsCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var request collector.ExportMetricsServiceRequest
+	if err != nil || r.URL.Path != "/v1/metrics" || proto.Unmarshal(body, &request) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.headers, c.resource, c.metrics = r.Header, make(map[string]string), make(map[string]*wire.Metric)
+	for _, of := range request.ResourceMetrics {
+		for _, a := range of.Resource.Attributes {
+			c.resource[a.Key] = a.Value.GetStringValue()
+		}
+		for _, scope := range of.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				c.metrics[m.Name] = m
+			}
+		}
+	}
+}
+
+// delivered is how many attempts at the sink partner have delivered.
+func (c *metricsCollector) delivered() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.metrics["waybill_attempts_total"].GetSum().GetDataPoints() {
+		labels := make(map[string]string)
+		for _, a := range p.Attributes {
+			labels[a.Key] = a.Value.GetStringValue()
+		}
+		if labels["sink"] == "partner" && labels["result"] == "delivered" {
+			return p.GetAsDouble()
+		}
+	}
+	return -1
+}
+
+func TestMetricsAreSentToACollector(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 3)
+		destination, c := newReceiver(t), newMetricsCollector(t)
+		f := startIn(t, []string{
+			"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=" + c.URL + "/v1/metrics", "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20abc",
+			"OTEL_SERVICE_NAME=shop-outbox", "OTEL_METRIC_EXPORT_INTERVAL=50",
+		}, "forward", "-c", o.config(t, "15s", destination.URL))
+		destination.await(t, 3)
+		require.Eventually(t, func() bool { return c.delivered() == 3 }, patience, 10*time.Millisecond)
+		f.signal(t, syscall.SIGTERM)
+		require.Zero(t, f.wait())
+		require.Equal(t, "shop-outbox", c.resource["service.name"])
+		require.NotEmpty(t, c.resource["service.instance.id"])
+		require.NotEmpty(t, c.resource["service.version"])
+		require.Equal(t, "Bearer abc", c.headers.Get("Authorization"))
+		require.EqualValues(t, 3, sumOf(c.metrics["waybill_delivery_duration_seconds"]))
+		require.NotEmpty(t, c.metrics["waybill_sample_timestamp_seconds"].GetGauge().GetDataPoints(), "it samples without observe.address")
+	})
+}
+
+// sumOf is how many values there are in a histogram.
+func sumOf(m *wire.Metric) (n uint64) {
+	for _, p := range m.GetExponentialHistogram().GetDataPoints() {
+		n += p.Count
+	}
+	return n
+}
+
+func TestTheLastMetricsAreSentAtTheEnd(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	o.publish(t, 1, 3)
+	destination, c := newReceiver(t), newMetricsCollector(t)
+	f := startIn(t, []string{"OTEL_METRICS_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_METRIC_EXPORT_INTERVAL=3600000"},
+		"forward", "-c", o.config(t, "15s", destination.URL))
+	destination.await(t, 3)
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+	require.Equal(t, 3.0, c.delivered())
+}
+
+func TestACollectorOfMetricsThatHangsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	asked, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		once.Do(func() { close(asked) })
+		<-done
+	}))
+	defer hanging.Close()
+	defer close(done)
+	destination := newReceiver(t)
+	f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL, "OTEL_TRACES_EXPORTER=none", "OTEL_METRIC_EXPORT_INTERVAL=10"},
+		"forward", "-c", o.config(t, "15s", destination.URL))
+	<-asked
+	o.publish(t, 1, 3)
+	destination.await(t, 3)
+	began := time.Now()
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+	require.Less(t, time.Since(began), 15*time.Second, "3 s, on a busy machine")
+}
+
+func TestACollectorOfMetricsThatComesLaterIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	c := newMetricsCollector(t)
+	handler := c.Config.Handler
+	var mu sync.Mutex
+	refused := 0
+	c.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		refused++
+		refuse := refused <= 3
+		mu.Unlock()
+		if refuse {
+			w.WriteHeader(http.StatusForbidden) // which is not tried again by the exporter
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_TRACES_EXPORTER=none", "OTEL_METRIC_EXPORT_INTERVAL=20"},
+		"forward", "-c", o.config(t, "15s", "http://127.0.0.1:1"))
+	f.awaitLine(t, "sending metrics failed, trying again")
+	f.awaitLine(t, "sending metrics works again")
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+}
+
+func TestAnEndpointForMetricsThatIsNoURLIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	f := startIn(t, []string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=user:secret@collector"}, "forward", "-c", o.config(t, "15s", "http://127.0.0.1:1"))
+	var all string
+	for line := range f.lines {
+		all += line + "\n"
+	}
+	require.Equal(t, exitUsage, f.wait())
+	require.Contains(t, all, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is no URL such as http://localhost:4318")
+	require.NotContains(t, all, "secret")
+}

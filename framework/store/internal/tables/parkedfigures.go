@@ -1,0 +1,123 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// overdueAfter is how long after its time a parked delivery counts as overdue: forwarders
+// take up what is due within seconds.
+const overdueAfter = time.Minute
+
+// ParkedFigures counts what is parked, by sink.
+func (t *Tables) ParkedFigures(ctx context.Context) (all []store.ParkedFigures, err error) {
+	if all, err = t.allParkedFigures(ctx); err != nil {
+		return nil, t.failed(err, "count parked deliveries")
+	}
+	return all, nil
+}
+
+// allParkedFigures goes from sink to sink by the primary key, however much is parked.
+func (t *Tables) allParkedFigures(ctx context.Context) (all []store.ParkedFigures, err error) {
+	for sink := ""; ; {
+		var next sql.NullString
+		if err := t.run.Row(ctx, t.db, `SELECT min(sink) FROM {parked} WHERE sink > ? {whole parked}`, sink).Scan(&next); err != nil || !next.Valid {
+			return all, err
+		}
+		sink = next.String
+		figures, err := t.parkedFigures(ctx, sink)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, figures)
+	}
+}
+
+// storedStates are those that a parked delivery is written in.
+var storedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
+
+// Rows of a ParkedFiguresQuery beside those of the states.
+const (
+	figureOverdue = "overdue"
+	figureKeys    = "keys"
+	figureHooks   = "hooks"
+)
+
+// ParkedFiguresQuery is about one sink, in one statement. Each part of it is a range of an index that
+// ends at the limit: the order has a planner take the index, where it would else read the table up to so
+// many rows that match, which may be all behind a million of another state.
+func (r *Runner) ParkedFiguresQuery(sink string) Expr {
+	parts := []Expr{ // the first one gives the columns their types
+		SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.dialect.Elapsed(`due_at`)+`) AS longest
+			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) ORDER BY due_at LIMIT ?) few`,
+			sink, r.dialect.NowPlus(-overdueAfter), store.ParkedLimit),
+		SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at LIMIT ?) few), NULL, '', NULL`,
+			sink, string(store.StateDead), store.ParkedLimit),
+		SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), NULL
+			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 LIMIT ?) few`, sink, store.ParkedLimit),
+		SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', NULL
+			FROM (SELECT `+presentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at LIMIT ?) few WHERE present = ?`,
+			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
+	}
+	for _, state := range storedStates {
+		parts = append(parts, SQL(`SELECT '`+string(state)+`',
+			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT ?) few),
+			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1),
+			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), NULL`,
+			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state)))
+	}
+	return SQL(`SELECT what, n, oldest, hook_error, longest FROM (?) counted {whole parked}`, join(` UNION ALL `, parts))
+}
+
+func (t *Tables) parkedFigures(ctx context.Context, sink string) (f store.ParkedFigures, err error) {
+	f.Sink = sink
+	cancelled := 0
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var what, hookError string
+		var n int
+		oldest := t.run.time()
+		var longest sql.NullInt64 // in microseconds
+		if err := rows.Scan(&what, &n, &oldest, &hookError, &longest); err != nil {
+			return err
+		}
+		switch what {
+		case figureOverdue:
+			f.Overdue, f.LongestDue = n, time.Duration(longest.Int64)*time.Microsecond
+		case figureKeys:
+			f.DeadKeys = n
+		case figureHooks:
+			f.Hooks, f.HookError = n, hookError
+		case string(store.StateCancelled):
+			cancelled = n
+		default:
+			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest.Time, HookError: hookError})
+		}
+		return nil
+	}, `?`, t.run.ParkedFiguresQuery(sink))
+	for i := range f.States {
+		if f.States[i].State == store.StateScheduled {
+			f.States[i].Count -= min(cancelled, f.States[i].Count) // they are written so
+		}
+	}
+	f.States = append(f.States, store.ParkedState{State: store.StateCancelled, Count: cancelled})
+	return f, err
+}
+
+// parkedStatus is what is parked of each sink and state, up to store.ParkedLimit.
+func (t *Tables) parkedStatus(ctx context.Context) (counts []store.ParkedCount, err error) {
+	all, err := t.allParkedFigures(ctx)
+	for _, f := range all {
+		slices.SortFunc(f.States, func(a, b store.ParkedState) int { return cmp.Compare(a.State, b.State) })
+		for _, s := range f.States {
+			if s.Count > 0 {
+				counts = append(counts, store.ParkedCount{Sink: f.Sink, State: s.State, Count: int64(s.Count), HookError: s.HookError})
+			}
+		}
+	}
+	return counts, err
+}
