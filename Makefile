@@ -23,7 +23,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard test-peers crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard test-peers test-deploy crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ test-dashboard: ## Run the tests of the dashboard in a real browser (needs Chrom
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
 	cd benchmarks && go vet ./... && go test -timeout 20m ./...
 
+test-deploy: ## Judge what installs and watches the program: image, chart, compose file, packages, unit
+	cd framework/program/internal/deploy/check && go vet ./... && go test -count 1 -timeout 20m ./...
+
 crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
@@ -71,6 +74,7 @@ lint: $(LINT) ## Run the linters, which are built at the first time
 	cd examples/orders && $(CURDIR)/$(LINT) run ./...
 	cd examples/own-program && $(CURDIR)/$(LINT) run ./...
 	cd benchmarks && $(CURDIR)/$(LINT) run ./...
+	cd framework/program/internal/deploy/check && $(CURDIR)/$(LINT) run ./...
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...

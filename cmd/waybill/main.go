@@ -3,6 +3,10 @@
 // the same way: see package program.
 package main
 
-import "github.com/waybill-go/waybill/framework/program"
+import (
+	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, on machines that have none
+
+	"github.com/waybill-go/waybill/framework/program"
+)
 
 func main() { program.Main() }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -235,7 +236,7 @@ func TestPrintPrintsWhatThereIs(t *testing.T) {
 	for _, args := range [][]string{{"print"}, {"print", "nothing"}, {"print", "rules", "systemd"}} {
 		r := waybill(t, args...)
 		require.Equal(t, exitUsage, r.code)
-		require.Contains(t, r.stderr, "name one of rules, systemd")
+		require.Contains(t, r.stderr, "name one of compose, grafana, kubernetes, rules, systemd")
 	}
 }
 
@@ -247,7 +248,7 @@ func TestTheUnitIsRight(t *testing.T) {
 	}
 	text, _ := deploy.Text("systemd")
 	// What it names has to exist.
-	text = strings.ReplaceAll(text, "/usr/local/bin/waybill", "/bin/true")
+	text = regexp.MustCompile(`(?m)^(Exec\w+=)waybill `).ReplaceAllString(text, "${1}/bin/true ")
 	unit := filepath.Join(t.TempDir(), "waybill.service")
 	require.NoError(t, os.WriteFile(unit, []byte(text), 0o600))
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit).CombinedOutput()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -99,6 +100,8 @@ func TestVersionTellsWhatItWasBuiltFrom(t *testing.T) {
 	require.NoError(t, json.Unmarshal(output, &b))
 	require.NotEmpty(t, b.Version)
 	require.Regexp(t, `^go1\.`, b.Go)
+	_, err = time.Parse(time.RFC3339, b.Date)
+	require.True(t, err == nil || b.Revision == "", b.Date)
 
 	output, err = exec.CommandContext(t.Context(), binary, "version").Output()
 	require.NoError(t, err)

@@ -29,12 +29,17 @@ func newVersion(p *invocation) *cobra.Command {
 
 const modulePath = "github.com/waybill-go/waybill"
 
+// version is set by builds that know it better than Go's own record, as of an archive without a
+// repository: -ldflags "-X github.com/waybill-go/waybill/framework/program.version=v1.2.3".
+var version string
+
 // build is what this program was built from.
 type build struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`
 	Waybill  string `json:"waybill,omitempty"` // its version, in a program of another module
 	Revision string `json:"revision,omitempty"`
+	Date     string `json:"date,omitempty"`     // of Revision, as RFC 3339
 	Modified bool   `json:"modified,omitempty"` // the tree had changes that Revision does not
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -43,11 +48,14 @@ type build struct {
 func readBuild(name string) build {
 	b := build{Program: name, Version: "(unknown)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
+	if ok && info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	if version != "" {
+		b.Version = version
+	}
 	if !ok {
 		return b
-	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
 	}
 	for _, d := range info.Deps {
 		if d.Path == modulePath {
@@ -58,6 +66,8 @@ func readBuild(name string) build {
 		switch s.Key {
 		case "vcs.revision":
 			b.Revision = s.Value
+		case "vcs.time":
+			b.Date = s.Value
 		case "vcs.modified":
 			b.Modified = s.Value == "true"
 		}
@@ -69,6 +79,9 @@ func (b build) String() string {
 	source := ""
 	if b.Revision != "" {
 		source = " revision " + b.Revision
+	}
+	if b.Date != "" {
+		source += " of " + b.Date
 	}
 	if b.Modified {
 		source += " (modified)"

@@ -92,8 +92,8 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 	require.Equal(t, ruled, documented, "in the order of the rules")
 }
 
-func TestRulesAndRunbookNameMetricsThatThereAre(t *testing.T) {
-	t.Parallel()
+// metrics are the names of those of a Monitor.
+func metrics() map[string]bool {
 	known := make(map[string]bool)
 	all := make(chan *prometheus.Desc)
 	go func() {
@@ -104,6 +104,12 @@ func TestRulesAndRunbookNameMetricsThatThereAre(t *testing.T) {
 	for d := range all {
 		known[name.FindStringSubmatch(d.String())[1]] = true
 	}
+	return known
+}
+
+func TestRulesAndRunbookNameMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := metrics()
 	metric := regexp.MustCompile(`\bwaybill_[a-z_]+\b`)
 	for _, a := range alerts(t) {
 		used := metric.FindAllString(a.Expr, -1)

@@ -1,0 +1,61 @@
+// Command check writes the manifests for Kubernetes that the Helm chart makes with its default
+// values. Its tests judge the artefacts of the folder above with the libraries of the tools that
+// read them; it is a module of its own, so that nothing else depends on these.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/releaseutil"
+)
+
+//go:generate go run . ../kubernetes.yaml
+
+const header = `# Made from the Helm chart with its default values, for kubectl apply -f. Write what is yours into
+# the ConfigMap and the image, and make the Secret waybill first: docs/deployment.md says how.
+`
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "name the file to write")
+		os.Exit(2)
+	}
+	text, err := manifests("../chart", nil)
+	if err == nil {
+		err = os.WriteFile(os.Args[1], text, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// manifests are what a chart makes, in the order in which Helm installs them.
+func manifests(folder string, values map[string]any) ([]byte, error) {
+	chart, err := loader.Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "waybill", Namespace: "default", IsInstall: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := engine.Engine{Strict: true}.Render(chart, all)
+	if err != nil {
+		return nil, err
+	}
+	_, sorted, err := releaseutil.SortManifests(rendered, nil, releaseutil.InstallOrder)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.NewBufferString(header)
+	for _, m := range sorted {
+		fmt.Fprintf(text, "---\n%s\n", bytes.TrimSpace([]byte(m.Content)))
+	}
+	return text.Bytes(), nil
+}

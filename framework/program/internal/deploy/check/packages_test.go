@@ -1,0 +1,126 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goreleaser/goreleaser/v2/pkg/config"
+	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/files"
+	_ "github.com/goreleaser/nfpm/v2/rpm"
+	"github.com/stretchr/testify/require"
+)
+
+func TestGoreleaserTakesTheConfiguration(t *testing.T) {
+	t.Parallel()
+	release := release(t)
+	made, err := dockerfile()
+	require.NoError(t, err)
+	require.Len(t, release.Builds, 1)
+	build := release.Builds[0]
+	require.DirExists(t, filepath.Join(root, build.Main))
+	variable := regexp.MustCompile(`-X \S+\.version=`)
+	require.Equal(t, variable.FindString(made.build), variable.FindString(build.Ldflags[0]), "versions get into the program in one way")
+	require.NotEmpty(t, release.SBOMs)
+}
+
+// release reads goreleaser's file, and refuses keys that there are not.
+func release(t *testing.T) config.Project {
+	t.Helper()
+	release, err := config.Load(filepath.Join(root, ".goreleaser.yaml"))
+	require.NoError(t, err)
+	return release
+}
+
+// pack makes a package as goreleaser does.
+func pack(t *testing.T, format string) (file string) {
+	t.Helper()
+	wanted := release(t).NFPMs[0]
+	contents := files.Contents{{Source: filepath.Join(folder, "waybill"), Destination: filepath.Join(wanted.Bindir, "waybill"), FileInfo: &files.ContentFileInfo{Mode: 0o755}}}
+	for _, c := range wanted.Contents {
+		source := c.Source
+		if source != "" {
+			source = filepath.Join(root, source)
+		}
+		contents = append(contents, &files.Content{
+			Source: source, Destination: c.Destination, Type: c.Type, FileInfo: &files.ContentFileInfo{Mode: c.FileInfo.Mode},
+		})
+	}
+	scripts := wanted.Scripts
+	for _, script := range []*string{&scripts.PostInstall, &scripts.PreRemove, &scripts.PostRemove} {
+		require.NotEmpty(t, *script)
+		*script = filepath.Join(root, *script)
+	}
+	info := nfpm.WithDefaults(&nfpm.Info{
+		Name: wanted.PackageName, Arch: "amd64", Platform: "linux", Version: builtVersion, Maintainer: wanted.Maintainer,
+		Description: wanted.Description, Homepage: wanted.Homepage, License: wanted.License, Section: wanted.Section,
+		Overridables: nfpm.Overridables{Contents: contents, Scripts: nfpm.Scripts{PostInstall: scripts.PostInstall, PreRemove: scripts.PreRemove, PostRemove: scripts.PostRemove}},
+	})
+	require.NoError(t, nfpm.PrepareForPackager(info, format))
+	packager, err := nfpm.Get(format)
+	require.NoError(t, err)
+	target, err := os.Create(filepath.Join(t.TempDir(), packager.ConventionalFileName(info)))
+	require.NoError(t, err)
+	require.NoError(t, packager.Package(info, target))
+	require.NoError(t, target.Close())
+	return target.Name()
+}
+
+func TestThePackageOfDebianInstalls(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("THE PACKAGE OF DEBIAN IS NOT TESTED: there is no dpkg-deb")
+	}
+	file := pack(t, "deb")
+	for listing, wanted := range map[string][]string{
+		"--contents": {"./usr/bin/waybill", "./usr/lib/systemd/system/waybill.service", "./usr/share/waybill/rules.yaml", "./usr/share/waybill/grafana.json", "./etc/waybill/"},
+		"--info":     {"Package: waybill", "Version: 1.2.3~test", "postinst", "prerm", "postrm"},
+	} {
+		out, err := exec.CommandContext(t.Context(), "dpkg-deb", listing, file).CombinedOutput()
+		require.NoError(t, err, string(out))
+		for _, text := range wanted {
+			require.Contains(t, string(out), text)
+		}
+	}
+	system := filepath.Join(t.TempDir(), "system")
+	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--extract", file, system).CombinedOutput()
+	require.NoError(t, err, string(out))
+	version, err := exec.CommandContext(t.Context(), filepath.Join(system, "usr/bin/waybill"), "version").CombinedOutput()
+	require.NoError(t, err, string(version))
+	require.Contains(t, string(version), builtVersion)
+
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("THE UNIT IS NOT CHECKED AS IT IS INSTALLED: there is no systemd-analyze")
+	}
+	// What the unit stands on comes from this machine.
+	require.NoError(t, os.MkdirAll(filepath.Join(system, "bin"), 0o755))
+	for from, to := range map[string]string{"/usr/lib/systemd/system/.": "usr/lib/systemd/system", "/bin/kill": "bin"} {
+		out, err = exec.CommandContext(t.Context(), "cp", "-R", from, filepath.Join(system, to)).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	out, err = exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", "--root="+system, "waybill.service").CombinedOutput()
+	require.NotContains(t, string(out), "waybill.service", "%v", err)
+}
+
+func TestThePackageOfRedHatIsMade(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, `waybill-1\.2\.3~test-1\.x86_64\.rpm$`, pack(t, "rpm"))
+}
+
+func TestScriptsOfThePackagesRunWhereThereIsNoSystemd(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		t.Skip("this machine runs systemd")
+	}
+	for script, arguments := range map[string]string{"postinstall": "configure", "preremove": "remove", "postremove": "purge"} {
+		out, err := exec.CommandContext(t.Context(), "sh", filepath.Join("../package", script), arguments).CombinedOutput()
+		require.NoError(t, err, "%s: %s", script, strings.TrimSpace(string(out)))
+		out, err = exec.CommandContext(t.Context(), "sh", "-n", filepath.Join("../package", script)).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+}

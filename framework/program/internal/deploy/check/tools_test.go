@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// root is the top of the repository.
+const root = "../../../../.."
+
+// folder has what the tests share: the program, as the Dockerfile builds it.
+var folder string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "deploy"); err == nil {
+		defer os.RemoveAll(folder)
+		err = buildAsTheDockerfileDoes(filepath.Join(folder, "waybill"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// program runs the command line of the one that was built, and returns what it prints.
+func program(t *testing.T, dir string, environ []string, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(folder, "waybill"), args...)
+	command.Dir, command.Env = dir, environ
+	if command.Env == nil {
+		command.Env = []string{}
+	}
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
