@@ -20,7 +20,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -86,13 +85,10 @@ func (a *Admin) Status(ctx context.Context, routes *route.Table) (store.Status, 
 	return a.store.Status(ctx, q)
 }
 
-// Conditions lists what holds up sinks.
-func (a *Admin) Conditions(ctx context.Context) ([]store.Condition, error) {
-	membership, err := a.store.Membership(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return membership.Conditions(time.Now()), nil
+// Membership lists the forwarders that live, with what each said with its last heartbeat, and the
+// lanes. Its Conditions are what holds up sinks.
+func (a *Admin) Membership(ctx context.Context) (store.Membership, error) {
+	return a.store.Membership(ctx)
 }
 
 // Types counts the last rows of the log, and parked deliveries, by type and version, in

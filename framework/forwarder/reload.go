@@ -74,6 +74,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 			k.Change(name, sink)
 			if old := before[name]; old != nil {
 				old.dispatcher.Stop()
+				f.running.ended(old.dispatcher.Stats())
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -24,6 +25,7 @@ type running struct {
 	// slowest is the longest checkpoint since turned, and before that of the time before.
 	slowest, before time.Duration
 	turned          time.Time
+	tally           tally
 }
 
 // halfRemembered is how often slowest begins again, so that a checkpoint is reported for
@@ -63,6 +65,46 @@ func (r *running) report() store.Running {
 	defer r.mu.Unlock()
 	r.turn()
 	return store.Running{Version: r.version, Settings: r.settings, Checkpoint: max(r.slowest, r.before)}
+}
+
+// report is what the next heartbeat says. It takes no lock for longer than reading a few figures.
+func (f *Forwarder) report() store.Running {
+	said := f.running.report()
+	work := f.working()
+	sinks := make([]store.SinkRunning, 0, len(work))
+	for _, w := range work {
+		sinks = append(sinks, sinkRunning(w.dispatcher))
+	}
+	said.Sinks = store.BoundSinks(f.running.count(sinks))
+	return said
+}
+
+// maxCause bounds the cause of an open breaker in a heartbeat, in bytes. The sink's state, which is
+// reported beside it, has more of it.
+const maxCause = 100
+
+func sinkRunning(d *dispatch.Dispatcher) store.SinkRunning {
+	done, now := d.Stats(), d.Figures()
+	s := store.SinkRunning{Sink: done.Sink, Delivered: done.Delivered, Failed: done.Failed, Dead: done.Dead,
+		InFlight: now.InFlight, Threshold: now.Threshold, Pending: now.Pending, BreakerOpen: now.BreakerOpen}
+	if s.BreakerOpen {
+		s.Cause = policy.Text(d.State().Cause, maxCause)
+	}
+	return s
+}
+
+// count adds to the figures of dispatchers what others did for the sink before them, and the rate.
+func (r *running) count(sinks []store.SinkRunning) []store.SinkRunning {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally.count(sinks, time.Now())
+}
+
+// ended takes note of what a dispatcher did that is replaced by another one.
+func (r *running) ended(s Stats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally.ended(s)
 }
 
 // takeOver notes another configuration.

@@ -2,6 +2,10 @@ package forwarder_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // heard is what the heartbeat of the only forwarder says.
@@ -65,6 +72,100 @@ func TestHeartbeatsSayHowLongCheckpointsTookInTheLastMinute(t *testing.T) {
 		require.GreaterOrEqual(t, o.heard().Checkpoint, 3*time.Second)
 		time.Sleep(2 * time.Minute)
 		require.Less(t, o.heard().Checkpoint, 3*time.Second)
+		f.end()
+	})
+}
+
+// heardOf is what the heartbeat of the only forwarder says of its sinks, one lease later.
+func (o *outbox) heardOf(lease time.Duration) map[string]store.SinkRunning {
+	o.t.Helper()
+	time.Sleep(lease / 2)
+	said := make(map[string]store.SinkRunning)
+	for _, s := range o.heard().Sinks {
+		said[s.Sink] = s
+	}
+	return said
+}
+
+// Any process can show what all forwarders do.
+func TestHeartbeatsSayWhatAForwarderDoesForEachSink(t *testing.T) {
+	const lease = 15 * time.Second
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		mail := &script{answer: func(_ context.Context, d *notification.Delivery) error {
+			switch {
+			case d.ID == "dead":
+				return sinks.Permanent(errors.New("no such address"))
+			case d.ID == "later" && d.Attempt == 1:
+				return errors.New("try again")
+			}
+			return nil
+		}}
+		hanging := &script{answer: func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, 10*time.Minute) }}
+		down := &script{answer: func(context.Context, *notification.Delivery) error {
+			return sinks.Unavailable(errors.New("no route to host: " + strings.Repeat("x", 1000)))
+		}}
+		f := o.start(map[string]forwarder.Sink{"mail": {Sink: mail, Parallelism: alone}, "hanging": {Sink: hanging, Timeout: time.Hour, Parallelism: forwarder.Parallelism{Threshold: 2}}, "down": {Sink: down}},
+			route.Routes{"*": route.To("mail", "hanging", "down")}, func(c *forwarder.Config) { c.Lease = lease })
+		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1}, o.heardOf(lease)["mail"])
+		o.append("t", "", append(numbered("", 30), "dead", "later")...)
+		f.flush()
+		time.Sleep(30 * time.Second)
+		said := o.heardOf(lease)
+		rate := said["mail"].PerSecond
+		require.InDelta(t, 31.0/45, rate, 0.2)
+		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1, Delivered: 31, Failed: 1, Dead: 1, PerSecond: rate}, said["mail"])
+		require.Equal(t, store.SinkRunning{Sink: "hanging", Threshold: 2, InFlight: 2, Pending: 32}, said["hanging"])
+		require.True(t, said["down"].BreakerOpen)
+		require.Contains(t, said["down"].Cause, "no route to host: xxx")
+		require.LessOrEqual(t, len(said["down"].Cause), 100)
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, o.heardOf(lease)["mail"].PerSecond, "nothing in the last minute")
+		f.abandon()
+	})
+}
+
+func TestHeartbeatsGoOnCountingBehindAReload(t *testing.T) {
+	const lease = 15 * time.Second
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		every := route.Routes{"*": route.To("sink")}
+		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Lease = lease })
+		o.append("t", "", numbered("a", 20)...)
+		f.flush()
+		require.Equal(t, int64(20), o.heardOf(lease)["sink"].Delivered)
+		for i, total := range []int64{25, 30} {
+			require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: &script{}}}, every))
+			o.append("t", "", numbered(fmt.Sprint("b", i), 5)...)
+			f.flush()
+			require.Equal(t, total, o.heardOf(lease)["sink"].Delivered)
+		}
+		require.Equal(t, int64(5), f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
+func TestAHeartbeatOfAThousandSinksIsSmall(t *testing.T) {
+	const lease = 15 * time.Second
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		all, routes := make(map[string]forwarder.Sink), route.Routes{}
+		for i := range 1000 {
+			name := fmt.Sprintf("sink-%04d", i)
+			all[name] = forwarder.Sink{Sink: &script{}, Parallelism: alone}
+			routes[fmt.Sprintf("t%d", i)] = route.To(name)
+		}
+		f := o.start(all, routes, func(c *forwarder.Config) { c.Lease = lease })
+		f.flush()
+		for i := range 40 {
+			o.append(fmt.Sprintf("t%d", 900+i), "", numbered(fmt.Sprint(i, "-"), 1+i)...)
+		}
+		f.flush()
+		said := o.heardOf(lease)
+		require.Len(t, said, store.RunningSinks+1)
+		require.Equal(t, int64(40), said["sink-0939"].Delivered, "the busiest are named")
+		require.Equal(t, int64(1+2+3+4+5+6+7+8), said[store.SinkOthers].Delivered)
+		require.Equal(t, 1000-store.RunningSinks+16, said[store.SinkOthers].Threshold, "and that of what has no route")
+		raw, err := json.Marshal(o.heard())
+		require.NoError(t, err)
+		require.Less(t, len(raw), 10_000)
 		f.end()
 	})
 }

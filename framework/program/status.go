@@ -34,6 +34,11 @@ it out of reach (breaker open) or was asked to wait (throttled). Where a sink ha
 destinations, such as the hosts of customers, it names up to ten of those that a forwarder
 leaves alone.
 
+FORWARDER lists the forwarders that live, with what each has done for its sinks since it
+began, how many deliveries it makes in a second of the last minute, and what it has in
+flight and in memory. This is as old as its last heartbeat, a third of a lease at most.
+--json has it for each sink.
+
 With --database, or WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
 of the sinks.`,
 		Args: noArguments,
@@ -55,10 +60,11 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	conditions, err := o.Conditions(cmd.Context())
+	membership, err := o.Membership(cmd.Context())
 	if err != nil {
 		return err
 	}
+	conditions := membership.Conditions(time.Now())
 	if s.json {
 		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
 		look.Parked = append([]store.ParkedCount{}, look.Parked...)
@@ -66,10 +72,47 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 		return printJSON(s.stdout, struct {
 			store.Status
 			Conditions []store.Condition `json:"conditions"`
-		}{look, conditions})
+			Forwarders []forwarderStatus `json:"forwarders"`
+		}{look, conditions, forwardersOf(membership)})
 	}
 	printStatus(s.stdout, look, conditions, time.Now())
+	printForwarders(s.stdout, membership)
 	return nil
+}
+
+// forwarderStatus is what a forwarder said with its last heartbeat.
+type forwarderStatus struct {
+	Forwarder string `json:"forwarder"`
+	store.Running
+}
+
+func forwardersOf(m store.Membership) []forwarderStatus {
+	all := make([]forwarderStatus, 0, len(m.Members)) // [], not null
+	for _, member := range m.Members {
+		all = append(all, forwarderStatus{member.Owner, member.Running})
+	}
+	return all
+}
+
+// printForwarders has a line for each forwarder, with the sums over its sinks.
+func printForwarders(w io.Writer, m store.Membership) {
+	if len(m.Members) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	lines := columns.New(w, 1, "forwarder", "delivered", "failed", "dead", "per second", "in flight", "pending", "breakers open")
+	for _, member := range m.Members {
+		var sum store.SinkRunning
+		open := 0
+		for _, s := range member.Running.Sinks {
+			sum = sum.Plus(s)
+			if s.BreakerOpen {
+				open++
+			}
+		}
+		lines.AppendRow(table.Row{member.Owner, sum.Delivered, sum.Failed, sum.Dead, strconv.FormatFloat(sum.PerSecond, 'f', 1, 64), sum.InFlight, sum.Pending, open})
+	}
+	lines.Render()
 }
 
 func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {

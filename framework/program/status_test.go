@@ -39,7 +39,7 @@ func TestStatusOfAFreshOutbox(t *testing.T) {
 
 		r = waybill(t, "status", "--json", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": [], "conditions": []}`, r.stdout)
+		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": [], "conditions": [], "forwarders": []}`, r.stdout)
 	})
 }
 
@@ -71,6 +71,9 @@ PENDING of _unrouted, partner counts rows of all types: no configuration with ro
 
  SINK +PARKED +COUNT
  _unrouted +dead +1
+
+ FORWARDER +DELIVERED +FAILED +DEAD +PER SECOND +IN FLIGHT +PENDING +BREAKERS OPEN
+ \S+/\d+/\w+ +\d +0 +\d +\d\.\d +\d +\d +0
 $`, r.stdout)
 
 		require.Zero(t, f.end(t).code)
@@ -135,4 +138,45 @@ func TestStatusNamesTheDestinationsThatHoldUpTheirOwn(t *testing.T) {
 		{Sink: "hooks", Destination: "https://a.example", Kind: store.ConditionBreakerOpen, Forwarder: "w", Since: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), Cause: "refused"},
 	}, time.Now())
 	require.Contains(t, b.String(), "\n hooks to https://a.example  breaker open  2026-01-02 12:00:00Z  -      w           refused\n")
+}
+
+func TestStatusHasALineForEachForwarderWithTheSumsOverItsSinks(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	printForwarders(&b, store.Membership{Members: []store.Member{
+		{Owner: "a/1/x", Running: store.Running{Sinks: []store.SinkRunning{
+			{Sink: "events", Delivered: 100, Failed: 2, PerSecond: 1.25, InFlight: 3, Threshold: 16, Pending: 7},
+			{Sink: "mail", Delivered: 10, Dead: 1, PerSecond: 0.5, BreakerOpen: true, Cause: "refused"},
+		}}},
+		{Owner: "b/2/y"},
+	}})
+	require.Equal(t, `
+ FORWARDER  DELIVERED  FAILED  DEAD  PER SECOND  IN FLIGHT  PENDING  BREAKERS OPEN
+ a/1/x            110       2     1         1.8          3        7              1
+ b/2/y              0       0     0         0.0          0        0              0
+`, b.String())
+}
+
+func TestStatusAsJSONHasWhatEachForwarderDidForEachSink(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		o.publish(t, 1, 3)
+		destination := newReceiver(t)
+		f := startForward(t, "-c", o.config(t, "1s", destination.URL)) // a heartbeat each third of it
+		require.Eventually(t, func() bool {
+			var look struct{ Forwarders []forwarderStatus }
+			r := waybill(t, "status", "--json", "--database", o.address)
+			if r.code != 0 { // not migrated yet, or not yet begun
+				return false
+			}
+			require.NoError(t, json.Unmarshal([]byte(r.stdout), &look))
+			if len(look.Forwarders) != 1 || len(look.Forwarders[0].Sinks) != 2 {
+				return false
+			}
+			partner := look.Forwarders[0].Sinks[1]
+			return partner.Sink == "partner" && partner.Delivered == 3 && partner.Threshold == 8 && partner.InFlight == 0 && partner.PerSecond > 0
+		}, patience, 10*time.Millisecond)
+		require.Zero(t, f.end(t).code)
+	})
 }

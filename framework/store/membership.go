@@ -20,6 +20,9 @@ type Running struct {
 	Settings string `json:"settings,omitempty"`
 	// Checkpoint is how long the slowest checkpoint of about its last minute took.
 	Checkpoint time.Duration `json:"checkpoint,omitempty"`
+	// Sinks are how it works for each of its sinks, by name: RunningSinks at most, and those beyond under
+	// SinkOthers.
+	Sinks []SinkRunning `json:"sinks,omitempty"`
 }
 
 // Membership is the forwarders and their lanes, at one moment.

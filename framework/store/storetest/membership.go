@@ -102,7 +102,9 @@ func membershipMembers(t *testing.T, o *outbox) {
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
 	require.Equal(t, []store.Member{a, b}, members())
 	a.Sinks = []string{"mail"}
-	a.Running = store.Running{Version: "shop v1.2.3", Settings: "0a1b2c", Checkpoint: 15 * time.Millisecond}
+	a.Running = store.Running{Version: "shop v1.2.3", Settings: "0a1b2c", Checkpoint: 15 * time.Millisecond,
+		Sinks: []store.SinkRunning{{Sink: "events", Threshold: 16}, {Sink: "mail", Delivered: 7, Failed: 2, Dead: 1, PerSecond: 0.25, InFlight: 1, Threshold: 4, Pending: 3,
+			BreakerOpen: true, Cause: `"refused" \ <by> it`}}}
 	require.NoError(t, o.Heartbeat(t.Context(), a, 2*time.Hour), "again")
 	require.Equal(t, []store.Member{a, b}, members())
 

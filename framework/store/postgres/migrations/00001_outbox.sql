@@ -72,7 +72,7 @@ CREATE TABLE {{.Table "forwarders"}} (
     owner      text        PRIMARY KEY,
     sinks      jsonb       NOT NULL,
     state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
-    running    jsonb       NOT NULL DEFAULT '{}', -- its version, settings and slowest checkpoint
+    running    jsonb       NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks
     live_until timestamptz NOT NULL
 ) WITH (fillfactor = 20);
 

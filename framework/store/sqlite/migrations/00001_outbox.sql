@@ -62,7 +62,7 @@ CREATE TABLE {{.Table "forwarders"}} (
     owner      TEXT PRIMARY KEY,
     sinks      TEXT NOT NULL,
     state      TEXT NOT NULL DEFAULT '{}', -- of its sinks that do not go well
-    running    TEXT NOT NULL DEFAULT '{}', -- its version, settings and slowest checkpoint
+    running    TEXT NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks
     live_until TEXT NOT NULL
 );
 

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// SinkRunning is how a forwarder works for one sink, as of its last heartbeat.
+type SinkRunning struct {
+	// Sink is its name, or SinkOthers.
+	Sink string `json:"sink"`
+	// Delivered counts deliveries, Failed attempts that failed for the moment, and Dead deliveries
+	// that were given up, all since the forwarder was made.
+	Delivered int64 `json:"delivered,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
+	Dead      int64 `json:"dead,omitempty"`
+	// PerSecond is how many deliveries it made in a second of about the last minute, or since
+	// the heartbeat before, if that is longer ago.
+	PerSecond float64 `json:"per_second,omitempty"`
+	// InFlight are deliveries in the sink's hands, Threshold the most, and Pending all those in
+	// memory that are not settled.
+	InFlight  int `json:"in_flight,omitempty"`
+	Threshold int `json:"threshold,omitempty"`
+	Pending   int `json:"pending,omitempty"`
+	// BreakerOpen says that its deliveries wait; Cause is the beginning of the last error of it.
+	BreakerOpen bool   `json:"breaker_open,omitempty"`
+	Cause       string `json:"cause,omitempty"`
+}
+
+// SinkOthers is the reserved name under which a forwarder sums up the sinks that its heartbeat
+// does not name.
+const SinkOthers = "_others"
+
+// RunningSinks is how many sinks a heartbeat names.
+const RunningSinks = 32
+
+// Plus is both together. The cause is the first one.
+func (s SinkRunning) Plus(more SinkRunning) SinkRunning {
+	s.Delivered += more.Delivered
+	s.Failed += more.Failed
+	s.Dead += more.Dead
+	s.PerSecond += more.PerSecond
+	s.InFlight += more.InFlight
+	s.Threshold += more.Threshold
+	s.Pending += more.Pending
+	s.BreakerOpen = s.BreakerOpen || more.BreakerOpen
+	s.Cause = cmp.Or(s.Cause, more.Cause)
+	return s
+}
+
+// BoundSinks keeps the RunningSinks most telling sinks, by name: first those with an open
+// breaker, then the busiest, then those with the most pending. The others are summed up under
+// SinkOthers, at the end.
+func BoundSinks(sinks []SinkRunning) []SinkRunning {
+	sinks = slices.Clone(sinks)
+	byName := func(a, b SinkRunning) int { return cmp.Compare(a.Sink, b.Sink) }
+	if len(sinks) <= RunningSinks {
+		slices.SortFunc(sinks, byName)
+		return sinks
+	}
+	slices.SortFunc(sinks, func(a, b SinkRunning) int {
+		if a.BreakerOpen != b.BreakerOpen {
+			if a.BreakerOpen {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.PerSecond, a.PerSecond), cmp.Compare(b.Pending, a.Pending), byName(a, b))
+	})
+	others := SinkRunning{Sink: SinkOthers}
+	for _, s := range sinks[RunningSinks:] {
+		others = others.Plus(s)
+	}
+	sinks = sinks[:RunningSinks]
+	slices.SortFunc(sinks, byName)
+	return append(sinks, others)
+}
+
+// Sinks are the sums over all forwarders that live, by sink. What is in SinkOthers of one
+// forwarder may be a sink that another one names: so each sum is at least that much, unless there is
+// no SinkOthers, and the sum of all is exact.
+func (m Membership) Sinks() []SinkRunning {
+	sums := make(map[string]SinkRunning)
+	for _, member := range m.Members {
+		for _, s := range member.Running.Sinks {
+			sum := sums[s.Sink].Plus(s)
+			sum.Sink = s.Sink
+			sums[s.Sink] = sum
+		}
+	}
+	return slices.SortedFunc(maps.Values(sums), func(a, b SinkRunning) int { return cmp.Compare(a.Sink, b.Sink) })
+}
