@@ -53,11 +53,20 @@ type SinkSample struct {
 	Owned, Free int
 	// Parked are its parked deliveries by state, for each state.
 	Parked []ParkedSample
+	// Lanes are its lanes that have cursors, by number.
+	Lanes []LaneSample
 	// Overdue counts parked deliveries that were due more than a minute ago.
 	Overdue int
 	// DeadKeys counts the keys with a dead delivery; under on_dead: halt these are the
 	// keys that wait for a person.
 	DeadKeys int
+}
+
+// LaneSample is what one lane has before it: Pending and Lag as for the sink.
+type LaneSample struct {
+	Number  int
+	Pending int
+	Lag     time.Duration
 }
 
 // ParkedSample is what is parked in one state.
