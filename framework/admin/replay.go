@@ -125,6 +125,16 @@ func (p *ReplayPlan) count(ctx context.Context) error {
 	return err
 }
 
+// Takes reports whether the plan is about rows of a type.
+func (p *ReplayPlan) Takes(typ string) bool {
+	for _, types := range p.query.Types {
+		if !types.Matches(typ) {
+			return false
+		}
+	}
+	return true
+}
+
 // Total is how many rows the plan was about when it was made.
 func (p *ReplayPlan) Total() int64 { return p.Count.Rows }
 

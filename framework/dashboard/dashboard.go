@@ -1,6 +1,7 @@
 // Package dashboard shows an outbox to people, as web pages, and to programs, as the admin API.
 //
 //	d, err := dashboard.New(dashboard.Config{})
+//	defer d.Close()
 //	defer d.Show(dashboard.Target{Store: store, Forwarder: f})()
 //	http.ListenAndServe("127.0.0.1:8090", d)
 //
@@ -13,6 +14,7 @@ import (
 	"net/http"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
@@ -33,6 +35,8 @@ type Config struct {
 type Dashboard struct {
 	current target.Current
 	acts    *acts.Runner
+	history *history.History
+	pages   *pages.Pages
 	handler http.Handler
 }
 
@@ -42,16 +46,28 @@ func New(c Config) (*Dashboard, error) {
 		c.Logger = slog.Default()
 	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
-	d.handler = http.StripPrefix(c.Prefix, pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	d.history = history.New(&d.current, c.Logger)
+	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger})
+	d.handler = http.StripPrefix(c.Prefix, d.pages)
 	return d, nil
 }
 
-// Close interrupts the actions that it runs, each between two batches, and waits for that.
-func (d *Dashboard) Close() { d.acts.Close() }
+// Close ends live figures, interrupts the actions that it runs, each between two batches, and
+// waits for that. A server that waits for its requests to end is shut down behind it.
+func (d *Dashboard) Close() {
+	d.pages.Close()
+	d.acts.Close()
+	d.history.Close()
+}
 
-// Show makes an outbox the one that is shown, in place of the one before. release ends that,
-// unless another one is shown by then.
-func (d *Dashboard) Show(t Target) (release func()) { return d.current.Show(t) }
+// Show makes an outbox the one that is shown, in place of the one before. From then on the
+// dashboard looks at its figures every ten seconds, until Close. release ends that the outbox is
+// shown, unless another one is by then.
+func (d *Dashboard) Show(t Target) (release func()) {
+	release = d.current.Show(t)
+	d.history.Begin()
+	return release
+}
 
 // ServeHTTP serves the pages and the API.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
