@@ -49,9 +49,10 @@ func TestMain(m *testing.M) {
 // tab is a tab of the browser. What its pages complain about fails the test at its end: errors
 // in the console, exceptions, violations of the Content-Security-Policy.
 type tab struct {
-	t    *testing.T
-	ctx  context.Context
-	base string
+	t     *testing.T
+	ctx   context.Context
+	base  string
+	still bool // sees does not reload
 
 	mu         sync.Mutex
 	complaints []string

@@ -1,8 +1,13 @@
 package browsertest
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,4 +16,150 @@ func TestTheOverviewOfAnEmptyOutboxSaysWhatComesNext(t *testing.T) {
 	b := newTab(t, newSite(t).url)
 	require.Contains(t, b.open("/"), "waybill forward -c waybill.yaml")
 	b.shoot("overview-empty")
+}
+
+func TestTheOverviewShowsWhatGoesWellAndWhatDoesNot(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withShop(t))
+	s.publish(t, 50, "order.placed")
+	s.publish(t, 3, "order.wrong")
+	s.eventually(t, 6, `SELECT count(*) FROM outbox_parked`)
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "things need a look")
+	b.shoot("overview")
+	b.do(chromedp.Click(`//a[text()="partner"]`))
+	b.sees("Settings in effect", "threshold", "connection refused", "0–255")
+	b.shoot("sink")
+}
+
+func TestTheOverviewIsWholeWithFortySinksOfSixtyFourLanes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i := range 40 {
+		s.cursors(t, fmt.Sprintf("partner-%02d-with-a-rather-long-name", i), 64)
+	}
+	s.member(t, "host-0")
+	s.publish(t, 500, "order.placed")
+	s.park(t, "partner-07-with-a-rather-long-name", "order.placed", "", "timeout", 12_000)
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("partner-39-with-a-rather-long-name", "10,000+ dead", "500")
+	b.fitsAPhone()
+	b.shoot("overview-much")
+	b.open("/sinks/partner-07-with-a-rather-long-name")
+	b.sees("1008–1023", "host-2")
+	b.fitsAPhone()
+	b.shoot("sink-much")
+}
+
+// hostile are names that would do harm where they were not escaped.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `a/b?c=d#e%2Ff&g`, "\u202Eright to left\u202C שלום", `{{.}} ' " \ `, strings.Repeat("long", 500),
+}
+
+func TestNamesAndErrorsAreShownAsTheyAreAndDoNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i, name := range hostile {
+		s.cursors(t, name, 1)
+		s.park(t, name, hostile[0], hostile[1], strings.Repeat(hostile[i], 1+8_000/len(hostile[i])), 2)
+	}
+	s.member(t, hostile[0])
+	_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_forwarders SET sinks = '[]', state = jsonb_build_object($1::text,
+		jsonb_build_object('breaker_open', true, 'open_since', '2026-01-01T00:00:00Z', 'cause', $2::text))`, hostile[1], strings.Repeat(hostile[0], 400))
+	require.NoError(t, err)
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees(hostile[0], hostile[1], hostile[2])
+	b.fitsAPhone()
+	b.shoot("overview-hostile")
+	for i, name := range hostile {
+		var path, title string
+		b.do(
+			chromedp.Navigate(b.base+"/"),
+			chromedp.Click(fmt.Sprintf(`tr[data-row=%q] a`, "sink "+name), chromedp.ByQuery),
+		)
+		b.do(chromedp.WaitVisible(`h2`, chromedp.ByQuery), chromedp.Location(&path), chromedp.Text(`h1`, &title, chromedp.ByQuery))
+		require.Contains(t, path, "/sinks/", i)
+		require.Contains(t, strings.Join(strings.Fields(title), " "), strings.Join(strings.Fields(name), " "))
+		b.fitsAPhone()
+	}
+	b.shoot("sink-hostile")
+}
+
+func TestPagesWorkWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withShop(t))
+	s.publish(t, 3, "order.wrong")
+	s.eventually(t, 6, `SELECT count(*) FROM outbox_parked`)
+	b := newTab(t, s.url)
+	b.do(emulation.SetScriptExecutionDisabled(true))
+	b.open("/")
+	b.do(chromedp.Click(`//a[text()="mail"]`), chromedp.WaitVisible(`input[name=reason]`, chromedp.ByQuery))
+	b.do(chromedp.SendKeys(`input[name=reason]`, "OPS-1", chromedp.ByQuery), chromedp.Click(`//button[text()="Pause …"]`))
+	b.do(chromedp.Click(`//button[text()="Pause"]`), chromedp.WaitVisible(`//button[text()="Resume …"]`))
+	require.Contains(t, b.text(), "Paused by ada")
+	require.Contains(t, b.text(), "OPS-1")
+}
+
+func TestAStandstillIsSaidInWords(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.cursors(t, "mail", 2)
+	_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = NULL, lease_until = NULL, updated_at = now() - interval '1 hour'`)
+	require.NoError(t, err)
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("No forwarder runs", "stands still")
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	s.member(t, "host-0")
+	_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
+	require.NoError(t, err)
+	b.open("/")
+	b.sees("no forwarder works on it")
+}
+
+// sees waits until the main part of the page has texts.
+func (b *tab) sees(texts ...string) {
+	b.t.Helper()
+	var now string
+	for end := time.Now().Add(patience); ; {
+		now = b.text()
+		missing := ""
+		for _, text := range texts {
+			if !strings.Contains(now, strings.Join(strings.Fields(text), " ")) {
+				missing = text
+			}
+		}
+		if missing == "" {
+			return
+		}
+		if time.Now().After(end) {
+			require.Contains(b.t, now, missing)
+		}
+		if b.still {
+			b.do(chromedp.Sleep(200 * time.Millisecond))
+		} else {
+			b.do(chromedp.Sleep(500*time.Millisecond), chromedp.Reload())
+		}
+	}
+}
+
+// text is the main part of the page, with single spaces.
+func (b *tab) text() string {
+	b.t.Helper()
+	var text string
+	b.do(chromedp.Text("main", &text, chromedp.ByQuery))
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// fitsAPhone fails if the page is wider than a phone.
+func (b *tab) fitsAPhone() {
+	b.t.Helper()
+	var wide int
+	b.do(chromedp.EmulateViewport(390, 800), chromedp.Evaluate(`document.documentElement.scrollWidth`, &wide), chromedp.EmulateViewport(1280, 800))
+	require.LessOrEqual(b.t, wide, 390)
 }
