@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -22,6 +23,18 @@ func sinkPath(name string) string { return "/sinks/" + url.PathEscape(name) }
 func cut(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// short is a duration as people write it in waybill.yaml: 15m, 24h, 1h30m.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = text[:len(text)-2]
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = text[:len(text)-2]
 	}
 	return text
 }

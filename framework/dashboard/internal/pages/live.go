@@ -93,7 +93,7 @@ func (l *live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // isLive reports whether an address is one of a page with live figures.
 func (l *live) isLive(of subject) bool {
-	if len(of.address) > addressMost || !strings.HasPrefix(of.address, "/") {
+	if len(of.address) > addressMost || !strings.HasPrefix(of.address, "/") || strings.HasPrefix(of.address, "//") {
 		return false
 	}
 	r, err := http.NewRequest(http.MethodGet, of.address, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
@@ -25,8 +26,27 @@ type overviewPage struct {
 	Troubles []trouble
 	Sinks    []sinkRow
 	// Done, Failed and Pending are sums over the sinks, and Dead and Retrying over what is parked.
-	Done, Failed, Pending, Dead, Retrying int64
-	Forwarders                            int
+	Done, Failed            int64
+	Pending, Dead, Retrying total
+	Forwarders              int
+}
+
+// total is a sum of counts, of which some may have stopped at the limit.
+type total struct {
+	n    int64
+	more bool
+}
+
+func (t *total) add(n int64) {
+	t.n += n
+	t.more = t.more || n >= store.SampleLimit
+}
+
+func (t total) String() string {
+	if t.more {
+		return strings.TrimSuffix(count(t.n), "+") + "+"
+	}
+	return count(t.n)
 }
 
 // seen says of when the figures are.
@@ -83,13 +103,13 @@ func overview(ctx context.Context, r *request) (any, error) {
 		page.Sinks = append(page.Sinks, row)
 		page.Done += row.Hour.Done
 		page.Failed += row.Hour.Failed + row.Hour.Dead
-		page.Pending += int64(row.Pending)
+		page.Pending.add(row.Waiting())
 		for _, k := range row.Kept {
 			switch k.State {
 			case store.StateDead:
-				page.Dead += k.Count
+				page.Dead.add(k.Count)
 			case store.StateRetrying:
-				page.Retrying += k.Count
+				page.Retrying.add(k.Count)
 			}
 		}
 	}
@@ -149,7 +169,7 @@ func (s *sinkRow) state(l history.Look) badge {
 		}
 		switch c.Kind {
 		case store.ConditionBreakerOpen:
-			return badge{"bad", "breaker open", "for " + span(time.Since(c.Since)) + ": " + cut(c.Cause, 200)}
+			return badge{"bad", "breaker open", cut(c.Cause, 200) + ", since " + at(c.Since)}
 		case store.ConditionThrottled:
 			throttled = &badge{"warn", "throttled", "until " + at(c.Until)}
 		}

@@ -62,6 +62,12 @@ func sink(ctx context.Context, r *request) (any, error) {
 	}
 	page := sinkPage{sinkRow: r.sinkRow(look, look.Sample.Sinks[i]), Seen: seenOf(look), Replays: name != store.SinkUnrouted}
 	page.Troubles = page.troubles(look)
+	for i := range page.Troubles {
+		page.Troubles[i].Sink = "" // it is this page's
+	}
+	if page.SinkSample.Paused {
+		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, "state ") }) // the page says more
+	}
 	page.Lanes = lanesOf(look.Membership, page.SinkSample)
 	for _, c := range look.Membership.Conditions(time.Now()) {
 		if c.Sink == name && c.Destination != "" {
@@ -135,16 +141,16 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 
 // settingsOf are the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
-	retry := fmt.Sprintf("%d attempts, %s to %s, × %g", s.Retry.MaxAttempts, s.Retry.Initial, s.Retry.Max, s.Retry.Multiplier)
+	retry := fmt.Sprintf("%d attempts, %s to %s, × %g", s.Retry.MaxAttempts, short(s.Retry.Initial), short(s.Retry.Max), s.Retry.Multiplier)
 	if s.Retry.MaxAge > 0 {
-		retry += ", for " + s.Retry.MaxAge.String() + " at most"
+		retry += ", for " + short(s.Retry.MaxAge) + " at most"
 	}
 	if n := len(s.Retry.Types); n > 0 {
 		retry += fmt.Sprintf("; others for %d types", n)
 	}
 	breaker := "off"
 	if !s.Breaker.Off {
-		breaker = fmt.Sprintf("opens at %g%% failures among %d, tries at least each %s", s.Breaker.FailureShare*100, s.Breaker.Among, s.Breaker.MaxPause)
+		breaker = fmt.Sprintf("opens at %g%% failures among %d, tries at least each %s", s.Breaker.FailureShare*100, s.Breaker.Among, short(s.Breaker.MaxPause))
 	}
 	rate := s.Rate.String()
 	if rate == "" {
@@ -152,11 +158,11 @@ func settingsOf(s forwarder.Sink) []setting {
 	}
 	settings := []setting{
 		{"parallelism", fmt.Sprintf("threshold %d, above it %s", s.Parallelism.Threshold, s.Parallelism.Above)},
-		{"timeout", s.Timeout.String()},
+		{"timeout", short(s.Timeout)},
 		{"rate", rate},
 		{"retry", retry},
 		{"on_dead", string(s.OnDead)},
-		{"on_unknown", "retry for " + s.OnUnknown.RetryFor.String()},
+		{"on_unknown", "retry for " + short(s.OnUnknown.RetryFor)},
 		{"breaker", breaker},
 	}
 	if s.Fairness != "" {

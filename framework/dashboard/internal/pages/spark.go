@@ -34,7 +34,8 @@ func line(values [history.Points]float64, most float64) string {
 
 // hour is the last hour of a sink, to draw and to sum up.
 type hour struct {
-	// Delivered and Errors are lines on one scale, Lag one on its own.
+	// Delivered and Errors are lines on one scale, Lag one on its own. Errors is "" if there
+	// are none.
 	Delivered, Errors, Lag string
 	// Done, Failed, Dead and MostLag sum it up.
 	Done, Failed, Dead int64
@@ -51,7 +52,10 @@ func hourOf(points [history.Points]history.Point) (h hour) {
 		h.Failed += p.Failed
 		h.Dead += p.Dead
 	}
-	h.Delivered, h.Errors, h.Lag = line(delivered, most), line(errors, most), line(lag, mostLag)
+	h.Delivered, h.Lag = line(delivered, most), line(lag, mostLag)
+	if h.Failed+h.Dead > 0 {
+		h.Errors = line(errors, most)
+	}
 	h.MostLag = span(seconds(mostLag))
 	return h
 }
