@@ -14,9 +14,7 @@ import (
 
 func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "mail", 1)
-	s.member(t, "host-0")
+	s := newSite(t, withSinks(t, "mail"))
 	b := newTab(t, s.url)
 	b.open("/")
 	b.sees("All well")
@@ -37,9 +35,7 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 
 func TestABreakIsSaidAndHeals(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "mail", 1)
-	s.member(t, "host-0")
+	s := newSite(t, withSinks(t, "mail"))
 	var away atomic.Bool
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away.Load() && r.URL.Path == "/live" {
@@ -68,8 +64,7 @@ func TestABreakIsSaidAndHeals(t *testing.T) {
 
 func TestLiveFiguresAreThoseOfLivePagesOnly(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "mail", 1)
+	s := newSite(t, withSinks(t, "mail"))
 	for _, of := range []string{"", "/live", "//evil/", "/static/style.css", "/sinks/mail/replay", "/sinks/mail/pause", "http://evil/", "/%zz", "/" + strings.Repeat("a", 5000)} {
 		r, err := http.Get(s.url + "/live?of=" + strings.ReplaceAll(of, "%", "%25"))
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 func TestTheOverviewOfAnEmptyOutboxSaysWhatComesNext(t *testing.T) {
@@ -36,13 +40,14 @@ func TestTheOverviewShowsWhatGoesWellAndWhatDoesNot(t *testing.T) {
 
 func TestTheOverviewIsWholeWithFortySinksOfSixtyFourLanes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	for i := range 40 {
-		s.cursors(t, fmt.Sprintf("partner-%02d-with-a-rather-long-name", i), 64)
-	}
-	s.member(t, "host-0")
-	s.publish(t, 500, "order.placed")
-	s.park(t, "partner-07-with-a-rather-long-name", "order.placed", "", "timeout", 12_000)
+	s := newSite(t, func(s *site, _ *dashboard.Target) {
+		for i := range 40 {
+			s.cursors(t, fmt.Sprintf("partner-%02d-with-a-rather-long-name", i), 64)
+		}
+		s.member(t, "host-0")
+		s.publish(t, 500, "order.placed")
+		s.park(t, "partner-07-with-a-rather-long-name", "order.placed", "", "timeout", 12_000)
+	})
 	b := newTab(t, s.url)
 	b.open("/")
 	b.sees("partner-39-with-a-rather-long-name", "10,000+ dead", "500")
@@ -94,21 +99,39 @@ func TestNamesAndErrorsAreShownAsTheyAreAndDoNothing(t *testing.T) {
 
 func TestAStandstillIsSaidInWords(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "mail", 2)
-	_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = NULL, lease_until = NULL, updated_at = now() - interval '1 hour'`)
-	require.NoError(t, err)
+	s := newSite(t, func(s *site, _ *dashboard.Target) {
+		s.cursors(t, "mail", 2)
+		_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = NULL, lease_until = NULL, updated_at = now() - interval '1 hour'`)
+		require.NoError(t, err)
+	})
 	b := newTab(t, s.url)
 	b.open("/")
 	b.sees("No forwarder runs", "stands still")
-	tx, err := s.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer tx.Rollback()
 	s.member(t, "host-0")
-	_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
-	require.NoError(t, err)
-	b.open("/")
 	b.sees("no forwarder works on it")
+	b.shoot("overview-standstill")
+}
+
+func TestATransactionThatHoldsTheLogIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withSinks(t, "mail"), func(s *site, target *dashboard.Target) {
+		target.Store = held{s.store}
+		target.Doctor = func(context.Context, ...string) []doctor.Finding {
+			return []doctor.Finding{{ID: "held-transactions", Status: doctor.Warn, Text: "1 open for more than 10s: pid 4711 of billing", Fix: "SELECT pg_terminate_backend(4711);"}}
+		}
+	})
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("An open transaction holds the log", "pid 4711 of billing", "SELECT pg_terminate_backend(4711);")
+}
+
+// held is an outbox whose log has been held for a minute, which no test waits for.
+type held struct{ *postgres.Store }
+
+func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
+	sample, err := h.Store.Sample(ctx, q)
+	sample.Held = time.Minute
+	return sample, err
 }
 
 // sees waits until the main part of the page has texts.

@@ -19,6 +19,8 @@ func TestPagesWorkWithoutScripts(t *testing.T) {
 	s.publish(t, 3, "order.placed")
 	s.eventually(t, 3, `SELECT count(*) FROM outbox_receipts WHERE sink = 'mail'`)
 	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("mail") // reloads until it does
 	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(b.base+"/"))
 	b.focus(`a[href="/sinks/mail"]`)
 	b.do(chromedp.KeyEvent(kb.Enter))

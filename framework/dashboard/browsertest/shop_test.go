@@ -71,6 +71,16 @@ func withShop(t *testing.T) func(*site, *dashboard.Target) {
 	}
 }
 
+// withSinks prepares sinks with a lane each, and a forwarder that lives, as if one ran.
+func withSinks(t *testing.T, sinks ...string) func(*site, *dashboard.Target) {
+	return func(s *site, _ *dashboard.Target) {
+		for _, sink := range sinks {
+			s.cursors(t, sink, 1)
+		}
+		s.member(t, "host-0")
+	}
+}
+
 // publish writes n orders, each of its own key.
 func (s *site) publish(t *testing.T, n int, typ string) {
 	t.Helper()

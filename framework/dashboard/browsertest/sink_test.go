@@ -17,6 +17,8 @@ func TestASinkIsPausedWithAReasonAndResumed(t *testing.T) {
 	s.publish(t, 5, "order.placed")
 	s.eventually(t, 1, `SELECT count(DISTINCT sink) FROM outbox_cursors WHERE sink = 'mail'`)
 	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("mail")
 	b.open("/sinks/mail")
 	b.do(chromedp.SendKeys(`#reason`, `<b>OPS-7</b>`, chromedp.ByQuery), chromedp.Click(`//button[text()="Pause …"]`), chromedp.WaitVisible(`//button[text()="Pause"]`))
 	require.Contains(t, b.text(), "Pause mail?")
@@ -63,8 +65,7 @@ func TestAReplayIsPreviewedAndItsNumberTyped(t *testing.T) {
 
 func TestAViewerSeesNoButtonsAndMayNotAct(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "mail", 1)
+	s := newSite(t, withSinks(t, "mail"))
 	b := newTab(t, s.viewer)
 	text := b.open("/sinks/mail")
 	require.NotContains(t, text, "Pause")
@@ -80,8 +81,7 @@ func TestAViewerSeesNoButtonsAndMayNotAct(t *testing.T) {
 
 func TestWrongFormsAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "mail", 1)
+	s := newSite(t, withSinks(t, "mail"))
 	for path, want := range map[string]struct {
 		form   url.Values
 		status int
@@ -104,10 +104,7 @@ func TestWrongFormsAreRefused(t *testing.T) {
 
 func TestPagesAreWorkedByKeys(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.cursors(t, "billing", 1)
-	s.cursors(t, "mail", 1)
-	s.member(t, "host-0")
+	s := newSite(t, withSinks(t, "billing", "mail"))
 	b := newTab(t, s.url)
 	b.open("/")
 	focus := func() (text string) {

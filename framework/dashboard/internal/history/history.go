@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// lookTime bounds one look.
-	lookTime = 5 * time.Second
+	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
+	lookTime = 20 * time.Second
+	// firstTime is how long a page waits for the first look.
+	firstTime = time.Second
 	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
 	// last one may be for somebody who does.
 	pause = 10 * time.Second
@@ -57,6 +59,8 @@ type History struct {
 	work   sync.WaitGroup
 	turn   chan struct{} // holds one value while somebody looks
 	kick   chan struct{} // capacity 1: somebody asks for a fresh look
+	looked chan struct{} // closed behind the first look, also if that failed
+	once   sync.Once     // for looked
 
 	mu     sync.Mutex
 	latest Look
@@ -69,7 +73,7 @@ type History struct {
 // New returns a history of what is shown. It starts nothing.
 func New(t *target.Current, log *slog.Logger) *History {
 	h := &History{
-		target: t, log: log, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		target: t, log: log, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), looked: make(chan struct{}),
 		series: make(map[string]*series), told: make(map[source]done),
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
@@ -126,14 +130,21 @@ func (h *History) age() time.Duration {
 }
 
 // Look returns the last look. If that is older than two seconds it looks again, in the
-// background if that takes long or fails.
+// background if that takes long or fails. The zero Look is that there was no time yet for the
+// first one.
 func (h *History) Look(ctx context.Context) Look {
 	h.mu.Lock()
 	first := h.latest.At.IsZero() && h.latest.Err == nil
 	atOnce := h.latest.Err == nil && h.took <= quick
 	h.mu.Unlock()
 	if first {
-		h.look(ctx)
+		h.ask()
+		ctx, cancel := context.WithTimeout(ctx, firstTime)
+		defer cancel()
+		select {
+		case <-h.looked:
+		case <-ctx.Done():
+		}
 	} else if h.age() >= fresh {
 		if atOnce {
 			h.look(ctx)
@@ -145,9 +156,6 @@ func (h *History) Look(ctx context.Context) Look {
 	defer h.mu.Unlock()
 	return h.latest
 }
-
-// Refresh looks again, for somebody who has changed something.
-func (h *History) Refresh(ctx context.Context) { h.look(ctx) }
 
 // look looks once, or waits for a look that began after the call.
 func (h *History) look(ctx context.Context) {
@@ -180,6 +188,7 @@ func (h *History) look(ctx context.Context) {
 func (h *History) keep(t *target.Target, seen Look, err error, began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.once.Do(func() { close(h.looked) })
 	h.tried, h.took = began, time.Since(began)
 	if err != nil {
 		if h.latest.Err == nil {

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -124,11 +125,11 @@ func (r *request) look(ctx context.Context) (history.Look, error) {
 	case !look.At.IsZero():
 		return look, nil
 	case look.Err != nil:
-		return look, problem{503, look.Err.Error()}
+		return look, problem{http.StatusServiceUnavailable, look.Err.Error()}
 	case ctx.Err() != nil:
 		return look, ctx.Err()
 	}
-	return look, problem{503, "the outbox has not been looked at yet"}
+	return look, problem{http.StatusServiceUnavailable, "the outbox is being looked at for the first time, load this page again in some seconds"}
 }
 
 func seenOf(l history.Look) seen {

@@ -146,6 +146,9 @@ func (p *Pages) page(pattern, name string, v view) {
 		}
 		data, err := v(ctx, r)
 		if err != nil {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = ctx.Err() // drivers have words of their own for it
+			}
 			p.fail(w, hr, err)
 			return
 		}

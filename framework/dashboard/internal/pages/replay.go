@@ -19,6 +19,8 @@ const (
 	// for.
 	examplesShown = 5
 	examplesTime  = time.Second
+	// countTime is how long a preview may count.
+	countTime = 8 * time.Second
 	// typedAbove is from how many on the number must be typed.
 	typedAbove = 100
 )
@@ -54,7 +56,13 @@ func replay(ctx context.Context, r *request) (any, error) {
 	if !r.Form.Has("type") {
 		return page, nil
 	}
-	if err := r.plan(ctx, &page); err != nil {
+	bounded, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	if err := r.plan(bounded, &page); err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			page.Plan, page.Mistake = nil, "Counting takes longer than "+countTime.String()+". Run waybill replay, which takes its time, or name a type."
+			return page, nil
+		}
 		if what := (problem{}); errors.As(err, &what) || errors.Is(err, admin.ErrFilter) {
 			page.Mistake = err.Error()
 			return page, nil

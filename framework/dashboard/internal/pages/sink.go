@@ -60,7 +60,14 @@ func sink(ctx context.Context, r *request) (any, error) {
 	if i < 0 {
 		return nil, problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
 	}
-	page := sinkPage{sinkRow: r.sinkRow(look, look.Sample.Sinks[i]), Seen: seenOf(look), Replays: name != store.SinkUnrouted}
+	sample := look.Sample.Sinks[i]
+	if look.Err == nil { // what a person has just done is seen at once
+		if look.Membership, err = r.Store.Membership(ctx); err != nil {
+			return nil, err
+		}
+		sample.Paused = slices.ContainsFunc(look.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
+	}
+	page := sinkPage{sinkRow: r.sinkRow(look, sample), Seen: seenOf(look), Replays: name != store.SinkUnrouted}
 	page.Troubles = page.troubles(look)
 	for i := range page.Troubles {
 		page.Troubles[i].Sink = "" // it is this page's
@@ -205,7 +212,6 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	if _, err := act(r.Admin.Because(reason), ctx, sink); err != nil {
 		return nil, err
 	}
-	r.History.Refresh(ctx)
 	next := goTo{path: sinkPath(sink)}
 	if did, err := r.lastPause(ctx, sink); err == nil && did != nil {
 		next.query = []any{"action", did.ID}
