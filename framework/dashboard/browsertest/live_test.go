@@ -24,7 +24,7 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	b.sees("37")
 	s.cursors(t, "archive", 1)
 	s.park(t, "mail", "order.placed", "", "timeout", 3)
-	b.do(chromedp.WaitVisible(`#more a`, chromedp.ByQuery), chromedp.Poll(`document.querySelector("#more a").textContent.includes("2 new, show")`, nil, chromedp.WithPollingTimeout(patience)))
+	b.do(chromedp.WaitVisible(`#more a`, chromedp.ByQuery), chromedp.Poll(`document.querySelector("#more a").textContent.includes("3 new, show")`, nil, chromedp.WithPollingTimeout(patience)))
 	var title, rows string
 	b.do(chromedp.Poll(`document.title.startsWith("(1)")`, nil, chromedp.WithPollingTimeout(patience)), chromedp.Title(&title),
 		chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join() + " " + window.first + " " + !!document.getElementById("kept")`, &rows))

@@ -18,15 +18,17 @@ import (
 
 const (
 	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
-	lookTime = 20 * time.Second
+	lookTime = time.Minute
 	// firstTime is how long a page waits for the first look.
 	firstTime = time.Second
 	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
 	// last one may be for somebody who does.
 	pause = 10 * time.Second
 	fresh = 2 * time.Second
-	// share is the part of the time that looks may take: 1/share of it.
-	share = 20
+	// share is the part of the time that looks may take: 1/share of it, unless they would be more
+	// than longest apart.
+	share   = 20
+	longest = time.Minute
 	// quick is how long a look may take for a page to wait for it.
 	quick = 100 * time.Millisecond
 )
@@ -107,7 +109,7 @@ func (h *History) run() {
 			h.look(h.ctx)
 		}
 		h.mu.Lock()
-		timer.Reset(max(pause, share*h.took))
+		timer.Reset(max(pause, h.rest()))
 		h.mu.Unlock()
 	}
 }
@@ -123,11 +125,14 @@ func (h *History) ask() {
 func (h *History) age() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if age := time.Since(h.tried); age >= share*h.took {
+	if age := time.Since(h.tried); age >= h.rest() {
 		return age
 	}
 	return 0
 }
+
+// rest is how far looks are apart at least, for what the last one took. The caller holds mu.
+func (h *History) rest() time.Duration { return min(share*h.took, longest) }
 
 // Look returns the last look. If that is older than two seconds it looks again, in the
 // background if that takes long or fails. The zero Look is that there was no time yet for the
