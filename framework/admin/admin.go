@@ -38,6 +38,7 @@ var (
 type Admin struct {
 	store Store
 	who   string
+	why   string
 }
 
 // Store is what an Admin needs of an outbox.
@@ -51,6 +52,13 @@ type Store interface {
 // New returns an Admin for an outbox. who is recorded with each action, such as
 // ada@laptop.
 func New(s Store, who string) *Admin { return &Admin{store: s, who: who} }
+
+// Because returns an Admin that records a reason with each pause and resume.
+func (a *Admin) Because(reason string) *Admin {
+	with := *a
+	with.why = reason
+	return &with
+}
 
 // Parked lists at most limit parked deliveries that match, by sink and in log
 // order, from behind a place on; the zero value is before all. The payloads of

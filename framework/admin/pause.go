@@ -9,6 +9,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// PauseFilter is what the actions pause and resume record as their filter.
+type PauseFilter struct {
+	Sinks []string `json:"sinks"`
+	// Reason is that of Because.
+	Reason string `json:"reason,omitempty"`
+}
+
 // Pause stops deliveries to some sinks until Resume: forwarders let what is in
 // flight end and give the sinks' lanes back with their next look, within a
 // twentieth of their lease. Nothing is lost: what is published meanwhile waits in
@@ -38,7 +45,7 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 			return nil, fmt.Errorf("%s: %w %q: the outbox knows %s", name, store.ErrUnknownSink, sink, strings.Join(names, ", "))
 		}
 	}
-	action, err := a.begin(ctx, name, map[string][]string{"sinks": sinks})
+	action, err := a.begin(ctx, name, PauseFilter{Sinks: sinks, Reason: a.why})
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,9 @@ type ReplayRequest struct {
 	Routed notification.TypeFilter `json:"routed"`
 	// Rate is how many deliveries per second are made due at most; 0 sets no limit.
 	Rate int `json:"rate,omitempty"`
-	// UpTo is the last offset of the log when it was planned, which Replay finds.
+	// UpTo is the last offset that it is about. 0, or one that the log has not handed out, is
+	// the last one of the log when it is planned. With that of an earlier plan the new one
+	// is about no later rows.
 	UpTo int64 `json:"up_to"`
 }
 
@@ -85,7 +87,9 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 	if err != nil {
 		return nil, err
 	}
-	r.UpTo = target.Last()
+	if last := target.Last(); r.UpTo <= 0 || r.UpTo > last {
+		r.UpTo = last
+	}
 	p := &ReplayPlan{ReplayRequest: r, admin: a}
 	return p, p.count(ctx)
 }
@@ -119,6 +123,16 @@ func (p *ReplayPlan) count(ctx context.Context) error {
 	p.query.After = p.action.Through
 	p.Count, err = p.admin.store.CountReplay(ctx, p.query)
 	return err
+}
+
+// Takes reports whether the plan is about rows of a type.
+func (p *ReplayPlan) Takes(typ string) bool {
+	for _, types := range p.query.Types {
+		if !types.Matches(typ) {
+			return false
+		}
+	}
+	return true
 }
 
 // Total is how many rows the plan was about when it was made.

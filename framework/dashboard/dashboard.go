@@ -1,6 +1,7 @@
 // Package dashboard shows an outbox to people, as web pages, and to programs, as the admin API.
 //
 //	d, err := dashboard.New(dashboard.Config{})
+//	defer d.Close()
 //	defer d.Show(dashboard.Target{Store: store, Forwarder: f})()
 //	http.ListenAndServe("127.0.0.1:8090", d)
 //
@@ -19,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
@@ -71,6 +73,8 @@ type Dashboard struct {
 	current target.Current
 	acts    *acts.Runner
 	gate    *access.Gate
+	history *history.History
+	pages   *pages.Pages
 	handler http.Handler
 }
 
@@ -83,8 +87,10 @@ func New(c Config) (*Dashboard, error) {
 		return nil, fmt.Errorf("the prefix is %q: use a path like /admin/outbox", c.Prefix)
 	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
+	d.history = history.New(&d.current, c.Logger)
+	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger})
 	mux := http.NewServeMux()
-	mux.Handle("/", pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	mux.Handle("/", d.pages)
 	if c.Pprof {
 		mux.Handle("/debug/pprof/", access.Require(Operator, profiles()))
 	}
@@ -96,12 +102,22 @@ func New(c Config) (*Dashboard, error) {
 	return d, nil
 }
 
-// Close interrupts the actions that it runs, each between two batches, and waits for that.
-func (d *Dashboard) Close() { d.acts.Close() }
+// Close ends live figures, interrupts the actions that it runs, each between two batches, and
+// waits for that. A server that waits for its requests to end is shut down behind it.
+func (d *Dashboard) Close() {
+	d.pages.Close()
+	d.acts.Close()
+	d.history.Close()
+}
 
-// Show makes an outbox the one that is shown, in place of the one before. release ends that,
-// unless another one is shown by then.
-func (d *Dashboard) Show(t Target) (release func()) { return d.current.Show(t) }
+// Show makes an outbox the one that is shown, in place of the one before. From then on the
+// dashboard looks at its figures every ten seconds, until Close. release ends that the outbox is
+// shown, unless another one is by then.
+func (d *Dashboard) Show(t Target) (release func()) {
+	release = d.current.Show(t)
+	d.history.Begin()
+	return release
+}
 
 // Change makes other people be let in from the next request on; what is being served goes on. If
 // the new access has mistakes, which are the error, the old one stays.

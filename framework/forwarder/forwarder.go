@@ -115,6 +115,17 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	return nil
 }
 
+// Settings returns a sink as deliveries to it are made now: with the defaults, and with what
+// Adjust and Reload have changed. It reports false for a sink that the forwarder does not work
+// on. It may be called at any time.
+func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
+	w := f.working()[sink]
+	if w == nil {
+		return Sink{}, false
+	}
+	return w.with(w.dispatcher.Settings()), true
+}
+
 // Wake makes the forwarder look at the log at once. A publisher in the same process
 // calls it after a commit. Without that call, and where the store does not listen,
 // the forwarder finds new rows within the poll's pause. Wake never blocks and may

@@ -53,4 +53,13 @@ type SinkSample struct {
 	Owned, Free int
 	// Parked is what is parked for it.
 	Parked ParkedFigures
+	// Lanes are its lanes that have cursors, by number.
+	Lanes []LaneSample
+}
+
+// LaneSample is what one lane has before it: Pending and Lag as for the sink.
+type LaneSample struct {
+	Number  int
+	Pending int
+	Lag     time.Duration
 }

@@ -1,9 +1,19 @@
 package browsertest
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 func TestTheOverviewOfAnEmptyOutboxSaysWhatComesNext(t *testing.T) {
@@ -11,4 +21,158 @@ func TestTheOverviewOfAnEmptyOutboxSaysWhatComesNext(t *testing.T) {
 	b := newTab(t, newSite(t).url)
 	require.Contains(t, b.open("/"), "waybill forward -c waybill.yaml")
 	b.shoot("overview-empty")
+}
+
+func TestTheOverviewShowsWhatGoesWellAndWhatDoesNot(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withShop(t))
+	s.publish(t, 50, "order.placed")
+	s.publish(t, 3, "order.wrong")
+	s.eventually(t, 6, `SELECT count(*) FROM outbox_parked`)
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "things need a look")
+	b.shoot("overview")
+	b.do(chromedp.Click(`//a[text()="partner"]`))
+	b.sees("Settings in effect", "threshold", "connection refused", "0–255")
+	b.shoot("sink")
+}
+
+func TestTheOverviewIsWholeWithFortySinksOfSixtyFourLanes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(s *site, _ *dashboard.Target) {
+		for i := range 40 {
+			s.cursors(t, fmt.Sprintf("partner-%02d-with-a-rather-long-name", i), 64)
+		}
+		s.member(t, "host-0")
+		s.publish(t, 500, "order.placed")
+		s.park(t, "partner-07-with-a-rather-long-name", "order.placed", "", "timeout", 12_000)
+	})
+	b := newTab(t, s.url)
+	b.expected = "503" // until the first look is over
+	b.open("/")
+	b.sees("partner-39-with-a-rather-long-name", "10,000+ dead", "500")
+	b.fitsAPhone()
+	b.shoot("overview-much")
+	b.open("/sinks/partner-07-with-a-rather-long-name")
+	b.sees("1008–1023", "host-2")
+	b.fitsAPhone()
+	b.shoot("sink-much")
+}
+
+// hostile are names that would do harm where they were not escaped.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `a/b?c=d#e%2Ff&g`, "\u202Eright to left\u202C שלום", `{{.}} ' " \ `, strings.Repeat("long", 500),
+}
+
+func TestNamesAndErrorsAreShownAsTheyAreAndDoNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(s *site, _ *dashboard.Target) {
+		for i, name := range hostile {
+			s.cursors(t, name, 1)
+			s.park(t, name, hostile[0], hostile[1], strings.Repeat(hostile[i], 1+8_000/len(hostile[i])), 2)
+		}
+		s.member(t, hostile[0])
+		_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_forwarders SET sinks = '[]', state = jsonb_build_object($1::text,
+		jsonb_build_object('breaker_open', true, 'open_since', '2026-01-01T00:00:00Z', 'cause', $2::text))`, hostile[1], strings.Repeat(hostile[0], 400))
+		require.NoError(t, err)
+	})
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees(hostile[0], hostile[1], hostile[2])
+	b.fitsAPhone()
+	b.shoot("overview-hostile")
+	var links []string
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.pathname)`, &links))
+	require.Len(t, links, len(hostile))
+	found := make(map[string]bool)
+	for _, link := range links {
+		var title string
+		b.do(chromedp.Navigate(b.base+link), chromedp.Evaluate(`document.querySelector("h1").firstChild.data.trim()`, &title))
+		found[title] = true
+		b.fitsAPhone()
+	}
+	for _, name := range hostile {
+		require.True(t, found[strings.TrimSpace(name)], name)
+	}
+	b.shoot("sink-hostile")
+}
+
+func TestAStandstillIsSaidInWords(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(s *site, _ *dashboard.Target) {
+		s.cursors(t, "mail", 2)
+		_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = NULL, lease_until = NULL, updated_at = now() - interval '1 hour'`)
+		require.NoError(t, err)
+	})
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("No forwarder runs", "stands still")
+	s.member(t, "host-0")
+	b.sees("no forwarder works on it")
+	b.shoot("overview-standstill")
+}
+
+func TestATransactionThatHoldsTheLogIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withSinks(t, "mail"), func(s *site, target *dashboard.Target) {
+		target.Store = held{s.store}
+		target.Doctor = func(context.Context, ...string) []doctor.Finding {
+			return []doctor.Finding{{ID: "held-transactions", Status: doctor.Warn, Text: "1 open for more than 10s: pid 4711 of billing", Fix: "SELECT pg_terminate_backend(4711);"}}
+		}
+	})
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("An open transaction holds the log", "pid 4711 of billing", "SELECT pg_terminate_backend(4711);")
+}
+
+// held is an outbox whose log has been held for a minute, which no test waits for.
+type held struct{ *postgres.Store }
+
+func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
+	sample, err := h.Store.Sample(ctx, q)
+	sample.Held = time.Minute
+	return sample, err
+}
+
+// sees waits until the main part of the page has texts.
+func (b *tab) sees(texts ...string) {
+	b.t.Helper()
+	var now string
+	for end := time.Now().Add(patience); ; {
+		now = b.text()
+		missing := ""
+		for _, text := range texts {
+			if !strings.Contains(now, strings.Join(strings.Fields(text), " ")) {
+				missing = text
+			}
+		}
+		if missing == "" {
+			return
+		}
+		if time.Now().After(end) {
+			require.Contains(b.t, now, missing)
+		}
+		if b.still {
+			b.do(chromedp.Sleep(200 * time.Millisecond))
+		} else {
+			b.do(chromedp.Sleep(500*time.Millisecond), chromedp.Reload())
+		}
+	}
+}
+
+// text is the main part of the page, with single spaces.
+func (b *tab) text() string {
+	b.t.Helper()
+	var text string
+	b.do(chromedp.Text("main", &text, chromedp.ByQuery))
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// fitsAPhone fails if the page is wider than a phone.
+func (b *tab) fitsAPhone() {
+	b.t.Helper()
+	var wide int
+	b.do(chromedp.EmulateViewport(390, 800), chromedp.Evaluate(`document.documentElement.scrollWidth`, &wide), chromedp.EmulateViewport(1280, 800))
+	require.LessOrEqual(b.t, wide, 390)
 }

@@ -80,6 +80,7 @@ func sampledCursors(t *testing.T, o *outbox) {
 		require.Equal(t, c.pending, s.Pending, c.sink)
 		require.InDelta(t, c.lag.Seconds(), s.Lag.Seconds(), 50, c.sink)
 		require.Equal(t, []int{c.owned, c.free}, []int{s.Owned, s.Free}, c.sink)
+		require.Equal(t, []store.LaneSample{{Pending: c.pending, Lag: s.Lag}}, s.Lanes, c.sink)
 		require.False(t, s.Paused)
 	}
 }

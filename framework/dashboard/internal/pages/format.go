@@ -3,14 +3,59 @@ package pages
 import (
 	"fmt"
 	"html/template"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // formats are the functions of the templates.
-var formats = template.FuncMap{"ago": ago, "span": span, "at": at, "count": count}
+var formats = template.FuncMap{
+	"ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "add": func(a, b int64) int64 { return a + b },
+}
+
+// sinkPath is the path of a sink's page.
+func sinkPath(name string) string { return "/sinks/" + url.PathEscape(name) }
+
+// cut is the beginning of a text, and an ellipsis where there is more.
+func cut(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// short is a duration as people write it in waybill.yaml: 15m, 24h, 1h30m.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = text[:len(text)-2]
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = text[:len(text)-2]
+	}
+	return text
+}
+
+// rate is how many a second, with as many digits as help.
+func rate(perSecond float64) string {
+	switch {
+	case perSecond == 0:
+		return "0/s"
+	case perSecond < 0.1:
+		return fmt.Sprintf("%.2g/min", perSecond*60)
+	case perSecond < 10:
+		return fmt.Sprintf("%.1f/s", perSecond)
+	}
+	return count(int64(perSecond+.5)) + "/s"
+}
+
+// rfc3339 is a time for the attribute datetime.
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // ago is how long a time has passed: 3 min ago.
 func ago(t time.Time) string {

@@ -2,34 +2,281 @@ package pages
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+const (
+	// lateAfter is from which lag on a sink is late.
+	lateAfter = 5 * time.Minute
+	// unownedAfter is how long a lane may be without an owner while forwarders hand it over.
+	unownedAfter = 30 * time.Second
+)
+
+// overviewPage is what the first page shows.
+type overviewPage struct {
+	Seen     seen
+	Troubles []trouble
+	Sinks    []sinkRow
+	// Done, Failed and Pending are sums over the sinks, and Dead and Retrying over what is parked.
+	Done, Failed            int64
+	Pending, Dead, Retrying total
+	Forwarders              int
+}
+
+// total is a sum of counts, of which some may have stopped at the limit.
+type total struct {
+	n    int64
+	more bool
+}
+
+func (t *total) add(n int64) {
+	t.n += n
+	t.more = t.more || n >= store.PendingLimit
+}
+
+func (t total) String() string {
+	if t.more {
+		return strings.TrimSuffix(count(t.n), "+") + "+"
+	}
+	return count(t.n)
+}
+
+// seen says of when the figures are.
+type seen struct {
+	At time.Time
+	// Err is why there are no later ones; "": there are.
+	Err string
+}
+
+// trouble is something that a person should look at.
+type trouble struct {
+	// ID stays the same while it lasts.
+	ID string
+	// Class is bad for what stands still, and warn for what may wait.
+	Class, Text, Fix string
+	// Sink is the one that it is about; "" for the outbox.
+	Sink string
+}
+
 // sinkRow is a sink in the overview.
 type sinkRow struct {
 	store.SinkSample
-	Pending, Dead int64
+	State   badge
+	Hour    hour
+	Running *store.SinkRunning // nil: not known
+	Kept    []kept
+	Oldest  time.Time // parked deliveries: when the first was parked
+	Behind  time.Duration
 }
+
+// Waiting is Pending, in the type of counts.
+func (s sinkRow) Waiting() int64 { return int64(s.Pending) }
+
+// kept is what of a sink is parked in one state.
+type kept struct {
+	State store.State
+	Class string
+	Count int64
+}
+
+// badge is a state in a word.
+type badge struct{ Class, Word, Text string }
 
 // overview is the first page.
 func overview(ctx context.Context, r *request) (any, error) {
-	sample, err := r.Store.Sample(ctx, store.SampleQuery{Types: r.types()})
+	look, err := r.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var page struct{ Sinks []sinkRow }
-	for _, s := range sample.Sinks {
-		row := sinkRow{SinkSample: s, Pending: int64(s.Pending)}
-		for _, p := range s.Parked {
-			if p.State == store.StateDead {
-				row.Dead = int64(p.Count)
+	page := overviewPage{Seen: seenOf(look), Troubles: outboxTroubles(look), Forwarders: look.Sample.Forwarders}
+	for _, s := range look.Sample.Sinks {
+		row := r.sinkRow(look, s)
+		page.Troubles = append(page.Troubles, row.troubles(look)...)
+		page.Sinks = append(page.Sinks, row)
+		page.Done += row.Hour.Done
+		page.Failed += row.Hour.Failed + row.Hour.Dead
+		page.Pending.add(row.Waiting())
+		for _, k := range row.Kept {
+			switch k.State {
+			case store.StateDead:
+				page.Dead.add(k.Count)
+			case store.StateRetrying:
+				page.Retrying.add(k.Count)
 			}
 		}
-		page.Sinks = append(page.Sinks, row)
 	}
+	slices.SortStableFunc(page.Troubles, func(a, b trouble) int { return len(a.Class) - len(b.Class) }) // bad, then warn
 	return page, nil
+}
+
+// look is the last look at the outbox. It fails only where there was none.
+func (r *request) look(ctx context.Context) (history.Look, error) {
+	look := r.History.Look(ctx)
+	switch {
+	case !look.At.IsZero():
+		return look, nil
+	case look.Err != nil:
+		return look, problem{http.StatusServiceUnavailable, look.Err.Error()}
+	case ctx.Err() != nil:
+		return look, ctx.Err()
+	}
+	return look, problem{http.StatusServiceUnavailable, "the outbox is being looked at for the first time, load this page again in some seconds"}
+}
+
+func seenOf(l history.Look) seen {
+	if l.Err != nil {
+		return seen{l.At, l.Err.Error()}
+	}
+	return seen{At: l.At}
+}
+
+// sinkRow gathers what there is to say of a sink.
+func (r *request) sinkRow(l history.Look, s store.SinkSample) sinkRow {
+	row := sinkRow{SinkSample: s, Hour: hourOf(r.History.Hour(s.Sink)), Behind: s.Lag}
+	if running, known := l.Sinks[s.Sink]; known {
+		row.Running = &running
+	}
+	if l.Err != nil && s.Pending > 0 {
+		row.Behind += time.Since(l.At)
+	}
+	for _, p := range s.Parked.States {
+		if !p.Oldest.IsZero() && (row.Oldest.IsZero() || p.Oldest.Before(row.Oldest)) {
+			row.Oldest = p.Oldest
+		}
+		row.Kept = append(row.Kept, kept{p.State, map[store.State]string{store.StateDead: "bad", store.StateRetrying: "warn"}[p.State], int64(p.Count)})
+	}
+	row.State = row.state(l)
+	return row
+}
+
+// state is the worst that can be said of a sink.
+func (s *sinkRow) state(l history.Look) badge {
+	if s.Paused {
+		return badge{"warn", "paused", "a person has paused it"}
+	}
+	var throttled *badge
+	for _, c := range l.Membership.Conditions(time.Now()) {
+		if c.Sink != s.Sink || c.Destination != "" {
+			continue
+		}
+		switch c.Kind {
+		case store.ConditionBreakerOpen:
+			return badge{"bad", "breaker open", cut(c.Cause, 200) + ", since " + at(c.Since)}
+		case store.ConditionThrottled:
+			throttled = &badge{"warn", "throttled", "until " + at(c.Until)}
+		}
+	}
+	if s.Running != nil && s.Running.BreakerOpen {
+		return badge{"bad", "breaker open", cut(s.Running.Cause, 200)}
+	}
+	switch unowned := unowned(l, s.Sink); {
+	case unowned > 0 && unowned == s.Owned+s.Free:
+		return badge{"bad", "stands still", "no forwarder works on it"}
+	case unowned > 0:
+		return badge{"bad", "stands still in part", fmt.Sprintf("%s of %d without a forwarder", lanes(unowned), s.Owned+s.Free)}
+	case throttled != nil:
+		return *throttled
+	case s.Behind > lateAfter:
+		return badge{"warn", "late", ""}
+	}
+	return badge{"good", "well", ""}
+}
+
+// troubles are what a person should look at.
+func (s *sinkRow) troubles(l history.Look) (all []trouble) {
+	add := func(id, class, format string, args ...any) {
+		all = append(all, trouble{ID: id + " " + s.Sink, Class: class, Text: fmt.Sprintf(format, args...), Sink: s.Sink})
+	}
+	nobody := l.Sample.Forwarders == 0 && s.State.Word == "stands still"
+	if s.State.Class != "good" && !nobody {
+		text := s.State.Word
+		if s.State.Word == "late" {
+			text = span(s.Behind) + " late"
+		} else if s.State.Text != "" {
+			text += ": " + s.State.Text
+		}
+		add("state", s.State.Class, "%s", text)
+	}
+	for _, p := range s.Parked.States {
+		if p.State == store.StateDead && p.Count > 0 {
+			add("dead", "warn", "%s dead, the oldest parked %s", count(int64(p.Count)), ago(p.Oldest))
+		}
+	}
+	if s.Parked.Overdue > 0 && !s.Paused && !nobody {
+		add("overdue", "warn", "%s parked and overdue for more than a minute", count(int64(s.Parked.Overdue)))
+	}
+	for sink, held := range destinations(l) {
+		if sink == s.Sink && held > 0 && s.State.Word != "breaker open" {
+			add("destinations", "warn", "%d of its destinations throttled or with an open breaker", held)
+		}
+	}
+	return all
+}
+
+// destinations counts those that hold up deliveries, by sink.
+func destinations(l history.Look) map[string]int {
+	held := make(map[string]int)
+	for _, m := range l.Membership.Members {
+		for sink, s := range m.States {
+			held[sink] = max(held[sink], s.AllDestinations, len(s.Destinations))
+		}
+	}
+	return held
+}
+
+// unowned counts the lanes that no forwarder has taken up for a while.
+func unowned(l history.Look, sink string) (n int) {
+	for _, lane := range l.Membership.Lanes {
+		if lane.Lane.Sink == sink && lane.Owner == "" && !lane.Paused && lane.Free > unownedAfter {
+			n++
+		}
+	}
+	return n
+}
+
+func lanes(n int) string {
+	if n == 1 {
+		return "1 lane"
+	}
+	return fmt.Sprintf("%d lanes", n)
+}
+
+// outboxTroubles are those of no single sink.
+func outboxTroubles(l history.Look) (all []trouble) {
+	if l.Err != nil {
+		all = append(all, trouble{ID: "database", Class: "bad", Text: "The database does not answer: " + cut(l.Err.Error(), 300)})
+	}
+	if l.Sample.Forwarders == 0 && len(l.Sample.Sinks) > 0 {
+		all = append(all, trouble{ID: "forwarders", Class: "bad", Text: "No forwarder runs: nothing is delivered.", Fix: "waybill forward -c waybill.yaml"})
+	}
+	switch held := l.Sample.Held; {
+	case l.Held != nil && l.Held.Status != doctor.Skip:
+		all = append(all, trouble{ID: "held", Class: "bad", Text: "An open transaction holds the log: " + cut(l.Held.Text, 400), Fix: l.Held.Fix})
+	case held >= doctor.DefaultHeldAfter:
+		all = append(all, trouble{ID: "held", Class: "bad", Text: "A transaction that has written to the log is open for " + span(held) + ".", Fix: "waybill doctor --only held-transactions"})
+	}
+	if len(l.Holders) > 0 {
+		text := "Rows stay in the log for longer than its retention. They are kept by " + l.Holders[0].Sink
+		if n := len(l.Holders) - 1; n > 0 {
+			text += fmt.Sprintf(" and %d more", n)
+		}
+		if reason := l.Holders[0].Reason; reason != "" {
+			text += ": " + cut(reason, 300)
+		} else {
+			text += ", since " + at(l.Holders[0].OccurredOn)
+		}
+		all = append(all, trouble{ID: "log", Class: "warn", Text: text})
+	}
+	return all
 }
 
 // types are those that go to each sink, as far as the routes are known.

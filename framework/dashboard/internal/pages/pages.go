@@ -2,11 +2,17 @@
 // are GET forms, and an act is a POST from a page that asks for confirmation, answered by 303.
 //
 // A page is a view, which is a function in a file of its own, and a template of the same name,
-// which defines "content":
+// which defines "content", and "title" of .Data:
 //
 //	p.page("GET /parked", "parked", parked)
 //
-// The files in the order in which to read them: pages.go, format.go, and then one for each page.
+// A view returns what its template shows, or goTo another page after an act. A page that is
+// registered by live has figures that change while it is open: the browser is sent the texts
+// of the elements marked data-live="name", and how many elements marked data-row="name" there
+// are that the reader does not see yet.
+//
+// The files in the order in which to read them: pages.go, nav.go, format.go, spark.go, live.go,
+// extract.go, and then one for each page.
 package pages
 
 import (
@@ -26,6 +32,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -36,11 +43,16 @@ var files embed.FS
 // pageTime bounds the making of a page.
 const pageTime = 10 * time.Second
 
+// formBytes bounds a form.
+const formBytes = 64 << 10
+
 // Config is what the pages work with.
 type Config struct {
 	Target *target.Current
 	// Acts runs what pages begin.
 	Acts *acts.Runner
+	// History has the figures.
+	History *history.History
 	// Prefix is the path below which the pages are, without the slash at its end: links begin
 	// with it, and requests come without it.
 	Prefix string
@@ -52,17 +64,28 @@ type Pages struct {
 	Config
 	mux       *http.ServeMux
 	templates map[string]*template.Template
+	live      *live
 }
 
 // New returns the handler of all pages and of the static files they use.
 func New(c Config) *Pages {
 	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template)}
+	p.live = newLive(p)
 	p.templates["problem"] = p.parse("problem")
 	static, _ := fs.Sub(files, "static")
 	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
-	p.page("GET /{$}", "overview", overview)
+	p.mux.Handle("GET /live", p.live)
+	p.livePage("GET /{$}", "overview", overview)
+	p.livePage("GET /sinks/{name}", "sink", sink)
+	p.page("POST /sinks/{name}/pause", "confirm", pause)
+	p.page("POST /sinks/{name}/resume", "confirm", resume)
+	p.page("GET /sinks/{name}/replay", "replay", replay)
+	p.page("POST /sinks/{name}/replay", "replay", replay)
 	return p
 }
+
+// Close ends live figures, and waits for that.
+func (p *Pages) Close() { p.live.close() }
 
 // ServeHTTP serves a page, or a 404 with the navigation.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -78,18 +101,42 @@ type request struct {
 	*http.Request
 	*target.Target
 	// Admin acts for the user.
-	Admin *admin.Admin
-	User  access.User
+	Admin   *admin.Admin
+	User    access.User
+	Acts    *acts.Runner
+	History *history.History
+}
+
+// operates is a 403 for a user who may not act.
+func (r *request) operates() error {
+	if !r.User.May(access.Operator) {
+		return problem{http.StatusForbidden, "this is for operators"}
+	}
+	return nil
+}
+
+// goTo is what a view returns after an act, instead of what to show: the page to go to, and its
+// query as in the template function to.
+type goTo struct {
+	path  string
+	query []any
 }
 
 // view gathers what a page shows. Its error is shown in place of the page, with the status of a
-// problem if it is one.
+// problem if it is one, and a goTo is answered by 303.
 type view func(ctx context.Context, r *request) (any, error)
+
+// livePage registers a page whose figures change while it is open. Its view changes nothing.
+func (p *Pages) livePage(pattern, name string, v view) {
+	p.live.patterns[pattern] = true
+	p.page(pattern, name, v)
+}
 
 // page registers a page that viewers may see.
 func (p *Pages) page(pattern, name string, v view) {
 	p.templates[name] = p.parse(name)
 	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
+		hr.Body = http.MaxBytesReader(w, hr.Body, formBytes)
 		ctx, cancel := context.WithTimeout(hr.Context(), pageTime)
 		defer cancel()
 		r, err := p.request(hr)
@@ -99,7 +146,15 @@ func (p *Pages) page(pattern, name string, v view) {
 		}
 		data, err := v(ctx, r)
 		if err != nil {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = ctx.Err() // drivers have words of their own for it
+			}
 			p.fail(w, hr, err)
+			return
+		}
+		if next, ok := data.(goTo); ok {
+			to, _ := p.to(next.path, next.query...)
+			http.Redirect(w, hr, string(to), http.StatusSeeOther)
 			return
 		}
 		p.render(w, hr, http.StatusOK, name, data)
@@ -112,15 +167,17 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 		return nil, problem{http.StatusServiceUnavailable, err.Error()}
 	}
 	user := access.From(r.Context())
-	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user}, nil
+	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user, Acts: p.Acts, History: p.History}, nil
 }
 
 // layout is what all pages have.
 type layout struct {
 	Prefix, Path string
-	User         access.User
-	Operator     bool
-	Data         any
+	// Live is where the page's live figures come from; "" if it has none.
+	Live     template.URL
+	User     access.User
+	Operator bool
+	Data     any
 }
 
 func (p *Pages) parse(name string) *template.Template {
@@ -150,7 +207,11 @@ func (p *Pages) to(path string, query ...any) (template.URL, error) {
 func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
 	user := access.From(r.Context())
 	var page bytes.Buffer
-	err := p.templates[name].Execute(&page, layout{Prefix: p.Prefix, Path: r.URL.Path, User: user, Operator: user.May(access.Operator), Data: data})
+	l := layout{Prefix: p.Prefix, Path: r.URL.Path, User: user, Operator: user.May(access.Operator), Data: data}
+	if status == http.StatusOK && p.live.patterns[r.Pattern] {
+		l.Live, _ = p.to("/live", "of", r.URL.RequestURI())
+	}
+	err := p.templates[name].Execute(&page, l)
 	if err != nil {
 		p.Logger.Error("making a page of the dashboard failed", "page", name, "error", err)
 		http.Error(w, "making this page failed; the log says why", http.StatusInternalServerError)

@@ -73,9 +73,12 @@ func (t *Tables) sampleCursor(ctx context.Context, q store.SampleQuery, c *curso
 	if err != nil {
 		return err
 	}
+	lane := store.LaneSample{Number: c.lane.Number}
 	if pending := rows - ahead; pending > 0 {
-		s.Pending = min(s.Pending+pending, store.PendingLimit)
-		s.Lag = max(s.Lag, now.Sub(oldest), 0)
+		lane.Pending, lane.Lag = min(pending, store.PendingLimit), max(now.Sub(oldest), 0)
 	}
+	s.Lanes = append(s.Lanes, lane)
+	s.Pending = min(s.Pending+lane.Pending, store.PendingLimit)
+	s.Lag = max(s.Lag, lane.Lag)
 	return nil
 }

@@ -1,0 +1,85 @@
+package browsertest
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withSinks(t, "mail"))
+	b := newTab(t, s.url)
+	b.open("/")
+	b.sees("All well")
+	b.still = true
+	b.do(chromedp.Evaluate(`window.first = true; document.querySelector("tbody tr").id = "kept"`, nil))
+	s.publish(t, 37, "order.placed")
+	b.sees("37")
+	s.cursors(t, "archive", 1)
+	s.park(t, "mail", "order.placed", "", "timeout", 3)
+	b.do(chromedp.WaitVisible(`#more a`, chromedp.ByQuery), chromedp.Poll(`document.querySelector("#more a").textContent.includes("3 new, show")`, nil, chromedp.WithPollingTimeout(patience)))
+	var title, rows string
+	b.do(chromedp.Poll(`document.title.startsWith("(1)")`, nil, chromedp.WithPollingTimeout(patience)), chromedp.Title(&title),
+		chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join() + " " + window.first + " " + !!document.getElementById("kept")`, &rows))
+	require.Equal(t, "mail true true", rows, "no row moved, and the page was not loaded again")
+	b.shoot("overview-new")
+	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//a[text()="archive"]`))
+}
+
+func TestABreakIsSaidAndHeals(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withSinks(t, "mail"))
+	var away atomic.Bool
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() && r.URL.Path == "/live" {
+			panic(http.ErrAbortHandler)
+		}
+		s.server.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	b := newTab(t, front.URL)
+	b.expected = "ERR_"
+	b.open("/")
+	b.sees("All well")
+	b.still = true
+	away.Store(true)
+	front.CloseClientConnections()
+	b.do(chromedp.WaitVisible(`#broken`, chromedp.ByQuery))
+	var sign string
+	b.do(chromedp.Text(`#broken`, &sign, chromedp.ByQuery))
+	require.Regexp(t, `^Disconnected, figures of .*\d\d:\d\d`, sign)
+	b.shoot("overview-disconnected")
+	away.Store(false)
+	b.do(chromedp.WaitNotVisible(`#broken`, chromedp.ByQuery))
+	s.publish(t, 41, "order.placed")
+	b.sees("41")
+}
+
+func TestLiveFiguresAreThoseOfLivePagesOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withSinks(t, "mail"))
+	for _, of := range []string{"", "/live", "//evil/", "/static/style.css", "/sinks/mail/replay", "/sinks/mail/pause", "http://evil/", "/%zz", "/" + strings.Repeat("a", 5000)} {
+		r, err := http.Get(s.url + "/live?of=" + strings.ReplaceAll(of, "%", "%25"))
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		require.Equal(t, http.StatusBadRequest, r.StatusCode, of)
+	}
+	r, err := http.Get(s.url + "/live?of=/sinks/mail")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	require.Equal(t, "no", r.Header.Get("X-Accel-Buffering"))
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			require.Contains(t, lines.Text(), `"pending 0":{"text":"0"}`)
+			return
+		}
+	}
+	require.Fail(t, "no figures came")
+}

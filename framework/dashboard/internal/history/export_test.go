@@ -1,0 +1,6 @@
+package history
+
+import "context"
+
+// Refresh looks at once.
+func (h *History) Refresh(ctx context.Context) { h.look(ctx) }

@@ -1,0 +1,258 @@
+// Package history looks at an outbox again and again, and remembers its last hour.
+//
+// The files in the order in which to read them: history.go, series.go.
+package history
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
+	lookTime = time.Minute
+	// firstTime is how long a page waits for the first look.
+	firstTime = time.Second
+	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
+	// last one may be for somebody who does.
+	pause = 10 * time.Second
+	fresh = 2 * time.Second
+	// share is the part of the time that looks may take: 1/share of it, unless they would be more
+	// than longest apart.
+	share   = 20
+	longest = time.Minute
+	// quick is how long a look may take for a page to wait for it.
+	quick = 100 * time.Millisecond
+)
+
+// Look is an outbox at one moment.
+type Look struct {
+	// At is when that was; zero: there was no look yet.
+	At         time.Time
+	Sample     store.Sample
+	Membership store.Membership
+	// Sinks are what forwarders do for each sink, by name: the sums over all of them. A sink
+	// that no heartbeat names is missing.
+	Sinks map[string]store.SinkRunning
+	// Held is the doctor's finding about the transaction that holds the log; nil: none has held it
+	// for doctor.DefaultHeldAfter, or the target has no doctor.
+	Held *doctor.Finding
+	// Holders are the sinks that keep rows in the log for longer than the retention.
+	Holders []store.Holder
+	// Err is why looks fail since then; nil: they do not.
+	Err error
+}
+
+// History looks at the outbox that is shown. It is safe for concurrent use.
+type History struct {
+	target *target.Current
+	log    *slog.Logger
+	ctx    context.Context
+	stop   context.CancelFunc
+	begin  sync.Once
+	work   sync.WaitGroup
+	turn   chan struct{} // holds one value while somebody looks
+	kick   chan struct{} // capacity 1: somebody asks for a fresh look
+	looked chan struct{} // closed behind the first look, also if that failed
+	once   sync.Once     // for looked
+
+	mu     sync.Mutex
+	latest Look
+	tried  time.Time // when the last look began
+	took   time.Duration
+	series map[string]*series
+	told   map[source]done
+}
+
+// New returns a history of what is shown. It starts nothing.
+func New(t *target.Current, log *slog.Logger) *History {
+	h := &History{
+		target: t, log: log, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), looked: make(chan struct{}),
+		series: make(map[string]*series), told: make(map[source]done),
+	}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// Begin begins to look, also while no one asks, until Close. It may be called again.
+func (h *History) Begin() {
+	h.begin.Do(func() { h.work.Go(h.run) })
+	h.ask()
+}
+
+// Close ends looking, and waits for that.
+func (h *History) Close() {
+	h.stop()
+	h.work.Wait()
+}
+
+// run looks at each pause, and when somebody asks, but for no more than its share of the time.
+func (h *History) run() {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-timer.C:
+		case <-h.kick:
+		}
+		if h.age() >= fresh {
+			h.look(h.ctx)
+		}
+		h.mu.Lock()
+		timer.Reset(max(pause, h.rest()))
+		h.mu.Unlock()
+	}
+}
+
+func (h *History) ask() {
+	select {
+	case h.kick <- struct{}{}:
+	default:
+	}
+}
+
+// age is how long ago the last look began, as far as its share of the time is over; else 0.
+func (h *History) age() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if age := time.Since(h.tried); age >= h.rest() {
+		return age
+	}
+	return 0
+}
+
+// rest is how far looks are apart at least, for what the last one took. The caller holds mu.
+func (h *History) rest() time.Duration { return min(share*h.took, longest) }
+
+// Look returns the last look. If that is older than two seconds it looks again, in the
+// background if that takes long or fails. The zero Look is that there was no time yet for the
+// first one.
+func (h *History) Look(ctx context.Context) Look {
+	h.mu.Lock()
+	first := h.latest.At.IsZero() && h.latest.Err == nil
+	atOnce := h.latest.Err == nil && h.took <= quick
+	h.mu.Unlock()
+	if first {
+		h.ask()
+		ctx, cancel := context.WithTimeout(ctx, firstTime)
+		defer cancel()
+		select {
+		case <-h.looked:
+		case <-ctx.Done():
+		}
+	} else if h.age() >= fresh {
+		if atOnce {
+			h.look(ctx)
+		} else {
+			h.ask()
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.latest
+}
+
+// look looks once, or waits for a look that began after the call.
+func (h *History) look(ctx context.Context) {
+	asked := time.Now()
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-h.turn }()
+	h.mu.Lock()
+	done := h.tried.After(asked)
+	h.mu.Unlock()
+	t, err := h.target.Get()
+	if done || err != nil || h.ctx.Err() != nil {
+		return
+	}
+	began := time.Now()
+	// Others wait for it too: it does not end with the one who asked.
+	bounded, cancel := context.WithTimeout(h.ctx, lookTime)
+	defer cancel()
+	seen, err := take(bounded, t)
+	if now, _ := h.target.Get(); now != t || h.ctx.Err() != nil {
+		return // it may have failed for being closed
+	}
+	h.keep(t, seen, err, began)
+}
+
+// keep remembers a look, or why there was none.
+func (h *History) keep(t *target.Target, seen Look, err error, began time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.once.Do(func() { close(h.looked) })
+	h.tried, h.took = began, time.Since(began)
+	if err != nil {
+		if h.latest.Err == nil {
+			h.log.Warn("looking at the outbox for the dashboard failed, trying again", "error", err)
+		}
+		h.latest.Err = err
+		return
+	}
+	if h.latest.Err != nil {
+		h.log.Info("looking at the outbox for the dashboard works again")
+	}
+	h.latest = seen
+	h.count(t, &h.latest)
+}
+
+// take looks at an outbox.
+func take(ctx context.Context, t *target.Target) (seen Look, err error) {
+	defer func() {
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = errors.New("the database did not answer within " + lookTime.String())
+		}
+	}()
+	if seen.Sample, err = t.Store.Sample(ctx, store.SampleQuery{Types: types(t)}); err != nil {
+		return seen, err
+	}
+	if seen.Membership, err = t.Store.Membership(ctx); err != nil {
+		return seen, err
+	}
+	seen.At = time.Now()
+	if seen.Sample.Held >= doctor.DefaultHeldAfter && t.Doctor != nil {
+		if found := t.Doctor(ctx, "held-transactions"); len(found) == 1 && found[0].Status != doctor.OK {
+			seen.Held = &found[0]
+		}
+	}
+	if keepsTooLong(t, seen.Sample.Oldest) {
+		seen.Holders, err = t.Store.Holders(ctx, nil)
+	}
+	return seen, err
+}
+
+// slack is for how long after its retention a row may stay in the log: it goes with its
+// neighbours.
+const slack = time.Hour
+
+// keepsTooLong reports whether a row should have gone by the retention of this process's forwarder.
+func keepsTooLong(t *target.Target, oldest *store.Row) bool {
+	if t.Forwarder == nil || oldest == nil {
+		return false
+	}
+	kept, age := t.Forwarder.Figures().Retention, time.Since(oldest.OccurredOn)
+	return kept > 0 && age > kept && age-kept > slack
+}
+
+// types are those that go to each sink, as far as the routes are known.
+func types(t *target.Target) map[string]notification.TypeFilter {
+	if t.Routing.Routes == nil {
+		return nil
+	}
+	types := t.Routing.Routes.Filters()
+	types[store.SinkUnrouted] = t.Routing.Routes.Unrouted()
+	return types
+}

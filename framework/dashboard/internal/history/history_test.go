@@ -1,0 +1,89 @@
+package history_test
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+// TestAnHourAddsUpWhatForwardersCount: a forwarder that was there before the first look, and one
+// that began to count again, are not counted twice.
+func TestAnHourAddsUpWhatForwardersCount(t *testing.T) {
+	t.Parallel()
+	h, heartbeat, _ := begin(t)
+	sum := func() (done, failed, dead int64) {
+		h.Refresh(t.Context())
+		for _, p := range h.Hour("mail") {
+			done, failed, dead = done+p.Delivered, failed+p.Failed, dead+p.Dead
+		}
+		return done, failed, dead
+	}
+	heartbeat("a", 1000, 0, 0)
+	done, _, _ := sum()
+	require.Zero(t, done, "what was counted before is not of the last hour that was seen")
+	heartbeat("a", 1030, 4, 1)
+	heartbeat("b", 500, 0, 0)
+	done, failed, dead := sum()
+	require.EqualValues(t, []int64{30, 4, 1}, []int64{done, failed, dead})
+	heartbeat("a", 7, 0, 0) // another life
+	heartbeat("b", 505, 0, 0)
+	done, failed, dead = sum()
+	require.EqualValues(t, []int64{42, 4, 1}, []int64{done, failed, dead})
+	require.Zero(t, h.Hour("other"))
+}
+
+func TestWhileTheDatabaseIsAwayTheLastFiguresStay(t *testing.T) {
+	t.Parallel()
+	h, heartbeat, end := begin(t)
+	heartbeat("a", 1, 0, 0)
+	h.Refresh(t.Context())
+	before := h.Look(t.Context())
+	require.NoError(t, before.Err)
+	require.Equal(t, 1, before.Sample.Forwarders)
+	end()
+	h.Refresh(t.Context())
+	after := h.Look(t.Context())
+	require.Error(t, after.Err)
+	require.Equal(t, before.At, after.At)
+	require.Equal(t, 1, after.Sample.Forwarders)
+}
+
+func TestWithoutATargetThereIsNothingToSee(t *testing.T) {
+	t.Parallel()
+	h := history.New(new(target.Current), slog.New(slog.DiscardHandler))
+	defer h.Close()
+	h.Begin()
+	require.Zero(t, h.Look(t.Context()).At)
+}
+
+// begin returns a history of an outbox, what writes heartbeats of forwarders of the sink mail, and
+// what takes the database away.
+func begin(t *testing.T) (h *history.History, heartbeat func(owner string, delivered, failed, dead int), end func()) {
+	t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	current := new(target.Current)
+	t.Cleanup(current.Show(target.Target{Store: s}))
+	h = history.New(current, slog.New(slog.DiscardHandler))
+	t.Cleanup(h.Close)
+	heartbeat = func(owner string, delivered, failed, dead int) {
+		t.Helper()
+		running := fmt.Sprintf(`{"sinks": [{"sink": "mail", "delivered": %d, "failed": %d, "dead": %d}]}`, delivered, failed, dead)
+		_, err := db.ExecContext(t.Context(), `INSERT OR REPLACE INTO outbox_forwarders (owner, sinks, running, live_until)
+			VALUES (?, '[]', ?, 9000000000000000)`, owner, running)
+		require.NoError(t, err)
+	}
+	return h, heartbeat, func() { require.NoError(t, db.Close()) }
+}

@@ -1,0 +1,27 @@
+package pages
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFiguresAreWrittenForPeople(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "1,234,567", count(1_234_567))
+	require.Equal(t, "10,000+", count(10_000))
+	require.Equal(t, "10,000+", total{10_000, true}.String())
+	require.Equal(t, "12,345+", total{12_345, true}.String())
+	require.Equal(t, "15m", short(15*time.Minute))
+	require.Equal(t, "24h", short(24*time.Hour))
+	require.Equal(t, "1h30m", short(90*time.Minute))
+	require.Equal(t, "1m30s", short(90*time.Second))
+	require.Equal(t, "0s", short(0))
+	require.Equal(t, "0/s", rate(0))
+	require.Equal(t, "3/min", rate(.05))
+	require.Equal(t, "2.5/s", rate(2.5))
+	require.Equal(t, "1,235/s", rate(1234.6))
+	require.Equal(t, "/sinks/a%2Fb%3F", sinkPath("a/b?"))
+	require.Equal(t, "שלו…", cut("שלום", 3))
+}

@@ -1,0 +1,176 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// examplesShown is how many rows a preview shows, and examplesTime how long they are looked
+	// for.
+	examplesShown = 5
+	examplesTime  = time.Second
+	// countTime is how long a preview may count.
+	countTime = 8 * time.Second
+	// typedAbove is from how many on the number must be typed.
+	typedAbove = 100
+)
+
+// replayPage is the form of a replay, and its preview.
+type replayPage struct {
+	Sink string
+	// Type, Since, Until and Rate are what was asked for, as it was typed.
+	Type, Since, Until, Rate string
+	// Mistake is what is wrong with it, or why it was not run.
+	Mistake string
+	// Plan is the preview; nil: nothing was asked for yet.
+	Plan *admin.ReplayPlan
+	// Examples are the first rows of it; Searching says that there was no time to find them all.
+	Examples  []notification.Envelope
+	Searching bool
+	// Typed says that the number must be typed.
+	Typed bool
+}
+
+// replay shows the form, a preview of what was asked for, or runs it when it is confirmed.
+func replay(ctx context.Context, r *request) (any, error) {
+	if err := r.operates(); err != nil {
+		return nil, err
+	}
+	if err := r.ParseForm(); err != nil {
+		return nil, problem{http.StatusBadRequest, "the form cannot be read"}
+	}
+	page := replayPage{
+		Sink: r.PathValue("name"), Type: strings.TrimSpace(r.Form.Get("type")),
+		Since: strings.TrimSpace(r.Form.Get("since")), Until: strings.TrimSpace(r.Form.Get("until")), Rate: strings.TrimSpace(r.Form.Get("rate")),
+	}
+	if !r.Form.Has("type") {
+		return page, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	if err := r.plan(bounded, &page); err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			page.Plan, page.Mistake = nil, "Counting takes longer than "+countTime.String()+". Run waybill replay, which takes its time, or name a type."
+			return page, nil
+		}
+		if what := (problem{}); errors.As(err, &what) || errors.Is(err, admin.ErrFilter) {
+			page.Mistake = err.Error()
+			return page, nil
+		}
+		return nil, err
+	}
+	if r.Method == http.MethodPost {
+		if page.Mistake = r.refusal(&page); page.Mistake == "" {
+			action, err := r.Acts.Start(ctx, page.Plan)
+			return goTo{sinkPath(page.Sink), []any{"action", action.ID}}, err
+		}
+	}
+	return page, r.examples(ctx, &page)
+}
+
+// plan counts what is asked for.
+func (r *request) plan(ctx context.Context, page *replayPage) (err error) {
+	request := admin.ReplayRequest{Sink: page.Sink, Type: page.Type, Routed: notification.AllTypes}
+	if types, known := r.types()[page.Sink]; known {
+		request.Routed = types
+	}
+	if request.Since, err = moment("since", page.Since); err != nil {
+		return err
+	}
+	if request.Until, err = moment("until", page.Until); err != nil {
+		return err
+	}
+	rate, err := number(r.Form, "rate")
+	if err != nil {
+		return err
+	}
+	request.Rate = int(min(rate, math.MaxInt32))
+	if request.UpTo, err = number(r.PostForm, "up_to"); err != nil {
+		return err
+	}
+	page.Plan, err = r.Admin.Replay(ctx, request)
+	if err == nil {
+		page.Typed = page.Plan.Total() > typedAbove
+	}
+	return err
+}
+
+// refusal is why a confirmed replay is not run; "" if it is.
+func (r *request) refusal(page *replayPage) string {
+	expected, err := number(r.PostForm, "expected")
+	switch total := page.Plan.Total(); {
+	case err != nil:
+		return err.Error()
+	case total == 0:
+		return "Nothing matches any more."
+	case total > expected:
+		return fmt.Sprintf("Meanwhile it is about %s notifications, not %s. Look again.", count(total), count(expected))
+	case !page.Typed:
+		return ""
+	}
+	if typed, err := number(r.PostForm, "typed"); err != nil || typed != expected {
+		return "Type the number of notifications to confirm."
+	}
+	return ""
+}
+
+// examples finds the first rows of a plan.
+func (r *request) examples(ctx context.Context, page *replayPage) error {
+	if page.Plan.Total() == 0 {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, examplesTime)
+	defer cancel()
+	target, err := r.Store.Probe(bounded)
+	if err != nil {
+		return err
+	}
+	p := page.Plan
+	reader, err := r.Store.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: p.Routed, Since: p.Since, Until: p.Until})
+	if err != nil {
+		return err
+	}
+	for len(page.Examples) < examplesShown {
+		rows, err := reader.Next(bounded, target, examplesShown)
+		switch {
+		case bounded.Err() != nil && ctx.Err() == nil:
+			page.Searching = true
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, e := range rows.Envelopes {
+			if e.Offset <= p.UpTo && p.Takes(e.Type) && len(page.Examples) < examplesShown {
+				page.Examples = append(page.Examples, e)
+			}
+		}
+		if rows.CaughtUp {
+			return nil
+		}
+	}
+	return nil
+}
+
+// moment reads a time of a form, in UTC if it names no zone: as browsers send it, or in the form
+// of RFC 3339. "" is the zero time.
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, problem{http.StatusBadRequest, fmt.Sprintf("%s is no time: %q. Use one such as 2026-03-01 14:30, in UTC", name, cut(text, 50))}
+}
