@@ -13,7 +13,7 @@
 // Forwarders notice it within a twentieth of their lease's time, and those that
 // listen at once.
 //
-// The files in the order in which to read them: admin.go, filter.go, plan.go,
+// The files in the order in which to read them: admin.go, action.go, filter.go, plan.go,
 // reroute.go, replay.go, pause.go, schedules.go, why.go, verdict.go, tree.go, export.go.
 package admin
 
@@ -31,14 +31,17 @@ var (
 	// ErrFilter: a filter makes no sense. What is wrong with it is joined to one
 	// error.
 	ErrFilter = errors.New("invalid filter")
-	// ErrEnded: an action is done, and there is nothing to continue.
-	ErrEnded = errors.New("the action has ended")
+	// ErrMore: there is more to do than the person expects who asks for it.
+	ErrMore = errors.New("more matches than expected")
+	// ErrKeyUsed: the key of a request was used for another one.
+	ErrKeyUsed = errors.New("the key was used for another request")
 )
 
 // Admin acts on one outbox for one person. It is safe for concurrent use.
 type Admin struct {
-	store Store
-	who   string
+	store   Store
+	who     string
+	request Request
 }
 
 // Store is what an Admin needs of an outbox.
@@ -99,9 +102,4 @@ func (a *Admin) Conditions(ctx context.Context) ([]store.Condition, error) {
 // their order: at most limit of each; 0 is no limit.
 func (a *Admin) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	return a.store.Types(ctx, limit)
-}
-
-// Actions lists the latest actions, newest first.
-func (a *Admin) Actions(ctx context.Context, limit int) ([]store.Action, error) {
-	return a.store.Actions(ctx, limit)
 }

@@ -38,7 +38,7 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 			return nil, fmt.Errorf("%s: %w %q: the outbox knows %s", name, store.ErrUnknownSink, sink, strings.Join(names, ", "))
 		}
 	}
-	action, err := a.begin(ctx, name, map[string][]string{"sinks": sinks})
+	action, err := a.begin(ctx, name, map[string][]string{"sinks": sinks}, 0)
 	if err != nil {
 		return nil, err
 	}
