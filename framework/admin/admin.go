@@ -78,15 +78,29 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	return counts, err
 }
 
+// Status is a look at an outbox, and what holds up its sinks.
+type Status struct {
+	store.Status
+	Conditions []store.Condition `json:"conditions"`
+}
+
 // Status looks at the log, the cursors and what is parked. With routes only the rows of
 // a sink's own types are pending for it; routes may be nil.
-func (a *Admin) Status(ctx context.Context, routes *route.Table) (store.Status, error) {
+func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
 	var q store.StatusQuery
 	if routes != nil {
 		q.Types = routes.Filters()
 		q.Types[store.SinkUnrouted] = routes.Unrouted()
 	}
-	return a.store.Status(ctx, q)
+	look, err := a.store.Status(ctx, q)
+	if err != nil {
+		return Status{}, err
+	}
+	look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [] in JSON, not null
+	look.Parked = append([]store.ParkedCount{}, look.Parked...)
+	look.Holders = append([]store.Holder{}, look.Holders...)
+	conditions, err := a.Conditions(ctx)
+	return Status{look, conditions}, err
 }
 
 // Conditions lists what holds up sinks.

@@ -114,6 +114,26 @@ func (p *Plan) Total() (total int64) {
 	return total
 }
 
+// Examples are at most n of the deliveries that the plan is about, of its first sinks.
+func (p *Plan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
+	filter := p.parsed
+	for _, c := range p.Counts {
+		if len(examples) == n {
+			break
+		}
+		if filter.Sink == c.Sink && len(examples) > 0 {
+			continue // the counts of one sink's states
+		}
+		filter.Sink = c.Sink
+		found, err := p.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, n-len(examples))
+		if err != nil {
+			return nil, err
+		}
+		examples = append(examples, found...)
+	}
+	return examples, nil
+}
+
 // Expect returns ErrMore if the plan is about more than n deliveries. A plan that is made again at
 // another one's PlannedAt may be about more: of what was committed in between by transactions that
 // had begun before.

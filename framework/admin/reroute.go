@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -74,6 +75,23 @@ func (p *ReroutePlan) Total() (total int64) {
 
 // PlannedAt is the moment that the plan is pinned to; see Plan.PlannedAt.
 func (p *ReroutePlan) PlannedAt() time.Time { return p.query.Filter.Until }
+
+// Examples are at most n of the deliveries that the plan is about, by type.
+func (p *ReroutePlan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
+	filter := p.query.Unrouted()
+	for _, c := range p.Counts {
+		if len(examples) == n {
+			break
+		}
+		filter.Types, filter.States = notification.TypeFilter{Names: []string{c.Type}}, []store.State{c.State}
+		found, err := p.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, n-len(examples))
+		if err != nil {
+			return nil, err
+		}
+		examples = append(examples, found...)
+	}
+	return examples, nil
+}
 
 // Expect returns ErrMore if the plan is about more than n deliveries; see Plan.Expect.
 func (p *ReroutePlan) Expect(n int64) error { return expect(p.Total(), n) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -37,7 +38,7 @@ func (o outbox) states(t *testing.T) (states []string) {
 	t.Helper()
 	r := waybill(t, "parked", "list", "--json", "--database", o.address)
 	require.Zero(t, r.code, r.stderr)
-	var list struct{ Parked []parkedView }
+	var list struct{ Parked []admin.ParkedView }
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &list))
 	for _, p := range list.Parked {
 		states = append(states, p.ID+" "+string(p.State))
@@ -72,7 +73,7 @@ $`, r.stdout)
 		r = waybill(t, "parked", "show", "a", "--database", o.address)
 		require.Regexp(t, `(?s)sink: +partner\nstate: +dead, since .*attempts: +12\nlast error: +POST: 500 Internal\nmetadata: +tenant=x\npayload: +\{"n": 1\}\n$`, r.stdout)
 		r = waybill(t, "parked", "show", "a", "--json", "--database", o.address)
-		var whole []wholeView
+		var whole []admin.WholeView
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &whole))
 		require.Equal(t, map[string]any{"n": 1.0}, whole[0].Payload)
 		r = waybill(t, "parked", "show", "z", "--database", o.address)

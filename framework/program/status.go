@@ -55,20 +55,10 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	conditions, err := o.Conditions(cmd.Context())
-	if err != nil {
-		return err
-	}
 	if s.json {
-		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
-		look.Parked = append([]store.ParkedCount{}, look.Parked...)
-		look.Holders = append([]store.Holder{}, look.Holders...)
-		return printJSON(s.stdout, struct {
-			store.Status
-			Conditions []store.Condition `json:"conditions"`
-		}{look, conditions})
+		return printJSON(s.stdout, look)
 	}
-	printStatus(s.stdout, look, conditions, time.Now())
+	printStatus(s.stdout, look.Status, look.Conditions, time.Now())
 	return nil
 }
 
