@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
@@ -42,7 +43,12 @@ func New(c Config) (*Dashboard, error) {
 		c.Logger = slog.Default()
 	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
-	d.handler = http.StripPrefix(c.Prefix, pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	mux := http.NewServeMux()
+	mux.Handle("/", pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	v1 := http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	mux.Handle("/api/v1/", v1)
+	mux.Handle("/api/v1", v1)
+	d.handler = http.StripPrefix(c.Prefix, mux)
 	return d, nil
 }
 
