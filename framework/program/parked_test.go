@@ -291,7 +291,25 @@ func TestPauseHoldsDeliveriesBackAndResumeGoesOn(t *testing.T) {
 		require.Zero(t, f.end(t).code)
 		require.Equal(t, "resume", o.lastAction(t).Name)
 		r := waybill(t, "actions", "--database", o.address)
-		require.Regexp(t, `(?m)^ \S+ \S+ +\S+ +pause +1 +\S+ \S+ +\{"sinks": ?\["partner"\]\}`, r.stdout)
+		require.Regexp(t, `(?m)^ \S+ \S+ +\S+ +pause +1 +- +done +\S+ \S+ +\{"sinks": ?\["partner"\]\}`, r.stdout)
+	})
+}
+
+func TestAnActionIsCancelledByItsID(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.leaveParked(t)
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox_actions (id, who, action, filter, planned, count) VALUES ('a', 'ada', 'replay', '{}', 9, 4)`)
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^ \S+ \S+ +ada +replay +4 +9 +running +- `, waybill(t, "actions", "--database", o.address).stdout)
+		require.Equal(t, result{stdout: "cancelled replay a: 4 done\n"}, waybill(t, "actions", "cancel", "a", "--by", "eve", "--database", o.address))
+		require.Regexp(t, `(?m)^ \S+ \S+ +ada +replay +4 +9 +cancelled +- `, waybill(t, "actions", "--database", o.address).stdout)
+		action := o.lastAction(t)
+		require.Equal(t, "eve", action.CancelledBy)
+		for _, args := range [][]string{{"a"}, {"b"}} {
+			require.Equal(t, exitFailed, waybill(t, append([]string{"actions", "cancel", "--database", o.address}, args...)...).code)
+		}
+		require.Equal(t, exitUsage, waybill(t, "actions", "cancel", "--database", o.address).code)
 	})
 }
 
