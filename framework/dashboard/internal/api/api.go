@@ -132,8 +132,8 @@ type refusal struct {
 	status int
 }
 
-func (r *refusal) Header() http.Header           { return r.header }
-func (r *refusal) WriteHeader(status int)        { r.status = status }
+func (r *refusal) Header() http.Header            { return r.header }
+func (r *refusal) WriteHeader(status int)         { r.status = status }
 func (r *refusal) Write(text []byte) (int, error) { return len(text), nil }
 
 // request is what a handler works with.

@@ -209,7 +209,9 @@ func (r *request) health(_ context.Context, look func() ([]sinkView, int, error)
 // ills are the reasons for which a sink is not healthy.
 func (s sinkView) ills(maxLag time.Duration, maxDead, forwarders int) []reason {
 	ills := []reason{}
-	ill := func(code, format string, args ...any) { ills = append(ills, reason{code, fmt.Sprintf(format, args...)}) }
+	ill := func(code, format string, args ...any) {
+		ills = append(ills, reason{code, fmt.Sprintf(format, args...)})
+	}
 	if s.Paused {
 		ill("paused", "a person has paused it")
 	}

@@ -51,12 +51,17 @@ func (t *Tables) End(ctx context.Context, id string) error {
 
 // CancelAction ends an action; see store.Operator.
 func (t *Tables) CancelAction(ctx context.Context, id, who string) error {
-	written, err := t.run.Exec(ctx, t.db, `UPDATE {actions} SET cancelled_at = {now}, cancelled_by = ? WHERE id = ? AND cancelled_at IS NULL AND ended_at IS NULL`, who, id)
-	if err == nil && written == 0 {
-		if _, err = t.Action(ctx, id); err == nil {
-			err = store.ErrActionEnded
+	err := t.inTx(ctx, func(tx *sql.Tx) error { // which waits for a batch whatever the usual isolation level is
+		written, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET cancelled_at = {now}, cancelled_by = ? WHERE id = ? AND cancelled_at IS NULL AND ended_at IS NULL`, who, id)
+		if err != nil || written > 0 {
+			return err
 		}
-	}
+		err = t.stopped(ctx, tx, id)
+		if errors.Is(err, store.ErrActionCancelled) || errors.Is(err, store.ErrActionMoved) {
+			return store.ErrActionEnded
+		}
+		return err
+	})
 	if err != nil {
 		return t.failed(err, "cancel action %s", id)
 	}
