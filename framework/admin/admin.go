@@ -13,13 +13,14 @@
 // Forwarders notice it within a twentieth of their lease's time, and those that
 // listen at once.
 //
-// The files in the order in which to read them: admin.go, filter.go, plan.go,
+// The files in the order in which to read them: admin.go, action.go, filter.go, plan.go,
 // reroute.go, replay.go, pause.go, schedules.go, why.go, verdict.go, tree.go, export.go.
 package admin
 
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -30,15 +31,17 @@ var (
 	// ErrFilter: a filter makes no sense. What is wrong with it is joined to one
 	// error.
 	ErrFilter = errors.New("invalid filter")
-	// ErrEnded: an action is done, and there is nothing to continue.
-	ErrEnded = errors.New("the action has ended")
+	// ErrMore: there is more to do than the person expects who asks for it.
+	ErrMore = errors.New("more matches than expected")
+	// ErrKeyUsed: the key of a request was used for another one.
+	ErrKeyUsed = errors.New("the key was used for another request")
 )
 
 // Admin acts on one outbox for one person. It is safe for concurrent use.
 type Admin struct {
-	store Store
-	who   string
-	why   string
+	store   Store
+	who     string
+	request Request
 }
 
 // Store is what an Admin needs of an outbox.
@@ -52,13 +55,6 @@ type Store interface {
 // New returns an Admin for an outbox. who is recorded with each action, such as
 // ada@laptop.
 func New(s Store, who string) *Admin { return &Admin{store: s, who: who} }
-
-// Because returns an Admin that records a reason with each pause and resume.
-func (a *Admin) Because(reason string) *Admin {
-	with := *a
-	with.why = reason
-	return &with
-}
 
 // Parked lists at most limit parked deliveries that match, by sink and in log
 // order, from behind a place on; the zero value is before all. The payloads of
@@ -82,30 +78,48 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	return counts, err
 }
 
+// Status is a look at an outbox, and what holds up its sinks.
+type Status struct {
+	store.Status
+	Conditions []store.Condition `json:"conditions"`
+	// Forwarders are those that live.
+	Forwarders []ForwarderStatus `json:"forwarders"`
+}
+
+// ForwarderStatus is what a forwarder said with its last heartbeat.
+type ForwarderStatus struct {
+	Forwarder string `json:"forwarder"`
+	store.Running
+}
+
 // Status looks at the log, the cursors and what is parked. With routes only the rows of
 // a sink's own types are pending for it; routes may be nil.
-func (a *Admin) Status(ctx context.Context, routes *route.Table) (store.Status, error) {
+func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
 	var q store.StatusQuery
 	if routes != nil {
 		q.Types = routes.Filters()
 		q.Types[store.SinkUnrouted] = routes.Unrouted()
 	}
-	return a.store.Status(ctx, q)
-}
-
-// Membership lists the forwarders that live, with what each said with its last heartbeat, and the
-// lanes. Its Conditions are what holds up sinks.
-func (a *Admin) Membership(ctx context.Context) (store.Membership, error) {
-	return a.store.Membership(ctx)
+	look, err := a.store.Status(ctx, q)
+	if err != nil {
+		return Status{}, err
+	}
+	look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [] in JSON, not null
+	look.Parked = append([]store.ParkedCount{}, look.Parked...)
+	look.Holders = append([]store.Holder{}, look.Holders...)
+	membership, err := a.store.Membership(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	status := Status{look, membership.Conditions(time.Now()), make([]ForwarderStatus, 0, len(membership.Members))}
+	for _, m := range membership.Members {
+		status.Forwarders = append(status.Forwarders, ForwarderStatus{m.Owner, m.Running})
+	}
+	return status, nil
 }
 
 // Types counts the last rows of the log, and parked deliveries, by type and version, in
 // their order: at most limit of each; 0 is no limit.
 func (a *Admin) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	return a.store.Types(ctx, limit)
-}
-
-// Actions lists the latest actions, newest first.
-func (a *Admin) Actions(ctx context.Context, limit int) ([]store.Action, error) {
-	return a.store.Actions(ctx, limit)
 }

@@ -347,7 +347,7 @@ func TestAReplayThatWasInterruptedGoesOnWhereItHasGot(t *testing.T) {
 		require.EqualValues(t, 500, action.Count)
 		require.Equal(t, []int64{200, 400, 500}, shown)
 		_, err = o.ContinueReplay(t.Context(), action.ID)
-		require.ErrorIs(t, err, admin.ErrEnded)
+		require.ErrorIs(t, err, store.ErrActionEnded)
 	})
 }
 

@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -52,6 +54,11 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
+	for _, text := range []string{f.Sink, f.ID, f.Key, f.Error} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			problem("%q is no text: it is not UTF-8, or has a NUL", text)
+		}
+	}
 	for _, s := range f.States {
 		if !slices.Contains(states, s) {
 			problem("unknown state %q: use retrying, scheduled, blocked, dead, settling or cancelled", s)
@@ -85,19 +92,47 @@ func parseType(pattern string) (notification.TypeFilter, error) {
 	return notification.TypeFilter{Names: []string{pattern}}, nil
 }
 
+// filterForm is a Filter as JSON.
+type filterForm struct {
+	Sink      string        `json:"sink,omitempty"`
+	ID        string        `json:"id,omitempty"`
+	Type      string        `json:"type,omitempty"`
+	Key       string        `json:"key,omitempty"`
+	States    []store.State `json:"states,omitempty"`
+	OlderThan string        `json:"older_than,omitempty"`
+	NewerThan string        `json:"newer_than,omitempty"`
+	Error     string        `json:"error,omitempty"`
+	PlannedAt time.Time     `json:"planned_at,omitzero"`
+}
+
 // MarshalJSON writes what is set, as the table of actions keeps it.
 func (f Filter) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Sink      string        `json:"sink,omitempty"`
-		ID        string        `json:"id,omitempty"`
-		Type      string        `json:"type,omitempty"`
-		Key       string        `json:"key,omitempty"`
-		States    []store.State `json:"states,omitempty"`
-		OlderThan string        `json:"older_than,omitempty"`
-		NewerThan string        `json:"newer_than,omitempty"`
-		Error     string        `json:"error,omitempty"`
-		PlannedAt time.Time     `json:"planned_at,omitzero"`
-	}{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, f.PlannedAt})
+	return json.Marshal(filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, f.PlannedAt})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and refuses names that a filter does not have.
+func (f *Filter) UnmarshalJSON(text []byte) error {
+	var form filterForm
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&form); err != nil {
+		return err
+	}
+	older, olderErr := parseDuration("older_than", form.OlderThan)
+	newer, newerErr := parseDuration("newer_than", form.NewerThan)
+	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.States, older, newer, form.Error, form.PlannedAt}
+	return errors.Join(olderErr, newerErr)
+}
+
+func parseDuration(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s is %q: use a duration such as 90m or 36h", ErrFilter, name, text)
+	}
+	return d, nil
 }
 
 func durationText(d time.Duration) string {

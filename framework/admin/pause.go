@@ -12,8 +12,6 @@ import (
 // PauseFilter is what the actions pause and resume record as their filter.
 type PauseFilter struct {
 	Sinks []string `json:"sinks"`
-	// Reason is that of Because.
-	Reason string `json:"reason,omitempty"`
 }
 
 // Pause stops deliveries to some sinks until Resume: forwarders let what is in
@@ -45,7 +43,7 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 			return nil, fmt.Errorf("%s: %w %q: the outbox knows %s", name, store.ErrUnknownSink, sink, strings.Join(names, ", "))
 		}
 	}
-	action, err := a.begin(ctx, name, PauseFilter{Sinks: sinks, Reason: a.why})
+	action, err := a.begin(ctx, name, PauseFilter{sinks}, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "a", "order.placed", "")
 		o.settle(t, "mail", nothing)
-		_, err := o.Because("OPS-7").Pause(t.Context(), "mail")
+		_, err := o.For(admin.Request{Reason: "OPS-7"}).Pause(t.Context(), "mail")
 		require.NoError(t, err)
 		_, err = o.Resume(t.Context(), "mail")
 		require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
 			var f admin.PauseFilter
 			require.NoError(t, json.Unmarshal(a.Filter, &f))
 			require.Equal(t, []string{"mail"}, f.Sinks)
-			reasons = append(reasons, f.Reason)
+			reasons = append(reasons, a.Reason)
 		}
 		require.ElementsMatch(t, []string{"", "OPS-7"}, reasons)
 	})

@@ -2,13 +2,11 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -116,6 +114,38 @@ func (p *Plan) Total() (total int64) {
 	return total
 }
 
+// Examples are at most n of the deliveries that the plan is about, of its first sinks.
+func (p *Plan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
+	filter := p.parsed
+	for _, c := range p.Counts {
+		if len(examples) == n {
+			break
+		}
+		if filter.Sink == c.Sink && len(examples) > 0 {
+			continue // the counts of one sink's states
+		}
+		filter.Sink = c.Sink
+		found, err := p.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, n-len(examples))
+		if err != nil {
+			return nil, err
+		}
+		examples = append(examples, found...)
+	}
+	return examples, nil
+}
+
+// Expect returns ErrMore if the plan is about more than n deliveries. A plan that is made again at
+// another one's PlannedAt may be about more: of what was committed in between by transactions that
+// had begun before.
+func (p *Plan) Expect(n int64) error { return expect(p.Total(), n) }
+
+func expect(total, n int64) error {
+	if total > n {
+		return fmt.Errorf("%w: %d in place of %d", ErrMore, total, n)
+	}
+	return nil
+}
+
 // Progress is called once an action is recorded, before anything is done, and behind each of
 // its batches, with what it has done so far.
 type Progress func(store.Action)
@@ -128,9 +158,10 @@ func (p Progress) report(a store.Action) {
 
 // Run does what was planned, in batches that each are one transaction, and records
 // it. After an error, or the end of ctx, what was done stays, and the returned action says
-// what that is. progress may be nil.
+// what that is. store.ErrActionCancelled if a person has cancelled it meanwhile. progress may
+// be nil.
 func (p *Plan) Run(ctx context.Context, progress Progress) (store.Action, error) {
-	action, err := p.admin.begin(ctx, p.name, p.filter)
+	action, err := p.admin.begin(ctx, p.name, p.filter, p.Total())
 	if err != nil {
 		return action, err
 	}
@@ -141,7 +172,7 @@ func (p *Plan) Run(ctx context.Context, progress Progress) (store.Action, error)
 			count += p.Counts[i].Count
 		}
 		if err := p.runSink(ctx, sink, count, &action, progress); err != nil {
-			return p.admin.asRecorded(ctx, action), err
+			return p.admin.stopped(ctx, action, err)
 		}
 	}
 	return action, p.admin.end(ctx, &action)
@@ -171,37 +202,4 @@ func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *st
 		}
 	}
 	return nil
-}
-
-// begin records that an action begins.
-func (a *Admin) begin(ctx context.Context, name string, filter any) (store.Action, error) {
-	raw, err := json.Marshal(filter)
-	if err != nil {
-		return store.Action{}, err
-	}
-	action := store.Action{ID: notification.NewID(), At: time.Now().UTC(), Who: a.who, Name: name, Filter: raw}
-	return action, a.store.Begin(ctx, action)
-}
-
-// end records that an action is done.
-func (a *Admin) end(ctx context.Context, action *store.Action) error {
-	if err := a.store.End(ctx, action.ID); err != nil {
-		return err
-	}
-	action.EndedAt = time.Now().UTC()
-	return nil
-}
-
-// lastLook is how long it may take to learn what became of an interrupted batch.
-const lastLook = 5 * time.Second
-
-// asRecorded returns an interrupted action as the table has it, also where ctx is
-// done: what became of the last batch is not known here.
-func (a *Admin) asRecorded(ctx context.Context, action store.Action) store.Action {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
-	defer cancel()
-	if recorded, err := a.store.Action(ctx, action.ID); err == nil {
-		return recorded
-	}
-	return action
 }

@@ -87,7 +87,10 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 	if err != nil {
 		return nil, err
 	}
-	if last := target.Last(); r.UpTo <= 0 || r.UpTo > last {
+	if r.UpTo < 0 {
+		return nil, fmt.Errorf("%w: up_to is %d", ErrFilter, r.UpTo)
+	}
+	if last := target.Last(); r.UpTo == 0 || r.UpTo > last {
 		r.UpTo = last
 	}
 	p := &ReplayPlan{ReplayRequest: r, admin: a}
@@ -95,7 +98,8 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 }
 
 // ContinueReplay plans to go on with a replay that was interrupted, from where it
-// has got, by the id of its action. ErrEnded if it has ended.
+// has got, by the id of its action. store.ErrActionEnded if it has ended,
+// store.ErrActionCancelled if a person has cancelled it.
 func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, error) {
 	action, err := a.store.Action(ctx, id)
 	switch {
@@ -103,8 +107,10 @@ func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, err
 		return nil, err
 	case action.Name != replayAction:
 		return nil, fmt.Errorf("%w: action %s is not a replay: %s", ErrFilter, id, action.Name)
+	case !action.CancelledAt.IsZero():
+		return nil, fmt.Errorf("%w: action %s", store.ErrActionCancelled, id)
 	case !action.EndedAt.IsZero():
-		return nil, fmt.Errorf("%w: action %s", ErrEnded, id)
+		return nil, fmt.Errorf("%w: action %s", store.ErrActionEnded, id)
 	}
 	p := &ReplayPlan{Done: action.Count, admin: a, action: action}
 	if err := json.Unmarshal(action.Filter, &p.ReplayRequest); err != nil {
@@ -138,6 +144,10 @@ func (p *ReplayPlan) Takes(typ string) bool {
 // Total is how many rows the plan was about when it was made.
 func (p *ReplayPlan) Total() int64 { return p.Count.Rows }
 
+// Expect returns ErrMore if the plan is about more than n rows. A replay that is planned again up
+// to the same offset may be about more: of what the sink has settled in between.
+func (p *ReplayPlan) Expect(n int64) error { return expect(p.Total(), n) }
+
 // Gone says whether retention may have taken rows that were asked for: those
 // before Count.Oldest, or all there were where that is nil.
 func (p *ReplayPlan) Gone() bool {
@@ -165,7 +175,7 @@ func (p *ReplayPlan) Run(ctx context.Context, progress Progress) (store.Action, 
 	action := p.action
 	if action.ID == "" {
 		var err error
-		if action, err = p.admin.begin(ctx, replayAction, p.ReplayRequest); err != nil {
+		if action, err = p.admin.begin(ctx, replayAction, p.ReplayRequest, p.Total()); err != nil {
 			return action, err
 		}
 	}
@@ -175,7 +185,7 @@ func (p *ReplayPlan) Run(ctx context.Context, progress Progress) (store.Action, 
 	for b.After < b.UpTo {
 		result, err := p.admin.store.Replay(ctx, b)
 		if err != nil {
-			return p.admin.asRecorded(ctx, action), err
+			return p.admin.stopped(ctx, action, err)
 		}
 		action.Count += int64(result.Changed)
 		action.Through, b.After = result.Through, result.Through

@@ -67,7 +67,7 @@ func (a *Admin) onSchedule(ctx context.Context, what, name string, do func(actio
 	if !slices.Contains(names, name) {
 		return fmt.Errorf("%s: %w %q: the outbox has %s", what, store.ErrUnknownSchedule, name, cmp.Or(strings.Join(names, ", "), "none yet"))
 	}
-	action, err := a.begin(ctx, what, map[string]string{"schedule": name})
+	action, err := a.begin(ctx, what, map[string]string{"schedule": name}, 0)
 	if err != nil {
 		return err
 	}

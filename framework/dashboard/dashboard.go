@@ -20,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
@@ -91,6 +92,9 @@ func New(c Config) (*Dashboard, error) {
 	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger})
 	mux := http.NewServeMux()
 	mux.Handle("/", d.pages)
+	v1 := http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	mux.Handle("/api/v1/", v1)
+	mux.Handle("/api/v1", v1)
 	if c.Pprof {
 		mux.Handle("/debug/pprof/", access.Require(Operator, profiles()))
 	}

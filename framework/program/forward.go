@@ -76,6 +76,7 @@ type forward struct {
 	source config.Source
 
 	monitor   *observe.Monitor
+	push      bool // its metrics, by OTLP
 	dashboard *dashboard.Dashboard
 	// address and pprof are observe's as the program began with.
 	address string

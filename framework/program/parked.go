@@ -2,21 +2,18 @@ package program
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -123,7 +120,7 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	found := []parkedView{}
+	found := []admin.ParkedView{}
 	var place store.ParkedPlace
 	for len(found) < l.limit {
 		page, err := o.Parked(cmd.Context(), filter, place, min(l.limit-len(found), 500))
@@ -134,54 +131,21 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 			break
 		}
 		for i := range page {
-			found = append(found, viewOf(&page[i]))
+			found = append(found, admin.ViewOf(&page[i]))
 		}
 		place = page[len(page)-1].Place()
 	}
 	if l.json {
 		return printJSON(l.stdout, struct {
 			Counts []store.ParkedCount `json:"counts"`
-			Parked []parkedView        `json:"parked"`
+			Parked []admin.ParkedView  `json:"parked"`
 		}{append([]store.ParkedCount{}, counts...), found})
 	}
 	printParked(l.stdout, found, counts)
 	return nil
 }
 
-// parkedView is a parked delivery without what only one command shows.
-type parkedView struct {
-	Sink          string      `json:"sink"`
-	State         store.State `json:"state"`
-	ID            string      `json:"id"`
-	Type          string      `json:"type"`
-	Key           string      `json:"key,omitempty"`
-	Offset        int64       `json:"offset"`
-	Attempt       int         `json:"attempt"`
-	DueAt         time.Time   `json:"due_at,omitzero"`
-	FirstParkedAt time.Time   `json:"first_parked_at"`
-	UpdatedAt     time.Time   `json:"updated_at"`
-	LastError     string      `json:"last_error,omitempty"`
-	Receipt       string      `json:"receipt,omitempty"`
-	HookError     string      `json:"hook_error,omitempty"`
-}
-
-func viewOf(p *store.ParkedDelivery) parkedView {
-	e := &p.Envelope
-	return parkedView{
-		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
-		DueAt: utc(p.DueAt), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
-		Receipt: string(p.Receipt), HookError: p.HookError,
-	}
-}
-
-func utc(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC()
-}
-
-func printParked(w io.Writer, found []parkedView, counts []store.ParkedCount) {
+func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCount) {
 	if len(found) == 0 {
 		fmt.Fprintln(w, "nothing that matches is parked")
 		return
@@ -264,9 +228,9 @@ func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
 	}
 	if s.json {
-		views := make([]wholeView, len(found))
+		views := make([]admin.WholeView, len(found))
 		for i := range found {
-			views[i] = wholeOf(&found[i])
+			views[i] = admin.WholeOf(&found[i])
 		}
 		return printJSON(s.stdout, views)
 	}
@@ -277,26 +241,6 @@ func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
 		printWhole(s.stdout, &found[i])
 	}
 	return nil
-}
-
-// wholeView is all of a parked delivery. A payload that is JSON stands there as
-// it is, any other as base64.
-type wholeView struct {
-	parkedView
-	Version    int                   `json:"version"`
-	OccurredOn time.Time             `json:"occurred_on"`
-	DeliverAt  time.Time             `json:"deliver_at,omitzero"`
-	Metadata   notification.Metadata `json:"metadata"`
-	Payload    any                   `json:"payload"`
-}
-
-func wholeOf(p *store.ParkedDelivery) wholeView {
-	e := &p.Envelope
-	v := wholeView{parkedView: viewOf(p), Version: e.Version, OccurredOn: e.OccurredOn, DeliverAt: e.DeliverAt, Metadata: e.Metadata, Payload: e.Payload}
-	if json.Valid(e.Payload) {
-		v.Payload = json.RawMessage(e.Payload)
-	}
-	return v
 }
 
 func printWhole(w io.Writer, p *store.ParkedDelivery) {

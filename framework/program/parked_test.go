@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -37,7 +38,7 @@ func (o outbox) states(t *testing.T) (states []string) {
 	t.Helper()
 	r := waybill(t, "parked", "list", "--json", "--database", o.address)
 	require.Zero(t, r.code, r.stderr)
-	var list struct{ Parked []parkedView }
+	var list struct{ Parked []admin.ParkedView }
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &list))
 	for _, p := range list.Parked {
 		states = append(states, p.ID+" "+string(p.State))
@@ -72,7 +73,7 @@ $`, r.stdout)
 		r = waybill(t, "parked", "show", "a", "--database", o.address)
 		require.Regexp(t, `(?s)sink: +partner\nstate: +dead, since .*attempts: +12\nlast error: +POST: 500 Internal\nmetadata: +tenant=x\npayload: +\{"n": 1\}\n$`, r.stdout)
 		r = waybill(t, "parked", "show", "a", "--json", "--database", o.address)
-		var whole []wholeView
+		var whole []admin.WholeView
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &whole))
 		require.Equal(t, map[string]any{"n": 1.0}, whole[0].Payload)
 		r = waybill(t, "parked", "show", "z", "--database", o.address)
@@ -290,7 +291,25 @@ func TestPauseHoldsDeliveriesBackAndResumeGoesOn(t *testing.T) {
 		require.Zero(t, f.end(t).code)
 		require.Equal(t, "resume", o.lastAction(t).Name)
 		r := waybill(t, "actions", "--database", o.address)
-		require.Regexp(t, `(?m)^ \S+ \S+ +\S+ +pause +1 +\S+ \S+ +\{"sinks": ?\["partner"\]\}`, r.stdout)
+		require.Regexp(t, `(?m)^ \S+ \S+ +\S+ +pause +1 +- +done +\S+ \S+ +\{"sinks": ?\["partner"\]\}`, r.stdout)
+	})
+}
+
+func TestAnActionIsCancelledByItsID(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.leaveParked(t)
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox_actions (id, who, action, filter, planned, count) VALUES ('a', 'ada', 'replay', '{}', 9, 4)`)
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^ \S+ \S+ +ada +replay +4 +9 +running +- `, waybill(t, "actions", "--database", o.address).stdout)
+		require.Equal(t, result{stdout: "cancelled replay a: 4 done\n"}, waybill(t, "actions", "cancel", "a", "--by", "eve", "--database", o.address))
+		require.Regexp(t, `(?m)^ \S+ \S+ +ada +replay +4 +9 +cancelled +- `, waybill(t, "actions", "--database", o.address).stdout)
+		action := o.lastAction(t)
+		require.Equal(t, "eve", action.CancelledBy)
+		for _, args := range [][]string{{"a"}, {"b"}} {
+			require.Equal(t, exitFailed, waybill(t, append([]string{"actions", "cancel", "--database", o.address}, args...)...).code)
+		}
+		require.Equal(t, exitUsage, waybill(t, "actions", "cancel", "--database", o.address).code)
 	})
 }
 

@@ -76,10 +76,7 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	}
 	return r.run(cmd, p, words{verb: "replay", done: "replayed", before: p.Done, wayOn: func(a store.Action) string {
 		return "go on with waybill replay --continue " + a.ID
-	}}, struct {
-		store.ReplayCount
-		Gone bool `json:"gone"`
-	}{p.Count, p.Gone()})
+	}}, p.View())
 }
 
 func anyChanged(cmd *cobra.Command, flags ...string) bool {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 func newSchedules(p *invocation) *cobra.Command {
@@ -51,31 +49,8 @@ runs is there again at once, and begins from now.`),
 
 type schedules struct{ looking }
 
-// scheduleView is a schedule as people see it.
-type scheduleView struct {
-	Name        string    `json:"name"`
-	When        string    `json:"when"`
-	Missed      string    `json:"missed"`
-	LastTick    time.Time `json:"last_tick,omitzero"`
-	NextTick    time.Time `json:"next_tick"`
-	RequestedAt time.Time `json:"requested_at,omitzero"`
-	Paused      bool      `json:"paused"`
-	// Late says that a tick is due and was not made for more than a minute.
-	Late bool `json:"late"`
-}
-
-func viewOfSchedule(s store.Schedule) scheduleView {
-	due := s.NextTick
-	if !s.RequestedAt.IsZero() && s.RequestedAt.Before(due) {
-		due = s.RequestedAt
-	}
-	return scheduleView{
-		Name: s.Name, When: s.Spec, Missed: s.Missed, LastTick: s.LastTick, NextTick: s.NextTick, RequestedAt: s.RequestedAt,
-		Paused: s.Paused, Late: s.ReadAt.Sub(due) > time.Minute,
-	}
-}
-
-func (s scheduleView) state() string {
+// scheduleState is what there is to say of a schedule.
+func scheduleState(s admin.ScheduleView) string {
 	state := ""
 	add := func(is bool, text string) {
 		if is && state != "" {
@@ -101,9 +76,9 @@ func (s *schedules) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	views := make([]scheduleView, len(rows))
+	views := make([]admin.ScheduleView, len(rows))
 	for i, row := range rows {
-		views[i] = viewOfSchedule(row)
+		views[i] = admin.ViewOfSchedule(row)
 	}
 	if s.json {
 		return printJSON(s.stdout, views)
@@ -118,7 +93,7 @@ func (s *schedules) run(cmd *cobra.Command, _ []string) error {
 		if !v.LastTick.IsZero() {
 			last = timeText(v.LastTick)
 		}
-		t.AppendRow(table.Row{v.Name, orDash(v.When), last, timeText(v.NextTick), orDash(v.Missed), v.state()})
+		t.AppendRow(table.Row{v.Name, orDash(v.When), last, timeText(v.NextTick), orDash(v.Missed), scheduleState(v)})
 	}
 	t.Render()
 	return nil

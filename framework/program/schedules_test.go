@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -135,7 +136,7 @@ func TestPeopleListAndActOnSchedules(t *testing.T) {
 		r := f.end(t)
 		require.Zero(t, r.code, r.stderr)
 
-		var views []scheduleView
+		var views []admin.ScheduleView
 		require.NoError(t, json.Unmarshal([]byte(command(0, "schedules", "--json").stdout), &views))
 		require.Len(t, views, 1)
 		require.False(t, views[0].LastTick.IsZero())

@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -60,57 +61,31 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	membership, err := o.Membership(cmd.Context())
-	if err != nil {
-		return err
-	}
-	conditions := membership.Conditions(time.Now())
 	if s.json {
-		look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [], not null
-		look.Parked = append([]store.ParkedCount{}, look.Parked...)
-		look.Holders = append([]store.Holder{}, look.Holders...)
-		return printJSON(s.stdout, struct {
-			store.Status
-			Conditions []store.Condition `json:"conditions"`
-			Forwarders []forwarderStatus `json:"forwarders"`
-		}{look, conditions, forwardersOf(membership)})
+		return printJSON(s.stdout, look)
 	}
-	printStatus(s.stdout, look, conditions, time.Now())
-	printForwarders(s.stdout, membership)
+	printStatus(s.stdout, look.Status, look.Conditions, time.Now())
+	printForwarders(s.stdout, look.Forwarders)
 	return nil
 }
 
-// forwarderStatus is what a forwarder said with its last heartbeat.
-type forwarderStatus struct {
-	Forwarder string `json:"forwarder"`
-	store.Running
-}
-
-func forwardersOf(m store.Membership) []forwarderStatus {
-	all := make([]forwarderStatus, 0, len(m.Members)) // [], not null
-	for _, member := range m.Members {
-		all = append(all, forwarderStatus{member.Owner, member.Running})
-	}
-	return all
-}
-
 // printForwarders has a line for each forwarder, with the sums over its sinks.
-func printForwarders(w io.Writer, m store.Membership) {
-	if len(m.Members) == 0 {
+func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
+	if len(forwarders) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
 	lines := columns.New(w, 1, "forwarder", "delivered", "failed", "dead", "per second", "in flight", "pending", "breakers open")
-	for _, member := range m.Members {
+	for _, f := range forwarders {
 		var sum store.SinkRunning
 		open := 0
-		for _, s := range member.Running.Sinks {
+		for _, s := range f.Sinks {
 			sum = sum.Plus(s)
 			if s.BreakerOpen {
 				open++
 			}
 		}
-		lines.AppendRow(table.Row{member.Owner, sum.Delivered, sum.Failed, sum.Dead, strconv.FormatFloat(sum.PerSecond, 'f', 1, 64), sum.InFlight, sum.Pending, open})
+		lines.AppendRow(table.Row{f.Forwarder, sum.Delivered, sum.Failed, sum.Dead, strconv.FormatFloat(sum.PerSecond, 'f', 1, 64), sum.InFlight, sum.Pending, open})
 	}
 	lines.Render()
 }

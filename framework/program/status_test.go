@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -143,13 +144,13 @@ func TestStatusNamesTheDestinationsThatHoldUpTheirOwn(t *testing.T) {
 func TestStatusHasALineForEachForwarderWithTheSumsOverItsSinks(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	printForwarders(&b, store.Membership{Members: []store.Member{
-		{Owner: "a/1/x", Running: store.Running{Sinks: []store.SinkRunning{
+	printForwarders(&b, []admin.ForwarderStatus{
+		{Forwarder: "a/1/x", Running: store.Running{Sinks: []store.SinkRunning{
 			{Sink: "events", Delivered: 100, Failed: 2, PerSecond: 1.25, InFlight: 3, Threshold: 16, Pending: 7},
 			{Sink: "mail", Delivered: 10, Dead: 1, PerSecond: 0.5, BreakerOpen: true, Cause: "refused"},
 		}}},
-		{Owner: "b/2/y"},
-	}})
+		{Forwarder: "b/2/y"},
+	})
 	require.Equal(t, `
  FORWARDER  DELIVERED  FAILED  DEAD  PER SECOND  IN FLIGHT  PENDING  BREAKERS OPEN
  a/1/x            110       2     1         1.8          3        7              1
@@ -165,7 +166,7 @@ func TestStatusAsJSONHasWhatEachForwarderDidForEachSink(t *testing.T) {
 		destination := newReceiver(t)
 		f := startForward(t, "-c", o.config(t, "1s", destination.URL)) // a heartbeat each third of it
 		require.Eventually(t, func() bool {
-			var look struct{ Forwarders []forwarderStatus }
+			var look struct{ Forwarders []admin.ForwarderStatus }
 			r := waybill(t, "status", "--json", "--database", o.address)
 			if r.code != 0 { // not migrated yet, or not yet begun
 				return false

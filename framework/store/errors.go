@@ -61,6 +61,13 @@ var (
 	ErrUnknownAction = errors.New("unknown action")
 	// ErrUnknownSchedule: the outbox has no schedule of that name.
 	ErrUnknownSchedule = errors.New("unknown schedule")
+	// ErrActionBegun: an action of that id was begun already.
+	ErrActionBegun = errors.New("the action was begun already")
+	// ErrActionEnded: the action has ended or was cancelled before, so there is nothing to
+	// cancel.
+	ErrActionEnded = errors.New("the action has ended")
+	// ErrActionCancelled: a person has cancelled the action. Nothing of the batch was done.
+	ErrActionCancelled = errors.New("the action was cancelled")
 	// ErrActionMoved: another process goes on with the action, or the batch was written.
 	ErrActionMoved = errors.New("the action has already progressed further")
 	// ErrOtherLog: the sink's cursors are not of this log, which was restored or

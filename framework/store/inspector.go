@@ -32,7 +32,8 @@ type Inspector interface {
 	CountReplay(ctx context.Context, q ReplayQuery) (ReplayCount, error)
 
 	// CountReroute counts what a reroute is about, by type and state, in their order.
-	CountReroute(ctx context.Context, q RerouteQuery) ([]RerouteCount, error)
+	// changed is as in CountParked.
+	CountReroute(ctx context.Context, q RerouteQuery) (counts []RerouteCount, changed time.Time, err error)
 
 	// Action returns what was done under an id, ErrUnknownAction if nothing was;
 	// Actions lists the latest, newest first, at most limit.

@@ -15,10 +15,16 @@ import "context"
 // ends before End leaves the last second's changes to the forwarders' own comparison
 // with the table.
 type Operator interface {
-	// Begin records an action, with nothing done yet, and End that all of it is
-	// done. ErrUnknownAction if it was not begun.
+	// Begin records an action, with nothing done yet, and End that it does nothing more,
+	// since all is done or it was cancelled. ErrActionBegun if there is an action of its id;
+	// ErrUnknownAction if it was not begun.
 	Begin(ctx context.Context, a Action) error
 	End(ctx context.Context, id string) error
+
+	// CancelAction ends an action that runs in any process, or was interrupted: its batches that
+	// are not committed yet do nothing and return ErrActionCancelled. ErrActionEnded if it
+	// has ended or was cancelled before; ErrUnknownAction if it was not begun.
+	CancelAction(ctx context.Context, id, who string) error
 
 	// Requeue makes dead and retrying deliveries of one sink due at once, by the
 	// database's clock, with no attempt spent; the text of their last error stays.

@@ -26,6 +26,10 @@ var operatorFacts = []fact{
 	{"an action on several sinks raises the revision of each", revisionOfSinks},
 	{"an action says what was done, also if it did not end", actions},
 	{"a batch of an action that was not begun changes nothing", noAction},
+	{"an action keeps who asked for it, from where, why, and how much there was to do", actionRequest},
+	{"an action is begun once", actionOnce},
+	{"a batch of an action that was cancelled changes nothing", cancelledAction},
+	{"an action that writes nothing for a while is taken for interrupted", interruptedAction},
 }
 
 // beginAction records an action.
@@ -326,8 +330,11 @@ func actions(t *testing.T, o *outbox) {
 	require.Zero(t, got[0].Count)
 	require.WithinDuration(t, time.Now(), got[0].EndedAt, time.Minute)
 	require.JSONEq(t, `{"sink": "mail"}`, string(got[1].Filter))
-	got[1].Filter = nil
-	require.Equal(t, store.Action{ID: "first", At: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), Who: "ada", Name: "test", Count: 2}, got[1])
+	require.WithinDuration(t, time.Now(), got[1].UpdatedAt, time.Minute)
+	got[1].Filter, got[1].UpdatedAt = nil, time.Time{}
+	require.Equal(t, store.Action{
+		ID: "first", At: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), Who: "ada", Name: "test", Count: 2, State: store.ActionRunning,
+	}, got[1])
 	got, err = a.Actions(t.Context(), 1)
 	require.NoError(t, err)
 	require.Len(t, got, 1)
@@ -339,4 +346,81 @@ func noAction(t *testing.T, o *outbox) {
 	_, err := o.Discard(t.Context(), store.ParkedBatch{Action: "none", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 10})
 	require.ErrorIs(t, err, store.ErrUnknownAction)
 	require.Equal(t, before, o.dumpAll(t))
+}
+
+func actionRequest(t *testing.T, o *outbox) {
+	want := store.Action{
+		ID: "a", Who: "ada", Address: "10.0.0.7", Reason: "it's <late>", Name: "discard", Filter: json.RawMessage(`{}`), Request: "d1", Planned: 7, State: store.ActionRunning,
+	}
+	require.NoError(t, o.Begin(t.Context(), want))
+	got, err := o.Action(t.Context(), "a")
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), got.At, time.Minute)
+	got.At, got.UpdatedAt = time.Time{}, time.Time{}
+	require.Equal(t, want, got)
+}
+
+func actionOnce(t *testing.T, o *outbox) {
+	o.beginAction(t, "a")
+	err := o.Begin(t.Context(), store.Action{ID: "a", Who: "eve", Name: "other", Filter: json.RawMessage(`{}`)})
+	require.ErrorIs(t, err, store.ErrActionBegun)
+	got, err := o.Action(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, "ada", got.Who)
+}
+
+func cancelledAction(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"), dead(2, "k"))
+	o.beginAction(t, "a")
+	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1}
+	_, err := o.Discard(t.Context(), b)
+	require.NoError(t, err)
+	require.NoError(t, o.CancelAction(t.Context(), "a", "eve"))
+	for name, batch := range map[string]func() error{
+		"discard": func() error { _, err := o.Discard(t.Context(), b); return err },
+		"requeue": func() error { _, err := o.Requeue(t.Context(), b); return err },
+		"pause":   func() error { _, err := o.Pause(t.Context(), "a", "mail", true); return err },
+		"reroute": func() error {
+			_, err := o.Reroute(t.Context(), store.RerouteBatch{Action: "a", Limit: 1})
+			return err
+		},
+		"replay": func() error {
+			q := store.ReplayQuery{Sink: "mail", Types: []notification.TypeFilter{notification.AllTypes}, UpTo: 10}
+			_, err := o.Replay(t.Context(), store.ReplayBatch{ReplayQuery: q, Action: "a", Limit: 1})
+			return err
+		},
+	} {
+		require.ErrorIs(t, batch(), store.ErrActionCancelled, name)
+	}
+	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{}))
+	got, err := o.Action(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, store.ActionCancelled, got.State)
+	require.Equal(t, "eve", got.CancelledBy)
+	require.WithinDuration(t, time.Now(), got.CancelledAt, time.Minute)
+	require.EqualValues(t, 1, got.Count)
+	require.True(t, got.EndedAt.IsZero())
+
+	require.ErrorIs(t, o.CancelAction(t.Context(), "a", "mallory"), store.ErrActionEnded)
+	require.ErrorIs(t, o.CancelAction(t.Context(), "none", "eve"), store.ErrUnknownAction)
+	o.beginAction(t, "b")
+	require.NoError(t, o.End(t.Context(), "b"))
+	require.ErrorIs(t, o.CancelAction(t.Context(), "b", "eve"), store.ErrActionEnded)
+	got, err = o.Action(t.Context(), "b")
+	require.NoError(t, err)
+	require.Equal(t, store.ActionDone, got.State)
+}
+
+func interruptedAction(t *testing.T, o *outbox) {
+	o.park(t, dead(1, "k"))
+	o.beginAction(t, "a")
+	o.exec(t, `UPDATE outbox_actions SET updated_at = {2026-01-02T03:04:05Z}`)
+	got, err := o.Action(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, store.ActionInterrupted, got.State)
+	_, err = o.Discard(t.Context(), store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
+	require.NoError(t, err)
+	got, err = o.Action(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, store.ActionRunning, got.State, "it goes on")
 }

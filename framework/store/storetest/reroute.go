@@ -87,8 +87,9 @@ func rerouteCount(t *testing.T, o *outbox) {
 			p.State, p.DueAt = store.StateScheduled, later()
 		}
 	}, append(keyed("order.placed", "k", "k", "l"), keyed("parcel.lost", "k")...)...)
-	counts, err := o.CountReroute(t.Context(), ordersToMail)
+	counts, changed, err := o.CountReroute(t.Context(), ordersToMail)
 	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), changed, time.Minute)
 	require.Equal(t, []store.RerouteCount{
 		{Type: "order.placed", State: store.StateDead, Count: 2},
 		{Type: "order.placed", State: store.StateScheduled, Count: 1},
@@ -96,11 +97,11 @@ func rerouteCount(t *testing.T, o *outbox) {
 
 	q := ordersToMail
 	q.Filter = store.ParkedFilter{Sink: "mail", Key: "l"}
-	counts, err = o.CountReroute(t.Context(), q)
+	counts, _, err = o.CountReroute(t.Context(), q)
 	require.NoError(t, err)
 	require.Equal(t, []store.RerouteCount{{Type: "order.placed", State: store.StateDead, Count: 1}}, counts)
 
-	counts, err = o.CountReroute(t.Context(), store.RerouteQuery{})
+	counts, _, err = o.CountReroute(t.Context(), store.RerouteQuery{})
 	require.NoError(t, err)
 	require.Empty(t, counts)
 }

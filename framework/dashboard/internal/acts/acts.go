@@ -3,6 +3,8 @@ package acts
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,17 +13,20 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// Limit is how many plans run at once.
+const Limit = 4
+
+// ErrBusy: as many plans run as may.
+var ErrBusy = fmt.Errorf("%d actions are under way here: wait for one to end, or cancel one", Limit)
+
 // Plan is one of package admin.
 type Plan interface {
 	Total() int64
 	Run(ctx context.Context, progress admin.Progress) (store.Action, error)
 }
 
-// Act is a plan that runs.
-type Act struct {
-	store.Action
-	Planned int64
-}
+// Act is an action that runs in this process.
+type Act = store.Action
 
 // Runner runs plans. It is safe for concurrent use.
 type Runner struct {
@@ -31,6 +36,7 @@ type Runner struct {
 	work sync.WaitGroup
 
 	mu      sync.Mutex
+	count   int // of plans that run, also before their action is recorded
 	running map[string]*running
 }
 
@@ -46,50 +52,83 @@ func New(log *slog.Logger) *Runner {
 	return r
 }
 
-// Close interrupts what runs, between two of its batches, and waits for that.
+// Close interrupts what runs, between two of its batches, and waits for that. Start returns
+// an error from then on.
 func (r *Runner) Close() {
-	r.stop()
+	r.mu.Lock()
+	r.stop() // under the lock, so that no plan is added to those that are waited for
+	r.mu.Unlock()
 	r.work.Wait()
 }
 
 // Start begins to run a plan and returns its action once that is recorded. The plan runs on
-// when ctx is done.
+// when ctx is done. ErrBusy if Limit plans run.
 func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
-	running := &running{act: Act{Planned: p.Total()}}
+	run := &running{}
 	var runs context.Context
-	runs, running.cancel = context.WithCancel(r.ctx)
+	runs, run.cancel = context.WithCancel(r.ctx)
+	if err := r.enter(); err != nil {
+		run.cancel()
+		return store.Action{}, err
+	}
 	recorded, failed := make(chan store.Action, 1), make(chan error, 1)
-	r.work.Go(func() {
-		defer running.cancel()
+	go func() {
+		defer r.work.Done()
+		defer run.cancel()
 		action, err := p.Run(runs, func(a store.Action) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if running.act.Action = a; r.running[a.ID] == nil {
-				r.running[a.ID] = running
+			if run.act = a; r.running[a.ID] == nil {
+				r.running[a.ID] = run
 				recorded <- a
 			}
 		})
-		r.mu.Lock()
-		delete(r.running, action.ID)
-		r.mu.Unlock()
-		if err != nil {
-			failed <- err
-			r.log.Error("an action of the dashboard ended before its time", "action", action.ID, "name", action.Name, "done", action.Count, "planned", p.Total(), "error", err)
+		begun := r.leave(run)
+		if !begun {
+			failed <- err // which Start returns
+		} else if err != nil && !errors.Is(err, store.ErrActionCancelled) {
+			r.log.Error("an action of the dashboard ended before its time", "action", action.ID, "name", action.Name, "done", action.Count, "planned", action.Planned, "error", err)
 		}
-	})
+	}()
 	select {
 	case a := <-recorded:
 		return a, nil
 	case err := <-failed:
 		return store.Action{}, err
 	case <-ctx.Done():
-		running.cancel()
+		run.cancel()
 		return store.Action{}, ctx.Err()
 	}
 }
 
+func (r *Runner) enter() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	if r.count == Limit {
+		return ErrBusy
+	}
+	r.count++
+	r.work.Add(1)
+	return nil
+}
+
+// leave ends a run, and reports whether its action was recorded.
+func (r *Runner) leave(run *running) (begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count--
+	if begun = r.running[run.act.ID] == run; begun {
+		delete(r.running, run.act.ID)
+	}
+	return begun
+}
+
 // Cancel interrupts an action between two of its batches. It reports false if no such action
-// runs in this process.
+// runs in this process. See admin.Admin.Cancel, which cancels it in any process and records
+// that.
 func (r *Runner) Cancel(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

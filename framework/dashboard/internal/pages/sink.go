@@ -25,10 +25,8 @@ type sinkPage struct {
 	Settings     []setting
 	// Paused is the latest pause or resume; nil: there was none of late.
 	Paused *pausing
-	// Action is the one that the request began, and Planned how much it is about; nil: none.
-	Action  *store.Action
-	Runs    bool
-	Planned int64
+	// Action is the one that the request began; nil: none.
+	Action *store.Action
 	// Replays says whether the sink may be replayed to.
 	Replays bool
 }
@@ -103,13 +101,7 @@ func (r *request) follow(ctx context.Context, page *sinkPage) error {
 	if id == "" {
 		return nil
 	}
-	for _, act := range r.Acts.Running() {
-		if act.ID == id {
-			page.Action, page.Planned, page.Runs = &act.Action, act.Planned, true
-			return nil
-		}
-	}
-	action, err := r.Store.Action(ctx, id)
+	action, err := r.Admin.Action(ctx, id)
 	page.Action = &action
 	return err
 }
@@ -126,7 +118,7 @@ func (r *request) lastPause(ctx context.Context, sink string) (*pausing, error) 
 	for _, a := range actions {
 		var f admin.PauseFilter
 		if (a.Name == "pause" || a.Name == "resume") && json.Unmarshal(a.Filter, &f) == nil && slices.Contains(f.Sinks, sink) {
-			return &pausing{a, f.Reason}, nil
+			return &pausing{a, a.Reason}, nil
 		}
 	}
 	return nil, nil
@@ -209,7 +201,7 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	if r.PostForm.Get("confirmed") == "" {
 		return confirmation{sink, verb, what, reason}, nil
 	}
-	if _, err := act(r.Admin.Because(reason), ctx, sink); err != nil {
+	if _, err := act(r.Admin.For(admin.Request{Reason: reason}), ctx, sink); err != nil {
 		return nil, err
 	}
 	next := goTo{path: sinkPath(sink)}

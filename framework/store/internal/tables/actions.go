@@ -3,13 +3,19 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"strconv"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Begin records an action; see store.Operator.
 func (t *Tables) Begin(ctx context.Context, a store.Action) error {
-	_, err := t.run.Exec(ctx, t.db, `INSERT INTO {actions} (id, who, action, filter) VALUES (?, ?, ?, ?)`, a.ID, a.Who, a.Name, string(a.Filter))
+	written, err := t.run.Exec(ctx, t.db, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`+
+		t.dialect.OnConflict([]string{"id"}, nil, Condition{}), a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
+	if err == nil && written == 0 {
+		err = store.ErrActionBegun
+	}
 	if err != nil {
 		return t.failed(err, "record the action")
 	}
@@ -19,7 +25,11 @@ func (t *Tables) Begin(ctx context.Context, a store.Action) error {
 // End records that an action is done; see store.Operator.
 func (t *Tables) End(ctx context.Context, id string) error {
 	end := func(q Querier) error {
-		return one(t.run.Exec(ctx, q, `UPDATE {actions} SET ended_at = {now} WHERE id = ?`, id))
+		written, err := t.run.Exec(ctx, q, `UPDATE {actions} SET ended_at = {now}, updated_at = {now} WHERE id = ?`, id)
+		if err == nil && written == 0 {
+			err = store.ErrUnknownAction
+		}
+		return err
 	}
 	var err error
 	if sinks := t.raised.owed(id); len(sinks) > 0 {
@@ -39,15 +49,45 @@ func (t *Tables) End(ctx context.Context, id string) error {
 	return nil
 }
 
-// count adds to what an action has done.
-func (t *Tables) count(ctx context.Context, tx *sql.Tx, action string, n int) error {
-	return one(t.run.Exec(ctx, tx, `UPDATE {actions} SET count = count + ? WHERE id = ?`, n, action))
+// CancelAction ends an action; see store.Operator.
+func (t *Tables) CancelAction(ctx context.Context, id, who string) error {
+	err := t.inTx(ctx, func(tx *sql.Tx) error { // which waits for a batch whatever the usual isolation level is
+		written, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET cancelled_at = {now}, cancelled_by = ? WHERE id = ? AND cancelled_at IS NULL AND ended_at IS NULL`, who, id)
+		if err != nil || written > 0 {
+			return err
+		}
+		err = t.stopped(ctx, tx, id)
+		if errors.Is(err, store.ErrActionCancelled) || errors.Is(err, store.ErrActionMoved) {
+			return store.ErrActionEnded
+		}
+		return err
+	})
+	if err != nil {
+		return t.failed(err, "cancel action %s", id)
+	}
+	return nil
 }
 
-// one returns store.ErrUnknownAction where an update of an action met none.
-func one(written int64, err error) error {
+// count adds to what an action has done, unless it was cancelled.
+func (t *Tables) count(ctx context.Context, tx *sql.Tx, action string, n int) error {
+	written, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET count = count + ?, updated_at = {now} WHERE id = ? AND cancelled_at IS NULL`, n, action)
 	if err == nil && written == 0 {
-		err = store.ErrUnknownAction
+		err = t.stopped(ctx, tx, action)
+	}
+	return err
+}
+
+// stopped is why an action cannot do more.
+func (t *Tables) stopped(ctx context.Context, tx *sql.Tx, action string) error {
+	var cancelled bool
+	err := t.run.Row(ctx, tx, `SELECT cancelled_at IS NOT NULL FROM {actions} WHERE id = ? {whole actions}`, action).Scan(&cancelled)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return store.ErrUnknownAction
+	case err == nil && cancelled:
+		return store.ErrActionCancelled
+	case err == nil:
+		return store.ErrActionMoved
 	}
 	return err
 }
@@ -73,16 +113,22 @@ func (t *Tables) Actions(ctx context.Context, limit int) ([]store.Action, error)
 	return actions, nil
 }
 
+// silence is store.ActionSilence in microseconds.
+var silence = strconv.FormatInt(store.ActionSilence.Microseconds(), 10)
+
 func (t *Tables) actions(ctx context.Context, which string, args ...any) (actions []store.Action, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var a store.Action
-		at, ended := t.run.time(), t.run.time()
-		if err := rows.Scan(&a.ID, &at, &a.Who, &a.Name, (*[]byte)(&a.Filter), &a.Count, &a.Through, &ended); err != nil {
+		at, updated, cancelled, ended := t.run.time(), t.run.time(), t.run.time(), t.run.time()
+		if err := rows.Scan(&a.ID, &at, &a.Who, &a.Address, &a.Reason, &a.Name, (*[]byte)(&a.Filter), &a.Request, &a.Planned, &a.Count, &a.Through,
+			&a.State, &updated, &cancelled, &a.CancelledBy, &ended); err != nil {
 			return err
 		}
-		a.At, a.EndedAt = at.Time, ended.Time
+		a.At, a.UpdatedAt, a.CancelledAt, a.EndedAt = at.Time, updated.Time, cancelled.Time, ended.Time
 		actions = append(actions, a)
 		return nil
-	}, `SELECT id, at, who, action, filter, count, through, ended_at FROM {actions} `+which+` {whole actions}`, args...)
+	}, `SELECT id, at, who, address, reason, action, filter, request, planned, count, through,
+		CASE WHEN cancelled_at IS NOT NULL THEN 'cancelled' WHEN ended_at IS NOT NULL THEN 'done' WHEN `+t.dialect.Elapsed(`updated_at`)+` > `+silence+` THEN 'interrupted' ELSE 'running' END,
+		updated_at, cancelled_at, cancelled_by, ended_at FROM {actions} `+which+` {whole actions}`, args...)
 	return actions, err
 }

@@ -70,10 +70,10 @@ func (t *Tables) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayR
 		if result.Changed > 0 {
 			changed = sinks
 		}
-		moved, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET count = count + ?, through = ? WHERE id = ? AND through = ?`,
+		moved, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET count = count + ?, through = ?, updated_at = {now} WHERE id = ? AND through = ? AND cancelled_at IS NULL`,
 			result.Changed, result.Through, b.Action, b.After)
 		if err == nil && moved == 0 {
-			err = store.ErrActionMoved
+			err = t.stopped(ctx, tx, b.Action)
 		}
 		return changed, err
 	})

@@ -6,26 +6,31 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // CountReroute counts what a reroute is about; see store.Inspector.
-func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, err error) {
+func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, changed time.Time, err error) {
+	last := t.run.time()
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var c store.RerouteCount
-		err := rows.Scan(&c.Type, &c.State, &c.Count)
+		err := rows.Scan(&c.Type, &c.State, &c.Count, &last)
 		counts = append(counts, c)
+		if last.After(changed) {
+			changed = last.Time
+		}
 		return err
-	}, `SELECT type, state, count(*) FROM {parked} p WHERE ? GROUP BY type, state {whole parked}`, t.rerouted(q))
+	}, `SELECT type, state, count(*), max(updated_at) FROM {parked} p WHERE ? GROUP BY type, state {whole parked}`, t.rerouted(q))
 	if err != nil {
-		return nil, t.failed(err, "count what has a route now")
+		return nil, changed, t.failed(err, "count what has a route now")
 	}
 	slices.SortFunc(counts, func(a, b store.RerouteCount) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.State, b.State))
 	})
-	return counts, nil
+	return counts, changed, nil
 }
 
 // rerouted is the condition that a query selects a parked delivery, called p.

@@ -217,14 +217,21 @@ CREATE TABLE {{.Table "schedules"}} (
 
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
-    id       text        PRIMARY KEY,
-    at       timestamptz NOT NULL DEFAULT now(),
-    who      text        NOT NULL,
-    action   text        NOT NULL,
-    filter   jsonb       NOT NULL,
-    count    bigint      NOT NULL DEFAULT 0,
-    through  bigint      NOT NULL DEFAULT 0, -- offset up to which a replay has got
-    ended_at timestamptz -- null while it goes on, and for ever if it was interrupted
+    id           text        PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT now(),
+    who          text        NOT NULL,
+    address      text        NOT NULL DEFAULT '', -- from where it was asked for
+    reason       text        NOT NULL DEFAULT '',
+    action       text        NOT NULL,
+    filter       jsonb       NOT NULL,
+    request      text        NOT NULL DEFAULT '', -- digest of the request, to know a repeated one
+    planned      bigint      NOT NULL DEFAULT 0,
+    count        bigint      NOT NULL DEFAULT 0,
+    through      bigint      NOT NULL DEFAULT 0, -- offset up to which a replay has got
+    updated_at   timestamptz NOT NULL DEFAULT now(), -- its last batch
+    cancelled_at timestamptz, -- it does nothing more
+    cancelled_by text        NOT NULL DEFAULT '',
+    ended_at     timestamptz -- null while it goes on, and for ever if it was interrupted
 );
 
 CREATE INDEX {{.Name "actions_at"}} ON {{.Table "actions"}} (at);

@@ -162,14 +162,21 @@ CREATE TABLE {{.Table "schedules"}} (
 
 -- What people have done: to what is parked, to sinks, with the log.
 CREATE TABLE {{.Table "actions"}} (
-    id       TEXT    PRIMARY KEY,
-    at       TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
-    who      TEXT    NOT NULL,
-    action   TEXT    NOT NULL,
-    filter   TEXT    NOT NULL,
-    count    INTEGER NOT NULL DEFAULT 0,
-    through  INTEGER NOT NULL DEFAULT 0, -- offset up to which a replay has got
-    ended_at TEXT -- null while it goes on, and for ever if it was interrupted
+    id           TEXT    PRIMARY KEY,
+    at           TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    who          TEXT    NOT NULL,
+    address      TEXT    NOT NULL DEFAULT '', -- from where it was asked for
+    reason       TEXT    NOT NULL DEFAULT '',
+    action       TEXT    NOT NULL,
+    filter       TEXT    NOT NULL,
+    request      TEXT    NOT NULL DEFAULT '', -- digest of the request, to know a repeated one
+    planned      INTEGER NOT NULL DEFAULT 0,
+    count        INTEGER NOT NULL DEFAULT 0,
+    through      INTEGER NOT NULL DEFAULT 0, -- offset up to which a replay has got
+    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- its last batch
+    cancelled_at TEXT, -- it does nothing more
+    cancelled_by TEXT    NOT NULL DEFAULT '',
+    ended_at     TEXT -- null while it goes on, and for ever if it was interrupted
 );
 
 CREATE INDEX {{.Table "actions_at"}} ON {{.Table "actions"}} (at);

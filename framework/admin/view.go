@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// ParkedView is a parked delivery as JSON has it, without metadata and payload.
+type ParkedView struct {
+	Sink          string      `json:"sink"`
+	State         store.State `json:"state"`
+	ID            string      `json:"id"`
+	Type          string      `json:"type"`
+	Key           string      `json:"key,omitempty"`
+	Offset        int64       `json:"offset"`
+	Attempt       int         `json:"attempt"`
+	DueAt         time.Time   `json:"due_at,omitzero"`
+	FirstParkedAt time.Time   `json:"first_parked_at"`
+	UpdatedAt     time.Time   `json:"updated_at"`
+	LastError     string      `json:"last_error,omitempty"`
+	Receipt       string      `json:"receipt,omitempty"`
+	HookError     string      `json:"hook_error,omitempty"`
+}
+
+// ViewOf is the view of a parked delivery.
+func ViewOf(p *store.ParkedDelivery) ParkedView {
+	e := &p.Envelope
+	return ParkedView{
+		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
+		DueAt: utc(p.DueAt), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
+		Receipt: string(p.Receipt), HookError: p.HookError,
+	}
+}
+
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
+
+// WholeView is all of a parked delivery.
+type WholeView struct {
+	ParkedView
+	Version    int                   `json:"version"`
+	OccurredOn time.Time             `json:"occurred_on"`
+	DeliverAt  time.Time             `json:"deliver_at,omitzero"`
+	Metadata   notification.Metadata `json:"metadata"`
+	Payload    any                   `json:"payload"`
+}
+
+// WholeOf is the view of all of a parked delivery.
+func WholeOf(p *store.ParkedDelivery) WholeView {
+	e := &p.Envelope
+	return WholeView{ViewOf(p), e.Version, e.OccurredOn, e.DeliverAt, e.Metadata, PayloadView(e.Payload)}
+}
+
+// PayloadView is a payload in a view: one that is JSON as it is, any other as base64.
+func PayloadView(payload []byte) any {
+	if json.Valid(payload) {
+		return json.RawMessage(payload)
+	}
+	return payload
+}
+
+// ScheduleView is a schedule as JSON has it.
+type ScheduleView struct {
+	Name        string    `json:"name"`
+	When        string    `json:"when"`
+	Missed      string    `json:"missed"`
+	LastTick    time.Time `json:"last_tick,omitzero"`
+	NextTick    time.Time `json:"next_tick"`
+	RequestedAt time.Time `json:"requested_at,omitzero"`
+	Paused      bool      `json:"paused"`
+	// Late says that a tick is due and was not made for more than a minute.
+	Late bool `json:"late"`
+}
+
+// ViewOfSchedule is the view of a schedule.
+func ViewOfSchedule(s store.Schedule) ScheduleView {
+	due := s.NextTick
+	if !s.RequestedAt.IsZero() && s.RequestedAt.Before(due) {
+		due = s.RequestedAt
+	}
+	return ScheduleView{
+		Name: s.Name, When: s.Spec, Missed: s.Missed, LastTick: s.LastTick, NextTick: s.NextTick, RequestedAt: s.RequestedAt,
+		Paused: s.Paused, Late: s.ReadAt.Sub(due) > time.Minute,
+	}
+}
+
+// ReplayView is what a replay is about, as JSON has it.
+type ReplayView struct {
+	store.ReplayCount
+	// Gone is ReplayPlan.Gone.
+	Gone bool `json:"gone"`
+}
+
+// View is what the replay is about.
+func (p *ReplayPlan) View() ReplayView { return ReplayView{p.Count, p.Gone()} }

@@ -1,0 +1,259 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// task is what a plan, or an action, is about.
+type task struct {
+	// Action is requeue, discard, skip, reroute or replay.
+	Action string `json:"action"`
+	// Filter is for all but replay, and Replay for that.
+	Filter *admin.Filter `json:"filter,omitempty"`
+	Replay *replayTask   `json:"replay,omitempty"`
+}
+
+// replayTask is an admin.ReplayRequest of which the routes are this process's.
+type replayTask struct {
+	Sink  string    `json:"sink"`
+	Type  string    `json:"type,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Rate is deliveries per second: 1000 if it is left out, 0 for no limit.
+	Rate *int `json:"rate,omitempty"`
+	// UpTo is the last offset, as a plan has found it.
+	UpTo int64 `json:"up_to,omitempty"`
+}
+
+const defaultRate = 1000
+
+// plan is what admin's plans share.
+type plan interface {
+	acts.Plan
+	Expect(n int64) error
+}
+
+// planView is a plan for programs. An action that names its planned_at, or its replay.up_to, and
+// expects its count does no more than it.
+type planView struct {
+	Action    string               `json:"action"`
+	PlannedAt time.Time            `json:"planned_at,omitzero"`
+	Count     int64                `json:"count"`
+	Counts    []store.ParkedCount  `json:"counts,omitempty"`
+	Types     []admin.RerouteCount `json:"types,omitempty"`
+	Replay    *replayTask          `json:"replay,omitempty"`
+	Log       *admin.ReplayView    `json:"log,omitempty"`
+	Examples  []admin.ParkedView   `json:"examples"`
+}
+
+// examples is how many a plan has.
+const examples = 5
+
+// taskNames are the actions that can be planned.
+var taskNames = []string{"requeue", "discard", "skip", "reroute", "replay"}
+
+// plan counts what a task is about.
+func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt time.Time) (plan, error) {
+	switch {
+	case !slices.Contains(taskNames, t.Action):
+		return nil, problemOf(http.StatusBadRequest, "unknown action %q: use requeue, discard, skip, reroute or replay", t.Action)
+	case t.Action == "replay" && (t.Replay == nil || t.Filter != nil):
+		return nil, problemOf(http.StatusBadRequest, "a replay has the member replay, and no filter")
+	case t.Action == "replay" && !plannedAt.IsZero():
+		return nil, problemOf(http.StatusBadRequest, "a replay is pinned by replay.up_to: leave planned_at out")
+	case t.Action != "replay" && (t.Filter == nil || t.Replay != nil):
+		return nil, problemOf(http.StatusBadRequest, "a %s has the member filter, which is {} for all, and no replay", t.Action)
+	case (t.Action == "replay" || t.Action == "reroute") && r.Routing.Routes == nil:
+		return nil, problemOf(http.StatusConflict, "this process knows no routes, which say what goes where")
+	}
+	if t.Action == "replay" {
+		return r.replay(ctx, a, *t.Replay)
+	}
+	filter := *t.Filter
+	if !plannedAt.IsZero() {
+		filter.PlannedAt = plannedAt
+	}
+	var p plan
+	var err error
+	switch t.Action {
+	case "requeue":
+		p, err = a.Requeue(ctx, filter)
+	case "discard":
+		p, err = a.Discard(ctx, filter)
+	case "skip":
+		p, err = a.Skip(ctx, filter)
+	case "reroute":
+		p, err = a.Reroute(ctx, filter, r.Routing.Routes)
+	}
+	return p, err
+}
+
+func (r *request) replay(ctx context.Context, a *admin.Admin, t replayTask) (plan, error) {
+	if !isText(t.Sink) {
+		return nil, problemOf(http.StatusBadRequest, "the sink has a NUL")
+	}
+	request := admin.ReplayRequest{Sink: t.Sink, Type: t.Type, Since: t.Since, Until: t.Until, Rate: defaultRate, UpTo: t.UpTo}
+	if t.Rate != nil {
+		request.Rate = *t.Rate
+	}
+	if request.Routed = r.Routing.Routes.Filter(t.Sink); request.Routed.None() && t.Sink != "" {
+		return nil, problemOf(http.StatusBadRequest, "no route leads to sink %q", t.Sink)
+	}
+	return a.Replay(ctx, request)
+}
+
+func makePlan(ctx context.Context, r *request) (any, error) {
+	var body task
+	if err := r.decode(&body, false); err != nil {
+		return nil, err
+	}
+	p, err := r.plan(ctx, r.Admin, body, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	view := planView{Action: body.Action, Count: p.Total()}
+	var found []store.ParkedDelivery
+	switch p := p.(type) {
+	case *admin.Plan:
+		view.PlannedAt, view.Counts = p.PlannedAt(), p.Counts
+		found, err = p.Examples(ctx, examples)
+	case *admin.ReroutePlan:
+		view.PlannedAt, view.Types = p.PlannedAt(), p.Counts
+		found, err = p.Examples(ctx, examples)
+	case *admin.ReplayPlan:
+		log, pinned := p.View(), *body.Replay
+		pinned.UpTo = p.UpTo
+		view.Log, view.Replay = &log, &pinned
+	}
+	view.Examples = views(found)
+	return view, err
+}
+
+// actionBody asks for an action.
+type actionBody struct {
+	task
+	PlannedAt time.Time `json:"planned_at,omitzero"`
+	// Expect is the count of the plan: the action is refused if there are more.
+	Expect *int64 `json:"expect"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// maxKey is how long an Idempotency-Key may be.
+const maxKey = 255
+
+// begin begins an action. A second request with its key gets the same action.
+func begin(ctx context.Context, r *request) (any, error) {
+	var body actionBody
+	if err := r.decode(&body, false); err != nil {
+		return nil, err
+	}
+	key := r.Header.Get("Idempotency-Key")
+	switch {
+	case body.Expect == nil || *body.Expect < 0:
+		return nil, problemOf(http.StatusBadRequest, "expect is the count of the plan, which an action must not exceed")
+	case !isText(body.Reason):
+		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
+	case len(key) > maxKey || !isText(key):
+		return nil, problemOf(http.StatusBadRequest, "the Idempotency-Key is no text, or has more than %d bytes", maxKey)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(text)
+	a := r.Admin.For(admin.Request{Address: r.address(), Reason: body.Reason, Key: key, Digest: hex.EncodeToString(digest[:])})
+	if action, found, err := a.Begun(ctx); found || err != nil {
+		return accepted(action), err
+	}
+	p, err := r.plan(ctx, a, body.task, body.PlannedAt)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Expect(*body.Expect); err != nil {
+		total, refused := p.Total(), problemOf(http.StatusConflict, "%s", err)
+		refused.Count = &total
+		return nil, refused
+	}
+	action, err := r.API.Acts.Start(ctx, p)
+	if errors.Is(err, store.ErrActionBegun) { // by the same request, at the same time
+		action, _, err = a.Begun(ctx)
+	}
+	return accepted(action), err
+}
+
+func accepted(a store.Action) *reply {
+	return &reply{status: http.StatusAccepted, location: "/api/v1/actions/" + url.PathEscape(a.ID), body: a}
+}
+
+func actions(ctx context.Context, r *request) (any, error) {
+	values, err := r.query("limit")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(values, "limit", pageRows, 1, maxPageRows)
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.Admin.Actions(ctx, limit)
+	return map[string]any{"actions": append([]store.Action{}, list...)}, err
+}
+
+func action(ctx context.Context, r *request) (any, error) {
+	if _, err := r.query(); err != nil {
+		return nil, err
+	}
+	id, err := r.name("id")
+	if err != nil {
+		return nil, err
+	}
+	return answered(r.Admin.Action(ctx, id))
+}
+
+func cancel(ctx context.Context, r *request) (any, error) {
+	id, err := r.name("id")
+	if err != nil {
+		return nil, err
+	}
+	if err := r.decode(&struct{}{}, true); err != nil {
+		return nil, err
+	}
+	return answered(r.Admin.Cancel(ctx, id))
+}
+
+// goOn continues a replay that was interrupted.
+func goOn(ctx context.Context, r *request) (any, error) {
+	id, err := r.name("id")
+	if err != nil {
+		return nil, err
+	}
+	if err := r.decode(&struct{}{}, true); err != nil {
+		return nil, err
+	}
+	now, err := r.Admin.Action(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if now.State == store.ActionRunning {
+		return nil, problemOf(http.StatusConflict, "action %s is under way", id)
+	}
+	p, err := r.Admin.ContinueReplay(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	action, err := r.API.Acts.Start(ctx, p)
+	return accepted(action), err
+}
+
+func answered(a store.Action, err error) (any, error) { return a, err }

@@ -1,0 +1,448 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func TestTheDescriptionHasTheRoutesAndNoOthers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	var document struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]any
+	}
+	require.NoError(t, json.Unmarshal(s.get(t, "/openapi.json"), &document))
+	require.Equal(t, "3.1.0", document.OpenAPI)
+	var described []string
+	for path, methods := range document.Paths {
+		for method := range methods {
+			if method != "parameters" {
+				described = append(described, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	require.ElementsMatch(t, append(api.Patterns(), "GET /openapi.json"), described)
+}
+
+func TestEachLookIsAsDescribedWithNothingAndWithMuch(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		findings := []doctor.Finding{{ID: "primary", Status: doctor.OK, Text: "a primary", Why: "w", Link: "l"}}
+		s := serve(t, &target.Target{
+			Store: o.store, Routing: routing(t),
+			Doctor:        func(context.Context, ...string) []doctor.Finding { return findings },
+			Configuration: func() ([]byte, error) { return []byte("outbox:\n  retention: 72h\n"), nil },
+		})
+		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
+		for _, path := range looks {
+			a := s.look(t, path)
+			if path != "/health/sinks" { // where no forwarder lives
+				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
+			}
+		}
+
+		o.publish(t, "n1", "order.placed", "k", `{"secret": 1}`)
+		o.publish(t, "n2", "order.placed", `<script>alert(1)</script>`, `{}`)
+		o.park(t, "mail", dead(1, "k"), dead(2, `"'<b>&`+strings.Repeat("x", 10_000)))
+		require.NoError(t, o.store.AddSchedule(t.Context(), "daily"))
+		_, err := admin.New(o.store, "ada").Pause(t.Context(), "mail")
+		require.NoError(t, err)
+		for _, path := range append(looks, "/sinks/mail", "/health/sinks/mail", "/notifications/n1", "/notifications/n1/trace", "/parked?state=dead&state=retrying&older_than=1m&type=order.*&error=BOOM", "/doctor?only=primary") {
+			a := s.look(t, path)
+			if !strings.HasPrefix(path, "/health/") {
+				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
+			}
+		}
+		a := s.look(t, "/sinks/mail")
+		require.EqualValues(t, 2, a.body["parked"].(map[string]any)["dead"])
+		require.Equal(t, map[string]any{"retention": "72h"}, s.look(t, "/config").body["outbox"])
+	})
+}
+
+func TestAPayloadIsForOperatorsAndTheLookIsLogged(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+	o.publish(t, "n1", "order.placed", "k", `{"secret": 1}`)
+	a := s.look(t, "/notifications/n1")
+	require.NotContains(t, a.text, "secret")
+	require.EqualValues(t, len(`{"secret": 1}`), a.body["payload_bytes"])
+	require.Equal(t, http.StatusForbidden, s.look(t, "/notifications/n1?payload=1").status)
+	require.NotContains(t, s.log.String(), "looked at")
+	a = s.do(t, operator, http.MethodGet, "/notifications/n1?payload=1", "")
+	require.Equal(t, map[string]any{"secret": 1.0}, a.body["payload"])
+	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada address=127.0.0.1 id=n1`)
+}
+
+func TestParkedDeliveriesComeInPagesEachOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		o.park(t, "mail", deads(5)...)
+		var got []string
+		next := ""
+		for {
+			a := s.look(t, "/parked?sink=mail&limit=2&cursor="+url.QueryEscape(next))
+			var page struct {
+				Parked []admin.ParkedView
+				Next   string
+			}
+			a.into(t, &page)
+			for _, p := range page.Parked {
+				got = append(got, p.ID)
+			}
+			if next = page.Next; next == "" {
+				break
+			}
+		}
+		require.Equal(t, []string{"n1", "n2", "n3", "n4", "n5"}, got)
+		a := s.look(t, "/parked/counts?sink=mail")
+		require.Equal(t, []any{map[string]any{"sink": "mail", "state": "dead", "count": 5.0}}, a.body["counts"])
+	})
+}
+
+// ended waits for the end of an action.
+func (s *site) ended(t *testing.T, id string) (action store.Action) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		a := s.look(t, "/actions/"+id)
+		action = store.Action{}
+		a.into(t, &action)
+		return !action.EndedAt.IsZero()
+	}, patience, 10*time.Millisecond)
+	return action
+}
+
+func TestAnActionDoesWhatItsPlanCountedAndNoMore(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+		o.park(t, "mail", deads(7)...)
+		plan := s.act(t, "/plans", `{"action": "discard", "filter": {"sink": "mail", "states": ["dead"]}}`)
+		require.Equal(t, http.StatusOK, plan.status, plan.text)
+		require.EqualValues(t, 7, plan.body["count"])
+		require.Len(t, plan.body["examples"], 5)
+		o.park(t, "mail", dead(8, ""), dead(9, ""))
+
+		body := func(more string) string {
+			return `{"action": "discard", "filter": {"sink": "mail", "states": ["dead"]}, "expect": 7, "reason": "gone"` + more + `}`
+		}
+		refused := s.act(t, "/actions", body(""))
+		require.Equal(t, http.StatusConflict, refused.status)
+		require.EqualValues(t, 9, refused.body["count"])
+
+		pinned := body(fmt.Sprintf(`, "planned_at": %q`, plan.body["planned_at"]))
+		begun := s.act(t, "/actions", pinned, "Idempotency-Key", "k1")
+		require.Equal(t, http.StatusAccepted, begun.status, begun.text)
+		id := begun.body["id"].(string)
+		require.Equal(t, prefix+"/api/v1/actions/"+id, begun.header.Get("Location"))
+		action := s.ended(t, id)
+		require.Equal(t, store.ActionDone, action.State)
+		require.EqualValues(t, 7, action.Count)
+		require.EqualValues(t, 7, action.Planned)
+		require.Equal(t, []string{"ada", "127.0.0.1", "gone"}, []string{action.Who, action.Address, action.Reason})
+		require.EqualValues(t, 2, s.look(t, "/parked/counts").body["counts"].([]any)[0].(map[string]any)["count"])
+
+		other := serve(t, &target.Target{Store: o.store, Routing: routing(t)}) // another process
+		again := other.act(t, "/actions", pinned, "Idempotency-Key", "k1")
+		require.Equal(t, http.StatusAccepted, again.status)
+		require.Equal(t, id, again.body["id"])
+		require.Equal(t, http.StatusUnprocessableEntity, other.act(t, "/actions", body(""), "Idempotency-Key", "k1").status)
+		require.Len(t, s.look(t, "/actions").body["actions"], 1)
+	})
+}
+
+func TestRequestsWithOneKeyAtOneTimeBeginOneAction(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		o.park(t, "mail", deads(20)...)
+		const body = `{"action": "requeue", "filter": {}, "expect": 20}`
+		ids := make([]any, 4)
+		var all sync.WaitGroup
+		for i := range ids {
+			all.Go(func() { ids[i] = s.act(t, "/actions", body, "Idempotency-Key", "k").body["id"] })
+		}
+		all.Wait()
+		require.Len(t, slices.Compact(ids), 1)
+		require.NotNil(t, ids[0])
+		require.EqualValues(t, 20, s.ended(t, ids[0].(string)).Count)
+	})
+}
+
+func TestAReplayIsPlannedCancelledAndNotContinued(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+		for i := range 50 {
+			o.publish(t, fmt.Sprint("n", i), "order.placed", "", `{}`)
+		}
+		o.park(t, "mail")
+		plan := s.act(t, "/plans", `{"action": "replay", "replay": {"sink": "mail", "rate": 1}}`)
+		require.EqualValues(t, 50, plan.body["count"], plan.text)
+		replay, err := json.Marshal(plan.body["replay"])
+		require.NoError(t, err)
+		begun := s.act(t, "/actions", fmt.Sprintf(`{"action": "replay", "replay": %s, "expect": 50}`, replay))
+		require.Equal(t, http.StatusAccepted, begun.status, begun.text)
+		id := begun.body["id"].(string)
+		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/continue", "").status, "it is under way")
+
+		other := serve(t, &target.Target{Store: o.store}) // another process
+		cancelled := other.act(t, "/actions/"+id+"/cancel", "")
+		require.Equal(t, "cancelled", cancelled.body["state"], cancelled.text)
+		require.Equal(t, "ada", cancelled.body["cancelled_by"])
+		require.Less(t, s.ended(t, id).Count, int64(50))
+		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/cancel", "").status)
+		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/continue", "").status)
+	})
+}
+
+func TestAReplayOfAProcessThatDiedIsContinued(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+	o.publish(t, "n1", "order.placed", "", `{}`)
+	o.park(t, "mail")
+	filter, err := json.Marshal(admin.ReplayRequest{Sink: "mail", Routed: routing(t).Routes.Filter("mail"), UpTo: 1})
+	require.NoError(t, err)
+	require.NoError(t, o.store.Begin(t.Context(), store.Action{ID: "a", Who: "ada", Name: "replay", Filter: filter, Planned: 1}))
+	_, err = o.db.ExecContext(t.Context(), `UPDATE outbox_actions SET updated_at = '2026-01-02T03:04:05.000000Z'`)
+	require.NoError(t, err)
+	require.Equal(t, "interrupted", s.look(t, "/actions/a").body["state"])
+	require.Equal(t, http.StatusAccepted, s.act(t, "/actions/a/continue", "").status)
+	require.EqualValues(t, 1, s.ended(t, "a").Count)
+}
+
+func TestAReroutePlanNamesTypesAndSinks(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+	o.park(t, "mail")
+	o.park(t, store.SinkUnrouted, deads(2)...)
+	plan := s.act(t, "/plans", `{"action": "reroute", "filter": {}}`)
+	require.Equal(t, []any{map[string]any{"type": "order.placed", "state": "dead", "count": 2.0, "sinks": []any{"mail"}}}, plan.body["types"], plan.text)
+	begun := s.act(t, "/actions", fmt.Sprintf(`{"action": "reroute", "filter": {}, "expect": 2, "planned_at": %q}`, plan.body["planned_at"]))
+	require.Equal(t, http.StatusAccepted, begun.status, begun.text)
+	require.EqualValues(t, 2, s.ended(t, begun.body["id"].(string)).Count)
+}
+
+func TestASinkIsPausedWithAReason(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		o.park(t, "mail")
+		require.Equal(t, map[string]any{"sink": "mail", "paused": true, "changed": true}, s.act(t, "/sinks/mail/pause", `{"reason": "their <release>"}`).body)
+		require.Equal(t, false, s.act(t, "/sinks/mail/pause", "").body["changed"])
+		require.Equal(t, true, s.look(t, "/sinks/mail").body["paused"])
+		require.Contains(t, s.look(t, "/actions").text, `"reason": "their \u003crelease\u003e"`)
+		require.Equal(t, true, s.act(t, "/sinks/mail/resume", "").body["changed"])
+		require.Equal(t, http.StatusNotFound, s.act(t, "/sinks/mial/pause", "").status)
+	})
+}
+
+func TestAHealthySinkIs200AndAnIllOne503WithItsReasons(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+		reasons := func(query string) (status int, reasons []string) {
+			t.Helper()
+			a := s.look(t, "/health/sinks/mail"+query)
+			all := s.look(t, "/health/sinks"+query)
+			require.Equal(t, a.status, all.status, all.text)
+			for _, r := range a.body["sinks"].([]any)[0].(map[string]any)["reasons"].([]any) {
+				reasons = append(reasons, r.(map[string]any)["reason"].(string))
+			}
+			return a.status, reasons
+		}
+		o.park(t, "mail")
+		heartbeat := func(states map[string]store.SinkState) {
+			t.Helper()
+			require.NoError(t, o.store.Heartbeat(t.Context(), store.Member{Owner: "f1", Sinks: []string{"mail"}, States: states}, time.Hour))
+		}
+		status, why := reasons("")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, []string{"no_forwarder"}, why)
+
+		heartbeat(nil)
+		status, why = reasons("")
+		require.Equal(t, http.StatusOK, status)
+		require.Empty(t, why)
+
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload, occurred_on) VALUES ('late', 'order.placed', '{}', '2026-01-02T03:04:05.000000Z')`)
+		require.NoError(t, err)
+		_, why = reasons("")
+		require.Equal(t, []string{"lag"}, why)
+		status, _ = reasons("?max_lag=1000000h")
+		require.Equal(t, http.StatusOK, status)
+
+		o.park(t, "mail", deads(2)...)
+		_, why = reasons("?max_dead=1")
+		require.Equal(t, []string{"dead"}, why)
+		status, _ = reasons("?max_dead=2")
+		require.Equal(t, http.StatusOK, status)
+
+		heartbeat(map[string]store.SinkState{"mail": {BreakerOpen: true, OpenSince: time.Now(), Cause: "refused"}})
+		_, why = reasons("?max_dead=2")
+		require.Equal(t, []string{"breaker_open"}, why)
+		s.act(t, "/sinks/mail/pause", "")
+		heartbeat(nil)
+		_, why = reasons("?max_dead=2")
+		require.Equal(t, []string{"paused"}, why)
+		s.act(t, "/sinks/mail/resume", "")
+
+		_, err = o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET lease_until = '2026-01-02T03:04:05.000000Z' WHERE sink = 'mail'`)
+		require.NoError(t, err)
+		_, why = reasons("?max_dead=2")
+		require.Equal(t, []string{"lanes_unowned"}, why)
+	})
+}
+
+func TestEachWrongRequestIsAProblem(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+		o.park(t, "mail", deads(1)...)
+		for _, wrong := range []struct {
+			method, path, body string
+			want               int
+		}{
+			{"GET", "/nothing", "", 404},
+			{"GET", "/", "", 404},
+			{"GET", "//sinks", "", 404},
+			{"GET", "/sinks/", "", 404},
+			{"GET", "/sinks/mial", "", 404},
+			{"GET", "/sinks/..%2f..%2fetc", "", 404},
+			{"GET", "/health/sinks/mial", "", 404},
+			{"DELETE", "/actions", "", 405},
+			{"PUT", "/sinks/mail", "{}", 405},
+			{"POST", "/status", "{}", 405},
+			{"GET", "/plans", "", 405},
+			{"GET", "/actions/none", "", 404},
+			{"GET", "/actions/%00", "", 400},
+			{"GET", "/notifications/none", "", 404},
+			{"GET", "/notifications/%00", "", 400},
+			{"GET", "/notifications/%ff", "", 400},
+			{"GET", "/notifications/n1?payload=2", "", 400},
+			{"GET", "/notifications/n1/trace?from=-1", "", 400},
+			{"GET", "/notifications/n1/trace?from=99999999999999999999", "", 400},
+			{"GET", "/parked?limit=0", "", 400},
+			{"GET", "/parked?limit=1&limit=2", "", 400},
+			{"GET", "/parked?limit=1e9", "", 400},
+			{"GET", "/parked?stat=dead", "", 400},
+			{"GET", "/parked?state=alive", "", 400},
+			{"GET", "/parked?key=%00", "", 400},
+			{"GET", "/parked?key=%ff", "", 400},
+			{"GET", "/parked?key=%zz", "", 400},
+			{"GET", "/parked?cursor=x", "", 400},
+			{"GET", "/parked?cursor=WzEsMiwzXQ", "", 400},
+			{"GET", "/parked?older_than=-1h", "", 400},
+			{"GET", "/parked?older_than=9999999999h", "", 400},
+			{"GET", "/parked?type=order.*.x", "", 400},
+			{"GET", "/parked/counts?sink=mial", "", 404},
+			{"GET", "/types?rows=0", "", 400},
+			{"GET", "/config", "", 404},
+			{"GET", "/doctor", "", 404},
+			{"GET", "/doctor?only=nothing", "", 400},
+			{"GET", "/health/sinks?max_lag=soon", "", 400},
+			{"GET", "/health/sinks?max_dead=-1", "", 400},
+			{"GET", "/health/sinks?max_dead=10000", "", 400},
+			{"POST", "/plans", "", 415},
+			{"POST", "/plans", "{", 400},
+			{"POST", "/plans", "null", 400},
+			{"POST", "/plans", "[]", 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {}} {}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {"sinks": ["mail"]}}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {}, "expect": 1}`, 400},
+			{"POST", "/plans", `{"action": "discard"}`, 400},
+			{"POST", "/plans", `{"action": "forget", "filter": {}}`, 400},
+			{"POST", "/plans", `{"action": "skip", "filter": {"states": ["dead"]}}`, 400},
+			{"POST", "/plans", `{"action": "requeue", "filter": {"states": ["blocked"]}}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {"key": "\u0000"}}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {"older_than": "soon"}}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {"type": "\u0000"}}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {"sink": "mial"}}`, 404},
+			{"POST", "/plans", `{"action": "replay", "filter": {}}`, 400},
+			{"POST", "/plans", `{"action": "replay", "replay": {"sink": "none"}}`, 400},
+			{"POST", "/plans", `{"action": "replay", "replay": {"sink": "mail", "rate": -1}}`, 400},
+			{"POST", "/plans", `{"action": "replay", "replay": {"sink": "mail", "up_to": -1}}`, 400},
+			{"POST", "/plans", `{"action": "replay", "replay": {"sink": "mail", "routed": {}}}`, 400},
+			{"POST", "/plans", strings.Repeat(" ", 70_000), 413},
+			{"POST", "/actions", `{"action": "discard", "filter": {}}`, 400},
+			{"POST", "/actions", `{"action": "discard", "filter": {}, "expect": -1}`, 400},
+			{"POST", "/actions", `{"action": "discard", "filter": {}, "expect": 0}`, 409},
+			{"POST", "/actions", `{"action": "discard", "filter": {}, "expect": 9, "reason": "\u0000"}`, 400},
+			{"POST", "/actions", `{"action": "discard", "filter": {}, "expect": 9, "planned_at": "now"}`, 400},
+			{"POST", "/actions/none/cancel", "", 404},
+			{"POST", "/actions/none/cancel", `{"x": 1}`, 400},
+			{"POST", "/actions/none/continue", "", 404},
+			{"POST", "/sinks/mail/pause", `{"because": 1}`, 400},
+			{"POST", "/sinks/mail/pause?reason=x", "", 400},
+		} {
+			a := s.do(t, operator, wrong.method, wrong.path, wrong.body)
+			require.Equal(t, wrong.want, a.status, "%s %s %.80s: %s", wrong.method, wrong.path, wrong.body, a.text)
+			require.NotEmpty(t, a.body["detail"])
+			if wrong.want == http.StatusMethodNotAllowed {
+				require.NotEmpty(t, a.header.Get("Allow"))
+			}
+		}
+		long := s.act(t, "/actions", `{"action": "discard", "filter": {}, "expect": 9}`, "Idempotency-Key", strings.Repeat("k", 300))
+		require.Equal(t, http.StatusBadRequest, long.status)
+		form := s.act(t, "/actions", `action=discard`, "Content-Type", "application/x-www-form-urlencoded")
+		require.Equal(t, http.StatusUnsupportedMediaType, form.status)
+		require.Empty(t, s.look(t, "/actions").body["actions"])
+		require.NotContains(t, s.log.String(), "level=ERROR")
+	})
+}
+
+func TestWhoMayDoWhatIsLookedAtFirst(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+	for _, pattern := range api.Patterns() {
+		method, path, _ := strings.Cut(pattern, " ")
+		path = strings.NewReplacer("{sink}", "mail", "{id}", "n1").Replace(path)
+		require.Equal(t, http.StatusForbidden, s.do(t, access.User{}, method, path, "").status, pattern)
+		if method == http.MethodPost {
+			require.Equal(t, http.StatusForbidden, s.do(t, viewer, method, path, "").status, pattern)
+		}
+	}
+}
+
+func TestWithoutADatabaseEachRequestIs503(t *testing.T) {
+	t.Parallel()
+	none := serve(t, nil)
+	for _, pattern := range api.Patterns() {
+		method, path, _ := strings.Cut(pattern, " ")
+		path = strings.NewReplacer("{sink}", "mail", "{id}", "n1").Replace(path)
+		a := none.do(t, operator, method, path, "")
+		require.Equal(t, http.StatusServiceUnavailable, a.status, pattern)
+		require.Equal(t, "5", a.header.Get("Retry-After"))
+	}
+}
+
+func TestTheChecksAreMadeForOneRequestAtATime(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	s := serve(t, &target.Target{Store: o.store, Doctor: func(context.Context, ...string) []doctor.Finding {
+		close(begun)
+		<-end
+		return nil
+	}})
+	var first sync.WaitGroup
+	first.Go(func() { s.look(t, "/doctor") })
+	<-begun
+	require.Equal(t, http.StatusTooManyRequests, s.look(t, "/doctor").status)
+	close(end)
+	first.Wait()
+}

@@ -1,0 +1,9 @@
+package api
+
+// Patterns are those of all routes.
+func Patterns() (patterns []string) {
+	for _, r := range routes {
+		patterns = append(patterns, r.pattern)
+	}
+	return patterns
+}

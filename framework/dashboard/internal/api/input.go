@@ -1,0 +1,142 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// isText reports whether a database takes a text.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// name is a part of the path.
+func (r *request) name(of string) (string, error) {
+	name := r.PathValue(of)
+	if !isText(name) {
+		return "", problemOf(http.StatusBadRequest, "the %s is no text: it is not UTF-8, or has a NUL", of)
+	}
+	return name, nil
+}
+
+// query are the parameters of a request, of which the names are known.
+func (r *request) query(known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, problemOf(http.StatusBadRequest, "the query cannot be read: %s", err)
+	}
+	for name, all := range values {
+		switch {
+		case !slices.Contains(known, name):
+			return nil, problemOf(http.StatusBadRequest, "unknown parameter %q: use %s", name, strings.Join(known, ", "))
+		case len(all) > 1 && name != "state" && name != "only":
+			return nil, problemOf(http.StatusBadRequest, "%s is given more than once", name)
+		}
+		if slices.ContainsFunc(all, func(text string) bool { return !isText(text) }) {
+			return nil, problemOf(http.StatusBadRequest, "%s is no text: it is not UTF-8, or has a NUL", name)
+		}
+	}
+	return values, nil
+}
+
+// number is a parameter from least to most.
+func number(values url.Values, name string, usual, least, most int) (int, error) {
+	text := values.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, problemOf(http.StatusBadRequest, "%s is %q: use a number from %d to %d", name, text, least, most)
+	}
+	return n, nil
+}
+
+// span is a parameter that is a duration, at least 0.
+func span(values url.Values, name string, usual time.Duration) (time.Duration, error) {
+	text := values.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, problemOf(http.StatusBadRequest, "%s is %q: use a duration such as 90m or 36h", name, text)
+	}
+	return d, nil
+}
+
+// filterNames are the parameters of a filter.
+var filterNames = []string{"sink", "id", "type", "key", "state", "older_than", "newer_than", "error"}
+
+func filterOf(values url.Values) (f admin.Filter, err error) {
+	f = admin.Filter{Sink: values.Get("sink"), ID: values.Get("id"), Type: values.Get("type"), Key: values.Get("key"), Error: values.Get("error")}
+	for _, s := range values["state"] {
+		f.States = append(f.States, store.State(s))
+	}
+	if f.OlderThan, err = span(values, "older_than", 0); err != nil {
+		return f, err
+	}
+	f.NewerThan, err = span(values, "newer_than", 0)
+	return f, err
+}
+
+// cursor is a place as an opaque text.
+func cursor(p store.ParkedPlace) string {
+	text, _ := json.Marshal([]any{p.Sink, p.Offset, p.ID})
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func placeOf(cursor string) (p store.ParkedPlace, err error) {
+	if cursor == "" {
+		return p, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	parts := []any{&p.Sink, &p.Offset, &p.ID}
+	if err == nil {
+		err = json.Unmarshal(text, &parts)
+	}
+	if err != nil || len(parts) != 3 || !isText(p.Sink) || !isText(p.ID) {
+		return p, problemOf(http.StatusBadRequest, "the cursor is none that the API has returned")
+	}
+	return p, nil
+}
+
+// decode reads the body, which is one JSON object, or where it may be left out nothing.
+func (r *request) decode(into any, optional bool) error {
+	if _, err := r.query(); err != nil {
+		return err
+	}
+	body := http.MaxBytesReader(r.body, r.Body, bodyBytes)
+	text, err := io.ReadAll(body)
+	var tooMuch *http.MaxBytesError
+	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case errors.As(err, &tooMuch):
+		return problemOf(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", bodyBytes)
+	case err != nil:
+		return problemOf(http.StatusBadRequest, "the body cannot be read: %s", err)
+	case len(text) == 0 && optional:
+		return nil
+	case kind != "application/json":
+		return problemOf(http.StatusUnsupportedMediaType, "the Content-Type is %q: use application/json", r.Header.Get("Content-Type"))
+	}
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return problemOf(http.StatusBadRequest, "the body is not as described: %s", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return problemOf(http.StatusBadRequest, "the body has more than one JSON value")
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/notification"
+)
+
+// notificationView is an envelope and where it is. Version and the fields behind it are left
+// out where neither a row nor a parked delivery is there.
+type notificationView struct {
+	admin.Answer
+	Version      int                   `json:"version,omitempty"`
+	DeliverAt    time.Time             `json:"deliver_at,omitzero"`
+	Metadata     notification.Metadata `json:"metadata,omitempty"`
+	PayloadBytes int                   `json:"payload_bytes"`
+	Payload      any                   `json:"payload,omitempty"`
+}
+
+func one(ctx context.Context, r *request) (any, error) {
+	values, err := r.query("payload")
+	if err != nil {
+		return nil, err
+	}
+	payload, err := number(values, "payload", 0, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.name("id")
+	if err != nil {
+		return nil, err
+	}
+	if payload == 1 && !r.User.May(access.Operator) {
+		return nil, problemOf(http.StatusForbidden, "the payload needs the role of an operator")
+	}
+	answer, err := r.Admin.Why(ctx, id, r.Routing)
+	if err != nil {
+		return nil, err
+	}
+	if !answer.Known {
+		return nil, problemOf(http.StatusNotFound, "%s: %s", id, answer.Text)
+	}
+	view := notificationView{Answer: answer}
+	trace, err := r.Store.Trace(ctx, id)
+	if e := trace.Envelope(); e != nil {
+		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, e.Metadata, len(e.Payload)
+		if payload == 1 {
+			r.API.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.address(), "id", id)
+			view.Payload = admin.PayloadView(e.Payload)
+		}
+	}
+	return view, err
+}
+
+func trace(ctx context.Context, r *request) (any, error) {
+	values, err := r.query("from")
+	if err != nil {
+		return nil, err
+	}
+	from, err := number(values, "from", 0, 0, math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.name("id")
+	if err != nil {
+		return nil, err
+	}
+	tree, err := r.Admin.Tree(ctx, id, int64(from), r.Routing)
+	if err == nil && tree.Count == 0 {
+		err = problemOf(http.StatusNotFound, "nothing of %q was found", id)
+	}
+	return tree, err
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const problemType = "application/problem+json"
+
+// problem is an error as RFC 9457 has it.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Count is how many match where that is more than expected.
+	Count *int64 `json:"count,omitempty"`
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+func problemOf(status int, format string, args ...any) *problem {
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// statuses are those of errors whose text is for the user.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{admin.ErrFilter, http.StatusBadRequest},
+	{store.ErrUnknownSink, http.StatusNotFound},
+	{store.ErrUnknownAction, http.StatusNotFound},
+	{store.ErrActionEnded, http.StatusConflict},
+	{store.ErrActionCancelled, http.StatusConflict},
+	{store.ErrActionMoved, http.StatusConflict},
+	{store.ErrOtherLog, http.StatusConflict},
+	{admin.ErrMore, http.StatusConflict},
+	{admin.ErrKeyUsed, http.StatusUnprocessableEntity},
+	{acts.ErrBusy, http.StatusTooManyRequests},
+	{target.ErrNone, http.StatusServiceUnavailable},
+	{driver.ErrBadConn, http.StatusServiceUnavailable},
+}
+
+// fail answers with an error.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // there is no one to answer
+	}
+	p := a.problem(r, err)
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	a.write(w, r, p.Status, problemType, p)
+}
+
+func (a *API) problem(r *http.Request, err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			return problemOf(s.status, "%s", err)
+		}
+	}
+	var network net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return problemOf(http.StatusGatewayTimeout, "the database did not answer in time")
+	case errors.As(err, &network):
+		a.Logger.Warn("a request of the admin API did not reach the database", "path", r.URL.Path, "error", err)
+		return problemOf(http.StatusServiceUnavailable, "the database cannot be reached: %s", err)
+	}
+	a.Logger.Error("a request of the admin API failed", "path", r.URL.Path, "error", err)
+	return problemOf(http.StatusInternalServerError, "%s", err)
+}
