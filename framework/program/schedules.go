@@ -65,13 +65,9 @@ type scheduleView struct {
 }
 
 func viewOfSchedule(s store.Schedule) scheduleView {
-	due := s.NextTick
-	if !s.RequestedAt.IsZero() && s.RequestedAt.Before(due) {
-		due = s.RequestedAt
-	}
 	return scheduleView{
 		Name: s.Name, When: s.Spec, Missed: s.Missed, LastTick: s.LastTick, NextTick: s.NextTick, RequestedAt: s.RequestedAt,
-		Paused: s.Paused, Late: s.ReadAt.Sub(due) > time.Minute,
+		Paused: s.Paused, Late: s.Late(),
 	}
 }
 
