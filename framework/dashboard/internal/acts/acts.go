@@ -88,6 +88,9 @@ func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
 	}
 }
 
+// Go runs something else in the background, whose context ends with Close.
+func (r *Runner) Go(run func(ctx context.Context)) { r.work.Go(func() { run(r.ctx) }) }
+
 // Cancel interrupts an action between two of its batches. It reports false if no such action
 // runs in this process.
 func (r *Runner) Cancel(id string) bool {

@@ -3,6 +3,7 @@ package pages
 import (
 	"fmt"
 	"html/template"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -10,7 +11,23 @@ import (
 )
 
 // formats are the functions of the templates.
-var formats = template.FuncMap{"ago": ago, "span": span, "at": at, "count": count}
+var formats = template.FuncMap{
+	"ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339,
+}
+
+// sinkPath is the path of a sink's page.
+func sinkPath(name string) string { return "/sinks/" + url.PathEscape(name) }
+
+// cut is the beginning of a text, and an ellipsis where there is more.
+func cut(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// rfc3339 is a time for the attribute datetime.
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // ago is how long a time has passed: 3 min ago.
 func ago(t time.Time) string {

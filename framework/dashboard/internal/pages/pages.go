@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ var files embed.FS
 
 // pageTime bounds the making of a page.
 const pageTime = 10 * time.Second
+
+// formBytes bounds a form.
+const formBytes = 64 << 10
 
 // Config is what the pages work with.
 type Config struct {
@@ -52,6 +56,7 @@ type Pages struct {
 	Config
 	mux       *http.ServeMux
 	templates map[string]*template.Template
+	patterns  []string
 }
 
 // New returns the handler of all pages and of the static files they use.
@@ -61,6 +66,16 @@ func New(c Config) *Pages {
 	static, _ := fs.Sub(files, "static")
 	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	p.page("GET /{$}", "overview", overview)
+	p.page("GET /schedules", "schedules", schedules)
+	p.page("GET /schedules/{name}/{act}", "scheduleact", askAboutSchedule)
+	p.page("POST /schedules/{name}/{act}", "scheduleact", actOnSchedule)
+	p.page("GET /forwarders", "forwarders", forwarders)
+	p.page("GET /types", "types", types)
+	p.page("GET /config", "config", configuration)
+	checkup := &checkup{acts: c.Acts, current: c.Target}
+	p.page("GET /doctor", "doctor", checkup.look)
+	p.page("POST /doctor", "doctor", checkup.start)
+	p.page("GET /find", "find", find)
 	return p
 }
 
@@ -82,14 +97,35 @@ type request struct {
 	User  access.User
 }
 
+// operates is a 403 for a user who may not act.
+func (r *request) operates() error {
+	if !r.User.May(access.Operator) {
+		return problem{http.StatusForbidden, "this is for operators"}
+	}
+	return nil
+}
+
+// goTo is what a view returns after an act, instead of what to show: the page to go to, and its
+// query as in the template function to.
+type goTo struct {
+	path  string
+	query []any
+}
+
+// changing is what a view returns of a page that changes by itself: it is loaded again after
+// some seconds, by the browser's own means; 0: no more.
+type changing interface{ again() int }
+
 // view gathers what a page shows. Its error is shown in place of the page, with the status of a
-// problem if it is one.
+// problem if it is one, and a goTo is answered by 303.
 type view func(ctx context.Context, r *request) (any, error)
 
 // page registers a page that viewers may see.
 func (p *Pages) page(pattern, name string, v view) {
 	p.templates[name] = p.parse(name)
+	p.patterns = append(p.patterns, pattern)
 	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
+		hr.Body = http.MaxBytesReader(w, hr.Body, formBytes)
 		ctx, cancel := context.WithTimeout(hr.Context(), pageTime)
 		defer cancel()
 		r, err := p.request(hr)
@@ -101,6 +137,14 @@ func (p *Pages) page(pattern, name string, v view) {
 		if err != nil {
 			p.fail(w, hr, err)
 			return
+		}
+		if next, ok := data.(goTo); ok {
+			to, _ := p.to(next.path, next.query...)
+			http.Redirect(w, hr, string(to), http.StatusSeeOther)
+			return
+		}
+		if c, ok := data.(changing); ok && c.again() > 0 {
+			w.Header().Set("Refresh", strconv.Itoa(c.again()))
 		}
 		p.render(w, hr, http.StatusOK, name, data)
 	})
@@ -180,12 +224,26 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &what):
 	case errors.Is(err, admin.ErrFilter):
 		what.status = http.StatusBadRequest
-	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownAction):
+	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownSchedule), errors.Is(err, store.ErrUnknownAction):
 		what.status = http.StatusNotFound
 	case errors.Is(err, context.DeadlineExceeded):
 		what = problem{http.StatusGatewayTimeout, "the database did not answer within " + pageTime.String()}
+	case !p.answers(r.Context()):
+		what = problem{http.StatusServiceUnavailable, "the database cannot be reached: " + err.Error()}
 	default:
 		p.Logger.Error("a page of the dashboard failed", "path", r.URL.Path, "error", err)
 	}
 	p.render(w, r, what.status, "problem", struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)})
+}
+
+// answers reports whether the database does: no kind of error says so for all drivers.
+func (p *Pages) answers(ctx context.Context) bool {
+	t, err := p.Target.Get()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = t.Store.Probe(ctx)
+	return err == nil
 }
