@@ -151,15 +151,17 @@ func (r *RegisteredType) decodes(version int) bool {
 	return r != nil && r.Oldest <= version && version <= r.Version
 }
 
-// InProgram is what the program knows of it: shop.OrderPlaced v2, reads from v1; and which of
-// the versions that there are it cannot decode.
+// InProgram is Known and Undecodable in one line.
 func (t *Type) InProgram() string {
-	text := t.Registered.text(t.Type)
+	text := t.Known()
 	if not := t.Undecodable(); len(not) > 0 {
 		text += "; cannot decode " + strings.Join(not, ", ")
 	}
 	return text
 }
+
+// Known is what the program knows of the type: shop.OrderPlaced v2, reads from v1.
+func (t *Type) Known() string { return t.Registered.text(t.Type) }
 
 // Undecodable are the versions that there are and that the program cannot decode: v1.
 func (t *Type) Undecodable() (not []string) {
