@@ -12,8 +12,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// slowCheckpoint is from when on a checkpoint is marked: a part of the shortest usual lease.
-const slowCheckpoint = 3 * time.Second
+const (
+	// slowCheckpoint is from when on a checkpoint is marked: a fifth of the usual lease.
+	slowCheckpoint = 3 * time.Second
+	// handover is how long a lane may be free: twice the usual lease.
+	handover = 30 * time.Second
+)
 
 // forwarderRow is a forwarder in the list.
 type forwarderRow struct {
@@ -22,8 +26,8 @@ type forwarderRow struct {
 	Name, PID string
 	// Here says that it is the one of this process.
 	Here bool
-	// Differs says in words what of it is not as with most others.
-	Differs []string
+	// OtherVersion and OtherSettings say that most of the others have another one.
+	OtherVersion, OtherSettings bool
 	// Held are the lanes that it works on, and Count how many there are.
 	Held  []heldLanes
 	Count int
@@ -68,6 +72,9 @@ type freeLanes struct {
 	Paused  bool
 }
 
+// Long reports whether it is longer than a lane takes to change hands.
+func (f freeLanes) Long() bool { return f.Longest > handover }
+
 type forwardersPage struct {
 	Forwarders []forwarderRow
 	Free       []freeLanes
@@ -103,12 +110,7 @@ func fleetOf(m store.Membership, here string) forwardersPage {
 		if parts := strings.Split(member.Owner, "/"); len(parts) >= 3 {
 			row.Name, row.PID = strings.Join(parts[:len(parts)-2], "/"), parts[len(parts)-2]
 		}
-		if member.Version != version {
-			row.Differs = append(row.Differs, "another version")
-		}
-		if member.Settings != settings {
-			row.Differs = append(row.Differs, "other settings")
-		}
+		row.OtherVersion, row.OtherSettings = member.Version != version, member.Settings != settings
 		for _, l := range m.Lanes {
 			if l.Owner == member.Owner {
 				row.hold(l.Lane)
