@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/waybill-go/waybill/framework/admin"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"

@@ -197,7 +197,9 @@ func TestTheDoctorMakesItsChecksOnDemand(t *testing.T) {
 	b.open("/doctor")
 	b.shoot("doctor-empty")
 	b.do(chromedp.Click("main button.primary", chromedp.ByQuery), chromedp.WaitVisible(".statuses", chromedp.ByQuery))
-	require.Eventually(t, func() bool { return strings.Contains(b.open("/doctor"), "Make them again") && !strings.Contains(b.open("/doctor"), "Look again") }, patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(b.open("/doctor"), "Make them again") && !strings.Contains(b.open("/doctor"), "Look again")
+	}, patience, 100*time.Millisecond)
 	var ids []string
 	b.do(chromedp.Evaluate(`[...document.querySelectorAll("article .badge")].map(b => b.textContent)`, &ids))
 	require.Equal(t, "fail", ids[0], "failing ones first")

@@ -84,8 +84,8 @@ func (r *request) findSchedule(ctx context.Context, word string) (*goTo, error) 
 
 func (r *request) findType(ctx context.Context, word string) (*goTo, error) {
 	known := slices.Contains(r.routedTypes(), word)
-	if !known && r.Target.Types != nil {
-		_, known = r.Target.Types.Lookup(word)
+	if !known && r.Types != nil {
+		_, known = r.Types.Lookup(word)
 	}
 	if !known {
 		counts, err := r.Admin.Types(ctx, countedRows)

@@ -172,8 +172,10 @@ func (p *Pages) each(values []string, do func(method, path string)) {
 				filled = strings.ReplaceAll(filled, name, url.PathEscape(value))
 			}
 			do(method, filled)
-			for _, verb := range []string{"run", "pause", "forget"} {
-				do(method, strings.ReplaceAll(strings.ReplaceAll(path, "{act}", verb), "{name}", url.PathEscape(value)))
+			if strings.Contains(path, "{act}") {
+				for _, verb := range []string{"run", "pause", "forget"} {
+					do(method, strings.NewReplacer("{act}", verb, "{name}", url.PathEscape(value)).Replace(path))
+				}
 			}
 			query := make(url.Values)
 			for _, name := range parameters {
@@ -208,12 +210,10 @@ func TestEveryPageRefusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		p := newPages(t, &target.Target{Store: o.store})
-		for _, role := range []access.Role{access.Nobody, access.Viewer, access.Operator} {
-			p.each(wrong, func(method, path string) {
-				status, page := p.ask(t, role, method, path, nil)
-				require.Less(t, status, 500, "%s %s: %s", method, path, page)
-			})
-		}
+		p.each(wrong, func(method, path string) {
+			status, page := p.ask(t, access.Operator, method, path, nil)
+			require.Less(t, status, 500, "%s %s: %s", method, path, page)
+		})
 	})
 }
 

@@ -50,7 +50,7 @@ func types(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page.Types = admin.Types(counts, r.routedTypes(), r.Routing.Routes, "", r.Target.Types)
+	page.Types = admin.Types(counts, r.routedTypes(), r.Routing.Routes, "", r.Types)
 	if n := len(page.Types); n > listedTypes {
 		page.Types, page.Omitted = page.Types[:listedTypes], n-listedTypes
 	}
@@ -79,7 +79,7 @@ func (r *request) routedTypes() (names []string) {
 
 func (r *request) way(typ string) *way {
 	i := 0
-	all := admin.Types(nil, []string{typ}, r.Routing.Routes, "", r.Target.Types)
+	all := admin.Types(nil, []string{typ}, r.Routing.Routes, "", r.Types)
 	for all[i].Type != typ {
 		i++
 	}
