@@ -23,7 +23,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard screenshots test-peers test-deploy crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint bench bench-peers profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-dashboard: ## Run the tests of the dashboard in a real browser (needs Chrom
 
 screenshots: ## Make the pictures of docs/dashboard.md (needs Chromium)
 	cd framework/dashboard/browsertest && WAYBILL_SCREENSHOTS=$(CURDIR)/docs/images/dashboard go test -count 1 -timeout 15m ./...
+
+bench-dashboard: ## Time each page of the dashboard over 10,000,000 rows and 1,000,000 parked deliveries
+	WAYBILL_DASHBOARD_ROWS=10000000 go test -count 1 -run '^TestEveryPageIsQuickHoweverMuchThereIs$$' -v -timeout 1h ./framework/dashboard/internal/pages
 
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
 	cd benchmarks && go vet ./... && go test -timeout 20m ./...

@@ -85,7 +85,7 @@ var layers = []layer{
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
-	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route"}},
+	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
 	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
 	{"framework/observe", []string{"framework/notification", "framework/store", "framework/forwarder", "sinks"}},

@@ -81,13 +81,9 @@ type ScheduleView struct {
 
 // ViewOfSchedule is the view of a schedule.
 func ViewOfSchedule(s store.Schedule) ScheduleView {
-	due := s.NextTick
-	if !s.RequestedAt.IsZero() && s.RequestedAt.Before(due) {
-		due = s.RequestedAt
-	}
 	return ScheduleView{
 		Name: s.Name, When: s.Spec, Missed: s.Missed, LastTick: s.LastTick, NextTick: s.NextTick, RequestedAt: s.RequestedAt,
-		Paused: s.Paused, Late: s.ReadAt.Sub(due) > time.Minute,
+		Paused: s.Paused, Late: s.Late(),
 	}
 }
 

@@ -122,6 +122,16 @@ func (d dialing) CheckHealth(ctx context.Context) error {
 	return conn.Close()
 }
 
+// panicking is a sink whose author did not think of everything.
+type panicking struct{ taking }
+
+func (panicking) CheckHealth(context.Context) error { panic("a nil map") }
+
+func TestASinkThatPanicsIsNotWell(t *testing.T) {
+	t.Parallel()
+	require.EqualError(t, CheckHealth(t.Context(), panicking{}, time.Minute), "panic: a nil map")
+}
+
 func TestWhatIsBrokenInPostgreSQLIsFound(t *testing.T) {
 	t.Parallel()
 	parameter := func(name, value string) func(p *patient) {

@@ -172,8 +172,14 @@ func reach(ctx context.Context, all map[string]sinks.Sink, timeout time.Duration
 }
 
 // CheckHealth opens a sink, asks whether it would take a delivery now, and closes it, each
-// within a time.
-func CheckHealth(ctx context.Context, sink sinks.HealthChecker, timeout time.Duration) error {
+// within a time. A sink that panics is not well: the checks may be made in a program that
+// delivers.
+func CheckHealth(ctx context.Context, sink sinks.HealthChecker, timeout time.Duration) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if opener, ok := sink.(sinks.Opener); ok {
@@ -188,7 +194,7 @@ func CheckHealth(ctx context.Context, sink sinks.HealthChecker, timeout time.Dur
 			_ = closer.Close(closing) // how it is closed says nothing of its health
 		}()
 	}
-	err := sink.CheckHealth(bounded)
+	err = sink.CheckHealth(bounded)
 	if err != nil && bounded.Err() != nil {
 		return fmt.Errorf("no answer within %s: %w", timeout, err)
 	}

@@ -126,6 +126,9 @@ func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
 	return w.with(w.dispatcher.Settings()), true
 }
 
+// Owner is its name in leases and heartbeats, another one in each process.
+func (f *Forwarder) Owner() string { return f.owner }
+
 // Wake makes the forwarder look at the log at once. A publisher in the same process
 // calls it after a commit. Without that call, and where the store does not listen,
 // the forwarder finds new rows within the poll's pause. Wake never blocks and may

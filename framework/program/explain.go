@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/duration"
@@ -80,31 +81,15 @@ type typeView struct {
 
 // deliveryView is what holds for deliveries of a type to a sink.
 type deliveryView struct {
-	Sink        string          `json:"sink"`
-	Kind        string          `json:"kind"`
-	Routes      []routeView     `json:"routes"`
-	Sample      *sampleView     `json:"sample,omitempty"`
-	Parallelism parallelismView `json:"parallelism"`
-	Retry       retryView       `json:"retry"`
-	Timeout     string          `json:"timeout"`
-	Rate        string          `json:"rate,omitempty"`
-	OnDead      string          `json:"on_dead"`
-}
-
-// routeView is a rule that brings a type to a sink.
-type routeView struct {
-	Route   string            `json:"route"`
-	When    string            `json:"when,omitempty"`
-	Payload map[string]string `json:"payload,omitempty"`
-}
-
-// routesOf lists the rules that bring a type along a path.
-func routesOf(path *route.Path, typ string) []routeView {
-	var views []routeView
-	for _, step := range path.Steps(typ) {
-		views = append(views, routeView{step.Pattern, step.When, step.Payload})
-	}
-	return views
+	Sink        string            `json:"sink"`
+	Kind        string            `json:"kind"`
+	Routes      []admin.RouteRule `json:"routes"`
+	Sample      *sampleView       `json:"sample,omitempty"`
+	Parallelism parallelismView   `json:"parallelism"`
+	Retry       retryView         `json:"retry"`
+	Timeout     string            `json:"timeout"`
+	Rate        string            `json:"rate,omitempty"`
+	OnDead      string            `json:"on_dead"`
 }
 
 type parallelismView struct {
@@ -164,7 +149,7 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 	for _, sink := range routes.Sinks(typ) {
 		path := routes.To(sink)
 		delivery := deliveryOf(c, sink, name)
-		delivery.Routes = routesOf(path, typ)
+		delivery.Routes = admin.RulesOf(path, typ)
 		if e.sample.file != "" {
 			delivery.Sample = e.sample.ask(path, typ)
 		}
@@ -253,7 +238,7 @@ func (d deliveryView) patterns() string {
 
 // printRules tells of rules that ask something of a notification.
 func (d deliveryView) printRules(w io.Writer) {
-	if !slices.ContainsFunc(d.Routes, func(r routeView) bool { return r.When != "" || r.Payload != nil }) {
+	if !slices.ContainsFunc(d.Routes, func(r admin.RouteRule) bool { return r.When != "" || r.Payload != nil }) {
 		return
 	}
 	for _, r := range d.Routes {

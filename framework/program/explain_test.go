@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
@@ -112,7 +113,7 @@ func TestConfigExplainTellsConditionsAndWhatBecomesOfAPayload(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	var views []typeView
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &views))
-	require.Equal(t, []routeView{
+	require.Equal(t, []admin.RouteRule{
 		{Route: "order.placed", When: `payload.total > 100 && metadata.tenant == "acme"`, Payload: map[string]string{"order": "payload.id", "sum": "payload.total"}},
 		{Route: "order.*", When: `key == "urgent"`},
 	}, views[0].Sinks[1].Routes)

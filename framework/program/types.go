@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -53,44 +50,6 @@ type types struct {
 	offline bool
 }
 
-// typeLine is a type and where it goes.
-type typeLine struct {
-	Type string `json:"type"`
-	// Versions are those that were found, in their order, and OccurredOn when the last
-	// row of any occurred.
-	Versions   []versionLine `json:"versions"`
-	OccurredOn time.Time     `json:"occurred_on,omitzero"`
-	// Registered is what the program knows of it; nil where it knows nothing.
-	Registered *registered `json:"registered,omitempty"`
-	// Unrouted is what becomes of it where no route matches.
-	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
-	Sinks    []sinkLine         `json:"sinks"`
-}
-
-// versionLine is a version of a type in the log and among parked deliveries.
-type versionLine struct {
-	Version int   `json:"version"`
-	Rows    int64 `json:"rows"`
-	Parked  int64 `json:"parked"`
-	// Decodes reports whether the program has a decoder for it; nil: it has no types.
-	Decodes *bool `json:"decodes,omitempty"`
-}
-
-// registered is what the program's types say of one.
-type registered struct {
-	Type    string   `json:"type"` // its present name
-	GoType  string   `json:"go_type"`
-	Version int      `json:"version"` // that is written
-	Oldest  int      `json:"oldest"`  // that can be read
-	Aliases []string `json:"aliases"`
-}
-
-// sinkLine is a sink and the rules that lead there.
-type sinkLine struct {
-	Sink   string      `json:"sink"`
-	Routes []routeView `json:"routes"`
-}
-
 func (t *types) run(cmd *cobra.Command, _ []string) error {
 	switch {
 	case t.rows < 1:
@@ -110,32 +69,19 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	counts := make(map[string][]store.TypeCount)
+	var names []string
 	for pattern := range c.Routes {
 		if !strings.HasSuffix(pattern, "*") {
-			counts[pattern] = nil
+			names = append(names, pattern)
 		}
 	}
-	if t.options.Types != nil {
-		for _, known := range t.options.Types.Types() {
-			counts[known.Name] = nil
-		}
-	}
+	var counts []store.TypeCount
 	if !t.offline {
-		if err := t.count(cmd, counts); err != nil {
+		if counts, err = t.count(cmd); err != nil {
 			return err
 		}
 	}
-	lines := []typeLine{}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		line := typeLine{Type: name, Versions: []versionLine{}, Sinks: []sinkLine{}}
-		if routes != nil {
-			line.route(routes, cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))
-		}
-		line.Registered = t.registered(name)
-		line.add(counts[name], t.options.Types != nil)
-		lines = append(lines, line)
-	}
+	lines := admin.Types(counts, names, routes, string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)), t.options.Types)
 	if t.json {
 		return printJSON(t.stdout, lines)
 	}
@@ -143,95 +89,21 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// registered is what the program knows of a type, by its name or an alias.
-func (t *types) registered(name string) *registered {
-	if t.options.Types == nil {
-		return nil
-	}
-	known, ok := t.options.Types.Lookup(name)
-	if !ok {
-		return nil
-	}
-	return &registered{known.Name, known.GoType, known.Version, known.Oldest, append([]string{}, known.Aliases...)}
-}
-
-// decodes reports whether the program reads a version.
-func (r *registered) decodes(version int) bool {
-	return r != nil && r.Oldest <= version && version <= r.Version
-}
-
-// text is as it stands in a table, for a type of that name: shop.OrderPlaced v2, reads from v1.
-func (r *registered) text(name string) string {
-	switch {
-	case r == nil:
-		return "unknown"
-	case r.Type != name:
-		return "alias of " + r.Type
-	case r.Oldest < r.Version:
-		return fmt.Sprintf("%s v%d, reads from v%d", r.GoType, r.Version, r.Oldest)
-	}
-	return fmt.Sprintf("%s v%d", r.GoType, r.Version)
-}
-
-// count adds what the log has.
-func (t *types) count(cmd *cobra.Command, counts map[string][]store.TypeCount) error {
+// count counts what the log has.
+func (t *types) count(cmd *cobra.Command) ([]store.TypeCount, error) {
 	o, cleanup, err := t.open(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer cleanup()
 	limit := t.rows
 	if t.all {
 		limit = 0
 	}
-	found, err := o.Types(cmd.Context(), limit)
-	for _, f := range found {
-		counts[f.Type] = append(counts[f.Type], f)
-	}
-	return err
+	return o.Types(cmd.Context(), limit)
 }
 
-// route notes where the type goes.
-func (l *typeLine) route(routes *route.Table, unrouted forwarder.Unrouted) {
-	for _, sink := range routes.Sinks(l.Type) {
-		l.Sinks = append(l.Sinks, sinkLine{sink, routesOf(routes.To(sink), l.Type)})
-	}
-	if len(l.Sinks) == 0 {
-		l.Unrouted = unrouted
-	}
-}
-
-// add notes the versions that were found.
-func (l *typeLine) add(counts []store.TypeCount, judge bool) {
-	for _, c := range counts {
-		v := versionLine{Version: c.Version, Rows: c.Rows, Parked: c.Parked}
-		if judge {
-			decodes := l.Registered.decodes(c.Version)
-			v.Decodes = &decodes
-		}
-		l.Versions = append(l.Versions, v)
-		if c.OccurredOn.After(l.OccurredOn) {
-			l.OccurredOn = c.OccurredOn
-		}
-	}
-}
-
-// inProgram is what the program knows of it, and which versions it cannot decode.
-func (l *typeLine) inProgram() string {
-	text := l.Registered.text(l.Type)
-	var not []string
-	for _, v := range l.Versions {
-		if !*v.Decodes {
-			not = append(not, fmt.Sprintf("v%d", v.Version))
-		}
-	}
-	if len(not) > 0 {
-		text += "; cannot decode " + strings.Join(not, ", ")
-	}
-	return text
-}
-
-func printTypes(w io.Writer, lines []typeLine, withRoutes, withRegistered bool) {
+func printTypes(w io.Writer, lines []admin.Type, withRoutes, withRegistered bool) {
 	columns := []any{"type", "versions", "rows", "parked", "last"}
 	if withRoutes {
 		columns = append(columns, "goes to")
@@ -242,18 +114,15 @@ func printTypes(w io.Writer, lines []typeLine, withRoutes, withRegistered bool) 
 	t := newTable(w, columns...)
 	for _, line := range lines {
 		var versions []string
-		var rows, parked int64
 		for _, v := range line.Versions {
 			versions = append(versions, fmt.Sprint(v.Version))
-			rows += v.Rows
-			parked += v.Parked
 		}
-		row := table.Row{line.Type, orDash(strings.Join(versions, ", ")), rows, parked, timeOrDash(line.OccurredOn)}
+		row := table.Row{line.Type, orDash(strings.Join(versions, ", ")), line.Rows(), line.Parked(), timeOrDash(line.OccurredOn)}
 		if withRoutes {
-			row = append(row, line.goesTo())
+			row = append(row, goesTo(line))
 		}
 		if withRegistered {
-			row = append(row, line.inProgram())
+			row = append(row, line.InProgram())
 		}
 		t.AppendRow(row)
 	}
@@ -261,26 +130,18 @@ func printTypes(w io.Writer, lines []typeLine, withRoutes, withRegistered bool) 
 }
 
 // goesTo names the sinks with their conditions: events, partner when payload.total > 100.
-func (l typeLine) goesTo() string {
-	switch l.Unrouted {
+func goesTo(t admin.Type) string {
+	switch forwarder.Unrouted(t.Unrouted) {
 	case forwarder.UnroutedPark:
 		return "no route: parked as dead under " + store.SinkUnrouted
 	case forwarder.UnroutedIgnore:
 		return "no route: passed over"
 	}
 	var texts []string
-	for _, s := range l.Sinks {
-		var conditions []string
-		for _, r := range s.Routes {
-			if r.When == "" {
-				conditions = nil
-				break // it always holds, so that the others only choose payloads
-			}
-			conditions = append(conditions, r.When)
-		}
+	for _, s := range t.Sinks {
 		text := s.Sink
-		if len(conditions) > 0 {
-			text += " when " + strings.Join(conditions, " or ")
+		if when := s.When(); when != "" {
+			text += " when " + when
 		}
 		texts = append(texts, text)
 	}

@@ -248,6 +248,23 @@ func TestTheIdOfATickIsTheSameWhenItIsMadeAgain(t *testing.T) {
 	})
 }
 
+func TestARowKnowsTheIdsOfItsTicks(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		require.NoError(t, o.store.Begin(t.Context(), store.Action{ID: "x", Who: "ada", Name: "x", Filter: []byte(`{}`)}))
+		o.start(report("a", schedule.Every(time.Minute), ""))
+		o.pass(time.Minute)
+		_, ids := o.made()
+		require.Equal(t, []string{o.row("a").NotificationID(o.row("a").LastTick)}, ids)
+		o.pass(time.Second)
+		_, err := o.store.RequestTick(t.Context(), "x", "a")
+		require.NoError(t, err)
+		o.pass(10 * time.Second)
+		_, ids = o.made()
+		require.Len(t, ids, 2)
+		require.Equal(t, o.row("a").NotificationID(o.row("a").LastTick), ids[1], "one that was asked for, at no whole second")
+	})
+}
+
 func TestMakeReturnsOptionsEnvelopesOrNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var n atomic.Int32

@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
@@ -84,13 +82,12 @@ func (s *Scheduler) write(ctx context.Context, t turn, made any) error {
 	})
 }
 
-// marking says of which schedule and tick a notification is. Its id is the same each time
-// that the tick is made, such as in a database that was restored.
+// marking says of which schedule and tick a notification is.
 func marking(t turn) func(e *notification.Envelope) {
 	tick := t.tick.Format(time.RFC3339Nano)
 	return func(e *notification.Envelope) {
 		if e.ID == "" {
-			e.ID = uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.from.ID+" "+tick)).String()
+			e.ID = t.from.NotificationID(t.tick)
 		}
 		e.Metadata[MetadataSchedule], e.Metadata[MetadataTick] = t.from.Name, tick
 	}

@@ -5,6 +5,9 @@ import "time"
 // Member is a forwarder that lives.
 type Member struct {
 	Owner string
+	// Since is when its first heartbeat was, and SeenAt its last one, by the database's
+	// clock.
+	Since, SeenAt time.Time
 	// Sinks are those that it can deliver to.
 	Sinks []string
 	// States are those of its sinks that do not go well, as it sees them.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Schedules keeps when the schedules of an outbox are due, so that of many processes that
@@ -55,4 +57,19 @@ type Schedule struct {
 	Revision int64
 	// ReadAt is the database's clock when this was read.
 	ReadAt time.Time
+}
+
+// Late reports whether a tick is due and was not made for more than a minute, as of ReadAt.
+func (s Schedule) Late() bool {
+	due := s.NextTick
+	if !s.RequestedAt.IsZero() && s.RequestedAt.Before(due) {
+		due = s.RequestedAt
+	}
+	return s.ReadAt.Sub(due) > time.Minute
+}
+
+// NotificationID is the id of what a tick publishes, unless the program chooses another one.
+// It is the same each time that the tick is made, such as in a database that was restored.
+func (s Schedule) NotificationID(tick time.Time) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(s.ID+" "+tick.UTC().Format(time.RFC3339Nano))).String()
 }

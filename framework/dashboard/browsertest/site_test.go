@@ -1,23 +1,21 @@
 package browsertest
 
 import (
+	"context"
 	"database/sql"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard"
-	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
-
-// policy is the Content-Security-Policy that the pages are served with.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
 
 // site is a dashboard of an outbox on PostgreSQL.
 type site struct {
@@ -26,6 +24,25 @@ type site struct {
 	url    string // for an operator
 	viewer string // for one who may only look
 	server *httptest.Server
+	log    *logged
+}
+
+// logged keeps what a dashboard logs.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // newSite serves a dashboard of an outbox until the end of the test. The outbox is empty, unless
@@ -35,18 +52,16 @@ func newSite(t *testing.T, prepare ...func(s *site, target *dashboard.Target)) *
 	db := postgrestest.New(t)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{Receipts: true})
 	require.NoError(t, err)
-	s := &site{db: db}
+	s := &site{db: db, log: &logged{}}
 	s.store, err = postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
-	require.NoError(t, err)
-	d, err := dashboard.New(dashboard.Config{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	target := dashboard.Target{Store: s.store}
 	for _, prepare := range prepare {
 		prepare(s, &target)
 	}
-	t.Cleanup(d.Show(target))
-	s.server = httptest.NewServer(as(access.User{Name: "ada", Role: access.Operator}, d))
-	viewing := httptest.NewServer(as(access.User{Name: "vic", Role: access.Viewer}, d))
+	d := s.show(t, target)
+	s.server = httptest.NewServer(as(dashboard.User{Name: "ada", Role: dashboard.Operator}, d))
+	viewing := httptest.NewServer(as(dashboard.User{Name: "vic", Role: dashboard.Viewer}, d))
 	t.Cleanup(func() {
 		d.Close()
 		s.server.Close()
@@ -56,10 +71,44 @@ func newSite(t *testing.T, prepare ...func(s *site, target *dashboard.Target)) *
 	return s
 }
 
-// as serves a user.
-func as(u access.User, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", policy)
-		h.ServeHTTP(w, r.WithContext(access.With(r.Context(), u)))
+// serve serves the site's outbox as t shows it, to a user, and returns the address.
+func (s *site) serve(t *testing.T, role dashboard.Role, target dashboard.Target) string {
+	t.Helper()
+	target.Store = s.store
+	d := s.show(t, target)
+	server := httptest.NewServer(as(dashboard.User{Name: "ada", Role: role}, d))
+	t.Cleanup(func() {
+		d.Close()
+		server.Close()
 	})
+	return server.URL
+}
+
+// show makes a dashboard, whose users are those of as.
+func (s *site) show(t *testing.T, target dashboard.Target) *dashboard.Dashboard {
+	t.Helper()
+	d, err := dashboard.New(dashboard.Config{
+		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+		Access: dashboard.Access{Authorize: func(r *http.Request) (dashboard.User, error) {
+			return r.Context().Value(userKey{}).(dashboard.User), nil
+		}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(d.Show(target))
+	return d
+}
+
+type userKey struct{}
+
+// as serves a user.
+func as(u dashboard.User, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
+	})
+}
+
+func (s *site) exec(t *testing.T, query string, args ...any) {
+	t.Helper()
+	_, err := s.db.ExecContext(t.Context(), query, args...)
+	require.NoError(t, err)
 }

@@ -17,6 +17,7 @@ var membershipFacts = []fact{
 	{"cursors that are cut into another number stay, and the number is wanted", cutWanted},
 	{"the membership lists who has which lane and for how long, and since when a lane is free", membershipLanes},
 	{"the membership lists the forwarders that live", membershipMembers},
+	{"a forwarder has the times of its first heartbeat and of its last one", membershipTimes},
 	{"lanes are cut again at the place where all of them stand", recut},
 	{"lanes are not cut again unless all are held and stand at one place", recutRefused},
 }
@@ -95,6 +96,10 @@ func membershipMembers(t *testing.T, o *outbox) {
 	members := func() []store.Member {
 		membership, err := o.Membership(t.Context())
 		require.NoError(t, err)
+		for i, m := range membership.Members {
+			require.False(t, m.Since.IsZero() || m.SeenAt.Before(m.Since), "%s since %s, seen %s", m.Owner, m.Since, m.SeenAt)
+			membership.Members[i].Since, membership.Members[i].SeenAt = time.Time{}, time.Time{}
+		}
 		return membership.Members
 	}
 	a, b := store.Member{Owner: "a", Sinks: []string{"events", "mail"}}, store.Member{Owner: "b", Sinks: []string{"mail"}}
@@ -115,6 +120,18 @@ func membershipMembers(t *testing.T, o *outbox) {
 	require.NoError(t, o.Leave(t.Context(), "a"))
 	require.NoError(t, o.Leave(t.Context(), "a"), "twice")
 	require.Empty(t, members())
+}
+
+func membershipTimes(t *testing.T, o *outbox) {
+	a := store.Member{Owner: "a", Sinks: []string{"mail"}}
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
+	o.exec(t, `UPDATE outbox_forwarders SET since = {2001-02-03T04:05:06Z}, seen_at = {2001-02-03T04:05:07Z}`)
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour), "again")
+	membership, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	require.Len(t, membership.Members, 1)
+	require.Equal(t, time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), membership.Members[0].Since.UTC())
+	require.WithinDuration(t, time.Now(), membership.Members[0].SeenAt, time.Hour)
 }
 
 func recut(t *testing.T, o *outbox) {

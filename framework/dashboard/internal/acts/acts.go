@@ -101,6 +101,9 @@ func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
 	}
 }
 
+// Go runs something else in the background, whose context ends with Close.
+func (r *Runner) Go(run func(ctx context.Context)) { r.work.Go(func() { run(r.ctx) }) }
+
 func (r *Runner) enter() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

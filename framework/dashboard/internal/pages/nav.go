@@ -6,7 +6,14 @@ import "strings"
 type link struct{ Name, Path string }
 
 // navigation is what each page shows at its top.
-var navigation = []link{{"Overview", "/"}}
+var navigation = []link{
+	{"Overview", "/"},
+	{"Schedules", "/schedules"},
+	{"Forwarders", "/forwarders"},
+	{"Types", "/types"},
+	{"Config", "/config"},
+	{"Doctor", "/doctor"},
+}
 
 // Is reports whether a path is the page's or one below it.
 func (l link) Is(path string) bool {

@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,6 +66,7 @@ type Pages struct {
 	mux       *http.ServeMux
 	templates map[string]*template.Template
 	live      *live
+	patterns  []string
 }
 
 // New returns the handler of all pages and of the static files they use.
@@ -81,6 +83,16 @@ func New(c Config) *Pages {
 	p.page("POST /sinks/{name}/resume", "confirm", resume)
 	p.page("GET /sinks/{name}/replay", "replay", replay)
 	p.page("POST /sinks/{name}/replay", "replay", replay)
+	p.page("GET /schedules", "schedules", schedules)
+	p.page("GET /schedules/{name}/{act}", "scheduleact", askAboutSchedule)
+	p.page("POST /schedules/{name}/{act}", "scheduleact", actOnSchedule)
+	p.page("GET /forwarders", "forwarders", forwarders)
+	p.page("GET /types", "types", types)
+	p.page("GET /config", "config", configuration)
+	checkup := &checkup{acts: c.Acts, current: c.Target}
+	p.page("GET /doctor", "doctor", checkup.look)
+	p.page("POST /doctor", "doctor", checkup.start)
+	p.page("GET /find", "find", find)
 	return p
 }
 
@@ -122,6 +134,10 @@ type goTo struct {
 	query []any
 }
 
+// changing is what a view returns of a page that changes by itself: it is loaded again after
+// some seconds, by the browser's own means; 0: no more.
+type changing interface{ again() int }
+
 // view gathers what a page shows. Its error is shown in place of the page, with the status of a
 // problem if it is one, and a goTo is answered by 303.
 type view func(ctx context.Context, r *request) (any, error)
@@ -135,6 +151,7 @@ func (p *Pages) livePage(pattern, name string, v view) {
 // page registers a page that viewers may see.
 func (p *Pages) page(pattern, name string, v view) {
 	p.templates[name] = p.parse(name)
+	p.patterns = append(p.patterns, pattern)
 	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
 		hr.Body = http.MaxBytesReader(w, hr.Body, formBytes)
 		ctx, cancel := context.WithTimeout(hr.Context(), pageTime)
@@ -156,6 +173,9 @@ func (p *Pages) page(pattern, name string, v view) {
 			to, _ := p.to(next.path, next.query...)
 			http.Redirect(w, hr, string(to), http.StatusSeeOther)
 			return
+		}
+		if c, ok := data.(changing); ok && c.again() > 0 {
+			w.Header().Set("Refresh", strconv.Itoa(c.again()))
 		}
 		p.render(w, hr, http.StatusOK, name, data)
 	})
@@ -241,12 +261,26 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &what):
 	case errors.Is(err, admin.ErrFilter):
 		what.status = http.StatusBadRequest
-	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownAction):
+	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownSchedule), errors.Is(err, store.ErrUnknownAction):
 		what.status = http.StatusNotFound
 	case errors.Is(err, context.DeadlineExceeded):
 		what = problem{http.StatusGatewayTimeout, "the database did not answer within " + pageTime.String()}
+	case !p.answers(r.Context()):
+		what = problem{http.StatusServiceUnavailable, "the database cannot be reached: " + err.Error()}
 	default:
 		p.Logger.Error("a page of the dashboard failed", "path", r.URL.Path, "error", err)
 	}
 	p.render(w, r, what.status, "problem", struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)})
+}
+
+// answers reports whether the database does: no kind of error says so for all drivers.
+func (p *Pages) answers(ctx context.Context) bool {
+	t, err := p.Target.Get()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = t.Store.Probe(ctx)
+	return err == nil
 }

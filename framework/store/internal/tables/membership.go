@@ -38,7 +38,7 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	for _, write := range t.dialect.Together(
 		SQL(`DELETE FROM {forwarders} WHERE owner <> ? AND live_until < ?`, member.Owner, t.dialect.NowPlus(-buried)),
 		SQL(`INSERT INTO {forwarders} (owner, sinks, state, running, live_until) VALUES (?, ?, ?, ?, ?)`+
-			t.dialect.OnConflict([]string{"owner"}, []string{"sinks", "state", "running", "live_until"}, Condition{}),
+			t.dialect.OnConflict([]string{"owner"}, []string{"seen_at", "sinks", "state", "running", "live_until"}, Condition{}),
 			member.Owner, string(sinks), states, string(running), t.dialect.NowPlus(ttl)),
 	) {
 		if _, err := t.run.Exec(ctx, t.own(), `?`, write); err != nil {
@@ -74,9 +74,11 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var m store.Member
 		var sinks, states, running string
-		if err := rows.Scan(&m.Owner, &sinks, &states, &running); err != nil {
+		since, seen := t.run.time(), t.run.time()
+		if err := rows.Scan(&m.Owner, &since, &seen, &sinks, &states, &running); err != nil {
 			return err
 		}
+		m.Since, m.SeenAt = since.Time, seen.Time
 		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
 			return fmt.Errorf("sinks of %s: %w", m.Owner, err)
 		}
@@ -88,7 +90,7 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 		}
 		members = append(members, m)
 		return nil
-	}, `SELECT owner, sinks, state, running FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
+	}, `SELECT owner, since, seen_at, sinks, state, running FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
 	return members, err
 }
 

@@ -70,6 +70,8 @@ CREATE TABLE {{.Table "cursors"}} (
 -- The forwarders that live, and the sinks that each can deliver to.
 CREATE TABLE {{.Table "forwarders"}} (
     owner      text        PRIMARY KEY,
+    since      timestamptz NOT NULL DEFAULT now(), -- its first heartbeat, and seen_at its last one
+    seen_at    timestamptz NOT NULL DEFAULT now(),
     sinks      jsonb       NOT NULL,
     state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
     running    jsonb       NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks

@@ -60,6 +60,8 @@ CREATE TABLE {{.Table "cursors"}} (
 -- The forwarders that live, and the sinks that each can deliver to.
 CREATE TABLE {{.Table "forwarders"}} (
     owner      TEXT PRIMARY KEY,
+    since      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- its first heartbeat, and seen_at its last one
+    seen_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     sinks      TEXT NOT NULL,
     state      TEXT NOT NULL DEFAULT '{}', -- of its sinks that do not go well
     running    TEXT NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks

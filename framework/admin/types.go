@@ -1,0 +1,198 @@
+package admin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// Type is a type of notifications: what there is of it, and where it goes.
+type Type struct {
+	Type string `json:"type"`
+	// Versions are those that were found, in their order, and OccurredOn when the last
+	// row of any occurred.
+	Versions   []TypeVersion `json:"versions"`
+	OccurredOn time.Time     `json:"occurred_on,omitzero"`
+	// Registered is what the program knows of it; nil where it knows nothing.
+	Registered *RegisteredType `json:"registered,omitempty"`
+	// Unrouted is what becomes of it where no route matches: park or ignore; "" where one
+	// matches, or where that is not known.
+	Unrouted string      `json:"unrouted,omitempty"`
+	Sinks    []TypeRoute `json:"sinks"`
+}
+
+// TypeVersion is a version of a type in the log and among parked deliveries.
+type TypeVersion struct {
+	Version int   `json:"version"`
+	Rows    int64 `json:"rows"`
+	Parked  int64 `json:"parked"`
+	// Decodes reports whether the program has a decoder for it; nil: it has no types.
+	Decodes *bool `json:"decodes,omitempty"`
+}
+
+// RegisteredType is what the program's types say of one.
+type RegisteredType struct {
+	Type    string   `json:"type"` // its present name
+	GoType  string   `json:"go_type"`
+	Version int      `json:"version"` // that is written
+	Oldest  int      `json:"oldest"`  // that can be read
+	Aliases []string `json:"aliases"`
+}
+
+// TypeRoute is a sink and the rules that lead a type there.
+type TypeRoute struct {
+	Sink   string      `json:"sink"`
+	Routes []RouteRule `json:"routes"`
+}
+
+// RouteRule is a rule that brings a type to a sink.
+type RouteRule struct {
+	Route   string            `json:"route"`
+	When    string            `json:"when,omitempty"`
+	Payload map[string]string `json:"payload,omitempty"`
+}
+
+// RulesOf lists the rules that bring a type along a path.
+func RulesOf(path *route.Path, typ string) (rules []RouteRule) {
+	for _, step := range path.Steps(typ) {
+		rules = append(rules, RouteRule{step.Pattern, step.When, step.Payload})
+	}
+	return rules
+}
+
+// Types describes the types that were counted, the registered ones, and those of names, by
+// name. routes and registered may be nil; unrouted is what becomes of a type without a route.
+func Types(counts []store.TypeCount, names []string, routes *route.Table, unrouted string, registered *registry.Registry) []Type {
+	found := make(map[string][]store.TypeCount)
+	for _, name := range names {
+		found[name] = nil
+	}
+	if registered != nil {
+		for _, known := range registered.Types() {
+			found[known.Name] = nil
+		}
+	}
+	for _, c := range counts {
+		found[c.Type] = append(found[c.Type], c)
+	}
+	types := make([]Type, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		t := Type{Type: name, Versions: []TypeVersion{}, Sinks: []TypeRoute{}, Registered: registeredType(registered, name)}
+		if routes != nil {
+			t.route(routes, unrouted)
+		}
+		t.add(found[name], registered != nil)
+		types = append(types, t)
+	}
+	return types
+}
+
+// registeredType is what the program knows of a type, by its name or an alias.
+func registeredType(types *registry.Registry, name string) *RegisteredType {
+	if types == nil {
+		return nil
+	}
+	known, ok := types.Lookup(name)
+	if !ok {
+		return nil
+	}
+	return &RegisteredType{known.Name, known.GoType, known.Version, known.Oldest, append([]string{}, known.Aliases...)}
+}
+
+// route notes where the type goes.
+func (t *Type) route(routes *route.Table, unrouted string) {
+	for _, sink := range routes.Sinks(t.Type) {
+		t.Sinks = append(t.Sinks, TypeRoute{sink, RulesOf(routes.To(sink), t.Type)})
+	}
+	if len(t.Sinks) == 0 {
+		t.Unrouted = unrouted
+	}
+}
+
+// add notes the versions that were found.
+func (t *Type) add(counts []store.TypeCount, judge bool) {
+	for _, c := range counts {
+		v := TypeVersion{Version: c.Version, Rows: c.Rows, Parked: c.Parked}
+		if judge {
+			decodes := t.Registered.decodes(c.Version)
+			v.Decodes = &decodes
+		}
+		t.Versions = append(t.Versions, v)
+		if c.OccurredOn.After(t.OccurredOn) {
+			t.OccurredOn = c.OccurredOn
+		}
+	}
+}
+
+// Rows counts those of all versions in the log.
+func (t *Type) Rows() (n int64) {
+	for _, v := range t.Versions {
+		n += v.Rows
+	}
+	return n
+}
+
+// Parked counts the deliveries of all versions.
+func (t *Type) Parked() (n int64) {
+	for _, v := range t.Versions {
+		n += v.Parked
+	}
+	return n
+}
+
+// decodes reports whether the program reads a version.
+func (r *RegisteredType) decodes(version int) bool {
+	return r != nil && r.Oldest <= version && version <= r.Version
+}
+
+// InProgram is Known and Undecodable in one line.
+func (t *Type) InProgram() string {
+	text := t.Known()
+	if not := t.Undecodable(); len(not) > 0 {
+		text += "; cannot decode " + strings.Join(not, ", ")
+	}
+	return text
+}
+
+// Known is what the program knows of the type: shop.OrderPlaced v2, reads from v1.
+func (t *Type) Known() string { return t.Registered.text(t.Type) }
+
+// Undecodable are the versions that there are and that the program cannot decode: v1.
+func (t *Type) Undecodable() (not []string) {
+	for _, v := range t.Versions {
+		if v.Decodes != nil && !*v.Decodes {
+			not = append(not, fmt.Sprintf("v%d", v.Version))
+		}
+	}
+	return not
+}
+
+func (r *RegisteredType) text(name string) string {
+	switch {
+	case r == nil:
+		return "unknown"
+	case r.Type != name:
+		return "alias of " + r.Type
+	case r.Oldest < r.Version:
+		return fmt.Sprintf("%s v%d, reads from v%d", r.GoType, r.Version, r.Oldest)
+	}
+	return fmt.Sprintf("%s v%d", r.GoType, r.Version)
+}
+
+// When is the condition under which the type goes to the sink; "" if it always does.
+func (r TypeRoute) When() string {
+	var conditions []string
+	for _, rule := range r.Routes {
+		if rule.When == "" {
+			return "" // it always holds, so that the others only choose payloads
+		}
+		conditions = append(conditions, rule.When)
+	}
+	return strings.Join(conditions, " or ")
+}

@@ -1,0 +1,199 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// newForwarder returns one that does not run.
+func newForwarder(t *testing.T, s *site) *forwarder.Forwarder {
+	t.Helper()
+	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
+	f, err := forwarder.New(forwarder.Config{Store: s.store, Name: "shop-7d9f", Sinks: map[string]forwarder.Sink{"events": {Sink: sink}}, Routes: route.Routes{"*": route.To("events")}})
+	require.NoError(t, err)
+	return f
+}
+
+func TestSchedulesAreListedAndActedOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, viewer := newTab(t, s.serve(t, dashboard.Operator, dashboard.Target{})), newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{}))
+	require.Contains(t, b.open("/schedules"), "No process has run a schedule")
+	b.shoot("schedules-empty")
+
+	s.exec(t, `INSERT INTO outbox_schedules (name, id, spec, missed, last_tick, next_tick, paused) VALUES
+		('daily-report', 'a', '0 9 * * MON-FRI Europe/Berlin', 'one', now() - interval '3 hours', now() + interval '21 hours', false),
+		('hourly-sync', 'b', 'every 1h', 'all', now() - interval '2 hours', now() - interval '1 hour', false),
+		('newsletter', 'c', '@weekly UTC', 'skip', NULL, now() + interval '4 days', true),
+		($1, 'd', $1, 'one', now(), now() + interval '1 minute', false)`, `<script>alert(1)</script>`)
+	text := b.open("/schedules")
+	for _, want := range []string{"daily-report", "0 9 * * MON-FRI Europe/Berlin", "in 20 h", "3 h ago", "late", "paused", "<script>alert(1)</script>"} {
+		require.Contains(t, text, want)
+	}
+	b.shoot("schedules")
+	require.NotContains(t, viewer.open("/schedules"), "Pause", "who may not act sees nothing to act with")
+
+	var heading string
+	b.do(chromedp.Click(`a[href$="/daily-report/pause"]`, chromedp.ByQuery), chromedp.WaitVisible("form button.primary", chromedp.ByQuery), chromedp.Text("h1", &heading, chromedp.ByQuery))
+	require.Equal(t, "Pause: daily-report?", heading)
+	b.shoot("schedules-confirm")
+	b.do(chromedp.Click("form button.primary", chromedp.ByQuery), chromedp.WaitVisible(`a[href$="/daily-report/resume"]`, chromedp.ByQuery))
+	all, err := s.store.Schedules(t.Context())
+	require.NoError(t, err)
+	for _, schedule := range all {
+		require.Equal(t, schedule.Name == "daily-report" || schedule.Name == "newsletter", schedule.Paused, schedule.Name)
+	}
+	actions, err := s.store.Actions(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, actions, 1)
+	require.Equal(t, "pause schedule by ada", actions[0].Name+" by "+actions[0].Who)
+}
+
+func TestForwardersAreComparedInWords(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	f := newForwarder(t, s)
+	b := newTab(t, s.serve(t, dashboard.Operator, dashboard.Target{Forwarder: f}))
+	require.Contains(t, b.open("/forwarders"), "No forwarder lives")
+	b.shoot("forwarders-empty")
+
+	running := store.Running{Version: "shop v1.4.0", Settings: "0a1b2c3d4e5f60718293", Checkpoint: 12 * time.Millisecond}
+	other := store.Running{Version: "shop v1.3.9", Settings: "ffffeeee4e5f60718293", Checkpoint: 4 * time.Second}
+	for _, m := range []store.Member{
+		{Owner: f.Owner(), Sinks: []string{"events", "partner"}, Running: running},
+		{Owner: "shop-8c2a/17/aabbccdd", Sinks: []string{"events", "partner"}, Running: running},
+		{Owner: "shop-old/9/11223344", Sinks: []string{"events"}, Running: other},
+		{Owner: "<script>alert(1)</script>/1/x", Sinks: []string{"<b>x</b>"}, Running: store.Running{Version: "<script>", Settings: strings.Repeat("x", 10_000)}},
+	} {
+		require.NoError(t, s.store.Heartbeat(t.Context(), m, time.Hour))
+	}
+	for _, sink := range []string{"events", "partner"} {
+		_, err := s.store.Cut(t.Context(), sink, 8, store.StartOldest)
+		require.NoError(t, err)
+		for i, lane := range store.Lanes(sink, 8)[:6] {
+			_, err := s.store.Acquire(t.Context(), lane, []string{f.Owner(), "shop-8c2a/17/aabbccdd"}[i%4/2], time.Hour)
+			require.NoError(t, err)
+		}
+	}
+	text := b.open("/forwarders")
+	for _, want := range []string{"this process", "3 different settings", "3 different versions", "other settings", "slow", "cannot deliver to 1 sink", "0–1, 4–5 of 8", "2–3 of 8", "no owner", "<script>alert(1)</script>"} {
+		require.Contains(t, text, want)
+	}
+	b.shoot("forwarders")
+}
+
+func TestTypesShowWhereEachGoes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	empty := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{}))
+	require.Contains(t, empty.open("/types"), "No notification has been published yet")
+	empty.shoot("types-empty")
+
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ ID string }](types, "order.placed", registry.Aliases("order.created")))
+	routes, err := route.New(route.Routes{
+		"order.*": {{Sink: "events"}, {Sink: "partner", When: `payload.total > 100 && metadata.tenant == "acme"`, Payload: map[string]string{"sum": "payload.total"}}},
+	}, []string{"events", "partner"}, types)
+	require.NoError(t, err)
+	s.exec(t, `INSERT INTO outbox (type, version, payload) SELECT (ARRAY['order.placed', 'order.created', 'parcel.lost', $1])[1 + n % 4], 1 + n % 2, '{}' FROM generate_series(1, 400) n`, `<script>alert(1)</script>`)
+	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{Types: types, Routing: admin.Routing{Routes: routes, MaxAttempts: func(string, string) int { return 12 }}}))
+	text := b.open("/types")
+	for _, want := range []string{"order.placed", "alias of order.placed", "cannot decode v2", "no route", "payload.total > 100", "<script>alert(1)</script>"} {
+		require.Contains(t, text, want)
+	}
+	b.shoot("types")
+	b.do(chromedp.SendKeys(`form.filters input[name=type]`, "order.created\r", chromedp.ByQuery), chromedp.WaitVisible(".way", chromedp.ByQuery), chromedp.Text("main", &text, chromedp.ByQuery))
+	for _, want := range []string{"an alias, routed as order.placed", "up to 12 attempts", "sum: payload.total"} {
+		require.Contains(t, text, want)
+	}
+	b.shoot("types-way")
+	require.Contains(t, b.open("/types?type=not.routed"), "No route matches")
+	require.Contains(t, b.open("/types?type=order.*"), "invalid")
+}
+
+func TestTheConfigurationIsShownWithLineNumbers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	require.Contains(t, newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{})).open("/config"), "no configuration file")
+
+	f := newForwarder(t, s)
+	require.NoError(t, s.store.Heartbeat(t.Context(), store.Member{Owner: f.Owner(), Running: store.Running{Settings: "0a1b2c3d4e5f60718293"}}, time.Hour))
+	require.NoError(t, s.store.Heartbeat(t.Context(), store.Member{Owner: "shop-8c2a/17/aabb", Running: store.Running{Settings: "ffff"}}, time.Hour))
+	yaml := "database: postgres://app:***@localhost:5432/app\noutbox:\n  prefix: outbox\n  payload: json\nsinks:\n  partner:\n    kind: http\n    with:\n      url: https://partner.example/hooks/<script>alert(1)</script>\n      secret: '***'\n      note: " + strings.Repeat("long ", 60) + "\nroutes:\n  order.placed: [partner]\n"
+	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{Forwarder: f, Configuration: func() ([]byte, error) { return []byte(yaml), nil }}))
+	text := b.open("/config")
+	for _, want := range []string{"1 forwarder works with other settings", "shop-8c2a/17/aabb", "kill -HUP", "secret: '***'", "<script>alert(1)</script>"} {
+		require.Contains(t, text, want)
+	}
+	b.shoot("config")
+}
+
+func TestTheDoctorMakesItsChecksOnDemand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	check := func(ctx context.Context, only ...string) []doctor.Finding {
+		found := doctor.Run(ctx, doctor.Subject{DB: s.db, PostgreSQL: &postgres.Config{Receipts: true}}, doctor.Options{Only: only})
+		if only[0] == "configuration" {
+			found = append(found, doctor.Finding{
+				ID: "hostile", Status: doctor.Fail, Text: "<script>alert(1)</script> " + strings.Repeat("x", 2000), Why: `"><img src=x onerror=alert(1)>`,
+				Fix: "GRANT SELECT ON outbox TO app;\nGRANT INSERT ON outbox TO app;", Link: "docs/doctor.md#hostile",
+			})
+		}
+		return found
+	}
+	viewer := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{Doctor: check}))
+	require.Contains(t, viewer.open("/doctor"), "Why it matters")
+	var buttons []string
+	viewer.do(chromedp.Evaluate(`[...document.querySelectorAll("main button")].map(b => b.textContent)`, &buttons))
+	require.Empty(t, buttons)
+
+	b := newTab(t, s.serve(t, dashboard.Operator, dashboard.Target{Doctor: check}))
+	b.open("/doctor")
+	b.shoot("doctor-empty")
+	b.do(chromedp.Click("main button.primary", chromedp.ByQuery), chromedp.WaitVisible(".statuses", chromedp.ByQuery))
+	require.Eventually(t, func() bool {
+		return strings.Contains(b.open("/doctor"), "Make them again") && !strings.Contains(b.open("/doctor"), "Look again")
+	}, patience, 100*time.Millisecond)
+	var ids []string
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll("article .badge")].map(b => b.textContent)`, &ids))
+	require.Equal(t, "fail", ids[0], "failing ones first")
+	require.Equal(t, "ok", ids[len(ids)-1])
+	text := b.open("/doctor")
+	require.Contains(t, text, "for ada")
+	require.Contains(t, text, "<script>alert(1)</script>")
+	b.shoot("doctor")
+	require.NotContains(t, b.open("/doctor?status=fail"), "schema")
+}
+
+func TestFindGoesWhereAWordLeads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{}))
+	s.exec(t, `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
+	var at string
+	b.open("/schedules")
+	b.do(chromedp.SendKeys("#find", "order.placed\r", chromedp.ByQuery), chromedp.WaitVisible("form.filters, tr.asked", chromedp.ByQuery), chromedp.Location(&at))
+	require.True(t, strings.HasSuffix(at, "/types?type=order.placed"), at)
+	text := b.open("/find?q=" + fmt.Sprintf("%%3Cscript%%3E%s", strings.Repeat("x", 500)))
+	require.Contains(t, text, "Nothing found: <script>")
+	require.Contains(t, text, "the key of a parked delivery")
+	b.shoot("find-nothing")
+	require.Contains(t, b.open("/find"), "Type the id of a notification")
+}

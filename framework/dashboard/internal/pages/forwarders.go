@@ -1,0 +1,177 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// slowCheckpoint is from when on a checkpoint is marked: a fifth of the usual lease.
+	slowCheckpoint = 3 * time.Second
+	// handover is how long a lane may be free: twice the usual lease.
+	handover = 30 * time.Second
+)
+
+// forwarderRow is a forwarder in the list.
+type forwarderRow struct {
+	store.Member
+	// Name and PID are parts of Owner; PID is "" where it has another form.
+	Name, PID string
+	// Here says that it is the one of this process.
+	Here bool
+	// OtherVersion and OtherSettings say that most of the others have another one.
+	OtherVersion, OtherSettings bool
+	// Held are the lanes that it works on, and Count how many there are.
+	Held  []heldLanes
+	Count int
+	// Cannot are sinks that have lanes and that it cannot deliver to.
+	Cannot []string
+	// Slow marks a checkpoint that took long.
+	Slow bool
+}
+
+// heldLanes are lanes of one sink: 0, 2–5 of 8.
+type heldLanes struct {
+	Sink    string
+	numbers []int
+	of      int
+}
+
+// Text lists the numbers, ranges with a dash.
+func (h heldLanes) Text() string {
+	if h.of == 1 {
+		return "its only lane"
+	}
+	var texts []string
+	for i := 0; i < len(h.numbers); {
+		end := i
+		for end+1 < len(h.numbers) && h.numbers[end+1] == h.numbers[end]+1 {
+			end++
+		}
+		text := fmt.Sprint(h.numbers[i])
+		if end > i {
+			text += fmt.Sprintf("–%d", h.numbers[end])
+		}
+		texts, i = append(texts, text), end+1
+	}
+	return fmt.Sprintf("%s of %d", strings.Join(texts, ", "), h.of)
+}
+
+// freeLanes are lanes of a sink that no forwarder works on.
+type freeLanes struct {
+	Sink    string
+	Count   int
+	Longest time.Duration
+	Paused  bool
+}
+
+// Long reports whether it is longer than a lane takes to change hands.
+func (f freeLanes) Long() bool { return f.Longest > handover }
+
+type forwardersPage struct {
+	Forwarders []forwarderRow
+	Free       []freeLanes
+	// Versions and Settings are how many different ones there are.
+	Versions, Settings int
+}
+
+func forwarders(ctx context.Context, r *request) (any, error) {
+	m, err := r.Store.Membership(ctx)
+	if err != nil {
+		return nil, err
+	}
+	here := ""
+	if r.Forwarder != nil {
+		here = r.Forwarder.Owner()
+	}
+	return fleetOf(m, here), nil
+}
+
+// fleetOf is the page about a membership, seen from the forwarder called here.
+func fleetOf(m store.Membership, here string) forwardersPage {
+	version, versions := usual(m, func(m store.Member) string { return m.Version })
+	settings, digests := usual(m, func(m store.Member) string { return m.Settings })
+	page := forwardersPage{Versions: versions, Settings: digests, Free: free(m)}
+	var sinks []string
+	for _, l := range m.Lanes {
+		if l.Lane.Sink != store.SinkUnrouted && !slices.Contains(sinks, l.Lane.Sink) {
+			sinks = append(sinks, l.Lane.Sink)
+		}
+	}
+	for _, member := range m.Members {
+		row := forwarderRow{Member: member, Name: member.Owner, Here: member.Owner == here, Slow: member.Checkpoint >= slowCheckpoint}
+		if parts := strings.Split(member.Owner, "/"); len(parts) >= 3 {
+			row.Name, row.PID = strings.Join(parts[:len(parts)-2], "/"), parts[len(parts)-2]
+		}
+		row.OtherVersion, row.OtherSettings = member.Version != version, member.Settings != settings
+		for _, l := range m.Lanes {
+			if l.Owner == member.Owner {
+				row.hold(l.Lane)
+			}
+		}
+		for _, sink := range sinks {
+			if !slices.Contains(member.Sinks, sink) {
+				row.Cannot = append(row.Cannot, sink)
+			}
+		}
+		page.Forwarders = append(page.Forwarders, row)
+	}
+	return page
+}
+
+func (r *forwarderRow) hold(l store.Lane) {
+	r.Count++
+	if n := len(r.Held); n == 0 || r.Held[n-1].Sink != l.Sink {
+		r.Held = append(r.Held, heldLanes{Sink: l.Sink, of: l.Of})
+	}
+	last := &r.Held[len(r.Held)-1]
+	last.numbers = append(last.numbers, l.Number)
+}
+
+// usual is what most forwarders have, of equally many the one that began last: after a
+// rollout the others are to be looked at. count is how many different ones there are.
+func usual(m store.Membership, of func(store.Member) string) (most string, count int) {
+	type group struct {
+		members int
+		last    time.Time
+	}
+	groups := make(map[string]group)
+	for _, member := range m.Members {
+		g := groups[of(member)]
+		g.members++
+		if member.Since.After(g.last) {
+			g.last = member.Since
+		}
+		groups[of(member)] = g
+	}
+	if len(groups) == 0 {
+		return "", 0
+	}
+	most = slices.MaxFunc(slices.Sorted(maps.Keys(groups)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(groups[a].members, groups[b].members), groups[a].last.Compare(groups[b].last))
+	})
+	return most, len(groups)
+}
+
+// free are the lanes that no forwarder works on, by sink.
+func free(m store.Membership) (all []freeLanes) {
+	for _, l := range m.Lanes {
+		if l.Owner != "" {
+			continue
+		}
+		if n := len(all); n == 0 || all[n-1].Sink != l.Lane.Sink {
+			all = append(all, freeLanes{Sink: l.Lane.Sink, Paused: l.Paused})
+		}
+		last := &all[len(all)-1]
+		last.Count++
+		last.Longest = max(last.Longest, l.Free)
+	}
+	return all
+}

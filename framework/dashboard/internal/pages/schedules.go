@@ -1,0 +1,97 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// scheduleRow is a schedule in the list.
+type scheduleRow struct {
+	store.Schedule
+	// Published is the id of what the last tick published; "" before.
+	Published string
+}
+
+func schedules(ctx context.Context, r *request) (any, error) {
+	all, err := r.Admin.Schedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]scheduleRow, len(all))
+	for i, s := range all {
+		rows[i].Schedule = s
+		if !s.LastTick.IsZero() {
+			rows[i].Published = s.NotificationID(s.LastTick)
+		}
+	}
+	return struct{ Schedules []scheduleRow }{rows}, nil
+}
+
+// scheduleAct is what people do to a schedule.
+type scheduleAct struct {
+	Name, Verb, What string
+	Danger           bool
+	do               func(a *admin.Admin, ctx context.Context, name string) (bool, error)
+}
+
+var scheduleActs = []scheduleAct{
+	{Verb: "run", What: "A process that runs it makes a tick within five seconds, beside the others, also while it is paused.", do: (*admin.Admin).RunSchedule},
+	{Verb: "pause", What: "Its ticks pass without a notification until it is resumed. They are not made up for later.", do: (*admin.Admin).PauseSchedule},
+	{Verb: "resume", What: "It goes on with its next tick.", do: (*admin.Admin).ResumeSchedule},
+	{
+		Verb: "forget", Danger: true, do: func(a *admin.Admin, ctx context.Context, name string) (bool, error) {
+			return true, a.ForgetSchedule(ctx, name)
+		},
+		What: "What the outbox keeps of it is deleted: for one that was taken out of the configuration. One that a process still runs is there again at once, and begins from now.",
+	},
+}
+
+// Title is the verb as a button has it.
+func (s scheduleAct) Title() string {
+	return map[string]string{"run": "Run now", "pause": "Pause", "resume": "Resume", "forget": "Forget"}[s.Verb]
+}
+
+func askAboutSchedule(ctx context.Context, r *request) (any, error) {
+	if err := r.operates(); err != nil {
+		return nil, err
+	}
+	all, err := r.Admin.Schedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	act, err := r.scheduleAct()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.Name == act.Name {
+			return act, nil
+		}
+	}
+	return nil, fmt.Errorf("%w %q", store.ErrUnknownSchedule, cut(act.Name, 100))
+}
+
+func actOnSchedule(ctx context.Context, r *request) (any, error) {
+	if err := r.operates(); err != nil {
+		return nil, err
+	}
+	act, err := r.scheduleAct()
+	if err == nil {
+		_, err = act.do(r.Admin, ctx, act.Name)
+	}
+	return goTo{path: "/schedules"}, err
+}
+
+func (r *request) scheduleAct() (scheduleAct, error) {
+	for _, act := range scheduleActs {
+		if act.Verb == r.PathValue("act") {
+			act.Name = r.PathValue("name")
+			return act, nil
+		}
+	}
+	return scheduleAct{}, problem{http.StatusNotFound, "there is no such act: use run, pause, resume or forget"}
+}

@@ -1,0 +1,104 @@
+package pages
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// How many of the last rows of the log, and of parked deliveries, are counted, and how many
+// types are listed.
+const (
+	countedRows = 10_000
+	listedTypes = 500
+)
+
+type typesPage struct {
+	Types []admin.Type
+	// Counted is how many rows are counted, Omitted how many types there is no room for.
+	Counted, Omitted int
+	// Routed and Registered report whether routes and types are known.
+	Routed, Registered bool
+	// Asked is the type of the form as it was typed, Wrong what is wrong with it, and Way
+	// where it goes; nil: nothing was asked.
+	Asked, Wrong string
+	Way          *way
+}
+
+// way is where a type goes.
+type way struct {
+	admin.Type
+	// RoutedAs is its present name, if it is an alias.
+	RoutedAs string
+	Steps    []step
+}
+
+// step is a sink on the way.
+type step struct {
+	admin.TypeRoute
+	// Attempts is how many a delivery has; 0: not known.
+	Attempts int
+}
+
+func types(ctx context.Context, r *request) (any, error) {
+	page := typesPage{Counted: countedRows, Routed: r.Routing.Routes != nil, Registered: r.Types != nil, Asked: strings.TrimSpace(r.FormValue("type"))}
+	counts, err := r.Admin.Types(ctx, countedRows)
+	if err != nil {
+		return nil, err
+	}
+	page.Types = admin.Types(counts, r.routedTypes(), r.Routing.Routes, "", r.Types)
+	if n := len(page.Types); n > listedTypes {
+		page.Types, page.Omitted = page.Types[:listedTypes], n-listedTypes
+	}
+	if page.Asked == "" || !page.Routed {
+		return page, nil
+	}
+	if err := notification.ValidateType(page.Asked); err != nil {
+		if !slices.ContainsFunc(page.Types, func(t admin.Type) bool { return t.Type == page.Asked }) {
+			page.Wrong = err.Error()
+		}
+		return page, nil
+	}
+	page.Way = r.way(page.Asked)
+	return page, nil
+}
+
+// routedTypes are those that routes name in full.
+func (r *request) routedTypes() (names []string) {
+	for sink, filter := range r.types() {
+		if sink != store.SinkUnrouted && !filter.Except {
+			names = append(names, filter.Names...)
+		}
+	}
+	return names
+}
+
+func (r *request) way(typ string) *way {
+	i := 0
+	all := admin.Types(nil, []string{typ}, r.Routing.Routes, "", r.Types)
+	for all[i].Type != typ {
+		i++
+	}
+	w := &way{Type: all[i]}
+	name := r.Routing.Routes.TypeOf(typ)
+	if name != typ {
+		w.RoutedAs = name
+	}
+	for _, to := range w.Sinks {
+		s := step{TypeRoute: to}
+		if r.Routing.MaxAttempts != nil {
+			s.Attempts = r.Routing.MaxAttempts(to.Sink, name)
+		}
+		w.Steps = append(w.Steps, s)
+	}
+	return w
+}
+
+// Unrouted reports whether there is something of a type that no route matches.
+func (p typesPage) Unrouted() bool {
+	return p.Routed && slices.ContainsFunc(p.Types, func(t admin.Type) bool { return len(t.Sinks) == 0 && len(t.Versions) > 0 })
+}
