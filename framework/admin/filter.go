@@ -29,6 +29,8 @@ type Filter struct {
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the text of the last error, in any case.
 	Error string
+	// Selected selects some by name; none: all.
+	Selected []store.ParkedPlace
 	// PlannedAt leaves out what was parked, or has changed, after it, by the database's
 	// clock; see Plan.PlannedAt.
 	PlannedAt time.Time
@@ -65,7 +67,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	return store.ParkedFilter{
 		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States,
-		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Until: f.PlannedAt,
+		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt,
 	}, errors.Join(problems...)
 }
 
@@ -87,6 +89,15 @@ func parseType(pattern string) (notification.TypeFilter, error) {
 
 // MarshalJSON writes what is set, as the table of actions keeps it.
 func (f Filter) MarshalJSON() ([]byte, error) {
+	type place struct {
+		Sink   string `json:"sink"`
+		Offset int64  `json:"offset"`
+		ID     string `json:"id"`
+	}
+	var selected []place
+	for _, p := range f.Selected {
+		selected = append(selected, place{p.Sink, p.Offset, p.ID})
+	}
 	return json.Marshal(struct {
 		Sink      string        `json:"sink,omitempty"`
 		ID        string        `json:"id,omitempty"`
@@ -96,8 +107,9 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 		OlderThan string        `json:"older_than,omitempty"`
 		NewerThan string        `json:"newer_than,omitempty"`
 		Error     string        `json:"error,omitempty"`
+		Selected  []place       `json:"selected,omitempty"`
 		PlannedAt time.Time     `json:"planned_at,omitzero"`
-	}{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, f.PlannedAt})
+	}{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, selected, f.PlannedAt})
 }
 
 func durationText(d time.Duration) string {

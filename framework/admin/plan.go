@@ -31,8 +31,8 @@ type Plan struct {
 }
 
 // Requeue plans to try deliveries again at once, by the database's clock, with no
-// attempt spent: dead ones, or retrying ones too if the filter names that state or an
-// id. The text of their last error stays. Of several dead ones of one key the first is due, and the
+// attempt spent: dead ones, or retrying ones too if the filter names that state, an
+// id or what is selected. The text of their last error stays. Of several dead ones of one key the first is due, and the
 // others are blocked behind it, so that they go in their order. What has
 // overtaken them meanwhile stays delivered.
 //
@@ -58,7 +58,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 }
 
 // Discard plans to delete parked deliveries: dead ones, unless the filter names
-// states or an id. They will never be delivered. One that is being tried at that
+// states, an id or what is selected. They will never be delivered. One that is being tried at that
 // moment may still reach its sink, and is parked again if that fails.
 func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, states)
@@ -84,7 +84,7 @@ func defaultStates(f Filter, usual, byID []store.State) []store.State {
 	switch {
 	case len(f.States) > 0:
 		return f.States
-	case f.ID != "":
+	case f.ID != "" || len(f.Selected) > 0:
 		return byID
 	}
 	return usual
@@ -114,6 +114,19 @@ func (p *Plan) Total() (total int64) {
 		total += c.Count
 	}
 	return total
+}
+
+// Examples are the first ones that the plan is about, without their payloads.
+func (p *Plan) Examples(ctx context.Context, limit int) ([]store.ParkedDelivery, error) {
+	for _, c := range p.Counts {
+		q := store.ParkedQuery{Filter: p.parsed, Look: browseLook, Limit: limit}
+		q.Filter.Sink = c.Sink
+		page, err := p.admin.store.BrowseParked(ctx, q)
+		if err != nil || len(page.Deliveries) > 0 {
+			return page.Deliveries, err
+		}
+	}
+	return nil, nil
 }
 
 // Progress is called once an action is recorded, before anything is done, and behind each of

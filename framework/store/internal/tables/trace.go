@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -16,15 +17,15 @@ const traceSpan = 200_000
 const tracedDeliveries = 1000
 
 // Trace gathers what there is of a notification; see store.Inspector.
-func (t *Tables) Trace(ctx context.Context, id string) (store.Trace, error) {
-	trace, err := t.trace(ctx, id)
+func (t *Tables) Trace(ctx context.Context, id string, near int64) (store.Trace, error) {
+	trace, err := t.trace(ctx, id, near)
 	if err != nil {
 		return store.Trace{}, t.failed(err, "look for notification %s", id)
 	}
 	return trace, nil
 }
 
-func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err error) {
+func (t *Tables) trace(ctx context.Context, id string, near int64) (trace store.Trace, err error) {
 	// A delivery goes from the log to the parked table or the receipts, never back:
 	// looking in this order finds it in one of them.
 	cursors, err := t.placed(ctx, t.db, "")
@@ -35,7 +36,7 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 		return trace, err
 	}
 	if trace.Oldest != nil {
-		if err := t.traceLog(ctx, id, cursors, &trace); err != nil {
+		if err := t.traceLog(ctx, id, near, cursors, &trace); err != nil {
 			return trace, err
 		}
 	}
@@ -49,11 +50,20 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 	return trace, err
 }
 
-// traceLog looks for the rows from the end of the log on.
-func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trace *store.Trace) error {
+// traceLog looks for the rows near an offset, and then from the end of the log on.
+func (t *Tables) traceLog(ctx context.Context, id string, near int64, cursors []cursor, trace *store.Trace) error {
 	var last int64
 	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last); err != nil {
 		return err
+	}
+	near, err := t.traceNear(ctx, id, near, trace.Oldest.Offset, last)
+	if err != nil {
+		return err
+	}
+	if near > 0 {
+		if err := t.traceSpan(ctx, id, near+traceSpan/2, trace); err != nil {
+			return err
+		}
 	}
 	for ; last >= trace.Oldest.Offset && len(trace.Rows) == 0; last -= traceSpan {
 		if err := t.traceSpan(ctx, id, last, trace); err != nil {
@@ -68,6 +78,15 @@ func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trac
 		}
 	}
 	return nil
+}
+
+// traceNear is an offset around which to look first; 0: none is known.
+func (t *Tables) traceNear(ctx context.Context, id string, near, oldest, last int64) (int64, error) {
+	made := notification.IDTime(id)
+	if near > 0 || made.IsZero() || last-oldest < traceSpan {
+		return near, nil
+	}
+	return t.writtenSince(ctx, made, oldest, last)
 }
 
 func (t *Tables) traceSpan(ctx context.Context, id string, last int64, trace *store.Trace) error {
