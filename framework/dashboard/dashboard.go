@@ -9,6 +9,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -25,7 +26,12 @@ type Config struct {
 	// Prefix is the path below which it is served, such as /admin/outbox. Requests come with
 	// it.
 	Prefix string
-	// Logger gets a line for each request that fails for a reason of ours; default: slog's.
+	// Masks are what operators do not see of payloads, as JSON paths by type (order.placed), the
+	// beginning of types (order.*) or * for all: {"customer.*": {"$.email", "$.card.number"}}.
+	// Of a type with masks a payload that is not JSON is not shown at all.
+	Masks map[string][]string
+	// Logger gets a line for each request that fails for a reason of ours, and for each payload
+	// that is looked at; default: slog's.
 	Logger *slog.Logger
 }
 
@@ -41,8 +47,12 @@ func New(c Config) (*Dashboard, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	masks, err := pages.ParseMasks(c.Masks)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
-	d.handler = http.StripPrefix(c.Prefix, pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	d.handler = http.StripPrefix(c.Prefix, pages.New(pages.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger, Masks: masks}))
 	return d, nil
 }
 

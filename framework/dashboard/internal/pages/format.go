@@ -3,6 +3,7 @@ package pages
 import (
 	"fmt"
 	"html/template"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // formats are the functions of the templates.
-var formats = template.FuncMap{"ago": ago, "span": span, "at": at, "count": count}
+var formats = template.FuncMap{"ago": ago, "span": span, "at": at, "count": count, "short": short, "tone": tone, "segment": url.PathEscape}
 
 // ago is how long a time has passed: 3 min ago.
 func ago(t time.Time) string {
@@ -58,4 +59,31 @@ func count(n int64) string {
 		text += "+"
 	}
 	return text
+}
+
+// shortRunes is how much of a text a row of a table shows.
+const shortRunes = 160
+
+// short is the beginning of a text.
+func short(text string) string {
+	n := 0
+	for i := range text {
+		if n++; n > shortRunes {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// tone is the class of a state's badge.
+func tone(state any) string {
+	switch fmt.Sprint(state) {
+	case "dead", "no route", "interrupted":
+		return "bad"
+	case "retrying", "blocked", "settling":
+		return "warn"
+	case "delivered", "done":
+		return "good"
+	}
+	return ""
 }

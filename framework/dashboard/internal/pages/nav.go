@@ -6,7 +6,12 @@ import "strings"
 type link struct{ Name, Path string }
 
 // navigation is what each page shows at its top.
-var navigation = []link{{"Overview", "/"}}
+var navigation = []link{
+	{"Overview", "/"},
+	{"Parked", "/parked"},
+	{"Log", "/log"},
+	{"Actions", "/actions"},
+}
 
 // Is reports whether a path is the page's or one below it.
 func (l link) Is(path string) bool {

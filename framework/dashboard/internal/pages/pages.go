@@ -11,6 +11,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -36,6 +37,9 @@ var files embed.FS
 // pageTime bounds the making of a page.
 const pageTime = 10 * time.Second
 
+// formBytes bounds a form.
+const formBytes = 256 << 10
+
 // Config is what the pages work with.
 type Config struct {
 	Target *target.Current
@@ -45,6 +49,8 @@ type Config struct {
 	// with it, and requests come without it.
 	Prefix string
 	Logger *slog.Logger
+	// Masks hide parts of payloads.
+	Masks Masks
 }
 
 // Pages serves the pages.
@@ -61,6 +67,15 @@ func New(c Config) *Pages {
 	static, _ := fs.Sub(files, "static")
 	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	p.page("GET /{$}", "overview", overview)
+	p.page("GET /parked", "parked", parked)
+	p.page("POST /parked/plan", "plan", plan)
+	p.page("POST /parked/act", "plan", act)
+	p.page("GET /notifications/{id}", "notification", look)
+	p.page("POST /notifications/{id}", "notification", p.lookAtPayload)
+	p.page("GET /log", "log", logged)
+	p.page("GET /actions", "actions", actions)
+	p.page("GET /actions/{id}", "action", action)
+	p.page("POST /actions/{id}/cancel", "action", cancel)
 	return p
 }
 
@@ -80,16 +95,41 @@ type request struct {
 	// Admin acts for the user.
 	Admin *admin.Admin
 	User  access.User
+	Acts  *acts.Runner
+}
+
+// operates is a 403 for a user who may not act.
+func (r *request) operates() error {
+	if !r.User.May(access.Operator) {
+		return problem{http.StatusForbidden, "this is for operators"}
+	}
+	return nil
+}
+
+// goTo is what a view returns after an act, instead of what to show: the page to go to, and its
+// query as in the template function to.
+type goTo struct {
+	path  string
+	query []any
+}
+
+// answer is what a view returns to show a page with another status than 200, or one that the
+// browser loads again after a while.
+type answer struct {
+	status  int // 0: 200
+	refresh time.Duration
+	data    any
 }
 
 // view gathers what a page shows. Its error is shown in place of the page, with the status of a
-// problem if it is one.
+// problem if it is one, and a goTo is answered by 303.
 type view func(ctx context.Context, r *request) (any, error)
 
 // page registers a page that viewers may see.
 func (p *Pages) page(pattern, name string, v view) {
 	p.templates[name] = p.parse(name)
 	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
+		hr.Body = http.MaxBytesReader(w, hr.Body, formBytes)
 		ctx, cancel := context.WithTimeout(hr.Context(), pageTime)
 		defer cancel()
 		r, err := p.request(hr)
@@ -102,7 +142,19 @@ func (p *Pages) page(pattern, name string, v view) {
 			p.fail(w, hr, err)
 			return
 		}
-		p.render(w, hr, http.StatusOK, name, data)
+		if next, ok := data.(goTo); ok {
+			to, _ := p.to(next.path, next.query...)
+			http.Redirect(w, hr, string(to), http.StatusSeeOther)
+			return
+		}
+		a, ok := data.(answer)
+		if !ok {
+			a.data = data
+		}
+		if a.refresh > 0 {
+			w.Header().Set("Refresh", fmt.Sprint(int(a.refresh.Seconds())))
+		}
+		p.render(w, hr, cmp.Or(a.status, http.StatusOK), name, a.data)
 	})
 }
 
@@ -112,7 +164,7 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 		return nil, problem{http.StatusServiceUnavailable, err.Error()}
 	}
 	user := access.From(r.Context())
-	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user}, nil
+	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user, Acts: p.Acts}, nil
 }
 
 // layout is what all pages have.
@@ -125,7 +177,7 @@ type layout struct {
 
 func (p *Pages) parse(name string) *template.Template {
 	t := template.New("layout.html").Funcs(formats).Funcs(template.FuncMap{"to": p.to, "nav": func() []link { return navigation }})
-	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
+	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/time.html", "templates/"+name+".html"))
 }
 
 // to is the address of a page: to "/parked" "sink" "partner".

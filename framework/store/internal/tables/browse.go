@@ -197,6 +197,6 @@ func (t *Tables) parkedPart(ctx context.Context, q store.ParkedQuery, part, wher
 // endOfPart is the last place of a part of so many; the zero value: there are fewer.
 func (t *Tables) endOfPart(ctx context.Context, part Expr, span int) (end store.ParkedPlace, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error { return rows.Scan(&end.Sink, &end.Offset, &end.ID) },
-		`SELECT sink, "offset", id FROM {parked} WHERE ? LIMIT 1 OFFSET ? {whole parked}`, part, span-1)
+		`SELECT * FROM (SELECT sink, "offset", id FROM {parked} WHERE ? LIMIT 1 OFFSET ?) last_one {whole parked}`, part, span-1)
 	return end, err
 }
