@@ -11,7 +11,7 @@ import (
 
 // How much one page looks through.
 const (
-	browseLook    = 100_000 // parked deliveries
+	browseLook    = 50_000  // parked deliveries
 	browseOffsets = 100_000 // of the log
 )
 

@@ -52,10 +52,10 @@ func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, er
 	return answer, err
 }
 
-// Look is Why with all that the outbox has of the notification, its payload too. near is an
-// offset around which it is looked for first, 0 if none is known.
-func (a *Admin) Look(ctx context.Context, id string, near int64, routing Routing) (Answer, store.Trace, error) {
-	trace, err := a.store.Trace(ctx, id, near)
+// Look is Why with all that the outbox has of the notification, its payload too. at is the
+// offset of its row, 0 if that is not known.
+func (a *Admin) Look(ctx context.Context, id string, at int64, routing Routing) (Answer, store.Trace, error) {
+	trace, err := a.store.Trace(ctx, id, at)
 	if err != nil {
 		return Answer{}, trace, err
 	}

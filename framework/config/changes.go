@@ -35,7 +35,7 @@ func (c *Config) ChangesTo(next *Config) Changes {
 	changes := Changes{
 		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
 		Schedules: !reflect.DeepEqual(c.Schedules, next.Schedules),
-		Observe:   c.Observe != next.Observe,
+		Observe:   !reflect.DeepEqual(c.Observe, next.Observe),
 		More:      !reflect.DeepEqual(c.rest(), next.rest()),
 	}
 	for name, sink := range next.Sinks {

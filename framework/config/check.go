@@ -126,6 +126,7 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 }
 
 func (l *loader) checkObserve(o Observe) {
+	l.checkMasks(o.Masks)
 	if o.Address == "" || l.reported("observe.address") {
 		return
 	}

@@ -81,6 +81,8 @@ type Forwarder struct {
 // Observe is where a forwarder is looked at; see package observe.
 type Observe struct {
 	Address string `yaml:"address" doc:"host and port at which waybill forward serves /metrics for Prometheus, /livez (and /healthz) and /readyz, such as 127.0.0.1:8090; a host that is left out is all of the machine's. It counts from the start of the program, before the database can be reached, and does not change with SIGHUP. Default: none"`
+
+	Masks map[string][]string `yaml:"masks" doc:"what the dashboard does not show of payloads, also to operators: JSON paths such as $.card.number, by type (order.placed), beginning of types (order.*) or * for all. A payload of such a type that is not JSON is not shown at all. Default: none"`
 }
 
 // Poll bounds the pause between two looks at the log.

@@ -92,12 +92,12 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 }
 
 func (r *request) notification(ctx context.Context) (page notificationPage, e *notification.Envelope, err error) {
-	near, err := readOffset(r.URL.Query().Get("offset"))
+	at, err := readOffset(r.URL.Query().Get("offset"))
 	if err != nil {
 		return page, nil, err
 	}
 	var trace store.Trace
-	if page.Answer, trace, err = r.Admin.Look(ctx, r.PathValue("id"), near, r.Routing); err != nil {
+	if page.Answer, trace, err = r.Admin.Look(ctx, r.PathValue("id"), at, r.Routing); err != nil {
 		return page, nil, err
 	}
 	e = trace.Envelope()

@@ -107,21 +107,17 @@ type parkedRow struct{ store.ParkedDelivery }
 // Value names it in forms.
 func (r parkedRow) Value() string { return placeText(r.Place()) }
 
-// Waits says what it waits for.
+// Waits says what it waits for, other than the time at which it is due and a person.
 func (r parkedRow) Waits() string {
 	switch r.State {
 	case store.StateBlocked:
 		return "an earlier one of its key"
 	case store.StateScheduled:
 		return "its time"
-	case store.StateDead:
-		return "a person"
 	case store.StateSettling:
 		return "its hook"
-	case store.StateCancelled:
-		return "its end"
 	}
-	return "its next attempt"
+	return ""
 }
 
 // Reason is why it is parked, as far as there is an error.

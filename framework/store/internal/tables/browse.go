@@ -18,6 +18,8 @@ const (
 	browseFirst  = 1000
 	browseGrowth = 4
 	browseMost   = 50_000
+	// A planner that knows nothing of the parked table yet reads and sorts all of it for more.
+	browseParkedMost = 4000
 )
 
 // idDelay is how long after its id was made a row is written, at most, as a search by id
@@ -152,7 +154,7 @@ func (t *Tables) browseParked(ctx context.Context, q store.ParkedQuery) (page st
 	if q.Filter.ID != "" {
 		return page, t.parkedPart(ctx, q, SQL(`id = ? AND (sink, "offset", id) > (?, ?, ?)`, q.Filter.ID, q.After.Sink, q.After.Offset, q.After.ID), where, &page)
 	}
-	for looked, span := 0, browseFirst; ; span = min(span*browseGrowth, browseMost) {
+	for looked, span := 0, browseFirst; ; span = min(span*browseGrowth, browseParkedMost) {
 		part := t.parkedAfter(q.Filter.Sink, q.After)
 		part.Text += ` ORDER BY sink, "offset", id`
 		if err := t.parkedPart(ctx, q, SQL(`? LIMIT ?`, part, span), where, &page); err != nil || page.Next != (store.ParkedPlace{}) {

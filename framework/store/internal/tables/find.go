@@ -60,7 +60,12 @@ var storedStates = []store.State{store.StateRetrying, store.StateScheduled, stor
 func (*Runner) ParkedStatusQuery(sink string) Expr {
 	parts := make([]Expr, len(storedStates))
 	for i, state := range storedStates {
-		parts[i] = SQL(`SELECT * FROM (SELECT `+presentState+` AS state FROM {parked} p WHERE p.sink = ? AND p.state = ? LIMIT ?) counted`,
+		present := `p.state`
+		if state == store.StateScheduled {
+			present = presentState
+		}
+		// In the order of an index, or else all sinks before this one may be read.
+		parts[i] = SQL(`SELECT * FROM (SELECT `+present+` AS state FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at LIMIT ?) counted`,
 			sink, string(state), store.PendingLimit)
 	}
 	return SQL(`SELECT state, count(*), coalesce((SELECT h.hook_error FROM {parked} h
