@@ -364,4 +364,3 @@ func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
 		chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`dl`))
 	require.Eventually(t, func() bool { return s.number(t, `SELECT count(*) FROM outbox_parked`) == 0 }, patience, 10*time.Millisecond)
 }
-
