@@ -172,12 +172,17 @@ func (t *Tables) browseParked(ctx context.Context, q store.ParkedQuery) (page st
 	}
 }
 
-// parkedAfter is the condition that a parked delivery is behind a place.
+// parkedAfter is the condition that a parked delivery is behind a place. It is a range of the
+// primary key also for one sink: for an equality a planner that knows nothing of the table expects few
+// rows, and sorts them.
 func (*Tables) parkedAfter(sink string, after store.ParkedPlace) Expr {
 	if sink == "" {
 		return SQL(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
 	}
-	return SQL(`sink = ? AND ("offset", id) > (?, ?)`, sink, after.Offset, after.ID)
+	if after.Sink != sink {
+		after = store.ParkedPlace{Sink: sink}
+	}
+	return SQL(`(sink, "offset", id) > (?, ?, ?) AND sink <= ?`, after.Sink, after.Offset, after.ID, sink)
 }
 
 // parkedPart adds what matches in one part of what is parked. The part is selected first, by
