@@ -14,7 +14,7 @@
 // listen at once.
 //
 // The files in the order in which to read them: admin.go, action.go, filter.go, plan.go,
-// reroute.go, replay.go, pause.go, schedules.go, types.go, view.go, why.go, verdict.go, tree.go, export.go.
+// reroute.go, replay.go, pause.go, schedules.go, types.go, view.go, why.go, verdict.go, tree.go, browse.go, export.go.
 package admin
 
 import (

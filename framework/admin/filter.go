@@ -31,6 +31,8 @@ type Filter struct {
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the text of the last error, in any case.
 	Error string
+	// Selected selects some by name; none: all.
+	Selected []store.ParkedPlace
 	// PlannedAt leaves out what was parked, or has changed, after it, by the database's
 	// clock; see Plan.PlannedAt.
 	PlannedAt time.Time
@@ -72,7 +74,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	return store.ParkedFilter{
 		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States,
-		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Until: f.PlannedAt,
+		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt,
 	}, errors.Join(problems...)
 }
 
@@ -102,12 +104,24 @@ type filterForm struct {
 	OlderThan string        `json:"older_than,omitempty"`
 	NewerThan string        `json:"newer_than,omitempty"`
 	Error     string        `json:"error,omitempty"`
+	Selected  []placeForm   `json:"selected,omitempty"`
 	PlannedAt time.Time     `json:"planned_at,omitzero"`
+}
+
+// placeForm is a store.ParkedPlace as JSON.
+type placeForm struct {
+	Sink   string `json:"sink"`
+	Offset int64  `json:"offset"`
+	ID     string `json:"id"`
 }
 
 // MarshalJSON writes what is set, as the table of actions keeps it.
 func (f Filter) MarshalJSON() ([]byte, error) {
-	return json.Marshal(filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, f.PlannedAt})
+	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
+	for _, p := range f.Selected {
+		form.Selected = append(form.Selected, placeForm{p.Sink, p.Offset, p.ID})
+	}
+	return json.Marshal(form)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and refuses names that a filter does not have.
@@ -120,7 +134,11 @@ func (f *Filter) UnmarshalJSON(text []byte) error {
 	}
 	older, olderErr := parseDuration("older_than", form.OlderThan)
 	newer, newerErr := parseDuration("newer_than", form.NewerThan)
-	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.States, older, newer, form.Error, form.PlannedAt}
+	var selected []store.ParkedPlace
+	for _, p := range form.Selected {
+		selected = append(selected, store.ParkedPlace{Sink: p.Sink, Ref: store.Ref{Offset: p.Offset, ID: p.ID}})
+	}
+	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.States, older, newer, form.Error, selected, form.PlannedAt}
 	return errors.Join(olderErr, newerErr)
 }
 

@@ -29,8 +29,8 @@ type Plan struct {
 }
 
 // Requeue plans to try deliveries again at once, by the database's clock, with no
-// attempt spent: dead ones, or retrying ones too if the filter names that state or an
-// id. The text of their last error stays. Of several dead ones of one key the first is due, and the
+// attempt spent: dead ones, or retrying ones too if the filter names that state, an
+// id or what is selected. The text of their last error stays. Of several dead ones of one key the first is due, and the
 // others are blocked behind it, so that they go in their order. What has
 // overtaken them meanwhile stays delivered.
 //
@@ -56,7 +56,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 }
 
 // Discard plans to delete parked deliveries: dead ones, unless the filter names
-// states or an id. They will never be delivered. One that is being tried at that
+// states, an id or what is selected. They will never be delivered. One that is being tried at that
 // moment may still reach its sink, and is parked again if that fails.
 func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, states)
@@ -82,7 +82,7 @@ func defaultStates(f Filter, usual, byID []store.State) []store.State {
 	switch {
 	case len(f.States) > 0:
 		return f.States
-	case f.ID != "":
+	case f.ID != "" || len(f.Selected) > 0:
 		return byID
 	}
 	return usual
@@ -114,22 +114,21 @@ func (p *Plan) Total() (total int64) {
 	return total
 }
 
-// Examples are at most n of the deliveries that the plan is about, of its first sinks.
+// Examples are at most n of the deliveries that the plan is about, without their payloads.
 func (p *Plan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
-	filter := p.parsed
+	sink := ""
 	for _, c := range p.Counts {
-		if len(examples) == n {
-			break
+		if len(examples) == n || c.Sink == sink {
+			continue // or the counts of one sink's states
 		}
-		if filter.Sink == c.Sink && len(examples) > 0 {
-			continue // the counts of one sink's states
-		}
-		filter.Sink = c.Sink
-		found, err := p.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, n-len(examples))
+		sink = c.Sink
+		q := store.ParkedQuery{Filter: p.parsed, Look: browseLook, Limit: n - len(examples)}
+		q.Filter.Sink = sink
+		page, err := p.admin.store.BrowseParked(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		examples = append(examples, found...)
+		examples = append(examples, page.Deliveries...)
 	}
 	return examples, nil
 }

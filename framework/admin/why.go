@@ -48,16 +48,24 @@ type Answer struct {
 // It is a look, not a snapshot: a delivery that moves meanwhile may be reported as
 // it was a moment ago.
 func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, error) {
-	trace, err := a.store.Trace(ctx, id)
+	answer, _, err := a.Look(ctx, id, 0, routing)
+	return answer, err
+}
+
+// Look is Why with all that the outbox has of the notification, its payload too. at is the
+// offset of its row, 0 if that is not known.
+func (a *Admin) Look(ctx context.Context, id string, at int64, routing Routing) (Answer, store.Trace, error) {
+	trace, err := a.store.Trace(ctx, id, at)
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, trace, err
 	}
 	w, err := a.inquire(ctx, routing)
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, trace, err
 	}
 	w.trace = trace
-	return w.answer(ctx, id)
+	answer, err := w.answer(ctx, id)
+	return answer, trace, err
 }
 
 // inquire begins an inquiry, which has no trace yet.

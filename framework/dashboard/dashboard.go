@@ -60,12 +60,16 @@ type Config struct {
 	// Prefix is the path below which it is served, such as /admin/outbox: it begins with a
 	// slash and ends with none. Requests come with it.
 	Prefix string
+	// Masks are what operators do not see of payloads, as JSON paths by type (order.placed), the
+	// beginning of types (order.*) or * for all: {"customer.*": {"$.email", "$.card.number"}}.
+	// Of a type with masks a payload that is not JSON is not shown at all.
+	Masks map[string][]string
 	// Access says who may do what.
 	Access Access
 	// Pprof serves profiles of the process at /debug/pprof/, for operators.
 	Pprof bool
-	// Logger gets a line for each request that is refused, or fails for a reason of ours;
-	// default: slog's.
+	// Logger gets a line for each request that is refused, or fails for a reason of ours, and for
+	// each payload that is looked at; default: slog's.
 	Logger *slog.Logger
 }
 
@@ -87,9 +91,13 @@ func New(c Config) (*Dashboard, error) {
 	if c.Prefix != "" && (c.Prefix == "/" || path.Clean("/"+c.Prefix) != c.Prefix) {
 		return nil, fmt.Errorf("the prefix is %q: use a path like /admin/outbox", c.Prefix)
 	}
+	masks, err := pages.ParseMasks(c.Masks)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
 	d.history = history.New(&d.current, c.Logger)
-	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger})
+	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: masks})
 	mux := http.NewServeMux()
 	mux.Handle("/", d.pages)
 	v1 := http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
@@ -98,7 +106,6 @@ func New(c Config) (*Dashboard, error) {
 	if c.Pprof {
 		mux.Handle("/debug/pprof/", access.Require(Operator, profiles()))
 	}
-	var err error
 	if d.gate, err = access.New(c.Access, mux, c.Logger); err != nil {
 		return nil, err
 	}

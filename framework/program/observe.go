@@ -38,7 +38,7 @@ func (f *forward) observed() (*config.Config, error) {
 		return nil, err
 	}
 	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
-	f.dashboard, err = dashboard.New(dashboard.Config{Access: f.access(c.Observe), Pprof: c.Observe.Pprof, Logger: f.logger})
+	f.dashboard, err = dashboard.New(dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger})
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("observe.auth: %w", err)}
 	}

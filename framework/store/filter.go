@@ -24,6 +24,8 @@ type ParkedFilter struct {
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the text of the last error, in any case.
 	Error string
+	// Places selects some by name; none: all.
+	Places []ParkedPlace
 	// Until leaves out what has changed since, by the database's clock; zero: nothing.
 	Until time.Time
 }

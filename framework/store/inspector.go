@@ -27,6 +27,18 @@ type Inspector interface {
 	// some megabytes it returns fewer, but never none while there are more.
 	FindParked(ctx context.Context, f ParkedFilter, after ParkedPlace, limit int) ([]ParkedDelivery, error)
 
+	// ParkedCounts counts what is parked of each sink and state, up to PendingLimit of each,
+	// along an index.
+	ParkedCounts(ctx context.Context) ([]ParkedCount, error)
+
+	// BrowseParked lists parked deliveries for people, in short pages, of which each costs
+	// about the same however much is parked.
+	BrowseParked(ctx context.Context, q ParkedQuery) (ParkedPage, error)
+
+	// Browse lists rows of the log for people, the newest first, in short pages, of which
+	// each costs about the same however long the log is.
+	Browse(ctx context.Context, q LogQuery) (LogPage, error)
+
 	// CountReplay counts what a replay is about. A sink without cursors gives
 	// ErrUnknownSink; ErrOtherLog if they are not of this log.
 	CountReplay(ctx context.Context, q ReplayQuery) (ReplayCount, error)
@@ -45,10 +57,12 @@ type Inspector interface {
 	// both tables.
 	Types(ctx context.Context, limit int) ([]TypeCount, error)
 
-	// Trace gathers what the outbox has of a notification. It looks through the log
-	// from its end, which takes a while where the row is an old one of many
-	// millions. Of several rows with one id it gives the last ones.
-	Trace(ctx context.Context, id string) (Trace, error)
+	// Trace gathers what the outbox has of a notification. Its row is looked for at an offset;
+	// where that is 0 around the time that the id holds, if it is a UUIDv7, and where it is not
+	// there through the log from its end, which takes a while where the row is an old one of
+	// many millions. Of several rows with one id it gives the last ones of the part in which
+	// it finds some.
+	Trace(ctx context.Context, id string, at int64) (Trace, error)
 
 	// ReceiptsOf lists the archived receipts of rows of the log, in the order of offset, id
 	// and sink. There may be thousands of refs, or none.

@@ -89,6 +89,7 @@ func (s *site) show(t *testing.T, target dashboard.Target) *dashboard.Dashboard 
 	t.Helper()
 	d, err := dashboard.New(dashboard.Config{
 		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+		Masks:  map[string][]string{"customer.*": {"$.email", "$.card.number"}},
 		Access: dashboard.Access{Authorize: func(r *http.Request) (dashboard.User, error) {
 			return r.Context().Value(userKey{}).(dashboard.User), nil
 		}},
@@ -111,4 +112,11 @@ func (s *site) exec(t *testing.T, query string, args ...any) {
 	t.Helper()
 	_, err := s.db.ExecContext(t.Context(), query, args...)
 	require.NoError(t, err)
+}
+
+// number is what a query counts.
+func (s *site) number(t *testing.T, query string, args ...any) (n int) {
+	t.Helper()
+	require.NoError(t, s.db.QueryRowContext(t.Context(), query, args...).Scan(&n))
+	return n
 }

@@ -191,7 +191,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			},
 			"CountParked": func() error { _, _, err := s.CountParked(ctx, filter); return err },
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
-			"Trace":       func() error { _, err := s.Trace(ctx, "none"); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, "none", 0); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 		},
 		"outbox_parked": {
@@ -204,10 +204,15 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"HeldKeys":    func() error { _, err := s.HeldKeys(ctx, lane, false, "", 10); return err },
 			"CountParked": func() error { _, _, err := s.CountParked(ctx, filter); return err },
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
-			"Traces":      func() error { _, err := s.Traces(ctx, "sink"); return err },
-			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
-			"Status":      func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
-			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
+			"BrowseParked": func() error {
+				_, err := s.BrowseParked(ctx, store.ParkedQuery{Look: 10, Limit: 10})
+				return err
+			},
+			"ParkedCounts": func() error { _, err := s.ParkedCounts(ctx); return err },
+			"Traces":       func() error { _, err := s.Traces(ctx, "sink"); return err },
+			"Trace":        func() error { _, err := s.Trace(ctx, "a", 0); return err },
+			"Status":       func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
+			"CountReplay":  func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Requeue": func() error {
 				_, err := s.Requeue(ctx, store.ParkedBatch{Action: "act", Filter: filter, Limit: 10})
 				return err
@@ -231,7 +236,8 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"RestoreScan": func() error { return s.RestoreScan(ctx) },
 			"Types":       func() error { _, err := s.Types(ctx, 10); return err },
 			"Oldest":      func() error { _, err := s.Oldest(ctx); return err },
-			"Trace":       func() error { _, err := s.Trace(ctx, "a"); return err },
+			"Browse":      func() error { _, err := s.Browse(ctx, store.LogQuery{Offsets: 10, Limit: 10}); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, "a", 0); return err },
 			"Prune":       func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Replay": func() error {
@@ -247,7 +253,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				_, err := s.ReceiptsOf(ctx, []store.Ref{{Offset: 1, ID: "a"}})
 				return err
 			},
-			"Trace":  func() error { _, err := s.Trace(ctx, "a"); return err },
+			"Trace":  func() error { _, err := s.Trace(ctx, "a", 0); return err },
 			"Traces": func() error { _, err := s.Traces(ctx, "sink"); return err },
 		},
 	}

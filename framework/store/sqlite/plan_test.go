@@ -46,7 +46,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		"next due":       {s.run.NextDueQuery("s", time.Now()), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},
 		"followers":      {s.run.FollowersQuery("s", []string{"k"}, true, 10), []string{"SEARCH p USING " + key}},
 		"cancel an id": {s.run.CancelQuery(store.Scheduled{ID: "a"}), []string{
-			"SEARCH outbox USING INDEX outbox_scheduled_id (id=?)", "SEARCH outbox_parked USING INDEX outbox_parked_scheduled_id (id=?)"}},
+			"SEARCH outbox USING INDEX outbox_scheduled_id (id=?)", "SEARCH outbox_parked USING INDEX outbox_parked_id (id=?)"}},
 		"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k", Types: []string{"a", "b"}}), []string{
 			"SEARCH outbox USING INDEX outbox_scheduled_key (key=?)", "SEARCH outbox_parked USING INDEX outbox_parked_scheduled_key (key=?)"}},
 		"receipts of rows":   {s.run.ReceiptsQuery([]store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},

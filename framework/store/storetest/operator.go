@@ -86,13 +86,13 @@ func (o *outbox) blockedOf(t *testing.T, key string) (blocked []store.Parked) {
 }
 
 func parkedFilters(t *testing.T, o *outbox) {
-	a, b, c, d := retrying(1, "k", moment), dead(2, "l"), blocked(3, "k"), scheduled(4, "", moment)
+	a, b, c, d, e := retrying(1, "k", moment), dead(2, "l"), blocked(3, "k"), scheduled(4, "", moment), dead(5, "k")
 	a.LastError, b.LastError = "dial tcp: Connection REFUSED", "100% _bad_"
 	b.Envelope.Type, c.Envelope.Type = "order.paid", "orders"
 	a.FirstParkedAt, b.FirstParkedAt = time.Now(), time.Now().Add(-2*time.Hour)
 	o.park(t, a, b, c, d)
 	web := o.acquire(t, "web")
-	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(5, "k")} })
+	o.checkpoint(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{e} })
 
 	for name, check := range map[string]struct {
 		filter store.ParkedFilter
@@ -111,8 +111,10 @@ func parkedFilters(t *testing.T, o *outbox) {
 		"both ages":        {store.ParkedFilter{OlderThan: time.Hour, NewerThan: 3 * time.Hour}, []int64{2}},
 		"error":            {store.ParkedFilter{Error: "connection refused"}, []int64{1}},
 		"error with signs": {store.ParkedFilter{Error: "% _"}, []int64{2}},
-		"all at once":      {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateRetrying}, Error: "tcp", NewerThan: time.Hour}, []int64{1}},
-		"too much":         {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateDead}}, []int64{}},
+		"places": {store.ParkedFilter{Places: []store.ParkedPlace{
+			{Sink: "mail", Ref: store.RefOf(&a.Envelope)}, {Sink: "web", Ref: store.RefOf(&e.Envelope)}, {Sink: "mail", Ref: store.RefOf(&e.Envelope)}}}, []int64{1, 5}},
+		"all at once": {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateRetrying}, Error: "tcp", NewerThan: time.Hour}, []int64{1}},
+		"too much":    {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateDead}}, []int64{}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, check.want, o.find(t, check.filter)) })
 	}

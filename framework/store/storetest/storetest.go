@@ -102,6 +102,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Reroute", rerouteFacts},
 		{"Trace", traceFacts},
 		{"Related", relatedFacts},
+		{"Browse", browseFacts},
 		{"Types", typesFacts},
 		{"Inbox", inboxFacts},
 		{"Schedules", schedulesFacts},

@@ -21,7 +21,7 @@ var traceFacts = []fact{
 
 func (o *outbox) trace(t *testing.T, id string) store.Trace {
 	t.Helper()
-	trace, err := o.Trace(t.Context(), id)
+	trace, err := o.Trace(t.Context(), id, 0)
 	require.NoError(t, err)
 	return trace
 }

@@ -46,7 +46,7 @@ func one(ctx context.Context, r *request) (any, error) {
 		return nil, problemOf(http.StatusNotFound, "%s: %s", id, answer.Text)
 	}
 	view := notificationView{Answer: answer}
-	trace, err := r.Store.Trace(ctx, id)
+	trace, err := r.Store.Trace(ctx, id, answer.Offset)
 	if e := trace.Envelope(); e != nil {
 		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, e.Metadata, len(e.Payload)
 		if payload == 1 {

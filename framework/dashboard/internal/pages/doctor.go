@@ -65,13 +65,6 @@ type statusCount struct {
 // statuses are in the order in which people look at them.
 var statuses = []doctor.Status{doctor.Fail, doctor.Warn, doctor.Skip, doctor.OK}
 
-func (p doctorPage) again() int {
-	if p.Running() {
-		return 2
-	}
-	return 0
-}
-
 // Docs is the address of a finding's section.
 func (doctorPage) Docs(link string) string { return docs + link }
 
@@ -107,6 +100,9 @@ func (c *checkup) look(_ context.Context, r *request) (any, error) {
 			}
 		}
 		page.Counts = append(page.Counts, statusCount{s, n})
+	}
+	if page.Running() {
+		return answer{refresh: 2 * time.Second, data: page}, nil
 	}
 	return page, nil
 }

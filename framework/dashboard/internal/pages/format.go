@@ -13,7 +13,7 @@ import (
 
 // formats are the functions of the templates.
 var formats = template.FuncMap{
-	"ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "add": func(a, b int64) int64 { return a + b },
+	"ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "add": func(a, b int64) int64 { return a + b },
 }
 
 // sinkPath is the path of a sink's page.
@@ -27,8 +27,8 @@ func cut(text string, most int) string {
 	return text
 }
 
-// short is a duration as people write it in waybill.yaml: 15m, 24h, 1h30m.
-func short(d time.Duration) string {
+// compact is a duration as people write it in waybill.yaml: 15m, 24h, 1h30m.
+func compact(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = text[:len(text)-2]
@@ -103,4 +103,23 @@ func count(n int64) string {
 		text += "+"
 	}
 	return text
+}
+
+// shortRunes is how much of a text a row of a table shows.
+const shortRunes = 160
+
+// short is the beginning of a text.
+func short(text string) string { return cut(text, shortRunes) }
+
+// tone is the class of a state's badge.
+func tone(state any) string {
+	switch fmt.Sprint(state) {
+	case "dead", "no route":
+		return "bad"
+	case "retrying", "blocked", "settling", "interrupted", "cancelled":
+		return "warn"
+	case "delivered", "done":
+		return "good"
+	}
+	return ""
 }

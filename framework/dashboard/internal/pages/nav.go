@@ -8,9 +8,12 @@ type link struct{ Name, Path string }
 // navigation is what each page shows at its top.
 var navigation = []link{
 	{"Overview", "/"},
+	{"Parked", "/parked"},
+	{"Log", "/log"},
 	{"Schedules", "/schedules"},
 	{"Forwarders", "/forwarders"},
 	{"Types", "/types"},
+	{"Actions", "/actions"},
 	{"Config", "/config"},
 	{"Doctor", "/doctor"},
 }

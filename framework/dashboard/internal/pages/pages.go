@@ -17,6 +17,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -26,7 +27,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +45,7 @@ var files embed.FS
 const pageTime = 10 * time.Second
 
 // formBytes bounds a form.
-const formBytes = 64 << 10
+const formBytes = 256 << 10
 
 // Config is what the pages work with.
 type Config struct {
@@ -58,6 +58,8 @@ type Config struct {
 	// with it, and requests come without it.
 	Prefix string
 	Logger *slog.Logger
+	// Masks hide parts of payloads.
+	Masks Masks
 }
 
 // Pages serves the pages.
@@ -93,6 +95,15 @@ func New(c Config) *Pages {
 	p.page("GET /doctor", "doctor", checkup.look)
 	p.page("POST /doctor", "doctor", checkup.start)
 	p.page("GET /find", "find", find)
+	p.page("GET /parked", "parked", parked)
+	p.page("POST /parked/plan", "plan", plan)
+	p.page("POST /parked/act", "plan", act)
+	p.page("GET /notifications/{id}", "notification", look)
+	p.page("POST /notifications/{id}", "notification", p.lookAtPayload)
+	p.page("GET /log", "log", logged)
+	p.page("GET /actions", "actions", actions)
+	p.page("GET /actions/{id}", "action", action)
+	p.page("POST /actions/{id}/cancel", "action", cancel)
 	return p
 }
 
@@ -119,6 +130,14 @@ type request struct {
 	History *history.History
 }
 
+// answer is what a view returns to show a page with another status than 200, or one that the
+// browser loads again after a while.
+type answer struct {
+	status  int // 0: 200
+	refresh time.Duration
+	data    any
+}
+
 // operates is a 403 for a user who may not act.
 func (r *request) operates() error {
 	if !r.User.May(access.Operator) {
@@ -133,10 +152,6 @@ type goTo struct {
 	path  string
 	query []any
 }
-
-// changing is what a view returns of a page that changes by itself: it is loaded again after
-// some seconds, by the browser's own means; 0: no more.
-type changing interface{ again() int }
 
 // view gathers what a page shows. Its error is shown in place of the page, with the status of a
 // problem if it is one, and a goTo is answered by 303.
@@ -174,10 +189,14 @@ func (p *Pages) page(pattern, name string, v view) {
 			http.Redirect(w, hr, string(to), http.StatusSeeOther)
 			return
 		}
-		if c, ok := data.(changing); ok && c.again() > 0 {
-			w.Header().Set("Refresh", strconv.Itoa(c.again()))
+		a, ok := data.(answer)
+		if !ok {
+			a.data = data
 		}
-		p.render(w, hr, http.StatusOK, name, data)
+		if a.refresh > 0 {
+			w.Header().Set("Refresh", fmt.Sprint(int(a.refresh.Seconds())))
+		}
+		p.render(w, hr, cmp.Or(a.status, http.StatusOK), name, a.data)
 	})
 }
 
@@ -202,7 +221,7 @@ type layout struct {
 
 func (p *Pages) parse(name string) *template.Template {
 	t := template.New("layout.html").Funcs(formats).Funcs(template.FuncMap{"to": p.to, "nav": func() []link { return navigation }})
-	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
+	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/time.html", "templates/"+name+".html"))
 }
 
 // to is the address of a page: to "/parked" "sink" "partner".

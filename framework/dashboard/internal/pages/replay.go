@@ -21,8 +21,6 @@ const (
 	examplesTime  = time.Second
 	// countTime is how long a preview may count.
 	countTime = 8 * time.Second
-	// typedAbove is from how many on the number must be typed.
-	typedAbove = 100
 )
 
 // replayPage is the form of a replay, and its preview.

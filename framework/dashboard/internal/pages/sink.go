@@ -140,16 +140,16 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 
 // settingsOf are the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
-	retry := fmt.Sprintf("%d attempts, %s to %s, × %g", s.Retry.MaxAttempts, short(s.Retry.Initial), short(s.Retry.Max), s.Retry.Multiplier)
+	retry := fmt.Sprintf("%d attempts, %s to %s, × %g", s.Retry.MaxAttempts, compact(s.Retry.Initial), compact(s.Retry.Max), s.Retry.Multiplier)
 	if s.Retry.MaxAge > 0 {
-		retry += ", for " + short(s.Retry.MaxAge) + " at most"
+		retry += ", for " + compact(s.Retry.MaxAge) + " at most"
 	}
 	if n := len(s.Retry.Types); n > 0 {
 		retry += fmt.Sprintf("; others for %d types", n)
 	}
 	breaker := "off"
 	if !s.Breaker.Off {
-		breaker = fmt.Sprintf("opens at %g%% failures among %d, tries at least each %s", s.Breaker.FailureShare*100, s.Breaker.Among, short(s.Breaker.MaxPause))
+		breaker = fmt.Sprintf("opens at %g%% failures among %d, tries at least each %s", s.Breaker.FailureShare*100, s.Breaker.Among, compact(s.Breaker.MaxPause))
 	}
 	rate := s.Rate.String()
 	if rate == "" {
@@ -157,11 +157,11 @@ func settingsOf(s forwarder.Sink) []setting {
 	}
 	settings := []setting{
 		{"parallelism", fmt.Sprintf("threshold %d, above it %s", s.Parallelism.Threshold, s.Parallelism.Above)},
-		{"timeout", short(s.Timeout)},
+		{"timeout", compact(s.Timeout)},
 		{"rate", rate},
 		{"retry", retry},
 		{"on_dead", string(s.OnDead)},
-		{"on_unknown", "retry for " + short(s.OnUnknown.RetryFor)},
+		{"on_unknown", "retry for " + compact(s.OnUnknown.RetryFor)},
 		{"breaker", breaker},
 	}
 	if s.Fairness != "" {

@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"time"
 
@@ -75,6 +76,9 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
 			WHERE "key" <> '' AND ` + keyed + ` GROUP BY sink, "key")`)
 	}
+	if len(f.Places) > 0 {
+		where.and(`(?)`, t.at(f.Places))
+	}
 	if !f.Until.IsZero() {
 		where.and(`p.updated_at <= ?`, t.dialect.Time(f.Until))
 	}
@@ -88,4 +92,17 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(t.dialect.Position()+`(lower(p.last_error), lower(?)) > 0`, f.Error)
 	}
 	return where
+}
+
+// at is the condition that a parked delivery, called p, is at one of the places.
+func (t *Tables) at(places []store.ParkedPlace) Expr {
+	refs := make(map[string][]store.Ref)
+	for _, place := range places {
+		refs[place.Sink] = append(refs[place.Sink], place.Ref)
+	}
+	var parts []Expr
+	for _, sink := range slices.Sorted(maps.Keys(refs)) {
+		parts = append(parts, SQL(`p.sink = ? AND (p."offset", p.id) IN (?)`, sink, t.dialect.Refs(refs[sink])))
+	}
+	return join(` OR `, parts)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -16,15 +17,15 @@ const traceSpan = 200_000
 const tracedDeliveries = 1000
 
 // Trace gathers what there is of a notification; see store.Inspector.
-func (t *Tables) Trace(ctx context.Context, id string) (store.Trace, error) {
-	trace, err := t.trace(ctx, id)
+func (t *Tables) Trace(ctx context.Context, id string, at int64) (store.Trace, error) {
+	trace, err := t.trace(ctx, id, at)
 	if err != nil {
 		return store.Trace{}, t.failed(err, "look for notification %s", id)
 	}
 	return trace, nil
 }
 
-func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err error) {
+func (t *Tables) trace(ctx context.Context, id string, at int64) (trace store.Trace, err error) {
 	// A delivery goes from the log to the parked table or the receipts, never back:
 	// looking in this order finds it in one of them.
 	cursors, err := t.placed(ctx, t.db, "")
@@ -35,7 +36,7 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 		return trace, err
 	}
 	if trace.Oldest != nil {
-		if err := t.traceLog(ctx, id, cursors, &trace); err != nil {
+		if err := t.traceLog(ctx, id, at, cursors, &trace); err != nil {
 			return trace, err
 		}
 	}
@@ -49,14 +50,29 @@ func (t *Tables) trace(ctx context.Context, id string) (trace store.Trace, err e
 	return trace, err
 }
 
-// traceLog looks for the rows from the end of the log on.
-func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trace *store.Trace) error {
+// traceLog looks for the row at an offset, or else around the time that the id holds, and then
+// from the end of the log on.
+func (t *Tables) traceLog(ctx context.Context, id string, at int64, cursors []cursor, trace *store.Trace) error {
 	var last int64
 	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last); err != nil {
 		return err
 	}
+	if at > 0 {
+		if err := t.tracePart(ctx, id, at, at, trace); err != nil {
+			return err
+		}
+		last = 0
+	} else if made := notification.IDTime(id); !made.IsZero() && last-trace.Oldest.Offset >= traceSpan {
+		since, err := t.writtenSince(ctx, made, trace.Oldest.Offset, last)
+		if err != nil {
+			return err
+		}
+		if err := t.tracePart(ctx, id, since-traceSpan/2, since+traceSpan/2, trace); err != nil {
+			return err
+		}
+	}
 	for ; last >= trace.Oldest.Offset && len(trace.Rows) == 0; last -= traceSpan {
-		if err := t.traceSpan(ctx, id, last, trace); err != nil {
+		if err := t.tracePart(ctx, id, last-traceSpan+1, last, trace); err != nil {
 			return err
 		}
 	}
@@ -70,8 +86,8 @@ func (t *Tables) traceLog(ctx context.Context, id string, cursors []cursor, trac
 	return nil
 }
 
-func (t *Tables) traceSpan(ctx context.Context, id string, last int64, trace *store.Trace) error {
-	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" > ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, last-traceSpan, last, id))
+func (t *Tables) tracePart(ctx context.Context, id string, first, last int64, trace *store.Trace) error {
+	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" >= ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, first, last, id))
 	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
 		return true, nil

@@ -109,7 +109,7 @@ CREATE INDEX {{.Name "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 CREATE INDEX {{.Name "parked_state"}} ON {{.Table "parked"}} (sink, state, first_parked_at);
 CREATE INDEX {{.Name "parked_hook"}} ON {{.Table "parked"}} (sink, state) WHERE hook_failures > 0;
-CREATE INDEX {{.Name "parked_scheduled_id"}} ON {{.Table "parked"}} (id) WHERE state = 'scheduled';
+CREATE INDEX {{.Name "parked_id"}} ON {{.Table "parked"}} (id);
 CREATE INDEX {{.Name "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
 
 -- Scheduled notifications that their publisher has cancelled, by what names a row of the

@@ -99,7 +99,7 @@ CREATE INDEX {{.Table "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset"
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead');
 CREATE INDEX {{.Table "parked_state"}} ON {{.Table "parked"}} (sink, state, first_parked_at);
 CREATE INDEX {{.Table "parked_hook"}} ON {{.Table "parked"}} (sink, state) WHERE hook_failures > 0;
-CREATE INDEX {{.Table "parked_scheduled_id"}} ON {{.Table "parked"}} (id) WHERE state = 'scheduled';
+CREATE INDEX {{.Table "parked_id"}} ON {{.Table "parked"}} (id);
 CREATE INDEX {{.Table "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
 
 -- Scheduled notifications that their publisher has cancelled, by what names a row of the

@@ -1,0 +1,108 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// logForm is the filter of the log, as it stands in addresses and forms.
+type logForm struct{ ID, Type, Key, Since, Until string }
+
+// formTime is how browsers send a time of the day, which is meant in UTC.
+const formTime = "2006-01-02T15:04"
+
+func (f logForm) filter() (filter admin.LogFilter, err error) {
+	filter = admin.LogFilter{ID: f.ID, Type: f.Type, Key: f.Key}
+	if filter.Since, err = readTime(f.Since); err != nil {
+		return filter, err
+	}
+	filter.Until, err = readTime(f.Until)
+	return filter, err
+}
+
+func readTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{formTime, "2006-01-02T15:04:05", time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%w: %q is no time: use one like 2026-03-01T15:04, in UTC", admin.ErrFilter, text)
+}
+
+// logPage is a list of rows of the log.
+type logPage struct {
+	Form  logForm
+	Found store.LogPage
+	// Older is the query of the next page; "" if there is none. First says that this is the
+	// first page, and Short that it has fewer rows than it might, since a page looks
+	// through so many offsets at most.
+	Older                  string
+	First, Short, Filtered bool
+}
+
+func logged(ctx context.Context, r *request) (any, error) {
+	query := r.URL.Query()
+	text := func(name string) string { return strings.TrimSpace(query.Get(name)) }
+	page := logPage{Form: logForm{ID: text("id"), Type: text("type"), Key: query.Get("key"), Since: text("since"), Until: text("until")}}
+	page.Filtered = page.Form != logForm{}
+	filter, err := page.Form.filter()
+	if err != nil {
+		return nil, err
+	}
+	before, err := readOffset(query.Get("before"))
+	if err != nil {
+		return nil, err
+	}
+	if page.Found, err = r.Admin.Browse(ctx, filter, before, pageRows); err != nil {
+		return nil, err
+	}
+	page.First, page.Short = before == 0, len(page.Found.Rows) < pageRows
+	if page.Found.Next > 0 {
+		page.Older = page.Form.older(page.Found.Next)
+	}
+	return page, nil
+}
+
+// Newest is the query of the first page.
+func (p logPage) Newest() string { return p.Form.fields().Encode() }
+
+// older is the query of what is before an offset.
+func (f logForm) older(before int64) string {
+	v := f.fields()
+	v.Set("before", strconv.FormatInt(before, 10))
+	return v.Encode()
+}
+
+// fields are those that are set.
+func (f logForm) fields() url.Values {
+	v := make(url.Values)
+	for name, text := range map[string]string{"id": f.ID, "type": f.Type, "key": f.Key, "since": f.Since, "until": f.Until} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	return v
+}
+
+// readOffset reads an offset; "" is 0.
+func readOffset(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, problem{http.StatusBadRequest, fmt.Sprintf("%q is no offset", short(text))}
+	}
+	return n, nil
+}

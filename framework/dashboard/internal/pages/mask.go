@@ -1,0 +1,84 @@
+package pages
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ohler55/ojg/jp"
+
+	"github.com/waybill-go/waybill/framework/route"
+)
+
+// masked stands in place of what a mask hides.
+const masked = "•••"
+
+// Masks hide parts of payloads, by pattern of types.
+type Masks map[string][]jp.Expr
+
+// ParseMasks reads JSON paths by pattern of types. It reports all that is wrong.
+func ParseMasks(paths map[string][]string) (Masks, error) {
+	masks := make(Masks)
+	var wrong []string
+	for pattern, of := range paths {
+		if err := route.ValidatePattern(pattern); err != nil {
+			wrong = append(wrong, fmt.Sprintf("masks.%s: use a type like order.placed, the beginning of types like order.*, or *", pattern))
+		}
+		for _, path := range of {
+			x, err := jp.ParseString(path)
+			if err == nil && !strings.HasPrefix(path, "$") {
+				err = fmt.Errorf("it begins with $")
+			}
+			if err != nil {
+				wrong = append(wrong, fmt.Sprintf("masks.%s: %q is no JSON path like $.card.number: %s", pattern, path, err))
+			}
+			masks[pattern] = append(masks[pattern], x)
+		}
+	}
+	if slices.Sort(wrong); len(wrong) > 0 {
+		return nil, fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	return masks, nil
+}
+
+// of are the paths for a type.
+func (m Masks) of(typ string) (paths []jp.Expr) {
+	for pattern, of := range m {
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		if pattern == typ || isPrefix && strings.HasPrefix(typ, prefix) {
+			paths = append(paths, of...)
+		}
+	}
+	return paths
+}
+
+// hide returns a payload without what is masked of its type, and whether there was something to
+// mask. A payload that has masks and is not JSON gives an error.
+func (m Masks) hide(typ string, payload []byte) (shown []byte, hidden bool, err error) {
+	paths := m.of(typ)
+	if len(paths) == 0 {
+		return payload, false, nil
+	}
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return nil, false, err
+	}
+	if decoder.More() {
+		return nil, false, fmt.Errorf("there is more than one value")
+	}
+	for _, path := range paths {
+		value, err = path.Modify(value, func(any) (any, bool) { hidden = true; return masked, true })
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err = encoder.Encode(value)
+	return out.Bytes(), hidden, err
+}

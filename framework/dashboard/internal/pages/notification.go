@@ -1,0 +1,124 @@
+package pages
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// notificationPage is one notification.
+type notificationPage struct {
+	Answer   admin.Answer
+	Envelope *notification.Envelope // nil: nothing but receipts is left
+	Sinks    []sinkVerdict
+	// Correlation is what its chain is called by.
+	Correlation string
+	// Chain is nil unless it is asked for.
+	Chain *admin.Tree
+	// Payload is nil unless it is asked for.
+	Payload *payload
+	// MayAct says that the user may act on it.
+	MayAct bool
+}
+
+// sinkVerdict is where it is at one sink.
+type sinkVerdict struct {
+	admin.Verdict
+	// Parked is nil where it is not parked.
+	Parked *parkedRow
+}
+
+// Acts are those that make sense where it is parked.
+func (v sinkVerdict) Acts() []string {
+	switch {
+	case v.Parked == nil:
+		return nil
+	case v.Parked.State == store.StateDead && v.Sink == store.SinkUnrouted:
+		return []string{"discard"}
+	case v.Parked.State == store.StateDead && v.Parked.Envelope.Key != "":
+		return []string{"requeue", "discard", "skip"}
+	case v.Parked.State == store.StateDead, v.Parked.State == store.StateRetrying:
+		return []string{"requeue", "discard"}
+	}
+	return []string{"discard"}
+}
+
+// look is the page of a notification.
+func look(ctx context.Context, r *request) (any, error) {
+	page, _, err := r.notification(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Query().Has("chain") {
+		from, err := readOffset(r.URL.Query().Get("from"))
+		if err != nil {
+			return nil, err
+		}
+		tree, err := r.Admin.Tree(ctx, page.Correlation, from, r.Routing)
+		if err != nil {
+			return nil, err
+		}
+		page.Chain = &tree
+	}
+	if !page.Answer.Known {
+		return answer{status: http.StatusNotFound, data: page}, nil
+	}
+	return page, nil
+}
+
+// lookAtPayload is the page with the payload. It is a POST, so that no address leads to it, and
+// the look is noted.
+func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
+	if err := r.operates(); err != nil {
+		return nil, err
+	}
+	page, e, err := r.notification(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, problem{http.StatusNotFound, "there is no payload: the row is gone from the log"}
+	}
+	shown := p.Masks.show(e.Type, e.Payload)
+	shown.By, shown.At = r.User.Name, time.Now()
+	page.Payload = &shown
+	p.Logger.Info("a payload was looked at", "user", r.User.Name, "id", e.ID, "type", e.Type)
+	return page, nil
+}
+
+func (r *request) notification(ctx context.Context) (page notificationPage, e *notification.Envelope, err error) {
+	at, err := readOffset(r.URL.Query().Get("offset"))
+	if err != nil {
+		return page, nil, err
+	}
+	var trace store.Trace
+	if page.Answer, trace, err = r.Admin.Look(ctx, r.PathValue("id"), at, r.Routing); err != nil {
+		return page, nil, err
+	}
+	e = trace.Envelope()
+	page.Correlation, page.MayAct = page.Answer.ID, r.operates() == nil
+	if e != nil {
+		shown := *e
+		shown.Payload = nil
+		page.Envelope = &shown
+		if id := e.Metadata.Get(notification.MetadataCorrelationID); id != "" {
+			page.Correlation = id
+		}
+	}
+	for _, v := range page.Answer.Verdicts {
+		s := sinkVerdict{Verdict: v}
+		i := slices.IndexFunc(trace.Parked, func(d store.ParkedDelivery) bool {
+			return d.Sink == v.Sink && (e == nil || d.Envelope.Offset == e.Offset)
+		})
+		if i >= 0 {
+			s.Parked = &parkedRow{trace.Parked[i]}
+		}
+		page.Sinks = append(page.Sinks, s)
+	}
+	return page, e, nil
+}

@@ -1,0 +1,175 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// pageRows is how many rows a page lists.
+const pageRows = 50
+
+// parkedForm is the filter of parked deliveries, as it stands in addresses and forms.
+type parkedForm struct{ Sink, Type, Key, State, Reason, Older, Newer, ID string }
+
+func readParkedForm(v url.Values) parkedForm {
+	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
+	return parkedForm{
+		Sink: text("sink"), Type: text("type"), Key: v.Get("key"), State: text("state"),
+		Reason: text("reason"), Older: text("older"), Newer: text("newer"), ID: text("id"),
+	}
+}
+
+// Fields are those that are set.
+func (f parkedForm) Fields() url.Values {
+	v := make(url.Values)
+	for name, text := range map[string]string{
+		"sink": f.Sink, "type": f.Type, "key": f.Key, "state": f.State, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID,
+	} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	return v
+}
+
+// Query is the form in an address.
+func (f parkedForm) Query() string { return f.Fields().Encode() }
+
+// Of is the query for a sink and a state.
+func (f parkedForm) Of(sink string, state store.State) string {
+	f.Sink, f.State = sink, string(state)
+	return f.Query()
+}
+
+func (f parkedForm) filter() (admin.Filter, error) {
+	filter := admin.Filter{Sink: f.Sink, ID: f.ID, Type: f.Type, Key: f.Key, Error: f.Reason}
+	if f.State != "" {
+		filter.States = []store.State{store.State(f.State)}
+	}
+	var err error
+	if filter.OlderThan, err = readAge(f.Older); err != nil {
+		return filter, err
+	}
+	if filter.NewerThan, err = readAge(f.Newer); err != nil {
+		return filter, err
+	}
+	return filter, filter.Validate()
+}
+
+// readAge reads 30m, 12h or 2d.
+func readAge(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	days, isDays := strings.CutSuffix(text, "d")
+	d, err := time.ParseDuration(text)
+	if n, daysErr := strconv.ParseUint(days, 10, 16); isDays && daysErr == nil {
+		d, err = time.Duration(n)*24*time.Hour, nil
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%w: %q is no age: use one like 30m, 12h or 2d", admin.ErrFilter, text)
+	}
+	return d, nil
+}
+
+// place is where a parked delivery is, as a text for forms and addresses; "" is the zero value.
+func placeText(p store.ParkedPlace) string {
+	if p == (store.ParkedPlace{}) {
+		return ""
+	}
+	text, _ := json.Marshal([]any{p.Sink, p.Offset, p.ID})
+	return string(text)
+}
+
+func readPlace(text string) (p store.ParkedPlace, err error) {
+	if text == "" {
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(text), &[]any{&p.Sink, &p.Offset, &p.ID}); err != nil {
+		return p, problem{http.StatusBadRequest, "this address was cut off or changed: begin with the first page"}
+	}
+	return p, nil
+}
+
+// parkedRow is a parked delivery in a list.
+type parkedRow struct{ store.ParkedDelivery }
+
+// Value names it in forms.
+func (r parkedRow) Value() string { return placeText(r.Place()) }
+
+// Waits says what it waits for, other than the time at which it is due and a person.
+func (r parkedRow) Waits() string {
+	switch r.State {
+	case store.StateBlocked:
+		return "an earlier one of its key"
+	case store.StateScheduled:
+		return "its time"
+	case store.StateSettling:
+		return "its hook"
+	}
+	return ""
+}
+
+// Reason is why it is parked, as far as there is an error.
+func (r parkedRow) Reason() string { return cmp.Or(r.HookError, r.LastError) }
+
+func parkedRows(found []store.ParkedDelivery) []parkedRow {
+	rows := make([]parkedRow, len(found))
+	for i, d := range found {
+		rows[i] = parkedRow{d}
+	}
+	return rows
+}
+
+// parkedStates are those that the filter offers.
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateCancelled}
+
+// parkedPage is the list of parked deliveries.
+type parkedPage struct {
+	Form   parkedForm
+	States []store.State
+	Counts []store.ParkedCount
+	Rows   []parkedRow
+	// Next is the query of the next page; "" if there is none. First says that this is the
+	// first page, and Short that it has fewer rows than it might, since a page looks
+	// through so many at most.
+	Next         string
+	First, Short bool
+}
+
+func parked(ctx context.Context, r *request) (any, error) {
+	query := r.URL.Query()
+	page := parkedPage{Form: readParkedForm(query), States: parkedStates, First: query.Get("after") == ""}
+	filter, err := page.Form.filter()
+	if err != nil {
+		return nil, err
+	}
+	after, err := readPlace(query.Get("after"))
+	if err != nil {
+		return nil, err
+	}
+	if page.Counts, err = r.Admin.ParkedCounts(ctx); err != nil {
+		return nil, err
+	}
+	found, err := r.Admin.BrowseParked(ctx, filter, after, pageRows)
+	if err != nil {
+		return nil, err
+	}
+	page.Rows = parkedRows(found.Deliveries)
+	if next := placeText(found.Next); next != "" {
+		fields := page.Form.Fields()
+		fields.Set("after", next)
+		page.Next, page.Short = fields.Encode(), len(page.Rows) < pageRows
+	}
+	return page, nil
+}

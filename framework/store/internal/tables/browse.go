@@ -1,0 +1,209 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// unpaid are the columns of an envelope without its payload.
+const unpaid = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, '' AS payload`
+
+// How much one statement of a page looks through: the first ones little, so that a page which
+// is soon full costs little under any plan, and each of the others so many times more.
+const (
+	browseFirst  = 1000
+	browseGrowth = 4
+	browseMost   = 50_000
+	// A planner that knows nothing of the parked table yet reads and sorts all of it for more.
+	browseParkedMost = 4000
+)
+
+// idDelay is how long after its id was made a row is written, at most, as a search by id
+// assumes.
+const idDelay = 10 * time.Minute
+
+// Browse lists rows of the log; see store.Inspector.
+func (t *Tables) Browse(ctx context.Context, q store.LogQuery) (store.LogPage, error) {
+	page, err := t.browse(ctx, q)
+	if err != nil {
+		return store.LogPage{}, t.failed(err, "list rows of the log")
+	}
+	return page, nil
+}
+
+func (t *Tables) browse(ctx context.Context, q store.LogQuery) (page store.LogPage, err error) {
+	oldest, err := t.run.Oldest(ctx, t.db, 0)
+	if err != nil || oldest == nil {
+		return page, err
+	}
+	low, high, err := t.browseBounds(ctx, q, oldest.Offset)
+	if err != nil {
+		return page, err
+	}
+	first := max(low, high-q.Offsets+1)
+	for last, span := high, int64(browseFirst); last >= first && len(page.Rows) < q.Limit; span = min(span*browseGrowth, browseMost) {
+		from := max(first, last-span+1)
+		if err := t.browsePart(ctx, q, from, last, &page); err != nil {
+			return page, err
+		}
+		last = from - 1
+	}
+	if n := len(page.Rows); n > 0 && n == q.Limit {
+		first = page.Rows[n-1].Offset
+	}
+	if first > low {
+		page.Next = first
+	}
+	if first <= high {
+		page.Last, err = t.run.Oldest(ctx, t.db, first-1)
+	}
+	return page, err
+}
+
+// browseBounds are the offsets between which the rows can be. The bound of an id that holds a time
+// is about when it was written, and not about when it occurred.
+func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int64) (low, high int64, err error) {
+	low = oldest
+	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&high); err != nil {
+		return 0, 0, err
+	}
+	end := high
+	since, until := q.Since, q.Until
+	if made := notification.IDTime(q.ID); !made.IsZero() {
+		since, until = made, made.Add(idDelay)
+	}
+	if !since.IsZero() {
+		if low, err = t.writtenSince(ctx, since.Add(-clockSkew), oldest, end); err != nil {
+			return 0, 0, err
+		}
+	}
+	switch {
+	case q.Before > 0:
+		high = min(end, q.Before-1)
+	case !until.IsZero():
+		high, err = t.writtenUntil(ctx, until.Add(clockSkew), oldest, end)
+	}
+	return low, high, err
+}
+
+// writtenUntil is about the last offset of what was written before a time: writtenSince may be
+// earlier by as many rows as it looks at together.
+func (t *Tables) writtenUntil(ctx context.Context, until time.Time, low, high int64) (last int64, err error) {
+	since, err := t.writtenSince(ctx, until, low, high)
+	if err != nil {
+		return 0, err
+	}
+	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ?) few {whole log}`,
+		since, since, sampleRows).Scan(&last)
+	return last, err
+}
+
+func (t *Tables) browsePart(ctx context.Context, q store.LogQuery, first, last int64, page *store.LogPage) error {
+	query, args := t.run.Render(t.run.BrowseQuery(q, first, last, q.Limit-len(page.Rows)))
+	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+		page.Rows = append(page.Rows, d.Envelope)
+		return true, nil
+	})
+}
+
+// BrowseQuery reads one range of offsets, backwards.
+func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Expr {
+	where := SQL(`"offset" >= ? AND "offset" <= ?`, first, last)
+	if q.ID != "" {
+		where.and(`id = ?`, q.ID)
+	}
+	if q.Key != "" {
+		where.and(`"key" = ?`, q.Key)
+	}
+	if !q.Types.None() && !q.Types.All() {
+		where.and(`?`, r.dialect.Types(q.Types))
+	}
+	if !q.Since.IsZero() {
+		where.and(r.dialect.LogTime(`occurred_on`)+` >= `+r.dialect.LogTime(`?`), r.dialect.Time(q.Since))
+	}
+	if !q.Until.IsZero() {
+		where.and(r.dialect.LogTime(`occurred_on`)+` < `+r.dialect.LogTime(`?`), r.dialect.Time(q.Until))
+	}
+	return SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
+}
+
+// ParkedCounts counts what is parked; see store.Inspector.
+func (t *Tables) ParkedCounts(ctx context.Context) ([]store.ParkedCount, error) {
+	counts, err := t.parkedStatus(ctx)
+	if err != nil {
+		return nil, t.failed(err, "count parked deliveries")
+	}
+	return counts, nil
+}
+
+// BrowseParked lists parked deliveries; see store.Inspector.
+func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (store.ParkedPage, error) {
+	page, err := t.browseParked(ctx, q)
+	if err != nil {
+		return store.ParkedPage{}, t.failed(err, "list parked deliveries")
+	}
+	return page, nil
+}
+
+func (t *Tables) browseParked(ctx context.Context, q store.ParkedQuery) (page store.ParkedPage, err error) {
+	where := t.matches(q.Filter)
+	if q.Filter.ID != "" {
+		return page, t.parkedPart(ctx, q, SQL(`id = ? AND (sink, "offset", id) > (?, ?, ?)`, q.Filter.ID, q.After.Sink, q.After.Offset, q.After.ID), where, &page)
+	}
+	for looked, span := 0, browseFirst; ; span = min(span*browseGrowth, browseParkedMost) {
+		part := t.parkedAfter(q.Filter.Sink, q.After)
+		part.Text += ` ORDER BY sink, "offset", id`
+		if err := t.parkedPart(ctx, q, SQL(`? LIMIT ?`, part, span), where, &page); err != nil || page.Next != (store.ParkedPlace{}) {
+			return page, err
+		}
+		end, err := t.endOfPart(ctx, part, span)
+		if err != nil || end == (store.ParkedPlace{}) {
+			return page, err
+		}
+		q.After = end
+		if looked += span; looked >= q.Look {
+			page.Next = end
+			return page, nil
+		}
+	}
+}
+
+// parkedAfter is the condition that a parked delivery is behind a place. It is a range of the
+// primary key also for one sink: for an equality a planner that knows nothing of the table expects few
+// rows, and sorts them.
+func (*Tables) parkedAfter(sink string, after store.ParkedPlace) Expr {
+	if sink == "" {
+		return SQL(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
+	}
+	if after.Sink != sink {
+		after = store.ParkedPlace{Sink: sink}
+	}
+	return SQL(`(sink, "offset", id) > (?, ?, ?) AND sink <= ?`, after.Sink, after.Offset, after.ID, sink)
+}
+
+// parkedPart adds what matches in one part of what is parked. The part is selected first, by
+// the primary key, so that no other plan reads more.
+func (t *Tables) parkedPart(ctx context.Context, q store.ParkedQuery, part, where Expr, page *store.ParkedPage) error {
+	room := q.Limit - len(page.Deliveries)
+	query, args := t.run.Render(SQL(`SELECT `+parkedColumns+` FROM (SELECT `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
+		FROM {parked} WHERE ?) p WHERE ? ORDER BY sink, "offset", id LIMIT ? {whole parked}`, part, where, room+1))
+	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+		if n := len(page.Deliveries); n == q.Limit {
+			page.Next = page.Deliveries[n-1].Place()
+			return false, nil
+		}
+		page.Deliveries = append(page.Deliveries, *d)
+		return true, nil
+	})
+}
+
+// endOfPart is the last place of a part of so many; the zero value: there are fewer.
+func (t *Tables) endOfPart(ctx context.Context, part Expr, span int) (end store.ParkedPlace, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error { return rows.Scan(&end.Sink, &end.Offset, &end.ID) },
+		`SELECT * FROM (SELECT sink, "offset", id FROM {parked} WHERE ? LIMIT 1 OFFSET ?) last_one {whole parked}`, part, span-1)
+	return end, err
+}
