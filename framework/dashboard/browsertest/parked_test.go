@@ -18,7 +18,7 @@ import (
 // hostileText that breaks what is put together from texts.
 const hostileText = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>{{.}} ‮evil‬ é%2F/../?#&`
 
-// park parks n deliveries of a sink, from an offset on, each with a key of its own.
+// parkMany parks n deliveries of a sink, from an offset on, each with a key of its own.
 func (s *site) parkMany(t *testing.T, sink, state string, from, n int) {
 	t.Helper()
 	s.exec(t, fmt.Sprintf(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at, last_error, first_parked_at, updated_at)
