@@ -105,7 +105,11 @@ func (b *tab) do(actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	require.NoError(b.t, chromedp.Run(ctx, actions...))
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		var address, text string
+		_ = chromedp.Run(b.ctx, chromedp.Location(&address), chromedp.Text("main", &text, chromedp.ByQuery, chromedp.AtLeast(0)))
+		require.NoError(b.t, err, "at %s: %s", address, text)
+	}
 }
 
 // open loads a page and returns the text of its main part.

@@ -51,7 +51,7 @@ func TestANotificationShowsWhereItIsAtEachSink(t *testing.T) {
 		require.Contains(t, text, want)
 	}
 	b.shoot("notification-sinks")
-	b.do(chromedp.Click(`button[value=skip]`), chromedp.WaitVisible(`form[action="/parked/act"]`), chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`dl`))
+	b.do(chromedp.Click(`button[value=skip]`), chromedp.WaitVisible(`form[action="/parked/act"]`), chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`main dl`))
 	var location string
 	b.do(chromedp.Location(&location))
 	require.Equal(t, 1, s.acted(t, location))

@@ -24,8 +24,8 @@ func (s *site) parkMany(t *testing.T, sink, state string, from, n int) {
 	s.exec(t, fmt.Sprintf(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at, last_error, first_parked_at, updated_at)
 		SELECT '%s', i, 0, 'id-' || i, 'order.placed', 1, 'key-' || i, now() - interval '2 hours', '{}', '{"n": 1}', '%s', 3,
 			CASE WHEN '%s' = 'retrying' THEN now() + interval '5 minutes' END, 'http 503: the partner is overloaded', now() - interval '1 hour', now() - interval '10 minutes'
-		FROM generate_series(%d, %d) i`, sink, state, state, from, from+n-1),
-		fmt.Sprintf(`INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('%s', 0, 1) ON CONFLICT DO NOTHING`, sink))
+		FROM generate_series(%d, %d) i`, sink, state, state, from, from+n-1))
+	s.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ($1, 0, 1) ON CONFLICT DO NOTHING`, sink)
 }
 
 // post sends a form as a browser would, and does not follow where it leads.
@@ -322,7 +322,7 @@ func TestAnActionThatRunsIsCancelled(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 	require.Eventually(t, func() bool {
 		_, body := get(t, s.url+location)
-		return strings.Contains(body, "interrupted")
+		return strings.Contains(body, "cancelled")
 	}, patience, 20*time.Millisecond)
 	require.Less(t, s.number(t, `SELECT count FROM outbox_actions`), 2000)
 	status, _, _ = post(t, s.url+location+"/cancel", nil)
@@ -351,16 +351,16 @@ func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
 		b.do(chromedp.Evaluate(`document.querySelectorAll("script:not([src]), img").length`, &scripts))
 		require.Zero(t, scripts, page)
 	}
-	b.shoot("parked-hostileText")
+	b.shoot("parked-hostile")
 	b.open("/parked")
 	b.do(chromedp.Click(`tbody th a`), chromedp.WaitVisible(`form[action^="/notifications/"] button`))
-	b.shoot("notification-hostileText")
+	b.shoot("notification-hostile")
 	b.do(chromedp.Click(`form[action^="/notifications/"] button`), chromedp.WaitVisible(`pre.payload`))
 	var text string
 	b.do(chromedp.Text(`pre.payload`, &text))
 	require.Contains(t, text, "<script>alert(1)</script>")
 	b.open("/parked")
 	b.do(chromedp.Click(`input[name=selected]`), chromedp.Click(`button[name=act][value=discard]`), chromedp.WaitVisible(`form[action="/parked/act"]`),
-		chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`dl`))
+		chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`main dl`))
 	require.Eventually(t, func() bool { return s.number(t, `SELECT count(*) FROM outbox_parked`) == 0 }, patience, 10*time.Millisecond)
 }

@@ -59,7 +59,7 @@ func TestAReplayIsPreviewedAndItsNumberTyped(t *testing.T) {
 	s.publish(t, 10, "order.placed") // after the preview: not replayed
 	s.eventually(t, 167, `SELECT count(*) FROM outbox_receipts WHERE sink = 'mail'`)
 	b.do(chromedp.SendKeys(`#typed`, "150", chromedp.ByQuery), chromedp.Click(`button.danger`, chromedp.ByQuery), chromedp.WaitVisible(`h2`, chromedp.ByQuery), chromedp.WaitVisible(`//p[contains(., "replay by ada")]`))
-	b.sees("done, 150 in all")
+	b.sees("done, 150 of 150")
 	s.eventually(t, 1, `SELECT count(*) FROM outbox_actions WHERE action = 'replay' AND count = 150 AND ended_at IS NOT NULL`)
 }
 

@@ -29,6 +29,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
@@ -205,8 +206,31 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 	if err != nil {
 		return nil, problem{http.StatusServiceUnavailable, err.Error()}
 	}
+	if err := parse(r); err != nil {
+		return nil, err
+	}
 	user := access.From(r.Context())
 	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user, Acts: p.Acts, History: p.History}, nil
+}
+
+// parse reads the query and the form, and refuses what no database takes for a text.
+func parse(r *http.Request) error {
+	var tooLong *http.MaxBytesError
+	if err := r.ParseForm(); errors.As(err, &tooLong) {
+		return problem{http.StatusRequestEntityTooLarge, fmt.Sprintf("a form has at most %d bytes", tooLong.Limit)}
+	} else if err != nil {
+		return problem{http.StatusBadRequest, err.Error()}
+	}
+	texts := []string{r.URL.Path}
+	for _, values := range r.Form {
+		texts = append(texts, values...)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return problem{http.StatusBadRequest, "what was asked for is no text: it is not UTF-8, or has a NUL"}
+		}
+	}
+	return nil
 }
 
 // layout is what all pages have.

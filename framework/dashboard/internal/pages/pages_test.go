@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/route"
@@ -99,7 +100,12 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	}
 	runner := acts.New(slog.New(slog.DiscardHandler))
 	t.Cleanup(runner.Close)
-	return New(Config{Target: &current, Acts: runner, Logger: slog.New(slog.DiscardHandler)})
+	looks := history.New(&current, slog.New(slog.DiscardHandler))
+	looks.Begin()
+	t.Cleanup(looks.Close)
+	p := New(Config{Target: &current, Acts: runner, History: looks, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(p.Close)
+	return p
 }
 
 // ask makes a request as a user, and returns the status and the page.

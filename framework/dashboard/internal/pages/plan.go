@@ -122,9 +122,6 @@ func (r *request) planForm() (planForm, error) {
 	if err := r.operates(); err != nil {
 		return planForm{}, err
 	}
-	if err := r.ParseForm(); err != nil {
-		return planForm{}, problem{http.StatusBadRequest, "the form could not be read: " + err.Error()}
-	}
 	return readPlanForm(r.PostForm)
 }
 

@@ -44,9 +44,6 @@ func replay(ctx context.Context, r *request) (any, error) {
 	if err := r.operates(); err != nil {
 		return nil, err
 	}
-	if err := r.ParseForm(); err != nil {
-		return nil, problem{http.StatusBadRequest, "the form cannot be read"}
-	}
 	page := replayPage{
 		Sink: r.PathValue("name"), Type: strings.TrimSpace(r.Form.Get("type")),
 		Since: strings.TrimSpace(r.Form.Get("since")), Until: strings.TrimSpace(r.Form.Get("until")), Rate: strings.TrimSpace(r.Form.Get("rate")),

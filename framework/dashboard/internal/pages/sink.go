@@ -191,12 +191,9 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	if err := r.operates(); err != nil {
 		return nil, err
 	}
-	if err := r.ParseForm(); err != nil {
-		return nil, problem{http.StatusBadRequest, "the form cannot be read"}
-	}
 	sink, reason := r.PathValue("name"), strings.TrimSpace(r.PostForm.Get("reason"))
-	if len([]rune(reason)) > reasonMost || strings.ContainsRune(reason, 0) {
-		return nil, problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters, and no NUL", reasonMost)}
+	if len([]rune(reason)) > reasonMost {
+		return nil, problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters", reasonMost)}
 	}
 	if r.PostForm.Get("confirmed") == "" {
 		return confirmation{sink, verb, what, reason}, nil
