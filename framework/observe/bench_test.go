@@ -176,3 +176,20 @@ func BenchmarkAttempt(b *testing.B) {
 		m.Attempt(attempt)
 	}
 }
+
+// BenchmarkPublished is what counting types costs a call that publishes ten notifications.
+func BenchmarkPublished(b *testing.B) {
+	envelopes := make([]notification.Envelope, 10)
+	for i := range envelopes {
+		envelopes[i].Type = "order.placed"
+	}
+	for name, types := range map[string]bool{"on": true, "off": false} {
+		b.Run(name, func(b *testing.B) {
+			m := observe.New(observe.Config{Types: types})
+			b.ReportAllocs()
+			for b.Loop() {
+				m.Published(envelopes)
+			}
+		})
+	}
+}

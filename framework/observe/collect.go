@@ -51,6 +51,7 @@ var (
 	removedRows        = describe("retention_removed_rows_total", "Rows of the log that retention has removed one by one.")
 	removedParts       = describe("retention_dropped_partitions_total", "Partitions of the log that retention has dropped.")
 	retention          = describe("retention_seconds", "How long rows stay in the log; there is no series where they stay for ever.")
+	publishedTotal     = describe("published_total", "Notifications that this process has written to the log, by type, if that is asked for; also those of transactions that rolled back.", "type")
 	reloadSuccess      = describe("config_reload_success", "1 if the configuration that was read last was taken over, else 0.")
 	buildInfo          = describe("build_info", "1, with what the program was built from.", "version", "go_version")
 )
@@ -146,7 +147,7 @@ func (m *Monitor) collectCounts(out metrics) {
 func (m *Monitor) collectTotals(out metrics) {
 	m.mu.Lock()
 	t := m.totals
-	t.wakeups, t.errors = maps.Clone(t.wakeups), maps.Clone(t.errors)
+	t.wakeups, t.errors, t.published = maps.Clone(t.wakeups), maps.Clone(t.errors), maps.Clone(t.published)
 	checkpoint := t.checkpoint.clone()
 	m.mu.Unlock()
 	out.histogram(checkpointDuration, checkpoint)
@@ -162,6 +163,9 @@ func (m *Monitor) collectTotals(out metrics) {
 	}
 	out.counter(removedRows, t.rows)
 	out.counter(removedParts, t.partitions)
+	for typ, n := range t.published {
+		out.counter(publishedTotal, n, typ)
+	}
 	out.gauge(reloadSuccess, truth(!t.reloadFailed))
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -45,12 +46,16 @@ type totals struct {
 	rows, partitions               uint64
 	wakeups                        map[forwarder.WakeCause]uint64
 	errors                         map[forwarder.DatabaseOp]uint64
-	checkpoint                     histogram // how long they took
+	published                      map[string]uint64 // by type
+	checkpoint                     histogram         // how long they took
 	reloadFailed                   bool
 }
 
 func newTotals() totals {
-	return totals{checkpoint: newHistogram(durationBounds), wakeups: make(map[forwarder.WakeCause]uint64), errors: make(map[forwarder.DatabaseOp]uint64)}
+	return totals{
+		checkpoint: newHistogram(durationBounds), wakeups: make(map[forwarder.WakeCause]uint64), errors: make(map[forwarder.DatabaseOp]uint64),
+		published: make(map[string]uint64),
+	}
 }
 
 // Upper bounds of the classic buckets.
@@ -137,6 +142,33 @@ func (m *Monitor) Dead(p forwarder.Parked) {
 	defer c.mu.Unlock()
 	c.parked[p.State]++
 	c.dead[p.Reason]++
+}
+
+// Types of which what is published is counted by themselves, and the name for the others.
+const (
+	maxTypes  = 100
+	otherType = "_other"
+)
+
+// Published counts what was published, by type, if Config.Types asks for it. It is for
+// outbox.Config.Published: a transaction that rolls back later counts too.
+func (m *Monitor) Published(envelopes []notification.Envelope) {
+	if !m.config.Types {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range envelopes {
+		m.totals.publish(envelopes[i].Type, 1)
+	}
+}
+
+// publish adds n to a type, or to _other.
+func (t *totals) publish(typ string, n uint64) {
+	if _, known := t.published[typ]; !known && len(t.published) >= maxTypes {
+		typ = otherType
+	}
+	t.published[typ] += n
 }
 
 // Checkpoint counts one that was written.

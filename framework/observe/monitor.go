@@ -12,7 +12,10 @@
 //	http.ListenAndServe("127.0.0.1:8090", monitor)
 //
 // Labels are names of sinks and words of a short list, never keys, ids, lanes or texts of
-// errors.
+// errors. Types of notifications are labels of one metric only, if asked for:
+//
+//	monitor := observe.New(observe.Config{Types: true})
+//	publisher, err := outbox.New(types, store, outbox.Config{Published: monitor.Published})
 //
 // The files in the order in which to read them: monitor.go, counts.go, histogram.go, collect.go, sample.go,
 // probes.go, join.go.
@@ -44,6 +47,9 @@ type Config struct {
 	Interval time.Duration
 	// Version is that of the program, for waybill_build_info.
 	Version string
+	// Types counts what is published by type, where Published is called; default false.
+	// Types have labels of their own up to 100, and the others share _other.
+	Types bool
 	// Logger gets a line when sampling begins to fail and when it works again; default:
 	// slog's.
 	Logger *slog.Logger
@@ -123,6 +129,19 @@ func (m *Monitor) Gatherer() prometheus.Gatherer { return m.registry }
 func (m *Monitor) Expect(sinks ...string) {
 	for _, sink := range sinks {
 		m.counts(sink)
+	}
+}
+
+// ExpectTypes makes the series of types exist before anything of them is published, if
+// Config.Types asks for them.
+func (m *Monitor) ExpectTypes(types ...string) {
+	if !m.config.Types {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, typ := range types {
+		m.totals.publish(typ, 0)
 	}
 }
 

@@ -24,11 +24,13 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/observe"
+	publishing "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -42,6 +44,7 @@ type outbox struct {
 	store interface {
 		forwarder.Store
 		store.Sampler
+		publishing.Log
 	}
 }
 
@@ -382,6 +385,37 @@ func TestNativeHistogramsAreScrapedBesideClassicBuckets(t *testing.T) {
 		return
 	}
 	t.Fatal("there is no such histogram")
+}
+
+func TestWhatIsPublishedIsCountedByTypeWhereThatIsAskedFor(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		asked, not := observe.New(observe.Config{Types: true}), observe.New(observe.Config{})
+		for _, m := range []*observe.Monitor{asked, not} {
+			p, err := publishing.New(registry.New(), o.store, publishing.Config{Published: m.Published})
+			require.NoError(t, err)
+			m.ExpectTypes("order.placed", "order.paid")
+			require.NoError(t, p.RunInTx(t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error {
+				return p.Append(ctx, tx, []notification.Envelope{{Type: "order.paid", Payload: []byte("{}")}, {Type: "order.paid", Payload: []byte("{}")}}...)
+			}))
+		}
+		s := scrape(t, asked)
+		require.EqualValues(t, 2, s.value("waybill_published_total", "type=order.paid"))
+		require.EqualValues(t, 0, s.value("waybill_published_total", "type=order.placed"))
+		require.NotContains(t, scrape(t, not), "waybill_published_total")
+	})
+}
+
+func TestTypesBeyondAHundredShareOneSeries(t *testing.T) {
+	t.Parallel()
+	m := observe.New(observe.Config{Types: true})
+	for i := range 150 {
+		m.Published([]notification.Envelope{{Type: "type." + strconv.Itoa(i)}, {Type: "type.0"}})
+	}
+	s := scrape(t, m)
+	require.Len(t, s["waybill_published_total"].Metric, 101)
+	require.EqualValues(t, 151, s.value("waybill_published_total", "type=type.0"))
+	require.EqualValues(t, 1, s.value("waybill_published_total", "type=type.99"))
+	require.EqualValues(t, 50, s.value("waybill_published_total", "type=_other"))
 }
 
 func TestJoinedObserversAllHear(t *testing.T) {

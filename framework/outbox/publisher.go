@@ -52,6 +52,10 @@ type Config struct {
 	// of the call's context goes into the metadata of notifications that name no
 	// traceparent.
 	TracerProvider trace.TracerProvider
+	// Published, if set, is called with what a call of Publish or Append has written, before the
+	// commit: the transaction may still roll back. It must be quick, safe for parallel
+	// calls, and neither keep nor change the envelopes. package observe counts with it.
+	Published func([]notification.Envelope)
 	// Events says what becomes of domain events that are published or recorded.
 	Events []Mapping
 	// Announcer announces these commits to forwarders in other processes; default
@@ -172,6 +176,9 @@ func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.
 		return fmt.Errorf("append to the outbox: %w", explain(err))
 	}
 	p.appends.Add(1)
+	if p.config.Published != nil {
+		p.config.Published(envelopes)
+	}
 	return nil
 }
 

@@ -260,6 +260,27 @@ func TestABinarySerializerNeedsABinaryColumn(t *testing.T) {
 	require.Equal(t, "héllo", value.GetValue())
 }
 
+func TestWhatIsWrittenIsReportedBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	var reported []string
+	db, _, p := setup(t, outbox.Config{Published: func(envelopes []notification.Envelope) {
+		for _, e := range envelopes {
+			reported = append(reported, e.Type+" "+e.Key)
+		}
+	}})
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Publish(t.Context(), tx))
+	require.Error(t, p.Publish(t.Context(), tx, orderPlaced{OrderID: "a"}, "of no type"))
+	require.Empty(t, reported, "nothing was written")
+	require.NoError(t, p.Publish(t.Context(), tx, orderPlaced{OrderID: "a"}, orderPlaced{OrderID: "b"}))
+	require.NoError(t, p.Append(t.Context(), tx, notification.Envelope{Type: "order.paid", Key: "c", Payload: []byte(`{}`)}))
+	require.Equal(t, []string{"order.placed a", "order.placed b", "order.paid c"}, reported)
+	require.NoError(t, tx.Rollback())
+	require.Error(t, p.Publish(t.Context(), tx, orderPlaced{OrderID: "d"}))
+	require.Len(t, reported, 3, "the transaction was over")
+}
+
 func TestRunInTxWakesTheForwarderOnlyAfterACommitWithNotifications(t *testing.T) {
 	t.Parallel()
 	woken := 0
