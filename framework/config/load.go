@@ -74,7 +74,7 @@ func LoadTables(source Source) (Tables, error) {
 	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
 }
 
-// LoadObserve reads the address at which a forwarder is looked at, and nothing else.
+// LoadObserve reads address and types of Observe, and nothing else.
 func LoadObserve(source Source) (Observe, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -89,14 +89,16 @@ func LoadObserve(source Source) (Observe, error) {
 		Schedules skipped `yaml:"schedules"`
 		Observe   struct {
 			Address string  `yaml:"address"`
+			Types   bool    `yaml:"types"`
 			Hosts   skipped `yaml:"hosts"`
 			Auth    skipped `yaml:"auth"`
+			Masks   skipped `yaml:"masks"`
 			Pprof   skipped `yaml:"pprof"`
 		} `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkAddress(c.Observe.Address)
-	return Observe{Address: c.Observe.Address}, l.report.err()
+	return Observe{Address: c.Observe.Address, Types: c.Observe.Types}, l.report.err()
 }
 
 // LoadRoutes reads all of the configuration but schedules, and builds no sinks, so their secrets

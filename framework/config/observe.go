@@ -20,6 +20,7 @@ type Observe struct {
 	Hosts   []string            `yaml:"hosts" doc:"further names under which the dashboard is reached, such as that of a proxy before it; requests for others are refused. Always right are localhost, loopback addresses, the host of address, and the IP address that a request was sent to"`
 	Auth    Auth                `yaml:"auth" doc:"who may use the dashboard: with any of users, tokens and proxy each request needs one of them. /metrics and probes need none. SIGHUP takes changes over"`
 	Masks   map[string][]string `yaml:"masks" doc:"what the dashboard does not show of payloads, also to operators: JSON paths such as $.card.number, by type (order.placed), beginning of types (order.*) or * for all. A payload of such a type that is not JSON is not shown at all. Default: none"`
+	Types   bool                `yaml:"types" doc:"count in waybill_published_total{type} what the schedules of this configuration publish; up to 100 types, the others as _other. It does not change with SIGHUP. Default false"`
 	Pprof   bool                `yaml:"pprof" doc:"serve profiles of the program at /debug/pprof/, for operators; it does not change with SIGHUP. Default false"`
 }
 

@@ -23,6 +23,8 @@ observe:
       bob: {password: "$2a$10$yBC0KIQpMzMk0jcHM9Zm2.nGEBiyMHkmC8JYDxXkDDgKBBbOOxYdC"}
     tokens: {ci: {token: hunter2hunter2hunter2}}
     proxy: {networks: [10.0.0.0/8, "fd00::/8"], role: X-Forwarded-Groups}
+  masks: {"order.*": [$.card.number]}
+  types: true
   pprof: true
 `
 
@@ -53,7 +55,7 @@ func TestTheAddressIsReadWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	o, err := config.LoadObserve(config.Source{File: write(t, observed)})
 	require.NoError(t, err)
-	require.Equal(t, config.Observe{Address: "0.0.0.0:8090"}, o)
+	require.Equal(t, config.Observe{Address: "0.0.0.0:8090", Types: true}, o)
 }
 
 func TestAChangeOfAUserIsOneOfObserve(t *testing.T) {

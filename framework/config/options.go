@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	Hooks      forwarder.Hooks
 	// Observer is the forwarder's.
 	Observer forwarder.Observer
+	// Published is that of the publisher of schedules, see [outbox.Config].
+	Published func([]notification.Envelope)
 	// TracerProvider makes the spans of deliveries.
 	TracerProvider trace.TracerProvider
 }

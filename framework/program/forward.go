@@ -78,8 +78,9 @@ type forward struct {
 	monitor   *observe.Monitor
 	push      bool // its metrics, by OTLP
 	dashboard *dashboard.Dashboard
-	// address and pprof are observe's as the program began with.
+	// address, types and pprof are observe's as the program began with.
 	address string
+	types   bool
 	pprof   bool
 }
 

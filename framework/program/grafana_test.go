@@ -190,13 +190,16 @@ func TestEachPanelOfTheDashboardShowsDataOfARealScrape(t *testing.T) {
 		address := freeAddress(t)
 		path := writeFile(t, fmt.Sprintf(`
 database: %q
-observe: {address: %q}
+observe: {address: %q, types: true}
 forwarder: {lease: 2s}
 sinks:
   quiet: {kind: http, with: {url: %q, format: cloudevents-batch, cloudevents: {source: /shop}}}
   failing: {kind: http, with: {url: %q}, on_dead: halt}
 routes:
   "order.*": [quiet, failing]
+  clock.ticked: [quiet]
+schedules:
+  tick: {every: 1s, type: clock.ticked}
 `, o.address, address, quiet.URL, refusing.URL))
 		o.migrate(t)
 		o.publish(t, 1, 5)

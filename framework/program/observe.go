@@ -24,14 +24,19 @@ import (
 // observed loads the configuration, and makes the monitor, which counts where it is served or
 // its metrics are sent, and the dashboard.
 func (f *forward) observed() (*config.Config, error) {
-	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Logger: f.logger})
+	// Mistakes are those that loading all finds too.
+	o, _ := config.LoadObserve(f.source)
+	f.types = o.Types
+	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Logger: f.logger})
 	var err error
 	if f.push, err = otlp.Wanted(f.environ, f.logger); err != nil {
 		return nil, &usageError{err}
 	}
-	// Mistakes are those that loading all finds too.
-	if o, _ := config.LoadObserve(f.source); o.Address != "" || f.push {
+	if o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
+	}
+	if f.types {
+		f.options.Published = f.monitor.Published
 	}
 	c, err := loadForwarding(f.source, f.options)
 	if err != nil {
@@ -70,8 +75,13 @@ func shownRole(r config.Role) dashboard.Role {
 	return dashboard.Viewer
 }
 
-// show has the dashboard show an engine, as it is now configured.
-func (f *forward) show(e *engine) { e.hide = f.dashboard.Show(f.target(e)) }
+// show has the dashboard show an engine, as it is now configured, and the metrics its types.
+func (f *forward) show(e *engine) {
+	for _, s := range e.config.Schedules {
+		f.monitor.ExpectTypes(s.Type)
+	}
+	e.hide = f.dashboard.Show(f.target(e))
+}
 
 func (f *forward) target(e *engine) dashboard.Target {
 	text, err := e.config.Show()
@@ -100,8 +110,8 @@ func (f *forward) readmit(o config.Observe) {
 	if err := f.dashboard.Change(f.access(o)); err != nil { // it was checked
 		f.refuse(err)
 	}
-	if o.Address != f.address || o.Pprof != f.pprof {
-		f.logger.Warn("observe.address or observe.pprof has changed, which counts from the next start of the program")
+	if o.Address != f.address || o.Types != f.types || o.Pprof != f.pprof {
+		f.logger.Warn("observe.address, observe.types or observe.pprof has changed, which counts from the next start of the program")
 	}
 }
 

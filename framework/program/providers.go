@@ -66,7 +66,7 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 		return nil, err
 	}
 	// What the file schedules is made already: the types of the program are not asked.
-	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake})
+	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake, Published: options.Published})
 	if err != nil {
 		return nil, err
 	}
