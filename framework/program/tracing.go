@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
 
 // flushTimeout bounds how long the end of the program waits for the last spans to be sent.
@@ -54,7 +56,7 @@ func (f *forward) traced(ctx context.Context) (end func(), err error) {
 	if err != nil { // a part of it
 		f.logger.Warn("tracing", "error", err)
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter, f.queue()...), sdk.WithResource(who))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(otlp.NewSpans(exporter, f.logger), f.queue()...), sdk.WithResource(who))
 	f.options.TracerProvider = provider
 	f.logger.Info("tracing is on")
 	return func() {

@@ -122,6 +122,45 @@ func TestACollectorThatHangsHoldsUpNothing(t *testing.T) {
 	})
 }
 
+func TestACollectorOfSpansThatComesLaterIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	refused := make(chan struct{}, 100)
+	works := make(chan struct{})
+	c := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-works:
+		default:
+			w.WriteHeader(http.StatusForbidden) // which is not tried again by the exporter
+			refused <- struct{}{}
+		}
+	}))
+	defer c.Close()
+	destination := newReceiver(t)
+	f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_METRICS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=1"},
+		"forward", "-c", o.config(t, "15s", destination.URL))
+	for n := range 3 {
+		o.publish(t, n+1, n+1)
+		<-refused
+	}
+	close(works)
+	o.publish(t, 4, 4)
+	failed := 0
+	for line := range f.lines {
+		if strings.Contains(line, "sending spans failed, trying again") {
+			failed++
+		}
+		require.NotContains(t, line, "msg=tracing")
+		if strings.Contains(line, "sending spans works again") {
+			break
+		}
+	}
+	require.Equal(t, 1, failed)
+	f.signal(t, syscall.SIGTERM)
+	require.Zero(t, f.wait())
+}
+
 func TestTracingIsOffUnlessItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)

@@ -1,4 +1,5 @@
-// Package otlp sends metrics to a collector of OpenTelemetry, as OTLP over HTTP.
+// Package otlp sends metrics to a collector of OpenTelemetry, as OTLP over HTTP, and says in the
+// log whether metrics and spans get there.
 package otlp
 
 import (
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
 )
 
 // endTimeout bounds how long the end waits for the last figures to be sent.
@@ -103,7 +105,7 @@ func Push(ctx context.Context, g prometheus.Gatherer, s Service, logger *slog.Lo
 	if err != nil { // of a part of it
 		logger.Warn("sending metrics", "error", err)
 	}
-	reader := metric.NewPeriodicReader(&reporting{Exporter: exporter, log: logger}, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(g))))
+	reader := metric.NewPeriodicReader(&reporting{exporter, outage{what: "metrics", log: logger}}, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(g))))
 	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(who))
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -114,23 +116,50 @@ func Push(ctx context.Context, g prometheus.Gatherer, s Service, logger *slog.Lo
 	}, nil
 }
 
-// reporting logs when sending begins to fail, and when it works again. The reader calls it from
+// reporting is an exporter of metrics whose failures are logged. The reader calls it from
 // one goroutine at a time.
 type reporting struct {
 	metric.Exporter
-	log     *slog.Logger
-	failing bool
+	outage
 }
 
 // Export sends figures. Its error is logged, not returned: the SDK would print it.
 func (r *reporting) Export(ctx context.Context, figures *metricdata.ResourceMetrics) error {
-	err := r.Exporter.Export(ctx, figures)
-	switch {
-	case err != nil && !r.failing:
-		r.log.Warn("sending metrics failed, trying again", "error", err)
-	case err == nil && r.failing:
-		r.log.Info("sending metrics works again")
-	}
-	r.failing = err != nil
+	r.note(r.Exporter.Export(ctx, figures))
 	return nil
+}
+
+// Spans is an exporter of spans that logs when sending begins to fail and when it works again,
+// in place of each failure. It is not safe for concurrent use, as the SDK asks for none.
+type Spans struct {
+	trace.SpanExporter
+	outage
+}
+
+// NewSpans returns one over an exporter.
+func NewSpans(to trace.SpanExporter, logger *slog.Logger) *Spans {
+	return &Spans{to, outage{what: "spans", log: logger}}
+}
+
+// ExportSpans sends spans. It returns no error, for the reason of the metrics' Export.
+func (s *Spans) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
+	s.note(s.SpanExporter.ExportSpans(ctx, spans))
+	return nil
+}
+
+// outage is one line in the log for each time in which nothing gets through.
+type outage struct {
+	what    string
+	log     *slog.Logger
+	failing bool
+}
+
+func (o *outage) note(err error) {
+	switch {
+	case err != nil && !o.failing:
+		o.log.Warn("sending "+o.what+" failed, trying again", "error", err)
+	case err == nil && o.failing:
+		o.log.Info("sending " + o.what + " works again")
+	}
+	o.failing = err != nil
 }
