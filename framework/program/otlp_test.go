@@ -113,6 +113,7 @@ func TestOneEndpointIsForTracesAndMetricsUnlessOneOfThemIsSwitchedOff(t *testing
 		"the traces alone":    {[]string{"OTEL_METRICS_EXPORTER=none"}, true, false},
 		"the metrics alone":   {[]string{"OTEL_TRACES_EXPORTER=none"}, false, true},
 		"neither":             {[]string{"OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_EXPORTER=none"}, false, false},
+		"exporters of others": {[]string{"OTEL_METRICS_EXPORTER=prometheus", "OTEL_TRACES_EXPORTER=zipkin"}, false, false},
 		"neither, by the SDK": {[]string{"OTEL_SDK_DISABLED=true"}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,10 +89,11 @@ func (f *forward) tracingIsOn() (bool, error) {
 			endpoint = true
 		}
 	}
-	if exporter != "" && exporter != "otlp" {
-		f.logger.Warn(envExporter+" names no exporter that there is: it counts as if it were not set; use otlp or none", "value", exporter)
-	}
-	if !endpoint && exporter != "otlp" {
+	switch {
+	case exporter != "" && exporter != "otlp":
+		f.logger.Warn(envExporter+" names an exporter that there is none of, and no spans are sent: use otlp or none", "value", exporter)
+		return false, nil
+	case exporter == "" && !endpoint:
 		return false, nil
 	}
 	for _, name := range []string{envProtocol, envTracesProtocol} {

@@ -206,7 +206,7 @@ func TestWrongVariablesOfTracing(t *testing.T) {
 		want    string
 	}{
 		{[]string{"OTEL_SDK_DISABLED=perhaps"}, "OTEL_SDK_DISABLED is neither true nor false"},
-		{[]string{"OTEL_TRACES_EXPORTER=zipkin"}, "OTEL_TRACES_EXPORTER names no exporter"},
+		{[]string{"OTEL_TRACES_EXPORTER=zipkin"}, "OTEL_TRACES_EXPORTER names an exporter that there is none of"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is not available: spans go by http/protobuf"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=coin"}, "unsupported sampler: coin"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=7"}, "greater than 1.0"},
