@@ -33,11 +33,26 @@ func TestCodeInTheDocumentationIsCodeThatCompiles(t *testing.T) {
 
 var (
 	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
-	// link is one to a file of the project, without its anchor.
-	link = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)\s]*)?\)`)
+	// link is one to a file of the project, or to a section of it or of the page itself.
+	link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	// heading is that of a section, and dropped what its anchor has not.
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-func TestLinksInTheDocumentationLeadToFiles(t *testing.T) {
+// anchors are those of a page's sections.
+func anchors(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	found := make(map[string]bool)
+	for _, match := range heading.FindAllStringSubmatch(string(text), -1) {
+		found[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
+	}
+	return found
+}
+
+func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 	t.Parallel()
 	pages := []string{"README.md"}
 	for _, pattern := range []string{"docs/*.md", "examples/*/README.md"} {
@@ -50,8 +65,15 @@ func TestLinksInTheDocumentationLeadToFiles(t *testing.T) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
-			_, err := os.Stat(filepath.Join(filepath.Dir(page), match[1]))
+			to := page
+			if match[1] != "" {
+				to = filepath.Join(filepath.Dir(page), match[1])
+			}
+			_, err := os.Stat(to)
 			require.NoError(t, err, page)
+			if match[2] != "" && strings.HasSuffix(to, ".md") {
+				require.True(t, anchors(t, to)[match[2]], "%s leads to %s#%s", page, to, match[2])
+			}
 		}
 	}
 }
