@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,34 @@ func TestReferencesAreCurrent(t *testing.T) {
 		committed, err := os.ReadFile(filepath.Join("../../docs", name))
 		require.NoError(t, err)
 		require.Equal(t, string(committed), b.String(), "run go generate ./framework/program")
+	}
+}
+
+func TestEachCommandOfTheRunbookIsOneThatThereIs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	commands := regexp.MustCompile("(?m)(?:`|^    (?:\\$ )?|&& )waybill ([a-z][^`\n]*)").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(commands), 40)
+	ends := regexp.MustCompile(` *(?:\||>|#|…).*$`) // pipes, redirections, comments
+	quoted := regexp.MustCompile(`'[^']*'|"[^"]*"`)
+	for _, match := range commands {
+		arguments := strings.Fields(ends.ReplaceAllString(quoted.ReplaceAllString(match[1], "1d"), ""))
+		name := []string{"waybill"}
+		for _, a := range arguments {
+			if a != strings.ToLower(a) || strings.HasPrefix(a, "-") {
+				break
+			}
+			name = append(name, a)
+		}
+		r := waybill(t, append(arguments, "--help")...)
+		require.Zero(t, r.code, "%s: %s", match[1], r.stderr)
+		known := false // words behind its name are arguments, unless it only has commands below it
+		for n := len(name); n > 1; n-- {
+			known = known || strings.Contains(r.stdout, "Usage:\n  "+strings.Join(name[:n], " ")+" ") &&
+				(n == len(name) || !strings.Contains(r.stdout, " [command]\n"))
+		}
+		require.True(t, known, "waybill %s: %s", match[1], r.stdout)
 	}
 }
 
