@@ -7,8 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // What is within a cursor or a time is checked as what is typed.
@@ -68,5 +71,32 @@ func TestWhatStandsInAddressesAndFormsMayBeChanged(t *testing.T) {
 		parked := 0
 		require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_parked`).Scan(&parked))
 		require.Equal(t, 1, parked, "nothing of this has acted")
+	})
+}
+
+// What is stored under an older name of a type is the same payload.
+func TestAMaskCountsForAllNamesOfAType(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		for _, name := range []string{"customer.moved", "client.moved", "client.left"} {
+			o.exec(t, `INSERT INTO outbox (id, type, key, payload) VALUES ($1, $1, 'k', '{"email": "a@b"}')`, name)
+		}
+		types := registry.New()
+		require.NoError(t, registry.Register[struct{ Email string }](types, "customer.moved", registry.Aliases("client.moved")))
+		routes, err := route.New(route.Routes{"*": route.To("events")}, []string{"events"}, types)
+		require.NoError(t, err)
+		p := newPages(t, &target.Target{Store: o.store, Types: types, Routing: admin.Routing{Routes: routes}})
+		for _, pattern := range []string{"customer.moved", "customer.*", "client.moved"} {
+			p.Masks, err = ParseMasks(map[string][]string{pattern: {"$.email"}})
+			require.NoError(t, err)
+			for _, name := range []string{"customer.moved", "client.moved"} {
+				status, page := p.ask(t, access.Operator, http.MethodPost, "/notifications/"+name, nil)
+				require.Equal(t, http.StatusOK, status)
+				require.Contains(t, page, "•••", "%s by the mask of %s", name, pattern)
+				require.NotContains(t, page, "a@b", "%s by the mask of %s", name, pattern)
+			}
+			_, page := p.ask(t, access.Operator, http.MethodPost, "/notifications/client.left", nil)
+			require.Contains(t, page, "a@b", "another type")
+		}
 	})
 }
