@@ -65,7 +65,8 @@ type Config struct {
 	Prefix string
 	// Masks are what operators do not see of payloads, as JSON paths by type (order.placed), the
 	// beginning of types (order.*) or * for all: {"customer.*": {"$.email", "$.card.number"}}.
-	// Of a type with masks a payload that is not JSON is not shown at all.
+	// Of a type with masks a payload that is not JSON is not shown at all. What is masked under one
+	// name of a type is under each.
 	Masks map[string][]string
 	// Access says who may do what.
 	Access Access

@@ -58,3 +58,17 @@ func TestWhatMakesNoSenseInABodyOrACursorIsRefused(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.status)
 	})
 }
+
+func TestWhatADatabaseSaysOfItselfIsForOperators(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+		_, err := o.db.ExecContext(t.Context(), `DROP TABLE outbox_parked`)
+		require.NoError(t, err)
+		a := s.look(t, "/parked")
+		require.Equal(t, http.StatusInternalServerError, a.status)
+		require.NotContains(t, a.text, "outbox_parked")
+		require.Contains(t, s.log.String(), "outbox_parked")
+		a = s.do(t, operator, http.MethodGet, "/parked", "")
+		require.Contains(t, a.text, "outbox_parked")
+	})
+}

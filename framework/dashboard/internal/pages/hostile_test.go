@@ -3,6 +3,7 @@ package pages
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,20 @@ func TestAMaskCountsForAllNamesOfAType(t *testing.T) {
 			}
 			_, page := p.ask(t, access.Operator, http.MethodPost, "/notifications/client.left", nil)
 			require.Contains(t, page, "a@b", "another type")
+		}
+	})
+}
+
+func TestWhatADatabaseSaysOfItselfIsForOperators(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		p := newPages(t, &target.Target{Store: o.store})
+		o.exec(t, `DROP TABLE outbox_parked`)
+		for role, shown := range map[access.Role]bool{access.Viewer: false, access.Operator: true} {
+			status, page := p.ask(t, role, http.MethodGet, "/parked", nil)
+			require.Equal(t, http.StatusInternalServerError, status)
+			require.Contains(t, page, "making this page failed")
+			require.Equal(t, shown, strings.Contains(page, "outbox_parked"), page)
 		}
 	})
 }
