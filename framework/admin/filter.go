@@ -56,7 +56,11 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
-	for _, text := range []string{f.Sink, f.ID, f.Key, f.Error} {
+	texts := []string{f.Sink, f.ID, f.Key, f.Error}
+	for _, place := range f.Selected {
+		texts = append(texts, place.Sink, place.ID)
+	}
+	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			problem("%q is no text: it is not UTF-8, or has a NUL", text)
 		}
@@ -66,6 +70,9 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 			problem("unknown state %q: use retrying, scheduled, blocked, dead, settling or cancelled", s)
 		}
 	}
+	if !isDate(f.PlannedAt) {
+		problem("planned_at has no year from 0 to 9999")
+	}
 	if f.OlderThan < 0 || f.NewerThan < 0 {
 		problem("an age is negative")
 	}
@@ -74,9 +81,12 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	return store.ParkedFilter{
 		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States,
-		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt,
+		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt.UTC(),
 	}, errors.Join(problems...)
 }
+
+// isDate reports whether a time, in UTC, is one that JSON and all databases can have.
+func isDate(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
 // parseType reads a pattern as routes have them. "" is the zero value.
 func parseType(pattern string) (notification.TypeFilter, error) {

@@ -50,6 +50,9 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 	if r.Sink == store.SinkUnrouted {
 		problem("nothing can be delivered to %s: add a route, and replay to its sink", store.SinkUnrouted)
 	}
+	if !isDate(r.Since) || !isDate(r.Until) {
+		problem("a time has no year from 0 to 9999")
+	}
 	if !r.Until.IsZero() && !r.Since.Before(r.Until) {
 		problem("nothing occurred since %s and before %s", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339))
 	}
@@ -90,6 +93,7 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 	if r.UpTo < 0 {
 		return nil, fmt.Errorf("%w: up_to is %d", ErrFilter, r.UpTo)
 	}
+	r.Since, r.Until = r.Since.UTC(), r.Until.UTC() // no database has all zones
 	if last := target.Last(); r.UpTo == 0 || r.UpTo > last {
 		r.UpTo = last
 	}

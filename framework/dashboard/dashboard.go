@@ -13,10 +13,13 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
@@ -62,7 +65,8 @@ type Config struct {
 	Prefix string
 	// Masks are what operators do not see of payloads, as JSON paths by type (order.placed), the
 	// beginning of types (order.*) or * for all: {"customer.*": {"$.email", "$.card.number"}}.
-	// Of a type with masks a payload that is not JSON is not shown at all.
+	// Of a type with masks a payload that is not JSON is not shown at all. What is masked under one
+	// name of a type is under each.
 	Masks map[string][]string
 	// Access says who may do what.
 	Access Access
@@ -109,8 +113,28 @@ func New(c Config) (*Dashboard, error) {
 	if d.gate, err = access.New(c.Access, mux, c.Logger); err != nil {
 		return nil, err
 	}
-	d.handler = http.StripPrefix(c.Prefix, d.gate)
+	d.handler = below(c.Prefix, d.gate)
 	return d, nil
+}
+
+// below serves what is below a prefix, without it. A path that is not in its shortest form is not found:
+// a ServeMux would redirect it to one without the prefix.
+func below(prefix string, next http.Handler) http.Handler {
+	if prefix == "" {
+		return next
+	}
+	stripped, escaped := http.StripPrefix(prefix, next), (&url.URL{Path: prefix}).EscapedPath()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, isBelow := strings.CutPrefix(r.URL.EscapedPath(), escaped)
+		switch {
+		case isBelow && at == "":
+			http.Redirect(w, r, (&url.URL{Path: prefix + "/", RawQuery: r.URL.RawQuery}).String(), http.StatusMovedPermanently)
+		case isBelow && at[0] == '/' && path.Clean(at) == cmp.Or(strings.TrimSuffix(at, "/"), "/"):
+			stripped.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
 }
 
 // Close ends live figures, interrupts the actions that it runs, each between two batches, and

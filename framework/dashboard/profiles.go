@@ -73,7 +73,9 @@ func recorded(record func(context.Context, http.ResponseWriter) error) http.Hand
 				return
 			}
 		}
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lasts + profileSlack))
+		out := http.NewResponseController(w)
+		_ = out.SetReadDeadline(time.Time{}) // that of a request would end the answer
+		_ = out.SetWriteDeadline(time.Now().Add(lasts + profileSlack))
 		ctx, cancel := context.WithTimeout(r.Context(), lasts)
 		defer cancel()
 		w.Header().Set("Content-Type", "application/octet-stream")

@@ -143,7 +143,7 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 			return nil, fmt.Errorf("observe.address: %w", err)
 		}
 		f.logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
-		server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+		server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 		work.Go(func() { _ = server.Serve(listener) }) // until it is closed
 		ends = append(ends, func() { _ = server.Close() })
 	}

@@ -37,13 +37,13 @@ const (
 // traced makes the provider of spans, if the standard variables ask for one. The function
 // sends the last spans and ends it.
 func (f *forward) traced(ctx context.Context) (end func(), err error) {
+	// What goes wrong is the same for all of the process, and for metrics too.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { f.logger.Warn("OpenTelemetry", "error", err) }))
+	otel.SetLogger(otelLogger(f.logger))
 	on, err := f.tracingIsOn()
 	if err != nil || !on {
 		return func() {}, err
 	}
-	// What goes wrong is the same for all of the process.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { f.logger.Warn("tracing", "error", err) }))
-	otel.SetLogger(otelLogger(f.logger))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
@@ -166,5 +166,5 @@ func (complaints) Info(int, string, ...any)         {}
 func (c complaints) WithValues(...any) logr.LogSink { return c }
 func (c complaints) WithName(string) logr.LogSink   { return c }
 func (c complaints) Error(err error, message string, _ ...any) {
-	c.log.Warn("tracing: "+message, "error", err)
+	c.log.Warn("OpenTelemetry: "+message, "error", err)
 }

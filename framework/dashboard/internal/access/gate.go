@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func (g *Gate) admit(r *http.Request) (User, error) {
 	if err := rules.checkHost(r); err != nil {
 		return User{}, err
 	}
-	if err := g.cross.Check(r); err != nil {
+	if err := g.cross.Check(r); err != nil || isEmbedded(r) {
 		return User{}, refuse(http.StatusForbidden, "a request from a page of another origin")
 	}
 	user, err := rules.user(r)
@@ -136,6 +137,17 @@ func (g *Gate) admit(r *http.Request) (User, error) {
 		return User{}, refuse(http.StatusForbidden, fmt.Sprintf("%q is %s, and this is for the role %s", user.Name, user.Role, needed))
 	}
 	return user, nil
+}
+
+// isEmbedded reports whether a page of another origin loads or fetches something from here: it may
+// cost much, and the browser adds the password that it knows. A link is no such thing. Browsers
+// say so to addresses with TLS and to loopback ones.
+func isEmbedded(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+	}
+	return false
 }
 
 // needs is the role that any request with a method needs.
@@ -184,14 +196,17 @@ func (c *rules) unknown() *refusal {
 	return refuse(http.StatusForbidden, "this is reached through a proxy that authenticates its users")
 }
 
+// ofProxies are headers that only proxies add, beside X-Forwarded-…
+var ofProxies = []string{"Cf-Connecting-Ip", "Forwarded", "True-Client-Ip", "Via", "X-Client-Ip", "X-Envoy-External-Address", "X-Real-Ip"}
+
 // localUser is for addresses that only people on this machine reach. What came through a proxy
 // may be from anywhere.
 func localUser(r *http.Request) (User, error) {
 	if local, ok := localAddress(r); !ok || !local.IsLoopback() || !remoteAddress(r).IsLoopback() {
 		return User{}, refuse(http.StatusForbidden, "without users this is served to loopback addresses only")
 	}
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if r.Header.Get(name) != "" {
+	for name := range r.Header { // also an empty one: the proxy may have added a second line
+		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(ofProxies, name) {
 			return User{}, refuse(http.StatusForbidden, "the request came through a proxy ("+name+"): configure observe.auth, such as its proxy")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // DefaultUserHeader is the Proxy.User of a proxy that has none.
@@ -61,7 +62,7 @@ func (p Proxy) user(r *http.Request) (User, bool, error) {
 		return User{}, false, refuse(http.StatusForbidden, "the proxy's header of the user, or of the role, is there twice: it has to replace what its client sends")
 	case len(names) == 0 || names[0] == "":
 		return User{}, false, nil
-	case len(names[0]) > maxName || strings.ContainsFunc(names[0], unicode.IsControl):
+	case len(names[0]) > maxName || !utf8.ValidString(names[0]) || strings.ContainsFunc(names[0], unicode.IsControl):
 		return User{}, false, refuse(http.StatusForbidden, "the name of the user is too long, or no text")
 	}
 	user := User{Name: names[0], Role: Viewer}

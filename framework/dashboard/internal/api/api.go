@@ -145,7 +145,7 @@ type request struct {
 	Admin *admin.Admin
 	User  access.User
 
-	body http.ResponseWriter // to bound what is read of the body
+	body http.ResponseWriter // to bound what is read of the body, and for how long
 }
 
 // serve is the way of each request.

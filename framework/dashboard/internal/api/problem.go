@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/store"
@@ -63,7 +64,13 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a.write(w, r, p.Status, problemType, p)
 }
 
+// problem says what went wrong. What a database or a network says of itself, such as names of tables and
+// addresses, is for operators.
 func (a *API) problem(r *http.Request, err error) *problem {
+	why := "; the log says why"
+	if access.From(r.Context()).May(access.Operator) {
+		why = ": " + err.Error()
+	}
 	var p *problem
 	if errors.As(err, &p) {
 		return p
@@ -79,8 +86,8 @@ func (a *API) problem(r *http.Request, err error) *problem {
 		return problemOf(http.StatusGatewayTimeout, "the database did not answer in time")
 	case errors.As(err, &network):
 		a.Logger.Warn("a request of the admin API did not reach the database", "path", r.URL.Path, "error", err)
-		return problemOf(http.StatusServiceUnavailable, "the database cannot be reached: %s", err)
+		return problemOf(http.StatusServiceUnavailable, "the database cannot be reached%s", why)
 	}
 	a.Logger.Error("a request of the admin API failed", "path", r.URL.Path, "error", err)
-	return problemOf(http.StatusInternalServerError, "%s", err)
+	return problemOf(http.StatusInternalServerError, "the request failed%s", why)
 }

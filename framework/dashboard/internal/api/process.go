@@ -147,6 +147,9 @@ func diagnose(_ context.Context, r *request) (any, error) {
 	default:
 		return nil, problemOf(http.StatusTooManyRequests, "the checks are being made for another request")
 	}
+	out := http.NewResponseController(r.body) // the server's deadlines are for requests that take less
+	_ = out.SetReadDeadline(time.Time{})
+	_ = out.SetWriteDeadline(time.Now().Add(doctorTime + requestTime))
 	ctx, cancel := context.WithTimeout(r.Context(), doctorTime)
 	defer cancel()
 	return map[string]any{"findings": append([]doctor.Finding{}, r.Doctor(ctx, only...)...)}, nil

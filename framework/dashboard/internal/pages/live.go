@@ -159,6 +159,7 @@ func (l *live) make(ctx context.Context, address string, page *watched) {
 // send writes what has changed since it was last sent, and first all.
 func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watched) {
 	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // that of a request would end the answer
 	var sent *figures
 	quiet := time.NewTicker(liveQuiet)
 	defer quiet.Stop()

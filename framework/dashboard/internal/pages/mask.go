@@ -43,21 +43,21 @@ func ParseMasks(paths map[string][]string) (Masks, error) {
 	return masks, nil
 }
 
-// of are the paths for a type.
-func (m Masks) of(typ string) (paths []jp.Expr) {
+// of are the paths for a type that has these names.
+func (m Masks) of(names []string) (paths []jp.Expr) {
 	for pattern, of := range m {
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
-		if pattern == typ || isPrefix && strings.HasPrefix(typ, prefix) {
+		if slices.ContainsFunc(names, func(name string) bool { return pattern == name || isPrefix && strings.HasPrefix(name, prefix) }) {
 			paths = append(paths, of...)
 		}
 	}
 	return paths
 }
 
-// hide returns a payload without what is masked of its type, and whether there was something to
-// mask. A payload that has masks and is not JSON gives an error.
-func (m Masks) hide(typ string, payload []byte) (shown []byte, hidden bool, err error) {
-	paths := m.of(typ)
+// hide returns a payload without what is masked of its type, under any of its names, and whether
+// there was something to mask. A payload that has masks and is not JSON gives an error.
+func (m Masks) hide(names []string, payload []byte) (shown []byte, hidden bool, err error) {
+	paths := m.of(names)
 	if len(paths) == 0 {
 		return payload, false, nil
 	}

@@ -299,6 +299,10 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // there is no one to show it to
 	}
+	why := "; the log says why" // what a database says of itself is for operators
+	if access.From(r.Context()).May(access.Operator) {
+		why = ": " + err.Error()
+	}
 	what := problem{http.StatusInternalServerError, err.Error()}
 	switch {
 	case errors.As(err, &what):
@@ -309,8 +313,10 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		what = problem{http.StatusGatewayTimeout, "the database did not answer within " + pageTime.String()}
 	case !p.answers(r.Context()):
-		what = problem{http.StatusServiceUnavailable, "the database cannot be reached: " + err.Error()}
+		p.Logger.Warn("a page of the dashboard did not reach the database", "path", r.URL.Path, "error", err)
+		what = problem{http.StatusServiceUnavailable, "the database cannot be reached" + why}
 	default:
+		what.text = "making this page failed" + why
 		p.Logger.Error("a page of the dashboard failed", "path", r.URL.Path, "error", err)
 	}
 	p.render(w, r, what.status, "problem", struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)})

@@ -95,7 +95,7 @@ func readPlace(text string) (p store.ParkedPlace, err error) {
 	if text == "" {
 		return p, nil
 	}
-	if err := json.Unmarshal([]byte(text), &[]any{&p.Sink, &p.Offset, &p.ID}); err != nil {
+	if err := json.Unmarshal([]byte(text), &[]any{&p.Sink, &p.Offset, &p.ID}); err != nil || strings.ContainsRune(p.Sink+p.ID, 0) {
 		return p, problem{http.StatusBadRequest, "this address was cut off or changed: begin with the first page"}
 	}
 	return p, nil

@@ -29,10 +29,10 @@ type payload struct {
 	At          time.Time
 }
 
-// show makes a payload readable.
-func (m Masks) show(typ string, raw []byte) payload {
+// show makes a payload readable, of a type that has these names.
+func (m Masks) show(names []string, raw []byte) payload {
 	p := payload{Bytes: int64(len(raw))}
-	shown, hidden, err := m.hide(typ, raw)
+	shown, hidden, err := m.hide(names, raw)
 	switch p.Masked = hidden; {
 	case err != nil:
 		p.Problem = "Parts of payloads of this type are masked, and this one is not JSON, so that nothing of it is shown."

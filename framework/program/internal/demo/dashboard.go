@@ -38,7 +38,7 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--observe: %w", err)
 	}
-	server := &http.Server{Handler: board, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: board, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	var work sync.WaitGroup
 	work.Go(func() { _ = server.Serve(listener) }) // until it is closed
 	d.notice("The dashboard: http://" + listener.Addr().String() + "/")

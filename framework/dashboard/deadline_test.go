@@ -1,0 +1,85 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+// A server bounds how long it reads a request and writes an answer. Live figures,
+// checks and profiles last longer, and have bounds of their own.
+func TestTheDeadlinesOfAServerEndNothingThatLastsLonger(t *testing.T) {
+	t.Parallel()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	store, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	d, err := dashboard.New(dashboard.Config{Pprof: true})
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	slow := func(ctx context.Context, _ ...string) []doctor.Finding {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+			return []doctor.Finding{{ID: "slow", Status: doctor.OK}}
+		}
+	}
+	t.Cleanup(d.Show(dashboard.Target{Store: store, Doctor: slow}))
+	server := httptest.NewUnstartedServer(d)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+
+	get := func(path string) io.Reader {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		require.NoError(t, err)
+		response, err := server.Client().Do(r)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = response.Body.Close() })
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		return response.Body
+	}
+	t.Run("live figures", func(t *testing.T) {
+		t.Parallel()
+		events := 0
+		for lines := bufio.NewScanner(get("/live?of=/")); events < 3 && lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "event: ") {
+				events++
+			}
+		}
+		require.Equal(t, 3, events, "they are two seconds apart, and more")
+	})
+	t.Run("checks", func(t *testing.T) {
+		t.Parallel()
+		var text bytes.Buffer
+		_, err := text.ReadFrom(get("/api/v1/doctor"))
+		require.NoError(t, err)
+		require.Contains(t, text.String(), "slow")
+	})
+	t.Run("a profile", func(t *testing.T) {
+		t.Parallel()
+		var text bytes.Buffer
+		began := time.Now()
+		_, err := text.ReadFrom(get("/debug/pprof/profile?seconds=1"))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(began), time.Second)
+		require.Equal(t, "\x1f\x8b", text.String()[:2])
+	})
+}

@@ -1,0 +1,103 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard"
+)
+
+// Some proxies add a line to those that their client has sent, the first of which may be empty.
+func TestAHeaderOfAProxyIsSeenWhateverStandsBeforeIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{})
+	for name, values := range map[string][]string{
+		"X-Forwarded-For": {"", "203.0.113.7"}, "Via": {""}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Server": {"edge"}, "X-Client-IP": {"203.0.113.7"},
+		"CF-Connecting-IP": {"203.0.113.7"}, "True-Client-IP": {"203.0.113.7"}, "X-Envoy-External-Address": {"203.0.113.7"},
+	} {
+		status, text := s.ask(t, "GET", "/", header(name, values...))
+		require.Equal(t, http.StatusForbidden, status, name)
+		require.Contains(t, text, "through a proxy", name)
+	}
+}
+
+func TestANameThatIsNoTextIsNobodys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}))
+	for _, name := range []string{"ada\xff", "\xc3\x28", "ada\x85\xa0"} {
+		status, _ := s.ask(t, "GET", "/", header("X-Forwarded-User", name))
+		require.Equal(t, http.StatusForbidden, status, "%q", name)
+	}
+	status, _ := s.ask(t, "GET", "/", header("X-Forwarded-User", "Adä"))
+	require.Equal(t, let, status)
+}
+
+// A page of a stranger may make a browser on this machine ask for what costs much, also with the
+// password that the browser knows. Only a link leads here from there.
+func TestWhatAPageOfAnotherSiteEmbedsIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Pprof: true})
+	fetched := func(site, mode, dest string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", site)
+			r.Header.Set("Sec-Fetch-Mode", mode)
+			r.Header.Set("Sec-Fetch-Dest", dest)
+		}
+	}
+	for _, path := range []string{"/", "/live?of=/", "/api/v1/doctor", "/debug/pprof/heap"} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			for mode, dest := range map[string]string{"no-cors": "image", "cors": "empty", "navigate": "iframe", "websocket": "websocket"} {
+				for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+					status, _ := s.ask(t, method, path, fetched(site, mode, dest))
+					require.Equal(t, http.StatusForbidden, status, "%s %s %s %s", method, path, site, mode)
+				}
+			}
+		}
+	}
+	for i, change := range []func(*http.Request){
+		fetched("cross-site", "navigate", "document"), fetched("none", "navigate", "document"), fetched("same-origin", "cors", "empty"), fetched("same-origin", "no-cors", "style"),
+	} {
+		status, _ := s.ask(t, "GET", "/", change)
+		require.Equal(t, let, status, i)
+	}
+}
+
+func TestOnlyWhatIsBelowThePrefixIsServed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Prefix: "/admin/outbox"})
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for path, want := range map[string]int{
+		"/admin/outbox/": let, "/admin/outbox/parked": let, "/admin/outboxes": 404, "/admin/outbox.": 404, "/admin/outbox%2Fparked": 404, "/Admin/outbox/": 404, "/": 404,
+		"/admin/outbox//parked": 404, "/admin/outbox/../outbox/": 404, "/admin/outbox//attacker.example/..": 404, "/admin/outbox/./": 404, "/admin/outbox/api/v1//status": 404,
+	} {
+		status, h, _ := s.answer(t, "GET", path)
+		require.Equal(t, want, status, "%s %s", path, h.Get("Location"))
+	}
+	status, h, _ := s.answer(t, "GET", "/admin/outbox?a=b")
+	require.Equal(t, http.StatusMovedPermanently, status)
+	require.Equal(t, "/admin/outbox/?a=b", h.Get("Location"))
+}
+
+// What is refused by the path of one form is refused in all others.
+func TestNoFormOfAPathPassesWhatAsksForOperators(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Pprof: true, Access: dashboard.Access{Tokens: tokens}})
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for _, path := range []string{
+		"/debug/pprof/heap", "//debug/pprof/heap", "/debug//pprof/heap", "/./debug/pprof/heap", "/x/../debug/pprof/heap", "/debug%2Fpprof%2Fheap", "/debug/pprof%2Fheap",
+		"/%64ebug/pprof/heap", "/debug/pprof/heap/", "/debug/pprof/heap;x", "/static/../debug/pprof/heap", "/static/%2e%2e/debug/pprof/heap", "/static/..%2fdebug/pprof/heap",
+		"/api/v1/../../debug/pprof/heap", "/DEBUG/pprof/heap", "/debug/pprof./heap", "/static/..%5c..%5chistory.go", "/static//etc/passwd",
+	} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND"} {
+			status, h, text := s.answer(t, method, path, bearer(viewerToken))
+			require.NotEqual(t, http.StatusOK, status, "%s %s: %s", method, path, text)
+			if to := h.Get("Location"); to != "" {
+				require.Regexp(t, `^/[^/\\]`, to, fmt.Sprint(method, " ", path))
+			}
+		}
+	}
+}
