@@ -91,6 +91,7 @@ func LoadObserve(source Source) (Observe, error) {
 			Address string  `yaml:"address"`
 			Hosts   skipped `yaml:"hosts"`
 			Auth    skipped `yaml:"auth"`
+			Masks   skipped `yaml:"masks"`
 			Pprof   skipped `yaml:"pprof"`
 		} `yaml:"observe"`
 	}

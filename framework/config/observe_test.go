@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,7 @@ observe:
       bob: {password: "$2a$10$yBC0KIQpMzMk0jcHM9Zm2.nGEBiyMHkmC8JYDxXkDDgKBBbOOxYdC"}
     tokens: {ci: {token: hunter2hunter2hunter2}}
     proxy: {networks: [10.0.0.0/8, "fd00::/8"], role: X-Forwarded-Groups}
+  masks: {"*": [$.card]}
   pprof: true
 `
 
@@ -51,6 +53,9 @@ func TestWhoMayUseTheDashboardIsReadAndShownWithoutSecrets(t *testing.T) {
 
 func TestTheAddressIsReadWithoutSecrets(t *testing.T) {
 	t.Parallel()
+	for _, key := range reflect.VisibleFields(reflect.TypeFor[config.Observe]()) {
+		require.Contains(t, observed, "\n  "+key.Tag.Get("yaml")+":", "each key stands beside the address here")
+	}
 	o, err := config.LoadObserve(config.Source{File: write(t, observed)})
 	require.NoError(t, err)
 	require.Equal(t, config.Observe{Address: "0.0.0.0:8090"}, o)
