@@ -131,15 +131,6 @@ func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Exp
 	return SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
 }
 
-// ParkedCounts counts what is parked; see store.Inspector.
-func (t *Tables) ParkedCounts(ctx context.Context) ([]store.ParkedCount, error) {
-	counts, err := t.parkedStatus(ctx)
-	if err != nil {
-		return nil, t.failed(err, "count parked deliveries")
-	}
-	return counts, nil
-}
-
 // BrowseParked lists parked deliveries; see store.Inspector.
 func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (store.ParkedPage, error) {
 	page, err := t.browseParked(ctx, q)
