@@ -25,10 +25,6 @@ import (
 // its metrics are sent, and the dashboard.
 func (f *forward) observed() (*config.Config, error) {
 	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Logger: f.logger})
-	var err error
-	if f.push, err = otlp.Wanted(f.environ, f.logger); err != nil {
-		return nil, &usageError{err}
-	}
 	// Mistakes are those that loading all finds too.
 	if o, _ := config.LoadObserve(f.source); o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
@@ -141,7 +137,7 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 	work.Go(func() { f.monitor.Run(sampling) })
 	ends = append(ends, stop)
 	if f.push {
-		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), otlp.Service{Name: f.name, Version: readBuild(f.name).Version}, f.logger)
+		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), f.service, f.logger)
 		if err != nil {
 			end()
 			return nil, err
