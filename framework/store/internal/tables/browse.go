@@ -68,7 +68,7 @@ func (t *Tables) browse(ctx context.Context, q store.LogQuery) (page store.LogPa
 // is about when it was written, and not about when it occurred.
 func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int64) (low, high int64, err error) {
 	low = oldest
-	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&high); err != nil {
+	if high, err = t.lastOffset(ctx); err != nil {
 		return 0, 0, err
 	}
 	end := high
