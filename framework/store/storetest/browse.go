@@ -233,4 +233,7 @@ func browseParkedPages(t *testing.T, o *outbox) {
 		}
 		require.Len(t, seen, c.want, "%+v", c.query)
 	}
+	page, err := o.BrowseParked(t.Context(), store.ParkedQuery{Filter: store.ParkedFilter{Sink: "mail", Key: "none"}, Look: n + 1, Limit: 1})
+	require.NoError(t, err)
+	require.Zero(t, page.Next, "what other sinks have is not looked through")
 }
