@@ -10,7 +10,7 @@ EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
 LONG ?= 15s
 # The tests that ask for testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType
 # Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
 PEERS ?=
 # Time that each benchmark gets.

@@ -16,7 +16,7 @@ const (
 )
 
 // BrowseParked is Parked without the payloads, which are not read, in pages that each look
-// through a hundred thousand parked deliveries at most, so that a page may have fewer than limit, or
+// through fifty thousand parked deliveries at most, so that a page may have fewer than limit, or
 // none, while there are more.
 func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) (store.ParkedPage, error) {
 	filter, err := f.parse()
@@ -26,9 +26,10 @@ func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPl
 	return a.store.BrowseParked(ctx, store.ParkedQuery{Filter: filter, After: after, Look: browseLook, Limit: limit})
 }
 
-// ParkedCounts counts what is parked by sink and state, up to store.PendingLimit of each.
+// ParkedCounts counts what is parked by sink and state, up to store.ParkedLimit of each.
 func (a *Admin) ParkedCounts(ctx context.Context) ([]store.ParkedCount, error) {
-	return a.store.ParkedCounts(ctx)
+	figures, err := a.store.ParkedFigures(ctx)
+	return store.ParkedCounts(figures), err
 }
 
 // LogFilter selects rows of the log. Each field that is set leaves out some; the zero value

@@ -30,16 +30,9 @@ func ViewOf(p *store.ParkedDelivery) ParkedView {
 	e := &p.Envelope
 	return ParkedView{
 		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
-		DueAt: utc(p.DueAt), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
+		DueAt: p.DueAt.UTC(), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
 		Receipt: string(p.Receipt), HookError: p.HookError,
 	}
-}
-
-func utc(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC()
 }
 
 // WholeView is all of a parked delivery.

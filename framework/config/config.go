@@ -10,7 +10,7 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, observe.go, schedules.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
+// check.go, observe.go, masks.go, schedules.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
 // reference.go, schema.go.
 package config
 

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,9 @@ func TestWhoMayUseTheDashboardIsReadAndShownWithoutSecrets(t *testing.T) {
 
 func TestTheAddressIsReadWithoutSecrets(t *testing.T) {
 	t.Parallel()
+	for _, key := range reflect.VisibleFields(reflect.TypeFor[config.Observe]()) {
+		require.Contains(t, observed, "\n  "+key.Tag.Get("yaml")+":", "each key stands beside the address here")
+	}
 	o, err := config.LoadObserve(config.Source{File: write(t, observed)})
 	require.NoError(t, err)
 	require.Equal(t, config.Observe{Address: "0.0.0.0:8090", Types: true}, o)

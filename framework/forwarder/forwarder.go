@@ -12,7 +12,7 @@
 // dispatch (deliveries), caller (one call of a sink), quota (how many statements run at
 // once), and the parts that know nothing of the others: budget, fairqueue, keyqueue, memory,
 // policy and window. The files in the order in which to read them: config.go, forwarder.go,
-// working.go, reload.go.
+// working.go, reload.go, running.go, tally.go.
 package forwarder
 
 import (

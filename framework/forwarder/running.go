@@ -59,24 +59,25 @@ func (r *running) turn() {
 	}
 }
 
-// report is what the next heartbeat says.
-func (r *running) report() store.Running {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.turn()
-	return store.Running{Version: r.version, Settings: r.settings, Checkpoint: max(r.slowest, r.before)}
-}
-
 // report is what the next heartbeat says. It takes no lock for longer than reading a few figures.
 func (f *Forwarder) report() store.Running {
-	said := f.running.report()
 	work := f.working()
 	sinks := make([]store.SinkRunning, 0, len(work))
 	for _, w := range work {
 		sinks = append(sinks, sinkRunning(w.dispatcher))
 	}
-	said.Sinks = store.BoundSinks(f.running.count(sinks))
-	return said
+	return f.running.report(sinks)
+}
+
+// report is what the next heartbeat says, with the figures of the dispatchers that work now.
+func (r *running) report(sinks []store.SinkRunning) store.Running {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn()
+	return store.Running{
+		Version: r.version, Settings: r.settings, Checkpoint: max(r.slowest, r.before),
+		Sinks: store.BoundSinks(r.tally.count(sinks, time.Now())),
+	}
 }
 
 // maxCause bounds the cause of an open breaker in a heartbeat, in bytes. The sink's state, which is
@@ -91,13 +92,6 @@ func sinkRunning(d *dispatch.Dispatcher) store.SinkRunning {
 		s.Cause = policy.Text(d.State().Cause, maxCause)
 	}
 	return s
-}
-
-// count adds to the figures of dispatchers what others did for the sink before them, and the rate.
-func (r *running) count(sinks []store.SinkRunning) []store.SinkRunning {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tally.count(sinks, time.Now())
 }
 
 // ended takes note of what a dispatcher did that is replaced by another one.

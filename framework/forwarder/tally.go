@@ -41,7 +41,7 @@ func (t *tally) ended(s Stats) {
 	t.before[s.Sink] = done{b.delivered + s.Delivered, b.failed + s.Failed, b.dead + s.Dead}
 }
 
-// count makes totals of the figures of the dispatchers that work now.
+// count makes totals of the figures of the dispatchers that work now, in place, and adds the rate.
 func (t *tally) count(sinks []store.SinkRunning, now time.Time) []store.SinkRunning {
 	told, delivered := make(map[string]done, len(sinks)), make(map[string]int64, len(sinks))
 	for i := range sinks {

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 	"github.com/waybill-go/waybill/framework/schedule"
 	processsink "github.com/waybill-go/waybill/sinks/process"
 )
@@ -76,7 +77,8 @@ type forward struct {
 	source config.Source
 
 	monitor   *observe.Monitor
-	push      bool // its metrics, by OTLP
+	service   otlp.Service // which sends spans and metrics
+	push      bool         // metrics, by OTLP
 	dashboard *dashboard.Dashboard
 	// address, types and pprof are observe's as the program began with.
 	address string
@@ -113,11 +115,19 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		f.source.Listen = &f.listen
 	}
 	ctx := cmd.Context()
-	untrace, err := f.traced(ctx)
-	if err != nil {
-		return err
+	f.service = otlp.NewService(f.name, readBuild(f.name).Version)
+	f.logSDK()
+	var spans bool
+	if spans, f.push, err = otlp.Wanted(f.environ, f.logger); err != nil {
+		return &usageError{err}
 	}
-	defer untrace()
+	if spans {
+		untrace, err := f.traced(ctx)
+		if err != nil {
+			return err
+		}
+		defer untrace()
+	}
 	c, err := f.observed()
 	if err != nil {
 		return err

@@ -28,10 +28,6 @@ func (f *forward) observed() (*config.Config, error) {
 	o, _ := config.LoadObserve(f.source)
 	f.types = o.Types
 	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Logger: f.logger})
-	var err error
-	if f.push, err = otlp.Wanted(f.environ, f.logger); err != nil {
-		return nil, &usageError{err}
-	}
 	if o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
@@ -151,7 +147,7 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 	work.Go(func() { f.monitor.Run(sampling) })
 	ends = append(ends, stop)
 	if f.push {
-		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), otlp.Service{Name: f.name, Version: readBuild(f.name).Version}, f.logger)
+		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), f.service, f.logger)
 		if err != nil {
 			end()
 			return nil, err

@@ -2,20 +2,15 @@ package program
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
@@ -23,36 +18,20 @@ import (
 // flushTimeout bounds how long the end of the program waits for the last spans to be sent.
 const flushTimeout = 3 * time.Second
 
-// Standard variables that switch tracing on and off. The others are read by the SDK: the
-// exporter's headers, certificates and timeouts, the sampler, the resource.
-const (
-	envDisabled       = "OTEL_SDK_DISABLED"
-	envExporter       = "OTEL_TRACES_EXPORTER"
-	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	envProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	envTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-)
-
-// traced makes the provider of spans, if the standard variables ask for one. The function
-// sends the last spans and ends it.
-func (f *forward) traced(ctx context.Context) (end func(), err error) {
-	// What goes wrong is the same for all of the process, and for metrics too.
+// logSDK has what the SDK complains of go to the log, for spans and metrics. It is the same for all of
+// the process.
+func (f *forward) logSDK() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { f.logger.Warn("OpenTelemetry", "error", err) }))
 	otel.SetLogger(otelLogger(f.logger))
-	on, err := f.tracingIsOn()
-	if err != nil || !on {
-		return func() {}, err
-	}
+}
+
+// traced makes the provider of spans. The function sends the last spans and ends it.
+func (f *forward) traced(ctx context.Context) (end func(), err error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	who, err := resource.New(ctx,
-		resource.WithTelemetrySDK(),
-		resource.WithAttributes(semconv.ServiceName(f.name), semconv.ServiceVersion(readBuild(f.name).Version)),
-		resource.WithFromEnv(),
-	)
+	who, err := f.service.Resource(ctx)
 	if err != nil { // a part of it
 		f.logger.Warn("tracing", "error", err)
 	}
@@ -69,41 +48,6 @@ func (f *forward) traced(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// tracingIsOn reads the variables that say so. An endpoint that cannot be used is a mistake;
-// where the standard has a fallback, that counts, with a warning.
-func (f *forward) tracingIsOn() (bool, error) {
-	disabled := f.variable(envDisabled)
-	if disabled != "" && !strings.EqualFold(disabled, "true") && !strings.EqualFold(disabled, "false") {
-		f.logger.Warn(envDisabled+" is neither true nor false: it counts as false", "value", disabled)
-	}
-	exporter := f.variable(envExporter)
-	if strings.EqualFold(disabled, "true") || exporter == "none" {
-		return false, nil
-	}
-	endpoint := false
-	for _, name := range []string{envEndpoint, envTracesEndpoint} {
-		if text := f.variable(name); text != "" {
-			if err := checkEndpoint(text); err != nil {
-				return false, &usageError{fmt.Errorf("%s %w", name, err)}
-			}
-			endpoint = true
-		}
-	}
-	switch {
-	case exporter != "" && exporter != "otlp":
-		f.logger.Warn(envExporter+" names an exporter that there is none of, and no spans are sent: use otlp or none", "value", exporter)
-		return false, nil
-	case exporter == "" && !endpoint:
-		return false, nil
-	}
-	for _, name := range []string{envProtocol, envTracesProtocol} {
-		if protocol := f.variable(name); protocol != "" && protocol != "http/protobuf" && protocol != "http/json" {
-			f.logger.Warn(name+" is not available: spans go by http/protobuf", "value", protocol)
-		}
-	}
-	return true, nil
-}
-
 // queue is how spans wait for the exporter. The SDK would panic, or spin, on some numbers.
 func (f *forward) queue() []sdk.BatchSpanProcessorOption {
 	size := f.number("OTEL_BSP_MAX_QUEUE_SIZE", sdk.DefaultMaxQueueSize)
@@ -117,7 +61,7 @@ func (f *forward) queue() []sdk.BatchSpanProcessorOption {
 // number is a variable above 0, in spans or milliseconds, or its default with a warning.
 func (f *forward) number(variable string, standard int) int {
 	const most = 1 << 24 // more is a slip
-	text := f.variable(variable)
+	text := otlp.Variable(f.environ, variable)
 	if text == "" {
 		return standard
 	}
@@ -127,31 +71,6 @@ func (f *forward) number(variable string, standard int) int {
 		return standard
 	}
 	return n
-}
-
-// checkEndpoint says what is wrong with the URL of a collector, without quoting it: it may
-// have a password in it.
-func checkEndpoint(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return errors.New("is no URL: use one such as http://localhost:4318")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("does not begin with http:// or https://: use a URL such as http://localhost:4318")
-	case u.Hostname() == "":
-		return errors.New("has no host: use a URL such as http://localhost:4318")
-	}
-	return nil
-}
-
-// variable is one of the program's environment, as the SDK reads it; the last one of a name counts.
-func (p *invocation) variable(name string) (value string) {
-	for _, entry := range p.environ {
-		if text, ok := strings.CutPrefix(entry, name+"="); ok {
-			value = strings.TrimSpace(text)
-		}
-	}
-	return value
 }
 
 // otelLogger hands on what the SDK complains of, such as a variable that makes no sense, and

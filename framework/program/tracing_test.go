@@ -91,6 +91,7 @@ func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
 		require.Equal(t, "shop-outbox", spans.resource["service.name"])
 		require.Equal(t, "test", spans.resource["deployment.environment.name"])
 		require.NotEmpty(t, spans.resource["service.version"])
+		require.NotEmpty(t, spans.resource["service.instance.id"])
 		require.Equal(t, "Bearer abc", spans.headers.Get("Authorization"))
 	})
 }
@@ -191,23 +192,15 @@ func TestWrongVariablesOfTracing(t *testing.T) {
 	o := databases["sqlite"](t)
 	o.migrate(t)
 	config := o.config(t, "15s", "http://127.0.0.1:1")
-	for variable, want := range map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318":             "OTEL_EXPORTER_OTLP_ENDPOINT does not begin with http:// or https://",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://":                    "OTEL_EXPORTER_OTLP_ENDPOINT has no host",
-		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:geheim@h:x": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL",
-	} {
-		r := waybillWith(t, []string{variable}, "forward", "-c", config)
-		require.Equal(t, exitUsage, r.code, variable)
-		require.Contains(t, r.stderr, want)
-		require.NotContains(t, r.stderr, "geheim")
-	}
+	r := waybillWith(t, []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:geheim@h:x"}, "forward", "-c", config)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL")
+	require.NotContains(t, r.stderr, "geheim")
 	for _, c := range []struct {
 		environ []string
 		want    string
 	}{
-		{[]string{"OTEL_SDK_DISABLED=perhaps"}, "OTEL_SDK_DISABLED is neither true nor false"},
 		{[]string{"OTEL_TRACES_EXPORTER=zipkin"}, "OTEL_TRACES_EXPORTER names an exporter that there is none of"},
-		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is not available: spans go by http/protobuf"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=coin"}, "unsupported sampler: coin"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=7"}, "greater than 1.0"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_RESOURCE_ATTRIBUTES=nonsense"}, "missing value"},

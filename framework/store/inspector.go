@@ -27,9 +27,9 @@ type Inspector interface {
 	// some megabytes it returns fewer, but never none while there are more.
 	FindParked(ctx context.Context, f ParkedFilter, after ParkedPlace, limit int) ([]ParkedDelivery, error)
 
-	// ParkedCounts counts what is parked of each sink and state, up to PendingLimit of each,
-	// along an index.
-	ParkedCounts(ctx context.Context) ([]ParkedCount, error)
+	// ParkedFigures counts what is parked for each sink that has anything parked, by name, along
+	// an index. It costs what it does in a sample.
+	ParkedFigures(ctx context.Context) ([]ParkedFigures, error)
 
 	// BrowseParked lists parked deliveries for people, in short pages, of which each costs
 	// about the same however much is parked.

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // ParkedLimit is where counts of parked deliveries stop, so that they take no longer with a
 // million of them.
@@ -42,4 +46,18 @@ func (f ParkedFigures) Count(state State) int {
 		}
 	}
 	return 0
+}
+
+// ParkedCounts are the counts above 0 of figures, in their order and by state.
+func ParkedCounts(figures []ParkedFigures) (counts []ParkedCount) {
+	for _, f := range figures {
+		from := len(counts)
+		for _, s := range f.States {
+			if s.Count > 0 {
+				counts = append(counts, ParkedCount{Sink: f.Sink, State: s.State, Count: int64(s.Count), HookError: s.HookError})
+			}
+		}
+		slices.SortFunc(counts[from:], func(a, b ParkedCount) int { return cmp.Compare(a.State, b.State) })
+	}
+	return counts
 }

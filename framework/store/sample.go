@@ -14,9 +14,6 @@ type Sampler interface {
 	// changes nothing, and is several statements without a transaction: figures may differ by
 	// what happens meanwhile.
 	Sample(ctx context.Context, q SampleQuery) (Sample, error)
-	// ParkedFigures counts what is parked for each sink that has anything parked, by name. It costs
-	// what it does in a sample.
-	ParkedFigures(ctx context.Context) ([]ParkedFigures, error)
 }
 
 // SampleQuery is what the caller knows of the outbox.

@@ -47,6 +47,14 @@ func TestAProviderThatMakesNothingLeavesTheMetadata(t *testing.T) {
 	call.End(func(int) error { return context.Canceled })
 }
 
+func TestATracestateGoesWithItsTraceparent(t *testing.T) {
+	t.Parallel()
+	given := notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}
+	got := tracing.Inject(trace.ContextWithSpanContext(t.Context(), span), given)
+	require.Equal(t, notification.Metadata{"traceparent": "00-01000000000000000000000000000000-0200000000000000-01", "tenant": "acme"}, got)
+	require.Equal(t, notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}, given, "which others may hold")
+}
+
 // Metadata is what others wrote: no text of it may do harm, and the shared envelope stays as
 // it is.
 func FuzzContextOfMetadata(f *testing.F) {

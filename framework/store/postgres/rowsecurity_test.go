@@ -208,11 +208,11 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				_, err := s.BrowseParked(ctx, store.ParkedQuery{Look: 10, Limit: 10})
 				return err
 			},
-			"ParkedCounts": func() error { _, err := s.ParkedCounts(ctx); return err },
-			"Traces":       func() error { _, err := s.Traces(ctx, "sink"); return err },
-			"Trace":        func() error { _, err := s.Trace(ctx, "a", 0); return err },
-			"Status":       func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
-			"CountReplay":  func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
+			"ParkedFigures": func() error { _, err := s.ParkedFigures(ctx); return err },
+			"Traces":        func() error { _, err := s.Traces(ctx, "sink"); return err },
+			"Trace":         func() error { _, err := s.Trace(ctx, "a", 0); return err },
+			"Status":        func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
+			"CountReplay":   func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Requeue": func() error {
 				_, err := s.Requeue(ctx, store.ParkedBatch{Action: "act", Filter: filter, Limit: 10})
 				return err

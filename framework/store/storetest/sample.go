@@ -140,4 +140,5 @@ func parkedFigures(t *testing.T, o *outbox) {
 		{Sink: "mail", State: store.StateBlocked, Count: 1}, {Sink: "mail", State: store.StateCancelled, Count: 1}, {Sink: "mail", State: store.StateDead, Count: 3},
 		{Sink: "mail", State: store.StateRetrying, Count: 2, HookError: "no such table"}, {Sink: "mail", State: store.StateScheduled, Count: 1},
 	}, status.Parked)
+	require.Equal(t, status.Parked, store.ParkedCounts(all))
 }

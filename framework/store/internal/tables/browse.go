@@ -68,7 +68,7 @@ func (t *Tables) browse(ctx context.Context, q store.LogQuery) (page store.LogPa
 // is about when it was written, and not about when it occurred.
 func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int64) (low, high int64, err error) {
 	low = oldest
-	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&high); err != nil {
+	if high, err = t.lastOffset(ctx); err != nil {
 		return 0, 0, err
 	}
 	end := high
@@ -129,15 +129,6 @@ func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Exp
 		where.and(r.dialect.LogTime(`occurred_on`)+` < `+r.dialect.LogTime(`?`), r.dialect.Time(q.Until))
 	}
 	return SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
-}
-
-// ParkedCounts counts what is parked; see store.Inspector.
-func (t *Tables) ParkedCounts(ctx context.Context) ([]store.ParkedCount, error) {
-	counts, err := t.parkedStatus(ctx)
-	if err != nil {
-		return nil, t.failed(err, "count parked deliveries")
-	}
-	return counts, nil
 }
 
 // BrowseParked lists parked deliveries; see store.Inspector.

@@ -107,9 +107,11 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 	if status.Cursors, err = t.cursorStatus(ctx, q, target); err != nil {
 		return status, t.failed(err, "status of the cursors")
 	}
-	if status.Parked, err = t.parkedStatus(ctx); err != nil {
+	figures, err := t.allParkedFigures(ctx)
+	if err != nil {
 		return status, t.failed(err, "status of what is parked")
 	}
+	status.Parked = store.ParkedCounts(figures)
 	if status.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
 		return status, t.failed(err, "status of the log")
 	}

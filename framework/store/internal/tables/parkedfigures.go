@@ -1,10 +1,8 @@
 package tables
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -14,7 +12,7 @@ import (
 // take up what is due within seconds.
 const overdueAfter = time.Minute
 
-// ParkedFigures counts what is parked, by sink.
+// ParkedFigures counts what is parked; see store.Inspector.
 func (t *Tables) ParkedFigures(ctx context.Context) (all []store.ParkedFigures, err error) {
 	if all, err = t.allParkedFigures(ctx); err != nil {
 		return nil, t.failed(err, "count parked deliveries")
@@ -106,18 +104,4 @@ func (t *Tables) parkedFigures(ctx context.Context, sink string) (f store.Parked
 	}
 	f.States = append(f.States, store.ParkedState{State: store.StateCancelled, Count: cancelled})
 	return f, err
-}
-
-// parkedStatus is what is parked of each sink and state, up to store.ParkedLimit.
-func (t *Tables) parkedStatus(ctx context.Context) (counts []store.ParkedCount, err error) {
-	all, err := t.allParkedFigures(ctx)
-	for _, f := range all {
-		slices.SortFunc(f.States, func(a, b store.ParkedState) int { return cmp.Compare(a.State, b.State) })
-		for _, s := range f.States {
-			if s.Count > 0 {
-				counts = append(counts, store.ParkedCount{Sink: f.Sink, State: s.State, Count: int64(s.Count), HookError: s.HookError})
-			}
-		}
-	}
-	return counts, err
 }

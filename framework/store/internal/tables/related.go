@@ -59,8 +59,8 @@ func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related sto
 
 // relatedRows looks through the log, a part after the other.
 func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *traces, related *store.Related) error {
-	var end int64
-	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&end); err != nil {
+	end, err := t.lastOffset(ctx)
+	if err != nil {
 		return err
 	}
 	from, err := t.relatedFrom(ctx, q, related.Oldest.Offset, end)
@@ -134,6 +134,12 @@ func (t *Tables) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, 
 	since, err := t.writtenSince(ctx, q.Since, early, end)
 	// Where much was written in a moment, half of the search is for what came after.
 	return max(early, since-q.Offsets/2), err
+}
+
+// lastOffset is the highest offset of a row that is in the log; 0: there is none.
+func (t *Tables) lastOffset(ctx context.Context) (last int64, err error) {
+	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last)
+	return last, err
 }
 
 // writtenSince is about the first offset of what was written at a time or later: the times of

@@ -53,8 +53,8 @@ func (t *Tables) trace(ctx context.Context, id string, at int64) (trace store.Tr
 // traceLog looks for the row at an offset, or else around the time that the id holds, and then
 // from the end of the log on.
 func (t *Tables) traceLog(ctx context.Context, id string, at int64, cursors []cursor, trace *store.Trace) error {
-	var last int64
-	if err := t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last); err != nil {
+	last, err := t.lastOffset(ctx)
+	if err != nil {
 		return err
 	}
 	if at > 0 {

@@ -1,0 +1,126 @@
+package framework_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// `make test` runs with -short, so what a test leaves out there is run by `make test-long` alone.
+func TestMakeRunsWhatShortLeavesOut(t *testing.T) {
+	t.Parallel()
+	watchTree(t)
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	patterns := regexp.MustCompile(`(?m)^LONG_TESTS := (.*)$`).FindSubmatch(makefile)
+	require.NotNil(t, patterns)
+	target := regexp.MustCompile(`(?m)^test-long:.*\n(?:\t.*\n)+`).Find(makefile)
+	require.NotNil(t, target)
+	packages := strings.Fields(string(target))
+
+	var names []string
+	for folder, tests := range longTests(t, "..") {
+		require.Contains(t, packages, "./"+folder, "make test-long leaves out the package of %s", tests)
+		names = append(names, tests...)
+	}
+	require.NotEmpty(t, names)
+	one := strings.Split(strings.ReplaceAll(string(patterns[1]), "$$", "$"), "|")
+	for _, name := range names {
+		require.True(t, slices.ContainsFunc(one, func(p string) bool { return regexp.MustCompile(p).MatchString(name) }),
+			"%s asks for testing.Short, and LONG_TESTS in the Makefile does not match it", name)
+	}
+	for _, p := range one {
+		require.True(t, slices.ContainsFunc(names, regexp.MustCompile(p).MatchString), "%s in LONG_TESTS matches no test that asks for testing.Short", p)
+	}
+}
+
+// longTests are the tests below a folder that ask for testing.Short, themselves or through
+// functions of their package, by folder.
+func longTests(t *testing.T, root string) map[string][]string {
+	t.Helper()
+	calls := make(map[string]map[string][]string) // folder, function, names that it calls
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && path != root && strings.HasPrefix(name, ".") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			require.NotContains(t, string(text), "testing.Short()", "%s is not looked through here: ask in a file of tests", path)
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		folder = filepath.ToSlash(folder)
+		if calls[folder] == nil {
+			calls[folder] = make(map[string][]string)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				calls[folder][f.Name.Name] = append(calls[folder][f.Name.Name], called(f)...)
+			}
+		}
+		return nil
+	}))
+	long := make(map[string][]string)
+	for folder, functions := range calls {
+		asks := map[string]bool{"testing.Short": true}
+		for before := 0; len(asks) > before; {
+			before = len(asks)
+			for name, callees := range functions {
+				if slices.ContainsFunc(callees, func(callee string) bool { return asks[callee] }) {
+					asks[name] = true
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(asks)) {
+			if strings.HasPrefix(name, "Test") && name != "TestMain" {
+				long[folder] = append(long[folder], name)
+			}
+		}
+	}
+	return long
+}
+
+// called are the names of the functions that a function calls, and testing.Short.
+func called(f *ast.FuncDecl) (names []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		switch fun := call.Fun.(type) {
+		case *ast.Ident:
+			names = append(names, fun.Name)
+		case *ast.SelectorExpr: // of a package or a value: only the name of a method counts
+			if x, ok := fun.X.(*ast.Ident); ok && x.Name == "testing" {
+				names = append(names, "testing."+fun.Sel.Name)
+			} else {
+				names = append(names, fun.Sel.Name)
+			}
+		}
+		return true
+	})
+	return names
+}
