@@ -11,12 +11,12 @@ import (
 
 // How much one page looks through.
 const (
-	browseLook    = 50_000  // parked deliveries
+	browseLook    = 12_000  // parked deliveries
 	browseOffsets = 100_000 // of the log
 )
 
 // BrowseParked is Parked without the payloads, which are not read, in pages that each look
-// through fifty thousand parked deliveries at most, so that a page may have fewer than limit, or
+// through twelve thousand parked deliveries at most, so that a page may have fewer than limit, or
 // none, while there are more.
 func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) (store.ParkedPage, error) {
 	filter, err := f.parse()

@@ -59,7 +59,7 @@ type Verdict struct {
 	BlockedBy string `json:"blocked_by,omitempty"`
 	// Forwarder has the lane; "" if none has.
 	Forwarder string `json:"forwarder,omitempty"`
-	// Before is how many rows are not settled before it, of any type.
+	// Before is how many rows are not settled before it, of any type, as far as they were counted.
 	Before int64 `json:"before,omitempty"`
 	// Conditions hold up the sink.
 	Conditions []store.Condition `json:"conditions,omitempty"`
@@ -242,11 +242,11 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	case w.uncounted:
 		v.Where, v.Text = Waiting, fmt.Sprintf("in flight at %s, or waiting there to be read", l.Owner)
 	case l.Owner == "":
-		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d, and %s before it", l.Lane.Number, rowsText(l.Before))
-	case l.Before < inMemory:
-		v.Where, v.Text = Waiting, fmt.Sprintf("in flight or waiting at %s, %s before it", l.Owner, rowsText(l.Before))
+		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d, and %s before it", l.Lane.Number, rowsText(l))
+	case l.Before < inMemory && !l.More:
+		v.Where, v.Text = Waiting, fmt.Sprintf("in flight or waiting at %s, %s before it", l.Owner, rowsText(l))
 	default:
-		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: %s works on %s before it", l.Owner, rowsText(l.Before))
+		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: %s works on %s before it", l.Owner, rowsText(l))
 	}
 	if !l.Settled {
 		if e.DeliverAt.After(w.now) {
@@ -257,14 +257,15 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	}
 }
 
-func rowsText(n int64) string {
-	switch {
+func rowsText(l store.TracedLane) string {
+	switch n := l.Before; {
+	case l.More || n >= store.PendingLimit:
+		return fmt.Sprintf("%d or more rows", n)
 	case n == 1:
 		return "1 row"
-	case n >= store.PendingLimit:
-		return fmt.Sprintf("%d or more rows", n)
+	default:
+		return fmt.Sprintf("%d rows", n)
 	}
-	return fmt.Sprintf("%d rows", n)
 }
 
 // addConditions adds what holds up the sink.

@@ -59,7 +59,7 @@ var (
 // What was sampled from the database: the same in every process of one outbox.
 var (
 	sinkLag         = describe("sink_lag_seconds", "How long ago the oldest row occurred that the sink has not settled. While samples fail it grows with the time since the last one.", "sink")
-	sinkPending     = describe("sink_pending", "Rows that the sink has not settled, up to 10,000 for each lane.", "sink")
+	sinkPending     = describe("sink_pending", "Rows that the sink has not settled, up to 10,000.", "sink")
 	parked          = describe("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
 	parkedOldest    = describe("parked_oldest_timestamp_seconds", "When the oldest parked delivery was parked for the first time; 0: there is none. Cancelled ones count among the scheduled here.", "sink", "state")
 	parkedOverdue   = describe("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
@@ -197,8 +197,10 @@ func (m *Monitor) collectSample(out metrics, figures forwarder.Figures) {
 		return
 	}
 	for _, sink := range s.Sinks {
-		out.gauge(sinkLag, (sink.Lag + s.age(m.began)).Seconds(), sink.Sink)
-		out.gauge(sinkPending, float64(sink.Pending), sink.Sink)
+		if sink.Pending > 0 || !sink.Uncounted { // else neither is known
+			out.gauge(sinkLag, (sink.Lag + s.age(m.began)).Seconds(), sink.Sink)
+			out.gauge(sinkPending, float64(sink.Pending), sink.Sink)
+		}
 		for _, p := range sink.Parked.States {
 			out.gauge(parked, float64(p.Count), sink.Sink, string(p.State))
 			out.gauge(parkedOldest, seconds(p.Oldest), sink.Sink, string(p.State))

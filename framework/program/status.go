@@ -187,7 +187,7 @@ func newTable(w io.Writer, header ...any) table.Writer {
 // pending is how many rows a cursor has before it, as far as that was counted.
 func pending(c store.CursorStatus) string {
 	if c.Uncounted {
-		return "? (not counted within " + store.CountTime.String() + ")"
+		return strconv.Itoa(c.Pending) + "+"
 	}
 	return pendingText(c.Pending)
 }

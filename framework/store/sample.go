@@ -9,8 +9,9 @@ import (
 
 // Sampler takes figures for monitoring, over and over.
 type Sampler interface {
-	// Sample looks at the outbox once. Each of its counts stops at PendingLimit or ParkedLimit, and goes
-	// along an index, so that a sample costs about the same whatever is parked or pending. It
+	// Sample looks at the outbox once. Each of its counts stops at PendingLimit or ParkedLimit of a
+	// sink, and goes along an index, and counting what is pending ends after about CountTime, so that a
+	// sample costs about the same whatever is parked or pending, and in however many lanes. It
 	// changes nothing, and is several statements without a transaction: figures may differ by
 	// what happens meanwhile.
 	Sample(ctx context.Context, q SampleQuery) (Sample, error)
@@ -41,8 +42,12 @@ type Sample struct {
 // SinkSample is one sink in a sample.
 type SinkSample struct {
 	Sink string
-	// Pending counts committed rows of the sink's types that are not settled.
+	// Pending counts committed rows of the sink's types that are not settled, over all of its lanes
+	// and up to PendingLimit.
 	Pending int
+	// Uncounted says that there may be more: counting stopped at the limit, or there was no
+	// time for it. With nothing pending that was found, nothing is known.
+	Uncounted bool
 	// Lag is how long ago the oldest of these occurred, by the database's clock.
 	Lag    time.Duration
 	Paused bool
@@ -54,7 +59,8 @@ type SinkSample struct {
 	Lanes []LaneSample
 }
 
-// LaneSample is what one lane has before it: Pending and Lag as for the sink.
+// LaneSample is what one lane has before it: Pending and Lag as for the sink, of whose rows that were
+// counted, the oldest first, these are some. Where that stopped at the limit there may be more.
 type LaneSample struct {
 	Number  int
 	Pending int

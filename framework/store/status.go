@@ -6,12 +6,14 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// PendingLimit is where Status and Sample stop counting what a cursor has before it.
+// PendingLimit is where Status and Sample stop counting what a sink has before it, over all of its
+// lanes, the oldest first.
 const PendingLimit = 10_000
 
-// CountTime is how long Status counts what cursors have before them. Rows of a type that is
-// rare in the log are looked for in all of it.
-const CountTime = 2 * time.Second
+// CountTime is for how long Status and Sample count what sinks have before them, each for its share
+// of the time and for one statement at least. Rows of a type that is rare in the log
+// are looked for in all of it.
+const CountTime = 500 * time.Millisecond
 
 // StatusQuery is what the caller knows of the outbox.
 type StatusQuery struct {
@@ -46,10 +48,11 @@ type Status struct {
 type CursorStatus struct {
 	Sink string `json:"sink"`
 	Lane int    `json:"lane"`
-	// Pending counts committed rows of the sink's types that are not settled yet, up
-	// to PendingLimit.
+	// Pending counts committed rows of the sink's types that are not settled yet: of the first
+	// PendingLimit that the sink has in all its lanes.
 	Pending int `json:"pending"`
-	// Uncounted says that there was no time to count Pending.
+	// Uncounted says that there may be more: counting stopped at the limit, or there was no
+	// time for it.
 	Uncounted bool `json:"uncounted,omitempty"`
 	// AllTypes says that Pending counts rows of any type: StatusQuery does not name
 	// the sink's.

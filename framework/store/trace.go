@@ -44,8 +44,10 @@ type TracedLane struct {
 	// Settled says that the row is settled: delivered, parked, or not for this sink.
 	Settled bool
 	// Before counts the rows of any type that come before it and are not settled
-	// either, up to PendingLimit.
+	// either, up to PendingLimit. More says that there may be more: a trace looks through some
+	// thousands of rows for them.
 	Before int64
+	More   bool
 	// OtherLog reports that the cursor is not of this log, which will be read from its
 	// beginning.
 	OtherLog bool

@@ -276,11 +276,6 @@ func (p *position) conflict(t *probe) string {
 	return (&reader{pos: *p, durable: p.goal().Last}).conflict(t)
 }
 
-// Pending counts what a reader would read.
-func (d *dialect) Pending(ctx context.Context, position json.RawMessage, t store.Target, filter store.Filter, limit int) (int, error) {
-	return d.pending(ctx, position, t.(*probe), filter, limit)
-}
-
 // Replay parks the next rows; see store.Operator.
 func (s *Store) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayResult, error) {
 	if err := s.meet(ctx); err != nil {

@@ -2,54 +2,105 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
+	"math"
+	"strconv"
 	"time"
 
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Waiting counts what a reader would read, and finds the oldest of it.
-func (d *dialect) Waiting(ctx context.Context, raw json.RawMessage, target store.Target, filter store.Filter, limit int) (n int, oldest time.Time, err error) {
+// Waiting are the deltas that readers of the lanes would read. Lanes that are in the same delta, as
+// those of one sink mostly are, are counted together.
+func (d *dialect) Waiting(lanes []tables.WaitingLane, target store.Target, types notification.TypeFilter) (spans []tables.WaitingSpan, err error) {
 	t := target.(*probe)
-	pos, err := parsePosition(raw)
-	if err != nil {
-		return 0, oldest, err
-	}
-	if pos.history.differs(t.history) != "" {
-		pos = position{base: &origin} // the forwarder will read it from the oldest row
-	}
-	r := &reader{store: d.Store, filter: filter, pos: pos}
-	if r.pos.delta != nil {
-		if n, oldest, err = r.waiting(ctx, limit); err != nil {
-			return 0, oldest, err
-		}
-		r.pos = position{base: &r.pos.delta.Until}
-	}
-	if n < limit && r.begin(t) {
-		more, oldestOfMore, err := r.waiting(ctx, limit-n)
+	together := make(map[string]*waitingSpan)
+	filter := store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: types}
+	add := func(i int, pos position) error {
+		text, err := json.Marshal(pos.delta)
 		if err != nil {
-			return 0, oldest, err
+			return err
 		}
-		if more > 0 && (n == 0 || oldestOfMore.Before(oldest)) {
-			oldest = oldestOfMore
+		name := strconv.Itoa(lanes[i].Lane.Of) + string(text)
+		if together[name] == nil {
+			together[name] = newWaitingSpan(&reader{store: d.Store, filter: filter, pos: pos}, lanes[i].Lane.Of)
 		}
-		n += more
+		together[name].join(i, lanes[i].Lane.Number, pos.offset)
+		return nil
 	}
-	return n, oldest, nil
+	for i, l := range lanes {
+		pos, err := parsePosition(l.Position)
+		if err != nil {
+			return nil, err
+		}
+		if pos.history.differs(t.history) != "" {
+			pos = position{base: &origin} // the forwarder will read it from the oldest row
+		}
+		if pos.delta != nil {
+			if err := add(i, pos); err != nil {
+				return nil, err
+			}
+			pos = position{base: &pos.delta.Until}
+		}
+		if r := (&reader{pos: pos}); r.begin(t) {
+			if err := add(i, r.pos); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, s := range together {
+		spans = append(spans, tables.WaitingSpan{After: s.after, Last: s.reader.pos.delta.Last, Count: s.count})
+	}
+	return spans, nil
 }
 
-// waiting counts what is left of the reader's delta, up to a limit, and returns when the oldest
-// of it occurred.
-func (r *reader) waiting(ctx context.Context, limit int) (n int, oldest time.Time, err error) {
-	d := r.pos.delta
-	q := statement{args: []any{r.pos.offset, d.Last}}
-	q.WriteString(`SELECT count(*), min(occurred_on) FROM (SELECT occurred_on FROM ` + r.store.names.Log() + r.store.sql.between)
-	r.where(&q, d)
-	q.WriteString(` LIMIT ` + q.arg(limit) + `) waiting` + r.store.sql.whole)
-	var first sql.NullTime
-	err = r.store.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&n, &first)
-	return n, first.Time, err
+// waitingSpan is a delta, and lanes of one sink that have rows of it before them.
+type waitingSpan struct {
+	reader *reader
+	after  int64   // the lowest of offsets
+	behind []int64 // the offset behind which each lane of the sink is in the delta
+	place  []int   // of each lane of the sink among those that were asked for
+}
+
+func newWaitingSpan(r *reader, of int) *waitingSpan {
+	s := &waitingSpan{reader: r, after: math.MaxInt64, behind: make([]int64, of), place: make([]int, of)}
+	for i := range s.behind {
+		s.behind[i] = math.MaxInt64 // not in the delta
+	}
+	return s
+}
+
+func (s *waitingSpan) join(place, number int, behind int64) {
+	s.behind[number], s.place[number], s.after = behind, place, min(s.after, behind)
+}
+
+func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) (err error) {
+	q := statement{args: []any{after, last}}
+	sql := s.reader.store.sql
+	// The number of the lane whose slots, as store.NewLane has them, include the row's.
+	lane := `((slot + 1) * ` + q.arg(len(s.behind)) + `::integer - 1) / ` + strconv.Itoa(store.Slots)
+	q.WriteString(`SELECT lane, count(*), min(occurred_on) FROM (SELECT ` + lane + ` AS lane, occurred_on FROM ` + s.reader.store.names.Log() + sql.between)
+	s.reader.where(&q, s.reader.pos.delta)
+	q.WriteString(` AND "offset" > (` + q.arg(pq.Array(s.behind)) + `::bigint[])[1 + ` + lane + `]`)
+	q.WriteString(` ORDER BY "offset" LIMIT ` + q.arg(limit) + `) waiting GROUP BY lane` + sql.whole)
+	rows, err := s.reader.store.db.QueryContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var number, n int
+		var oldest time.Time
+		if err := rows.Scan(&number, &n, &oldest); err != nil {
+			return err
+		}
+		found(s.place[number], n, oldest)
+	}
+	return rows.Err()
 }
 
 // Extent asks for the log with its partitions. A transaction that has written to the log has a

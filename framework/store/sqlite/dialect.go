@@ -161,14 +161,3 @@ func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json
 	}
 	return places, nil
 }
-
-// Pending counts what follows the position.
-func (d *dialect) Pending(ctx context.Context, raw json.RawMessage, _ store.Target, filter store.Filter, limit int) (pending int, err error) {
-	pos, err := parsePosition(raw)
-	if err != nil || filter.Slots.First > 0 { // all rows are in slot 0
-		return 0, err
-	}
-	err = d.run.Row(ctx, d.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" > ? AND ? LIMIT ?) pending`,
-		int64(pos), typeCondition(filter.Types), limit).Scan(&pending)
-	return pending, err
-}

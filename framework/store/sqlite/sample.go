@@ -2,23 +2,36 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Waiting counts what follows the position, and finds the oldest of it.
-func (d *dialect) Waiting(ctx context.Context, raw json.RawMessage, _ store.Target, filter store.Filter, limit int) (n int, oldest time.Time, err error) {
-	pos, err := parsePosition(raw)
-	if err != nil || filter.Slots.First > 0 { // all rows are in slot 0
-		return 0, oldest, err
+// Waiting is what follows the position of the first lane: all rows are in slot 0.
+func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types notification.TypeFilter) (spans []tables.WaitingSpan, err error) {
+	for i, l := range lanes {
+		pos, err := parsePosition(l.Position)
+		if err != nil {
+			return nil, err
+		}
+		if l.Lane.Slots.First > 0 {
+			continue
+		}
+		count := func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error {
+			var n int
+			oldest := tables.NewTime(d)
+			err := d.run.Row(ctx, d.db, `SELECT count(*), min(occurred_on) FROM (SELECT occurred_on FROM {log} WHERE "offset" > ? AND "offset" <= ? AND ? ORDER BY "offset" LIMIT ?) waiting`,
+				after, last, typeCondition(types), limit).Scan(&n, &oldest)
+			if n > 0 {
+				found(i, n, oldest.Time)
+			}
+			return err
+		}
+		spans = append(spans, tables.WaitingSpan{After: int64(pos), Last: t.Last(), Count: count})
 	}
-	first := tables.NewTime(d)
-	err = d.run.Row(ctx, d.db, `SELECT count(*), min(occurred_on) FROM (SELECT occurred_on FROM {log} WHERE "offset" > ? AND ? LIMIT ?) waiting`,
-		int64(pos), typeCondition(filter.Types), limit).Scan(&n, &first)
-	return n, first.Time, err
+	return spans, nil
 }
 
 // Extent is the size of the file. Transactions of other processes cannot be seen.

@@ -14,6 +14,7 @@ var sampleFacts = []fact{
 	{"a sample of an unused outbox has the named sinks at zero", emptySample},
 	{"a sample has what each sink has before it, and for how long", sampledCursors},
 	{"a sample has what is parked by state, what is overdue and the keys of what is dead", sampledParked},
+	{"lanes of one sink that stand at different places are counted together", sampledLanes},
 	{"the counts of a sample stop at the limit", sampleLimit},
 	{"what is parked is counted alike for a sample, a status and the doctor", parkedFigures},
 }
@@ -85,6 +86,40 @@ func sampledCursors(t *testing.T, o *outbox) {
 	}
 }
 
+func sampledLanes(t *testing.T, o *outbox) {
+	page := o.pageOf(t, 40)
+	want := make([]store.LaneSample, 3)
+	for i := range want {
+		l := store.NewLane("mail", i, len(want))
+		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
+		require.NoError(t, err)
+		want[i].Number = i
+		if i < 2 {
+			o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Position = page.After(10 * (i + 1)) })
+		}
+		for j, e := range page.Envelopes {
+			if l.Slots.First <= e.Slot && e.Slot <= l.Slots.Last && (i == 2 || j > 10*(i+1)) {
+				want[i].Pending++
+			}
+		}
+	}
+	_, sinks := o.sample(t, nil)
+	got := sinks["mail"]
+	require.Equal(t, want[0].Pending+want[1].Pending+want[2].Pending, got.Pending)
+	require.False(t, got.Uncounted)
+	for i := range got.Lanes {
+		require.Equal(t, got.Lanes[i].Pending > 0, got.Lanes[i].Lag > 0)
+		got.Lanes[i].Lag = 0
+	}
+	require.Equal(t, want, got.Lanes)
+	status, err := o.Status(t.Context(), store.StatusQuery{})
+	require.NoError(t, err)
+	for i, c := range status.Cursors {
+		require.Equal(t, want[i].Pending, c.Pending)
+		require.False(t, c.Uncounted)
+	}
+}
+
 func sampledParked(t *testing.T, o *outbox) {
 	o.park(t, retrying(1, "k", time.Now().Add(-time.Hour)), blocked(2, "k"), dead(3, "a"), dead(4, "a"), dead(5, "b"), dead(6, ""),
 		scheduled(7, "", time.Now().Add(time.Hour)))
@@ -109,6 +144,7 @@ func sampleLimit(t *testing.T, o *outbox) {
 		SELECT 'mail', {offset}, slot, id, type, version, key, occurred_on, metadata, payload, 'retrying', 1, occurred_on FROM outbox`)
 	_, sinks := o.sample(t, nil)
 	require.Equal(t, store.PendingLimit, sinks["mail"].Pending)
+	require.True(t, sinks["mail"].Uncounted)
 	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Count(store.StateRetrying))
 	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Overdue)
 }

@@ -20,7 +20,7 @@ const (
 	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
 	lookTime = time.Minute
 	// firstTime is how long a page waits for the first look.
-	firstTime = time.Second
+	firstTime = 100 * time.Millisecond
 	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
 	// last one may be for somebody who does.
 	pause = 10 * time.Second

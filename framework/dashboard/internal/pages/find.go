@@ -112,7 +112,17 @@ func (r *request) findKey(ctx context.Context, word string) (*goTo, error) {
 	return nil, err
 }
 
+// findRelated looks for an id that holds a time where its row must be, before it looks through much.
 func (r *request) findRelated(ctx context.Context, word string) (*goTo, error) {
+	if !notification.IDTime(word).IsZero() {
+		page, err := r.Admin.Browse(ctx, admin.LogFilter{ID: word}, 0, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Rows) > 0 {
+			return &goTo{path: "/notifications/" + url.PathEscape(word)}, nil
+		}
+	}
 	related, err := r.Store.Related(ctx, store.RelatedQuery{ID: word, Since: notification.IDTime(word), Offsets: foundRows, Limit: 1})
 	if err != nil || len(related.Traces) == 0 {
 		return nil, err

@@ -11,6 +11,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// lookTime bounds the search for a notification whose offset is not known.
+const lookTime = 2 * time.Second
+
 // notificationPage is one notification.
 type notificationPage struct {
 	Answer   admin.Answer
@@ -105,7 +108,13 @@ func (r *request) notification(ctx context.Context) (page notificationPage, e *n
 		return page, nil, err
 	}
 	var trace store.Trace
-	if page.Answer, trace, err = r.Admin.Look(ctx, r.PathValue("id"), at, r.Routing); err != nil {
+	looking, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if page.Answer, trace, err = r.Admin.Look(looking, r.PathValue("id"), at, r.Routing); err != nil {
+		if ctx.Err() == nil && looking.Err() != nil {
+			err = problem{http.StatusGatewayTimeout, "It is not among the newest rows: " + lookTime.String() + " did not suffice to search all of the log. " +
+				"Find it in the log by its time, its type or its key, from where a link leads to it; or use waybill why, which takes the time it needs."}
+		}
 		return page, nil, err
 	}
 	e = trace.Envelope()

@@ -129,8 +129,12 @@ func (r *request) look(ctx context.Context) (history.Look, error) {
 	case ctx.Err() != nil:
 		return look, ctx.Err()
 	}
-	return look, problem{http.StatusServiceUnavailable, "the outbox is being looked at for the first time, load this page again in some seconds"}
+	return look, errFirstLook
 }
+
+// errFirstLook is what pages with figures say until there are some; they are loaded again by
+// themselves.
+var errFirstLook = problem{http.StatusServiceUnavailable, "The outbox is being looked at for the first time. This page loads again by itself."}
 
 func seenOf(l history.Look) seen {
 	if l.Err != nil {

@@ -319,6 +319,9 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 		what.text = "making this page failed" + why
 		p.Logger.Error("a page of the dashboard failed", "path", r.URL.Path, "error", err)
 	}
+	if errors.Is(err, errFirstLook) {
+		w.Header().Set("Refresh", "1")
+	}
 	p.render(w, r, what.status, "problem", struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)})
 }
 

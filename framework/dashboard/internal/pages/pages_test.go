@@ -103,6 +103,9 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	looks := history.New(&current, slog.New(slog.DiscardHandler))
 	looks.Begin()
 	t.Cleanup(looks.Close)
+	for l := (history.Look{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
+		l = looks.Look(t.Context()) // waits
+	}
 	p := New(Config{Target: &current, Acts: runner, History: looks, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(p.Close)
 	return p

@@ -147,6 +147,19 @@ type parkedPage struct {
 	First, Short bool
 }
 
+// parkedCounts are those of the last look, as on the first page; none before that.
+func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount) {
+	look := r.History.Look(ctx)
+	for _, s := range look.Sample.Sinks {
+		for _, p := range s.Parked.States {
+			if p.Count > 0 {
+				counts = append(counts, store.ParkedCount{Sink: s.Sink, State: p.State, Count: int64(p.Count), HookError: p.HookError})
+			}
+		}
+	}
+	return counts
+}
+
 func parked(ctx context.Context, r *request) (any, error) {
 	query := r.URL.Query()
 	page := parkedPage{Form: readParkedForm(query), States: parkedStates, First: query.Get("after") == ""}
@@ -158,9 +171,7 @@ func parked(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if page.Counts, err = r.Admin.ParkedCounts(ctx); err != nil {
-		return nil, err
-	}
+	page.Counts = r.parkedCounts(ctx)
 	found, err := r.Admin.BrowseParked(ctx, filter, after, pageRows)
 	if err != nil {
 		return nil, err

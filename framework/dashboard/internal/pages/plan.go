@@ -16,6 +16,8 @@ import (
 const (
 	// planExamples is how many deliveries a plan shows.
 	planExamples = 5
+	// planTime bounds the counting of a plan.
+	planTime = 6 * time.Second
 	// typedAbove is the number above which it has to be typed.
 	typedAbove = 100
 )
@@ -48,8 +50,20 @@ func readPlanForm(v url.Values) (planForm, error) {
 	return f, nil
 }
 
-// plan plans the act. What is selected is selected by name alone.
+// plan plans the act, for no longer than planTime: it counts exactly.
 func (f planForm) plan(ctx context.Context, a *admin.Admin, pin time.Time) (*admin.Plan, error) {
+	counting, cancel := context.WithTimeout(ctx, planTime)
+	defer cancel()
+	p, err := f.make(counting, a, pin)
+	if err != nil && ctx.Err() == nil && counting.Err() != nil {
+		err = problem{http.StatusGatewayTimeout, fmt.Sprintf("Nothing was done: to count what matches takes longer than %s. "+
+			"Ask for less at once, such as one sink, or use waybill parked %s, which takes the time it needs.", planTime, f.Act)}
+	}
+	return p, err
+}
+
+// make makes the plan. What is selected is selected by name alone.
+func (f planForm) make(ctx context.Context, a *admin.Admin, pin time.Time) (*admin.Plan, error) {
 	filter := admin.Filter{}
 	if len(f.Selected) > 0 {
 		for _, text := range f.Selected {

@@ -121,18 +121,14 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 
 func (t *Tables) cursorStatus(ctx context.Context, q store.StatusQuery, target store.Target) (status []store.CursorStatus, err error) {
 	cursors, err := t.cursors(ctx, t.db, "")
-	counting, cancel := context.WithTimeout(ctx, store.CountTime)
-	defer cancel()
-	for i := range cursors {
+	if err != nil {
+		return nil, err
+	}
+	waiting, more, err := t.waiting(ctx, cursors, q, target)
+	for i := range waiting {
 		c := &cursors[i]
-		ahead := int(store.CountOffsets(c.ahead))
-		types, named := q.TypesOf(c.Sink)
-		pending, err := t.dialect.Pending(counting, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.PendingLimit+ahead)
-		c.Uncounted = err != nil && ctx.Err() == nil && counting.Err() != nil
-		if err != nil && !c.Uncounted {
-			return nil, err
-		}
-		c.Pending, c.AllTypes = max(0, pending-ahead), !named
+		_, named := q.TypesOf(c.Sink)
+		c.Pending, c.Uncounted, c.AllTypes = min(waiting[i].rows, store.PendingLimit), more[c.Sink], !named
 		status = append(status, c.CursorStatus)
 	}
 	return status, err

@@ -118,12 +118,9 @@ type Dialect interface {
 	Places(ctx context.Context, q Querier, positions []json.RawMessage) ([]Place, error)
 	// Probe is that of the store.
 	Probe(ctx context.Context) (store.Target, error)
-	// Pending counts the rows that a filter selects between a position and a target, up
-	// to a limit.
-	Pending(ctx context.Context, position json.RawMessage, target store.Target, filter store.Filter, limit int) (int, error)
-	// Waiting is Pending for a sample: it also returns when the oldest of the rows that it
-	// counted occurred, zero if there is none.
-	Waiting(ctx context.Context, position json.RawMessage, target store.Target, filter store.Filter, limit int) (int, time.Time, error)
+	// Waiting are the ranges of the log in which the rows of some types wait that lanes of one
+	// sink have before them, up to a target: each row in one of them. It asks nothing of the database.
+	Waiting(lanes []WaitingLane, target store.Target, types notification.TypeFilter) ([]WaitingSpan, error)
 	// Extent returns how many bytes the log has on disk, and for how long the oldest open
 	// transaction that writes to it has been open.
 	Extent(ctx context.Context) (bytes int64, held time.Duration, err error)

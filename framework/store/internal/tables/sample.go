@@ -34,14 +34,17 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 	for sink := range q.Types {
 		sinks[sink] = &store.SinkSample{Sink: sink}
 	}
+	waiting, more, err := t.waiting(ctx, cursors, store.StatusQuery(q), target)
+	if err != nil {
+		return sample, err
+	}
 	for i := range cursors {
 		c := &cursors[i]
 		if sinks[c.Sink] == nil {
 			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
 		}
-		if err := t.sampleCursor(ctx, q, c, target, now.Time, sinks[c.Sink]); err != nil {
-			return sample, err
-		}
+		sinks[c.Sink].Uncounted = more[c.Sink]
+		sampleCursor(c, waiting[i], now.Time, sinks[c.Sink])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
 		if sinks[sink].Parked, err = t.parkedFigures(ctx, sink); err != nil {
@@ -60,25 +63,18 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 }
 
 // sampleCursor adds one lane to its sink.
-func (t *Tables) sampleCursor(ctx context.Context, q store.SampleQuery, c *cursor, target store.Target, now time.Time, s *store.SinkSample) error {
+func sampleCursor(c *cursor, before waited, now time.Time, s *store.SinkSample) {
 	s.Paused = s.Paused || c.Paused
 	if c.Owner == "" {
 		s.Free++
 	} else {
 		s.Owned++
 	}
-	ahead := int(store.CountOffsets(c.ahead))
-	types, _ := store.StatusQuery(q).TypesOf(c.Sink)
-	rows, oldest, err := t.dialect.Waiting(ctx, c.position, target, store.Filter{Slots: c.lane.Slots, Types: types}, store.PendingLimit+ahead)
-	if err != nil {
-		return err
-	}
 	lane := store.LaneSample{Number: c.lane.Number}
-	if pending := rows - ahead; pending > 0 {
-		lane.Pending, lane.Lag = min(pending, store.PendingLimit), max(now.Sub(oldest), 0)
+	if before.rows > 0 {
+		lane.Pending, lane.Lag = min(before.rows, store.PendingLimit), max(now.Sub(before.oldest), 0)
 	}
 	s.Lanes = append(s.Lanes, lane)
 	s.Pending = min(s.Pending+lane.Pending, store.PendingLimit)
 	s.Lag = max(s.Lag, lane.Lag)
-	return nil
 }

@@ -13,6 +13,10 @@ import (
 // traceSpan is how many offsets one query for an id looks through.
 const traceSpan = 200_000
 
+// tracedBefore is how many rows a trace looks through for what waits before a row, over all lanes:
+// a lane may have a small part of the log's rows.
+const tracedBefore = 50_000
+
 // tracedDeliveries is how many parked deliveries of one id a trace lists.
 const tracedDeliveries = 1000
 
@@ -76,9 +80,13 @@ func (t *Tables) traceLog(ctx context.Context, id string, at int64, cursors []cu
 			return err
 		}
 	}
+	sinks := make(map[string]bool)
+	for i := range cursors {
+		sinks[cursors[i].Sink] = true
+	}
 	for i := range trace.Rows {
 		for j := range cursors {
-			if err := t.traceLane(ctx, &trace.Rows[i], &cursors[j]); err != nil {
+			if err := t.traceLane(ctx, &trace.Rows[i], &cursors[j], tracedBefore/len(sinks)); err != nil {
 				return err
 			}
 		}
@@ -97,8 +105,9 @@ func (t *Tables) tracePart(ctx context.Context, id string, first, last int64, tr
 // loggedColumns are those of a row of the log in the form of parkedColumns.
 const loggedColumns = `{selected}, '', 0, NULL, '', '', '', 0, NULL, '', NULL`
 
-// traceLane adds how a cursor stands with a row, if the row is of its lane.
-func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) error {
+// traceLane adds how a cursor stands with a row, if the row is of its lane. It looks through so many
+// rows for those before it.
+func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor, look int) error {
 	offset, slots := r.Envelope.Offset, c.lane.Slots
 	if r.Envelope.Slot < slots.First || r.Envelope.Slot > slots.Last {
 		return nil
@@ -112,11 +121,14 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor) e
 		l.Settled = unsettled == 0
 	}
 	if !l.OtherLog && !l.Settled {
-		err := t.run.Row(ctx, t.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" > ? AND "offset" < ? AND slot BETWEEN ? AND ? AND NOT ? LIMIT ?) earlier {whole log}`,
-			c.place.Through, offset, slots.First, slots.Last, t.settled(c), store.PendingLimit).Scan(&l.Before)
+		var looked int
+		err := t.run.Row(ctx, t.db, `SELECT count(*), coalesce(sum(CASE WHEN slot BETWEEN ? AND ? AND NOT ? THEN 1 ELSE 0 END), 0)
+			FROM (SELECT * FROM {log} WHERE "offset" > ? AND "offset" < ? ORDER BY "offset" LIMIT ?) earlier {whole log}`,
+			slots.First, slots.Last, t.settled(c), c.place.Through, offset, look).Scan(&looked, &l.Before)
 		if err != nil {
 			return err
 		}
+		l.Before, l.More = min(l.Before, store.PendingLimit), looked == look
 	}
 	r.Lanes = append(r.Lanes, l)
 	return nil
