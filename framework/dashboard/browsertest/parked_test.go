@@ -248,19 +248,20 @@ func TestFormsThatMakeNoSenseAreRefused(t *testing.T) {
 	s := newSite(t)
 	s.parkMany(t, "partner", "dead", 1, 2)
 	for name, c := range map[string]struct {
-		path string
-		form url.Values
+		path   string
+		form   url.Values
+		status int
 	}{
-		"nothing selected":  {"/parked/plan", url.Values{"act": {"discard"}}},
-		"no such act":       {"/parked/plan", url.Values{"all": {"explode"}}},
-		"selected nonsense": {"/parked/plan", url.Values{"act": {"discard"}, "selected": {"nonsense"}}},
-		"no plan":           {"/parked/act", url.Values{"all": {"discard"}}},
-		"zero time":         {"/parked/act", url.Values{"all": {"discard"}, "planned_at": {"0001-01-01T00:00:00Z"}, "expect": {"2"}}},
-		"requeue blocked":   {"/parked/plan", url.Values{"all": {"requeue"}, "state": {"blocked"}}},
-		"too large":         {"/parked/plan", url.Values{"all": {"requeue"}, "key": {strings.Repeat("x", 1<<20)}}},
+		"nothing selected":  {"/parked/plan", url.Values{"act": {"discard"}}, http.StatusBadRequest},
+		"no such act":       {"/parked/plan", url.Values{"all": {"explode"}}, http.StatusBadRequest},
+		"selected nonsense": {"/parked/plan", url.Values{"act": {"discard"}, "selected": {"nonsense"}}, http.StatusBadRequest},
+		"no plan":           {"/parked/act", url.Values{"all": {"discard"}}, http.StatusBadRequest},
+		"zero time":         {"/parked/act", url.Values{"all": {"discard"}, "planned_at": {"0001-01-01T00:00:00Z"}, "expect": {"2"}}, http.StatusBadRequest},
+		"requeue blocked":   {"/parked/plan", url.Values{"all": {"requeue"}, "state": {"blocked"}}, http.StatusBadRequest},
+		"too large":         {"/parked/plan", url.Values{"all": {"requeue"}, "key": {strings.Repeat("x", 1<<20)}}, http.StatusRequestEntityTooLarge},
 	} {
 		status, _, body := post(t, s.url+c.path, c.form)
-		require.Equal(t, http.StatusBadRequest, status, "%s: %s", name, body)
+		require.Equal(t, c.status, status, "%s: %s", name, body)
 	}
 	require.Zero(t, s.number(t, `SELECT count(*) FROM outbox_actions`))
 	require.Equal(t, 2, s.number(t, `SELECT count(*) FROM outbox_parked`))

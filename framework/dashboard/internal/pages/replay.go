@@ -44,6 +44,9 @@ func replay(ctx context.Context, r *request) (any, error) {
 	if err := r.operates(); err != nil {
 		return nil, err
 	}
+	if err := r.knows(ctx, r.PathValue("name")); err != nil {
+		return nil, err
+	}
 	page := replayPage{
 		Sink: r.PathValue("name"), Type: strings.TrimSpace(r.Form.Get("type")),
 		Since: strings.TrimSpace(r.Form.Get("since")), Until: strings.TrimSpace(r.Form.Get("until")), Rate: strings.TrimSpace(r.Form.Get("rate")),

@@ -56,7 +56,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 	name := r.PathValue("name")
 	i := slices.IndexFunc(look.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == name })
 	if i < 0 {
-		return nil, problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
+		return nil, unknownSink(name)
 	}
 	sample := look.Sample.Sinks[i]
 	if look.Err == nil { // what a person has just done is seen at once
@@ -195,6 +195,9 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	if len([]rune(reason)) > reasonMost {
 		return nil, problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters", reasonMost)}
 	}
+	if err := r.knows(ctx, sink); err != nil {
+		return nil, err
+	}
 	if r.PostForm.Get("confirmed") == "" {
 		return confirmation{sink, verb, what, reason}, nil
 	}
@@ -206,6 +209,19 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 		next.query = []any{"action", did.ID}
 	}
 	return next, nil
+}
+
+// knows is a 404 for a sink that has no lanes.
+func (r *request) knows(ctx context.Context, sink string) error {
+	m, err := r.Store.Membership(ctx)
+	if err != nil || slices.ContainsFunc(m.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == sink }) {
+		return err
+	}
+	return unknownSink(sink)
+}
+
+func unknownSink(name string) error {
+	return problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
 }
 
 // number reads one of a form; 0 if it is left out.
