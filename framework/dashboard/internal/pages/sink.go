@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -172,7 +171,14 @@ func settingsOf(s forwarder.Sink) []setting {
 
 // confirmation is an act that a person is asked about.
 type confirmation struct {
-	Sink, Verb, What, Reason string
+	// Heading and Name make the question, What says what happens, and Button does it.
+	Heading, Name, What, Button string
+	// Path is where the act is sent, and Back where one goes without it.
+	Path, Back string
+	// Danger says that it cannot be undone, or stops something.
+	Danger bool
+	// Reason is why a person wants it; "" is fine.
+	Reason string
 }
 
 // reasonMost is how long a reason may be, in characters.
@@ -199,7 +205,10 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 		return nil, err
 	}
 	if r.PostForm.Get("confirmed") == "" {
-		return confirmation{sink, verb, what, reason}, nil
+		return confirmation{
+			Heading: capital(verb), Name: sink, What: what, Button: capital(verb), Path: sinkPath(sink) + "/" + verb, Back: sinkPath(sink),
+			Danger: verb == "pause", Reason: reason,
+		}, nil
 	}
 	if _, err := act(r.Admin.For(admin.Request{Reason: reason}), ctx, sink); err != nil {
 		return nil, err
@@ -222,17 +231,4 @@ func (r *request) knows(ctx context.Context, sink string) error {
 
 func unknownSink(name string) error {
 	return problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
-}
-
-// number reads one of a form; 0 if it is left out.
-func number(form map[string][]string, name string) (int64, error) {
-	values := form[name]
-	if len(values) == 0 || strings.TrimSpace(values[0]) == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(values[0]), ",", ""), 10, 64)
-	if err != nil || n < 0 {
-		return 0, problem{http.StatusBadRequest, name + " is no number: " + cut(values[0], 50)}
-	}
-	return n, nil
 }
