@@ -330,6 +330,30 @@ func TestAnActionThatRunsIsCancelled(t *testing.T) {
 	require.Equal(t, http.StatusConflict, status)
 }
 
+func TestThePageOfAnActionShowsItsEndByItself(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.parkMany(t, "partner", "dead", 1, 5)
+	form := s.planned(t, url.Values{"all": {"requeue"}})
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), `SELECT FROM outbox_cursors FOR UPDATE`) // the action waits for it
+	require.NoError(t, err)
+	_, location, _ := post(t, s.url+"/parked/act", form)
+	parked, action := newTab(t, s.url), newTab(t, s.url)
+	require.Contains(t, parked.open("/parked?state=dead"), "id-5")
+	require.Contains(t, action.open(location), "running")
+	_, body := get(t, s.url+location)
+	require.Contains(t, body, `<noscript><meta http-equiv="refresh" content="2"></noscript>`)
+	require.NoError(t, tx.Rollback())
+	action.still = true
+	action.sees("requeue done", "5 of 5", "Ended")
+	parked.do(chromedp.Poll(`document.querySelector("#more a").textContent.includes("gone, show")`, nil, chromedp.WithPollingTimeout(patience)))
+	_, body = get(t, s.url+location)
+	require.NotContains(t, body, "http-equiv")
+}
+
 func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -132,6 +132,9 @@ func TestPagesAreWorkedByKeys(t *testing.T) {
 	require.False(t, shown())
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`//h2[text()="Lanes"]`))
 	b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent("o"), chromedp.WaitVisible(`//h1[text()="Overview"]`))
+	for key, heading := range map[string]string{"p": "Parked", "a": "Actions", "d": "Doctor", "c": "Configuration"} {
+		b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent(key), chromedp.WaitVisible(`//h1[text()="`+heading+`"]`))
+	}
 	b.open("/")
 	b.do(chromedp.KeyEvent(kb.Tab))
 	var skip string
