@@ -19,8 +19,8 @@ const (
 	liveTick = 2 * time.Second
 	// liveShare is the part of the time that making figures may take: 1/liveShare of it, unless they
 	// would be more than liveRest apart.
-	liveShare = 20
-	liveRest  = time.Minute
+	liveShare = 10
+	liveRest  = 20 * time.Second
 	// liveQuiet is how long nothing may be sent: the browser takes twice that for a break.
 	liveQuiet = 10 * time.Second
 	// liveTime is how long a connection lasts: the next one is asked who it is.
