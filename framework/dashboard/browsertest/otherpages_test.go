@@ -52,7 +52,7 @@ func TestSchedulesAreListedAndActedOn(t *testing.T) {
 
 	var heading string
 	b.do(chromedp.Click(`a[href$="/daily-report/pause"]`, chromedp.ByQuery), chromedp.WaitVisible("form button.primary", chromedp.ByQuery), chromedp.Text("h1", &heading, chromedp.ByQuery))
-	require.Equal(t, "Pause: daily-report?", heading)
+	require.Equal(t, "Pause daily-report?", heading)
 	b.shoot("schedules-confirm")
 	b.do(chromedp.Click("form button.primary", chromedp.ByQuery), chromedp.WaitVisible(`a[href$="/daily-report/resume"]`, chromedp.ByQuery))
 	all, err := s.store.Schedules(t.Context())
@@ -74,7 +74,11 @@ func TestForwardersAreComparedInWords(t *testing.T) {
 	require.Contains(t, b.open("/forwarders"), "No forwarder lives")
 	b.shoot("forwarders-empty")
 
-	running := store.Running{Version: "shop v1.4.0", Settings: "0a1b2c3d4e5f60718293", Checkpoint: 12 * time.Millisecond}
+	running := store.Running{Version: "shop v1.4.0", Settings: "0a1b2c3d4e5f60718293", Checkpoint: 12 * time.Millisecond, Sinks: []store.SinkRunning{
+		{Sink: "events", Delivered: 1_234_567, Failed: 12, PerSecond: 84.2, InFlight: 7, Threshold: 16, Pending: 21},
+		{Sink: "partner", Delivered: 981, Failed: 40, Dead: 3, Threshold: 16, Pending: 64, BreakerOpen: true, Cause: "503: <b>maintenance</b>"},
+		{Sink: store.SinkOthers, Delivered: 10_000},
+	}}
 	other := store.Running{Version: "shop v1.3.9", Settings: "ffffeeee4e5f60718293", Checkpoint: 4 * time.Second}
 	for _, m := range []store.Member{
 		{Owner: f.Owner(), Sinks: []string{"events", "partner"}, Running: running},
@@ -93,7 +97,7 @@ func TestForwardersAreComparedInWords(t *testing.T) {
 		}
 	}
 	text := b.open("/forwarders")
-	for _, want := range []string{"this process", "3 different settings", "3 different versions", "other settings", "slow", "cannot deliver to 1 sink", "0–1, 4–5 of 8", "2–3 of 8", "no owner", "<script>alert(1)</script>"} {
+	for _, want := range []string{"this process", "3 different settings", "3 different versions", "other settings", "slow", "cannot deliver to 1 sink", "0–1, 4–5 of 8", "2–3 of 8", "no owner", "<script>alert(1)</script>", "1,234,567", "84/s", "7 of 16", "503: <b>maintenance</b>", "all others"} {
 		require.Contains(t, text, want)
 	}
 	b.shoot("forwarders")

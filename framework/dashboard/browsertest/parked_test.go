@@ -248,19 +248,20 @@ func TestFormsThatMakeNoSenseAreRefused(t *testing.T) {
 	s := newSite(t)
 	s.parkMany(t, "partner", "dead", 1, 2)
 	for name, c := range map[string]struct {
-		path string
-		form url.Values
+		path   string
+		form   url.Values
+		status int
 	}{
-		"nothing selected":  {"/parked/plan", url.Values{"act": {"discard"}}},
-		"no such act":       {"/parked/plan", url.Values{"all": {"explode"}}},
-		"selected nonsense": {"/parked/plan", url.Values{"act": {"discard"}, "selected": {"nonsense"}}},
-		"no plan":           {"/parked/act", url.Values{"all": {"discard"}}},
-		"zero time":         {"/parked/act", url.Values{"all": {"discard"}, "planned_at": {"0001-01-01T00:00:00Z"}, "expect": {"2"}}},
-		"requeue blocked":   {"/parked/plan", url.Values{"all": {"requeue"}, "state": {"blocked"}}},
-		"too large":         {"/parked/plan", url.Values{"all": {"requeue"}, "key": {strings.Repeat("x", 1<<20)}}},
+		"nothing selected":  {"/parked/plan", url.Values{"act": {"discard"}}, http.StatusBadRequest},
+		"no such act":       {"/parked/plan", url.Values{"all": {"explode"}}, http.StatusBadRequest},
+		"selected nonsense": {"/parked/plan", url.Values{"act": {"discard"}, "selected": {"nonsense"}}, http.StatusBadRequest},
+		"no plan":           {"/parked/act", url.Values{"all": {"discard"}}, http.StatusBadRequest},
+		"zero time":         {"/parked/act", url.Values{"all": {"discard"}, "planned_at": {"0001-01-01T00:00:00Z"}, "expect": {"2"}}, http.StatusBadRequest},
+		"requeue blocked":   {"/parked/plan", url.Values{"all": {"requeue"}, "state": {"blocked"}}, http.StatusBadRequest},
+		"too large":         {"/parked/plan", url.Values{"all": {"requeue"}, "key": {strings.Repeat("x", 1<<20)}}, http.StatusRequestEntityTooLarge},
 	} {
 		status, _, body := post(t, s.url+c.path, c.form)
-		require.Equal(t, http.StatusBadRequest, status, "%s: %s", name, body)
+		require.Equal(t, c.status, status, "%s: %s", name, body)
 	}
 	require.Zero(t, s.number(t, `SELECT count(*) FROM outbox_actions`))
 	require.Equal(t, 2, s.number(t, `SELECT count(*) FROM outbox_parked`))
@@ -327,6 +328,31 @@ func TestAnActionThatRunsIsCancelled(t *testing.T) {
 	require.Less(t, s.number(t, `SELECT count FROM outbox_actions`), 2000)
 	status, _, _ = post(t, s.url+location+"/cancel", nil)
 	require.Equal(t, http.StatusConflict, status)
+}
+
+func TestThePageOfAnActionShowsItsEndByItself(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.parkMany(t, "partner", "dead", 1, 5)
+	form := s.planned(t, url.Values{"all": {"requeue"}})
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), `SELECT FROM outbox_cursors FOR UPDATE`) // the action waits for it
+	require.NoError(t, err)
+	_, location, _ := post(t, s.url+"/parked/act", form)
+	parked, action := newTab(t, s.url), newTab(t, s.url)
+	require.Contains(t, parked.open("/parked?state=dead"), "id-5")
+	require.Contains(t, action.open(location), "running")
+	_, body := get(t, s.url+location)
+	require.Contains(t, body, `<noscript><meta http-equiv="refresh" content="2"></noscript>`)
+	require.NoError(t, tx.Rollback())
+	action.do(chromedp.WaitVisible(`//dt[text()="Ended"]`)) // the page has loaded itself again
+	require.Contains(t, action.text(), "requeue done")
+	require.Contains(t, action.text(), "5 of 5")
+	parked.do(chromedp.WaitVisible(`//p[@id="more"]/a[contains(., "gone, show")]`)) // not Poll, which waits for frames, and a tab in the background has none
+	_, body = get(t, s.url+location)
+	require.NotContains(t, body, "http-equiv")
 }
 
 func TestHostileTextsAreShownAsTheyAre(t *testing.T) {

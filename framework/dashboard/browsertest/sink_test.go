@@ -87,12 +87,14 @@ func TestWrongFormsAreRefused(t *testing.T) {
 		status int
 	}{
 		"/sinks/none/pause":            {url.Values{"confirmed": {"yes"}}, http.StatusNotFound},
+		"/sinks/none/resume":           {url.Values{}, http.StatusNotFound},
+		"/sinks/none/replay":           {url.Values{}, http.StatusNotFound},
 		"/sinks/mail/pause":            {url.Values{"reason": {strings.Repeat("x", 501)}}, http.StatusBadRequest},
 		"/sinks/mail/resume":           {url.Values{"reason": {strings.Repeat("x", 100_000)}}, http.StatusBadRequest},
 		"/sinks/mail/replay":           {url.Values{"type": {""}, "expected": {"-1"}}, http.StatusOK},
-		"/sinks/_unrouted/replay":      {url.Values{"type": {"*"}, "expected": {"5"}}, http.StatusOK},
+		"/sinks/_unrouted/replay":      {url.Values{"type": {"*"}, "expected": {"5"}}, http.StatusNotFound},
 		"/sinks/mail/replay?since=x":   {url.Values{"type": {"*"}, "rate": {"99999999999999999999"}}, http.StatusOK},
-		"/sinks/mail/replay?until=%00": {url.Values{"type": {"a\x00b"}, "until": {"1"}}, http.StatusOK},
+		"/sinks/mail/replay?until=%00": {url.Values{"type": {"a\x00b"}, "until": {"1"}}, http.StatusBadRequest},
 	} {
 		r, err := http.PostForm(s.url+path, want.form)
 		require.NoError(t, err)
@@ -130,6 +132,9 @@ func TestPagesAreWorkedByKeys(t *testing.T) {
 	require.False(t, shown())
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`//h2[text()="Lanes"]`))
 	b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent("o"), chromedp.WaitVisible(`//h1[text()="Overview"]`))
+	for key, heading := range map[string]string{"p": "Parked", "a": "Actions", "d": "Doctor", "c": "Configuration"} {
+		b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent(key), chromedp.WaitVisible(`//h1[text()="`+heading+`"]`))
+	}
 	b.open("/")
 	b.do(chromedp.KeyEvent(kb.Tab))
 	var skip string

@@ -76,7 +76,7 @@ func actions(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// action is the page of one. It comes again while the action runs.
+// action is the page of one. Without scripts it comes again while the action runs.
 func action(ctx context.Context, r *request) (any, error) {
 	a, err := r.Admin.Action(ctx, r.PathValue("id"))
 	if err != nil {

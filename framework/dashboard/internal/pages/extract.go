@@ -11,7 +11,7 @@ import (
 )
 
 // liveAttributes are those of a marked element that are sent with its text.
-var liveAttributes = map[string]bool{"class": true, "points": true, "datetime": true, "title": true}
+var liveAttributes = map[string]bool{"class": true, "points": true, "datetime": true, "title": true, "value": true}
 
 // figuresOf makes a page as for a browser, and takes its live figures out.
 func (p *Pages) figuresOf(ctx context.Context, address string) *figures {
@@ -29,7 +29,7 @@ func (p *Pages) figuresOf(ctx context.Context, address string) *figures {
 
 // extract finds the title, what is marked data-live, and the names of what is marked data-row.
 func extract(page io.Reader) *figures {
-	f := &figures{Values: make(map[string]figure)}
+	f := &figures{Values: make(map[string]figure), Rows: []string{}}
 	root, err := html.Parse(page)
 	if err != nil {
 		return &figures{Problem: err.Error()}

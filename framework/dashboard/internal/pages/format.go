@@ -13,7 +13,7 @@ import (
 
 // formats are the functions of the templates.
 var formats = template.FuncMap{
-	"ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "add": func(a, b int64) int64 { return a + b },
+	"clock": clockOf, "live": marked, "capital": capital, "number": separated, "ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "add": func(a, b int64) int64 { return a + b },
 }
 
 // sinkPath is the path of a sink's page.
@@ -93,14 +93,40 @@ func at(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
+// clock is a time that a page shows, and the name of its element if it is a live figure.
+type clock struct {
+	At   time.Time
+	Live string
+}
+
+// clockOf lets the template "time" take times and clocks.
+func clockOf(of any) clock {
+	if t, plain := of.(time.Time); plain {
+		return clock{At: t}
+	}
+	return of.(clock)
+}
+
+// marked is a time that changes while the page is open. The parts of its name are put together.
+func marked(t time.Time, name ...string) clock { return clock{t, strings.Join(name, "")} }
+
+// capital begins a word in upper case.
+func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
 // count is a number with separators, and 10,000+ for one that was not counted further.
 func count(n int64) string {
+	text := separated(n)
+	if n == store.PendingLimit {
+		text += "+"
+	}
+	return text
+}
+
+// separated is a number with separators.
+func separated(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
-	}
-	if n == store.PendingLimit {
-		text += "+"
 	}
 	return text
 }

@@ -37,6 +37,15 @@ type forwarderRow struct {
 	Slow bool
 }
 
+// workRow is what a forwarder does for a sink, or for all that its heartbeat does not name.
+type workRow struct {
+	store.SinkRunning
+	Owner, Name string
+}
+
+// Others reports whether it is the sum of the sinks that are not named.
+func (w workRow) Others() bool { return w.Sink == store.SinkOthers }
+
 // heldLanes are lanes of one sink: 0, 2–5 of 8.
 type heldLanes struct {
 	Sink    string
@@ -78,6 +87,8 @@ func (f freeLanes) Long() bool { return f.Longest > handover }
 type forwardersPage struct {
 	Forwarders []forwarderRow
 	Free       []freeLanes
+	// Work is what each does for each of its sinks, as of its last heartbeat.
+	Work []workRow
 	// Versions and Settings are how many different ones there are.
 	Versions, Settings int
 }
@@ -122,6 +133,9 @@ func fleetOf(m store.Membership, here string) forwardersPage {
 			}
 		}
 		page.Forwarders = append(page.Forwarders, row)
+		for _, s := range member.Running.Sinks {
+			page.Work = append(page.Work, workRow{s, row.Owner, row.Name})
+		}
 	}
 	return page
 }

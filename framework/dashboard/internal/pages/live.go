@@ -17,6 +17,10 @@ import (
 const (
 	// liveTick is how often the figures of a page that is watched are made.
 	liveTick = 2 * time.Second
+	// liveShare is the part of the time that making figures may take: 1/liveShare of it, unless they
+	// would be more than liveRest apart.
+	liveShare = 10
+	liveRest  = 20 * time.Second
 	// liveQuiet is how long nothing may be sent: the browser takes twice that for a break.
 	liveQuiet = 10 * time.Second
 	// liveTime is how long a connection lasts: the next one is asked who it is.
@@ -136,9 +140,8 @@ func (l *live) watch(of subject, user access.User) (page *watched, leave func())
 
 // make makes a page's figures again and again.
 func (l *live) make(ctx context.Context, address string, page *watched) {
-	ticks := time.NewTicker(liveTick)
-	defer ticks.Stop()
 	for {
+		began := time.Now()
 		made := l.pages.figuresOf(ctx, address)
 		if ctx.Err() != nil {
 			return
@@ -151,7 +154,7 @@ func (l *live) make(ctx context.Context, address string, page *watched) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
+		case <-time.After(min(max(liveTick, liveShare*time.Since(began)), liveRest)):
 		}
 	}
 }
@@ -202,8 +205,9 @@ type figures struct {
 	Title string `json:"title,omitempty"`
 	// Values are the elements marked data-live, by that name.
 	Values map[string]figure `json:"values,omitempty"`
-	// Rows are the names of those marked data-row, if they have changed.
-	Rows []string `json:"rows,omitempty"`
+	// Rows are the names of those marked data-row, if they have changed; nil: they have
+	// not.
+	Rows []string `json:"rows"`
 	// Problem is why the page cannot be made.
 	Problem string `json:"problem,omitempty"`
 }

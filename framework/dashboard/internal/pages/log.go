@@ -2,12 +2,9 @@ package pages
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
@@ -16,28 +13,13 @@ import (
 // logForm is the filter of the log, as it stands in addresses and forms.
 type logForm struct{ ID, Type, Key, Since, Until string }
 
-// formTime is how browsers send a time of the day, which is meant in UTC.
-const formTime = "2006-01-02T15:04"
-
 func (f logForm) filter() (filter admin.LogFilter, err error) {
 	filter = admin.LogFilter{ID: f.ID, Type: f.Type, Key: f.Key}
-	if filter.Since, err = readTime(f.Since); err != nil {
+	if filter.Since, err = moment("since", f.Since); err != nil {
 		return filter, err
 	}
-	filter.Until, err = readTime(f.Until)
+	filter.Until, err = moment("until", f.Until)
 	return filter, err
-}
-
-func readTime(text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{formTime, "2006-01-02T15:04:05", time.RFC3339Nano, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%w: %q is no time: use one like 2026-03-01T15:04, in UTC", admin.ErrFilter, text)
 }
 
 // logPage is a list of rows of the log.
@@ -60,7 +42,7 @@ func logged(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := readOffset(query.Get("before"))
+	before, err := number(query, "before")
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +75,4 @@ func (f logForm) fields() url.Values {
 		}
 	}
 	return v
-}
-
-// readOffset reads an offset; "" is 0.
-func readOffset(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, problem{http.StatusBadRequest, fmt.Sprintf("%q is no offset", short(text))}
-	}
-	return n, nil
 }

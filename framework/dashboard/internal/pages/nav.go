@@ -18,6 +18,9 @@ var navigation = []link{
 	{"Doctor", "/doctor"},
 }
 
+// Key is what leads there behind g: its first letter, which no other page has.
+func (l link) Key() string { return strings.ToLower(l.Name[:1]) }
+
 // Is reports whether a path is the page's or one below it.
 func (l link) Is(path string) bool {
 	return path == l.Path || l.Path != "/" && strings.HasPrefix(path, l.Path+"/")

@@ -58,7 +58,7 @@ func look(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if r.URL.Query().Has("chain") {
-		from, err := readOffset(r.URL.Query().Get("from"))
+		from, err := number(r.URL.Query(), "from")
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (r *request) names(typ string) []string {
 }
 
 func (r *request) notification(ctx context.Context) (page notificationPage, e *notification.Envelope, err error) {
-	at, err := readOffset(r.URL.Query().Get("offset"))
+	at, err := number(r.URL.Query(), "offset")
 	if err != nil {
 		return page, nil, err
 	}

@@ -125,7 +125,7 @@ func (r *request) look(ctx context.Context) (history.Look, error) {
 	case !look.At.IsZero():
 		return look, nil
 	case look.Err != nil:
-		return look, problem{http.StatusServiceUnavailable, look.Err.Error()}
+		return look, look.Err
 	case ctx.Err() != nil:
 		return look, ctx.Err()
 	}

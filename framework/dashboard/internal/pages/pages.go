@@ -4,15 +4,18 @@
 // A page is a view, which is a function in a file of its own, and a template of the same name,
 // which defines "content", and "title" of .Data:
 //
-//	p.page("GET /parked", "parked", parked)
+//	p.livePage("GET /parked", "parked", parked)
 //
 // A view returns what its template shows, or goTo another page after an act. A page that is
 // registered by live has figures that change while it is open: the browser is sent the texts
 // of the elements marked data-live="name", and how many elements marked data-row="name" there
-// are that the reader does not see yet.
+// are that the reader does not see yet. It loads a page again when the element marked data-until is
+// gone.
 //
-// The files in the order in which to read them: pages.go, nav.go, format.go, spark.go, live.go,
-// extract.go, and then one for each page.
+// The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go,
+// live.go, extract.go; then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
+// notification.go with payload.go and mask.go, log.go, schedules.go, forwarders.go, types.go,
+// actions.go, config.go, doctor.go, find.go. static has the one style, the one script and the icon.
 package pages
 
 import (
@@ -87,23 +90,23 @@ func New(c Config) *Pages {
 	p.page("GET /sinks/{name}/replay", "replay", replay)
 	p.page("POST /sinks/{name}/replay", "replay", replay)
 	p.page("GET /schedules", "schedules", schedules)
-	p.page("GET /schedules/{name}/{act}", "scheduleact", askAboutSchedule)
-	p.page("POST /schedules/{name}/{act}", "scheduleact", actOnSchedule)
-	p.page("GET /forwarders", "forwarders", forwarders)
+	p.page("GET /schedules/{name}/{act}", "confirm", askAboutSchedule)
+	p.page("POST /schedules/{name}/{act}", "confirm", actOnSchedule)
+	p.livePage("GET /forwarders", "forwarders", forwarders)
 	p.page("GET /types", "types", types)
 	p.page("GET /config", "config", configuration)
 	checkup := &checkup{acts: c.Acts, current: c.Target}
-	p.page("GET /doctor", "doctor", checkup.look)
+	p.livePage("GET /doctor", "doctor", checkup.look)
 	p.page("POST /doctor", "doctor", checkup.start)
 	p.page("GET /find", "find", find)
-	p.page("GET /parked", "parked", parked)
+	p.livePage("GET /parked", "parked", parked)
 	p.page("POST /parked/plan", "plan", plan)
 	p.page("POST /parked/act", "plan", act)
 	p.page("GET /notifications/{id}", "notification", look)
 	p.page("POST /notifications/{id}", "notification", p.lookAtPayload)
 	p.page("GET /log", "log", logged)
 	p.page("GET /actions", "actions", actions)
-	p.page("GET /actions/{id}", "action", action)
+	p.livePage("GET /actions/{id}", "action", action)
 	p.page("POST /actions/{id}/cancel", "action", cancel)
 	return p
 }
@@ -131,8 +134,8 @@ type request struct {
 	History *history.History
 }
 
-// answer is what a view returns to show a page with another status than 200, or one that the
-// browser loads again after a while.
+// answer is what a view returns to show a page with another status than 200, or one that a
+// browser without scripts loads again after a while.
 type answer struct {
 	status  int // 0: 200
 	refresh time.Duration
@@ -194,10 +197,7 @@ func (p *Pages) page(pattern, name string, v view) {
 		if !ok {
 			a.data = data
 		}
-		if a.refresh > 0 {
-			w.Header().Set("Refresh", fmt.Sprint(int(a.refresh.Seconds())))
-		}
-		p.render(w, hr, cmp.Or(a.status, http.StatusOK), name, a.data)
+		p.render(w, hr, name, a)
 	})
 }
 
@@ -237,7 +237,10 @@ func parse(r *http.Request) error {
 type layout struct {
 	Prefix, Path string
 	// Live is where the page's live figures come from; "" if it has none.
-	Live     template.URL
+	Live template.URL
+	// Refresh is after how many seconds a browser without scripts loads the page again; 0: it does
+	// not.
+	Refresh  int
 	User     access.User
 	Operator bool
 	Data     any
@@ -267,10 +270,11 @@ func (p *Pages) to(path string, query ...any) (template.URL, error) {
 }
 
 // render writes a page as a whole, or an error page.
-func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+func (p *Pages) render(w http.ResponseWriter, r *http.Request, name string, a answer) {
 	user := access.From(r.Context())
 	var page bytes.Buffer
-	l := layout{Prefix: p.Prefix, Path: r.URL.Path, User: user, Operator: user.May(access.Operator), Data: data}
+	l := layout{Prefix: p.Prefix, Path: r.URL.Path, User: user, Operator: user.May(access.Operator), Data: a.data, Refresh: int(a.refresh.Seconds())}
+	status := cmp.Or(a.status, http.StatusOK)
 	if status == http.StatusOK && p.live.patterns[r.Pattern] {
 		l.Live, _ = p.to("/live", "of", r.URL.RequestURI())
 	}
@@ -322,7 +326,7 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errFirstLook) {
 		w.Header().Set("Refresh", "1")
 	}
-	p.render(w, r, what.status, "problem", struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)})
+	p.render(w, r, "problem", answer{status: what.status, data: struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)}})
 }
 
 // answers reports whether the database does: no kind of error says so for all drivers.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
@@ -155,7 +154,7 @@ func act(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if expect > typedAbove && readNumber(r.PostForm.Get("typed")) != expect {
+	if expect > typedAbove && !r.typed(expect) {
 		return f.again(ctx, p, http.StatusUnprocessableEntity, fmt.Sprintf("Nothing was done: type the number %d.", expect))
 	}
 	switch total := p.Total(); {
@@ -174,18 +173,15 @@ func act(ctx context.Context, r *request) (any, error) {
 	return goTo{path: "/actions/" + url.PathEscape(action.ID)}, nil
 }
 
+// typed reports whether the form has the number that was to be typed.
+func (r *request) typed(expect int64) bool {
+	n, err := number(r.PostForm, "typed")
+	return err == nil && n == expect
+}
+
 // again shows a plan once more, with the reason.
 func (f planForm) again(ctx context.Context, p *admin.Plan, status int, why string) (any, error) {
 	page, err := f.page(ctx, p)
 	page.Problem = why
 	return answer{status: status, data: page}, err
-}
-
-// readNumber reads 12345, 12,345 and 12 345; -1 for what is no number.
-func readNumber(text string) int64 {
-	n, err := strconv.ParseInt(strings.NewReplacer(",", "", " ", "").Replace(text), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
 }

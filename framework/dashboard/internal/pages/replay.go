@@ -44,6 +44,9 @@ func replay(ctx context.Context, r *request) (any, error) {
 	if err := r.operates(); err != nil {
 		return nil, err
 	}
+	if err := r.knows(ctx, r.PathValue("name")); err != nil {
+		return nil, err
+	}
 	page := replayPage{
 		Sink: r.PathValue("name"), Type: strings.TrimSpace(r.Form.Get("type")),
 		Since: strings.TrimSpace(r.Form.Get("since")), Until: strings.TrimSpace(r.Form.Get("until")), Rate: strings.TrimSpace(r.Form.Get("rate")),
@@ -113,7 +116,7 @@ func (r *request) refusal(page *replayPage) string {
 	case !page.Typed:
 		return ""
 	}
-	if typed, err := number(r.PostForm, "typed"); err != nil || typed != expected {
+	if !r.typed(expected) {
 		return "Type the number of notifications to confirm."
 	}
 	return ""
@@ -154,18 +157,4 @@ func (r *request) examples(ctx context.Context, page *replayPage) error {
 		}
 	}
 	return nil
-}
-
-// moment reads a time of a form, in UTC if it names no zone: as browsers send it, or in the form
-// of RFC 3339. "" is the zero time.
-func moment(name, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.Parse(form, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, problem{http.StatusBadRequest, fmt.Sprintf("%s is no time: %q. Use one such as 2026-03-01 14:30, in UTC", name, cut(text, 50))}
 }

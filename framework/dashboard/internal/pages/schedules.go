@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
@@ -50,11 +51,6 @@ var scheduleActs = []scheduleAct{
 	},
 }
 
-// Title is the verb as a button has it.
-func (s scheduleAct) Title() string {
-	return map[string]string{"run": "Run now", "pause": "Pause", "resume": "Resume", "forget": "Forget"}[s.Verb]
-}
-
 func askAboutSchedule(ctx context.Context, r *request) (any, error) {
 	if err := r.operates(); err != nil {
 		return nil, err
@@ -69,7 +65,10 @@ func askAboutSchedule(ctx context.Context, r *request) (any, error) {
 	}
 	for _, s := range all {
 		if s.Name == act.Name {
-			return act, nil
+			return confirmation{
+				Heading: capital(act.Verb), Name: act.Name, What: act.What, Button: capital(act.Verb), Danger: act.Danger,
+				Path: "/schedules/" + url.PathEscape(act.Name) + "/" + act.Verb, Back: "/schedules",
+			}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w %q", store.ErrUnknownSchedule, cut(act.Name, 100))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -56,7 +55,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 	name := r.PathValue("name")
 	i := slices.IndexFunc(look.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == name })
 	if i < 0 {
-		return nil, problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
+		return nil, unknownSink(name)
 	}
 	sample := look.Sample.Sinks[i]
 	if look.Err == nil { // what a person has just done is seen at once
@@ -172,7 +171,14 @@ func settingsOf(s forwarder.Sink) []setting {
 
 // confirmation is an act that a person is asked about.
 type confirmation struct {
-	Sink, Verb, What, Reason string
+	// Heading and Name make the question, What says what happens, and Button does it.
+	Heading, Name, What, Button string
+	// Path is where the act is sent, and Back where one goes without it.
+	Path, Back string
+	// Danger says that it cannot be undone, or stops something.
+	Danger bool
+	// Reason is why a person wants it; "" is fine.
+	Reason string
 }
 
 // reasonMost is how long a reason may be, in characters.
@@ -195,8 +201,14 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	if len([]rune(reason)) > reasonMost {
 		return nil, problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters", reasonMost)}
 	}
+	if err := r.knows(ctx, sink); err != nil {
+		return nil, err
+	}
 	if r.PostForm.Get("confirmed") == "" {
-		return confirmation{sink, verb, what, reason}, nil
+		return confirmation{
+			Heading: capital(verb), Name: sink, What: what, Button: capital(verb), Path: sinkPath(sink) + "/" + verb, Back: sinkPath(sink),
+			Danger: verb == "pause", Reason: reason,
+		}, nil
 	}
 	if _, err := act(r.Admin.For(admin.Request{Reason: reason}), ctx, sink); err != nil {
 		return nil, err
@@ -208,15 +220,15 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	return next, nil
 }
 
-// number reads one of a form; 0 if it is left out.
-func number(form map[string][]string, name string) (int64, error) {
-	values := form[name]
-	if len(values) == 0 || strings.TrimSpace(values[0]) == "" {
-		return 0, nil
+// knows is a 404 for a sink that has no lanes.
+func (r *request) knows(ctx context.Context, sink string) error {
+	m, err := r.Store.Membership(ctx)
+	if err != nil || slices.ContainsFunc(m.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == sink }) {
+		return err
 	}
-	n, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(values[0]), ",", ""), 10, 64)
-	if err != nil || n < 0 {
-		return 0, problem{http.StatusBadRequest, name + " is no number: " + cut(values[0], 50)}
-	}
-	return n, nil
+	return unknownSink(sink)
+}
+
+func unknownSink(name string) error {
+	return problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
 }

@@ -5,7 +5,7 @@ const $ = (id) => document.getElementById(id);
 
 // Live figures ------------------------------------------------------------------------------
 
-const attributes = ["class", "points", "datetime", "title"];
+const attributes = ["class", "points", "datetime", "title", "value"];
 const patience = 25_000; // the server is never quiet for longer than 10 s
 const address = document.body.dataset.source;
 let seen = new Date();
@@ -43,7 +43,10 @@ const show = (figures) => {
       if (value !== undefined) element.setAttribute(attribute, value);
     }
   }
-  if (figures.rows) more(figures.rows);
+  if (!figures.rows) return;
+  const lasting = document.querySelector("[data-until]");
+  if (lasting && !figures.rows.includes(lasting.dataset.row)) return location.reload();
+  more(figures.rows);
 };
 
 // more says how many rows there are that the reader does not see: they never move by themselves.
@@ -77,6 +80,8 @@ addEventListener("pageshow", (event) => {
   if (event.persisted && address) connect();
 });
 
+document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); // a phone has no room for all
+
 // Keys --------------------------------------------------------------------------------------
 
 const typing = "input, textarea, select, [contenteditable]";
@@ -93,9 +98,7 @@ const move = (by) => {
 };
 
 const go = (key) => {
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.textContent[0].toLowerCase() === key) return link.click();
-  }
+  document.querySelector(`nav a[data-key="${CSS.escape(key)}"]`)?.click();
 };
 
 addEventListener("keydown", (event) => {

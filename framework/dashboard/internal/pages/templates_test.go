@@ -1,0 +1,49 @@
+package pages
+
+import (
+	"bytes"
+	"io/fs"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A class that is in the style is in a template, or in what the program writes into one.
+func TestEveryClassOfTheStyleIsUsed(t *testing.T) {
+	t.Parallel()
+	style, err := files.ReadFile("static/style.css")
+	require.NoError(t, err)
+	style = regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAll(style, nil)
+	names, err := fs.Glob(files, "templates/*.html")
+	require.NoError(t, err)
+	var pages bytes.Buffer
+	for _, name := range names {
+		page, err := files.ReadFile(name)
+		require.NoError(t, err)
+		pages.Write(page)
+	}
+	for _, class := range regexp.MustCompile(`\.([a-z][a-z-]*)`).FindAllSubmatch(style, -1) {
+		require.Regexp(t, `class="[^>]*\b`+string(class[1])+`\b`, pages.String(), "no page uses .%s", class[1])
+	}
+}
+
+func TestEachPageHasAKeyOfItsOwn(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	for _, link := range navigation {
+		require.False(t, slices.Contains(keys, link.Key()), "%s leads to two pages", link.Key())
+		keys = append(keys, link.Key())
+	}
+}
+
+func TestTheLastRowThatGoesIsToldToo(t *testing.T) {
+	t.Parallel()
+	before := extract(bytes.NewReader([]byte(`<p data-row="running"></p>`)))
+	changed := extract(bytes.NewReader([]byte(`<p></p>`))).since(before)
+	require.NotNil(t, changed)
+	require.NotNil(t, changed.Rows)
+	require.Empty(t, changed.Rows)
+	require.Nil(t, extract(bytes.NewReader([]byte(`<p></p>`))).since(changed))
+}
