@@ -16,7 +16,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"net/http"
 	"path"
 	"time"
@@ -187,17 +186,8 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 		return nil, err
 	}
 	r := &request{Request: hr, Target: t, API: a, User: user, body: w}
-	r.Admin = admin.New(t.Store, user.Name).For(admin.Request{Address: r.address()})
+	r.Admin = admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
 	return r, nil
-}
-
-// address is from where the request comes.
-func (r *request) address() string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // types are those that go to each sink, as far as the routes are known.

@@ -50,7 +50,7 @@ func one(ctx context.Context, r *request) (any, error) {
 	if e := trace.Envelope(); e != nil {
 		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, e.Metadata, len(e.Payload)
 		if payload == 1 {
-			r.API.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.address(), "id", id)
+			r.API.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", id, "type", e.Type)
 			view.Payload = admin.PayloadView(e.Payload)
 		}
 	}

@@ -135,7 +135,7 @@ func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Ad
 	if !isText(body.Reason) {
 		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
 	}
-	changed, err := set(r.Admin.For(admin.Request{Address: r.address(), Reason: body.Reason}), ctx, name)
+	changed, err := set(r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason}), ctx, name)
 	if err != nil {
 		return nil, err
 	}

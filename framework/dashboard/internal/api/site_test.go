@@ -185,6 +185,7 @@ func serve(t *testing.T, show *target.Target) *site {
 	handler := http.StripPrefix(prefix+"/api/v1", api.New(api.Config{Target: &current, Acts: runner, Prefix: prefix, Logger: logger}))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user := map[string]access.User{"eve": viewer, "ada": operator}[r.Header.Get("X-User")]
+		user.Address = "127.0.0.1"
 		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), user)))
 	}))
 	t.Cleanup(func() {

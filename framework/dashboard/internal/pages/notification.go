@@ -87,7 +87,7 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 	shown := p.Masks.show(e.Type, e.Payload)
 	shown.By, shown.At = r.User.Name, time.Now()
 	page.Payload = &shown
-	p.Logger.Info("a payload was looked at", "user", r.User.Name, "id", e.ID, "type", e.Type)
+	p.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", e.ID, "type", e.Type)
 	return page, nil
 }
 

@@ -210,7 +210,8 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 		return nil, err
 	}
 	user := access.From(r.Context())
-	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user, Acts: p.Acts, History: p.History}, nil
+	a := admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
+	return &request{Request: r, Target: t, Admin: a, User: user, Acts: p.Acts, History: p.History}, nil
 }
 
 // parse reads the query and the form, and refuses what no database takes for a text.
