@@ -16,7 +16,7 @@ const (
 )
 
 // BrowseParked is Parked without the payloads, which are not read, in pages that each look
-// through a hundred thousand parked deliveries at most, so that a page may have fewer than limit, or
+// through fifty thousand parked deliveries at most, so that a page may have fewer than limit, or
 // none, while there are more.
 func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) (store.ParkedPage, error) {
 	filter, err := f.parse()

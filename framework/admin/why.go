@@ -19,6 +19,8 @@ type Routing struct {
 	// MaxAttempts is how many attempts a delivery of a type to a sink has; nil: not
 	// known.
 	MaxAttempts func(sink, typ string) int
+	// Unrouted is what becomes of types that no route matches: park or ignore; "": not known.
+	Unrouted string
 }
 
 // Answer is where one notification is.

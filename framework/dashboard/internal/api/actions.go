@@ -256,4 +256,4 @@ func goOn(ctx context.Context, r *request) (any, error) {
 	return accepted(action), err
 }
 
-func answered(a store.Action, err error) (any, error) { return a, err }
+func answered[T any](answer T, err error) (any, error) { return answer, err }

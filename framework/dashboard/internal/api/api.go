@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -44,6 +45,8 @@ type Config struct {
 	// without it.
 	Prefix string
 	Logger *slog.Logger
+	// Masks hide parts of payloads.
+	Masks masks.Masks
 }
 
 // API serves the admin API. It is safe for concurrent use.
@@ -80,6 +83,7 @@ var routes = []route{
 	{"GET /health/sinks/{sink}", healthOfSink},
 	{"GET /parked", parked},
 	{"GET /parked/counts", parkedCounts},
+	{"GET /log", logged},
 	{"POST /plans", makePlan},
 	{"GET /actions", actions},
 	{"POST /actions", begin},

@@ -13,22 +13,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// statusView is admin.Status with the forwarders that live.
-type statusView struct {
-	admin.Status
-	Forwarders []forwarderView `json:"forwarders"`
-}
-
 func status(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	look, err := r.Admin.Status(ctx, r.Routing.Routes)
-	if err != nil {
-		return nil, err
-	}
-	living, err := r.living(ctx)
-	return statusView{look, living}, err
+	return answered(r.Admin.Status(ctx, r.Routing.Routes))
 }
 
 // sinkView is a sink with its figures. Those that are counted stop at store.PendingLimit.

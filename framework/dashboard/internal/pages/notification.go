@@ -84,7 +84,7 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 	if e == nil {
 		return nil, problem{http.StatusNotFound, "there is no payload: the row is gone from the log"}
 	}
-	shown := p.Masks.show(e.Type, e.Payload)
+	shown := show(p.Masks, e.Type, e.Payload)
 	shown.By, shown.At = r.User.Name, time.Now()
 	page.Payload = &shown
 	p.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", e.ID, "type", e.Type)

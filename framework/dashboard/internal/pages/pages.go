@@ -35,6 +35,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -60,7 +61,7 @@ type Config struct {
 	Prefix string
 	Logger *slog.Logger
 	// Masks hide parts of payloads.
-	Masks Masks
+	Masks masks.Masks
 }
 
 // Pages serves the pages.
