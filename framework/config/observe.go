@@ -19,7 +19,7 @@ type Observe struct {
 	Address string              `yaml:"address" doc:"host and port at which waybill forward serves the dashboard, /metrics for Prometheus, /livez (and /healthz) and /readyz, such as 127.0.0.1:8090; a host that is left out is all of the machine's. Without auth the dashboard is served at loopback addresses only, where everybody is an operator. It counts from the start of the program, before the database can be reached, and does not change with SIGHUP. Default: none"`
 	Hosts   []string            `yaml:"hosts" doc:"further names under which the dashboard is reached, such as that of a proxy before it; requests for others are refused. Always right are localhost, loopback addresses, the host of address, and the IP address that a request was sent to"`
 	Auth    Auth                `yaml:"auth" doc:"who may use the dashboard: with any of users, tokens and proxy each request needs one of them. /metrics and probes need none. SIGHUP takes changes over"`
-	Masks   map[string][]string `yaml:"masks" doc:"what the dashboard does not show of payloads, also to operators: JSON paths such as $.card.number, by type (order.placed), beginning of types (order.*) or * for all. A payload of such a type that is not JSON is not shown at all. Default: none"`
+	Masks   map[string][]string `yaml:"masks" doc:"what the dashboard and its API do not show of payloads, also to operators: JSON paths such as $.card.number, by type (order.placed), beginning of types (order.*) or * for all. A payload of such a type that is not JSON is not shown at all. Default: none"`
 	Pprof   bool                `yaml:"pprof" doc:"serve profiles of the program at /debug/pprof/, for operators; it does not change with SIGHUP. Default false"`
 }
 
