@@ -14,7 +14,7 @@
 // listen at once.
 //
 // The files in the order in which to read them: admin.go, action.go, filter.go, plan.go,
-// reroute.go, replay.go, pause.go, schedules.go, types.go, view.go, why.go, verdict.go, tree.go, browse.go, export.go.
+// reroute.go, replay.go, pause.go, schedules.go, types.go, forwarders.go, view.go, why.go, verdict.go, tree.go, browse.go, export.go.
 package admin
 
 import (
@@ -86,12 +86,6 @@ type Status struct {
 	Forwarders []ForwarderStatus `json:"forwarders"`
 }
 
-// ForwarderStatus is what a forwarder said with its last heartbeat.
-type ForwarderStatus struct {
-	Forwarder string `json:"forwarder"`
-	store.Running
-}
-
 // Status looks at the log, the cursors and what is parked. With routes only the rows of
 // a sink's own types are pending for it; routes may be nil.
 func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
@@ -111,11 +105,8 @@ func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error)
 	if err != nil {
 		return Status{}, err
 	}
-	status := Status{look, membership.Conditions(time.Now()), make([]ForwarderStatus, 0, len(membership.Members))}
-	for _, m := range membership.Members {
-		status.Forwarders = append(status.Forwarders, ForwarderStatus{m.Owner, m.Running})
-	}
-	return status, nil
+	conditions := append([]store.Condition{}, membership.Conditions(time.Now())...)
+	return Status{look, conditions, forwardersOf(membership)}, nil
 }
 
 // Types counts the last rows of the log, and parked deliveries, by type and version, in

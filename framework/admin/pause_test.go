@@ -1,13 +1,16 @@
 package admin_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
@@ -28,6 +31,56 @@ func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
 			reasons = append(reasons, a.Reason)
 		}
 		require.ElementsMatch(t, []string{"", "OPS-7"}, reasons)
+	})
+}
+
+func TestAReplayStopsAtWhatItsPlanCounted(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		request := admin.ReplayRequest{Sink: "mail", Routed: notification.AllTypes}
+		for i := range 500 { // more than a batch
+			o.publish(t, fmt.Sprint("n", i), "order.placed", "")
+		}
+		o.settle(t, "mail", nothing)
+		o.publish(t, "late", "order.placed", "")
+		plan, err := o.Replay(t.Context(), request)
+		require.NoError(t, err)
+		require.EqualValues(t, 500, plan.Total())
+		require.EqualValues(t, 1, plan.Count.Unsettled)
+		o.settle(t, "mail", nothing) // the late one
+		action, err := plan.Run(t.Context(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 500, action.Count)
+		require.Equal(t, store.ActionDone, action.State)
+		counts, err := o.Count(t.Context(), admin.Filter{ID: "late"})
+		require.NoError(t, err)
+		require.Empty(t, counts)
+	})
+}
+
+func TestAReplayThatGoesOnStopsAtWhatWasPlannedFirst(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		for i := range 3 {
+			o.publish(t, fmt.Sprint("n", i), "order.placed", "")
+		}
+		o.settle(t, "mail", nothing)
+		o.publish(t, "late", "order.placed", "")
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		plan, err := o.Replay(ctx, admin.ReplayRequest{Sink: "mail", Routed: notification.AllTypes, Rate: 10}) // one in a batch
+		require.NoError(t, err)
+		action, err := plan.Run(ctx, func(a store.Action) {
+			if a.Count == 1 {
+				interrupt()
+			}
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		o.settle(t, "mail", nothing) // the late one
+		rest, err := o.ContinueReplay(t.Context(), action.ID)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, rest.Total())
+		action, err = rest.Run(t.Context(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, action.Count)
 	})
 }
 

@@ -64,7 +64,9 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 	}, errors.Join(problems...)
 }
 
-// ReplayPlan is a replay that was counted and not run, or not to its end, yet.
+// ReplayPlan is a replay that was counted and not run, or not to its end, yet. The count is a
+// ceiling: what the sink settles after it takes the place of what was counted, if its offset is
+// lower, and adds nothing.
 type ReplayPlan struct {
 	ReplayRequest
 	// Count is what is still to be done, and Done how much was before, in a replay
@@ -102,7 +104,7 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 }
 
 // ContinueReplay plans to go on with a replay that was interrupted, from where it
-// has got, by the id of its action. store.ErrActionEnded if it has ended,
+// has got, by the id of its action, up to what was planned first. store.ErrActionEnded if it has ended,
 // store.ErrActionCancelled if a person has cancelled it.
 func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, error) {
 	action, err := a.store.Action(ctx, id)
@@ -120,7 +122,11 @@ func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, err
 	if err := json.Unmarshal(action.Filter, &p.ReplayRequest); err != nil {
 		return nil, fmt.Errorf("filter of action %s: %w", id, err)
 	}
-	return p, p.count(ctx)
+	if err := p.count(ctx); err != nil {
+		return p, err
+	}
+	p.Count.Rows = min(p.Count.Rows, max(0, action.Planned-action.Count))
+	return p, nil
 }
 
 const replayAction = "replay"
@@ -185,8 +191,9 @@ func (p *ReplayPlan) Run(ctx context.Context, progress Progress) (store.Action, 
 	}
 	progress.report(action)
 	began := time.Now()
-	b := store.ReplayBatch{ReplayQuery: p.query, Action: action.ID, Limit: p.batchRows()}
-	for b.After < b.UpTo {
+	b := store.ReplayBatch{ReplayQuery: p.query, Action: action.ID}
+	for b.After < b.UpTo && action.Count-p.Done < p.Total() {
+		b.Limit = int(min(int64(p.batchRows()), p.Total()-(action.Count-p.Done)))
 		result, err := p.admin.store.Replay(ctx, b)
 		if err != nil {
 			return p.admin.stopped(ctx, action, err)

@@ -66,10 +66,13 @@ func RulesOf(path *route.Path, typ string) (rules []RouteRule) {
 	return rules
 }
 
-// Types describes the types that were counted, the registered ones, and those of names, by
-// name. routes and registered may be nil; unrouted is what becomes of a type without a route.
-func Types(counts []store.TypeCount, names []string, routes *route.Table, unrouted string, registered *registry.Registry) []Type {
+// Types describes the types that were counted, those that routes name in full, the registered
+// ones, and further names, by name. registered may be nil.
+func Types(counts []store.TypeCount, routing Routing, registered *registry.Registry, names ...string) []Type {
 	found := make(map[string][]store.TypeCount)
+	if routing.Routes != nil {
+		names = append(names, routing.Routes.Types()...)
+	}
 	for _, name := range names {
 		found[name] = nil
 	}
@@ -84,8 +87,8 @@ func Types(counts []store.TypeCount, names []string, routes *route.Table, unrout
 	types := make([]Type, 0, len(found))
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		t := Type{Type: name, Versions: []TypeVersion{}, Sinks: []TypeRoute{}, Registered: registeredType(registered, name)}
-		if routes != nil {
-			t.route(routes, unrouted)
+		if routing.Routes != nil {
+			t.route(routing.Routes, routing.Unrouted)
 		}
 		t.add(found[name], registered != nil)
 		types = append(types, t)

@@ -35,6 +35,24 @@ func ViewOf(p *store.ParkedDelivery) ParkedView {
 	}
 }
 
+// RowView is a row of the log as JSON has it, without metadata and payload.
+type RowView struct {
+	ID         string    `json:"id"`
+	Type       string    `json:"type"`
+	Version    int       `json:"version"`
+	Key        string    `json:"key,omitempty"`
+	Offset     int64     `json:"offset"`
+	OccurredOn time.Time `json:"occurred_on"`
+	DeliverAt  time.Time `json:"deliver_at,omitzero"`
+}
+
+// ViewOfRow is the view of a row of the log.
+func ViewOfRow(e *notification.Envelope) RowView {
+	return RowView{
+		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key, Offset: e.Offset, OccurredOn: e.OccurredOn.UTC(), DeliverAt: e.DeliverAt,
+	}
+}
+
 // WholeView is all of a parked delivery.
 type WholeView struct {
 	ParkedView

@@ -19,6 +19,16 @@ type Routing struct {
 	// MaxAttempts is how many attempts a delivery of a type to a sink has; nil: not
 	// known.
 	MaxAttempts func(sink, typ string) int
+	// Unrouted is what becomes of types that no route matches: park or ignore; "": not known.
+	Unrouted string
+}
+
+// Names are all names of a type, as far as the routes know them.
+func (r Routing) Names(typ string) []string {
+	if r.Routes == nil {
+		return []string{typ}
+	}
+	return r.Routes.Names(typ)
 }
 
 // Answer is where one notification is.

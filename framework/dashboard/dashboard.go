@@ -25,6 +25,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
@@ -63,7 +64,7 @@ type Config struct {
 	// Prefix is the path below which it is served, such as /admin/outbox: it begins with a
 	// slash and ends with none. Requests come with it.
 	Prefix string
-	// Masks are what operators do not see of payloads, as JSON paths by type (order.placed), the
+	// Masks are what operators do not see of payloads, in pages and by the API, as JSON paths by type (order.placed), the
 	// beginning of types (order.*) or * for all: {"customer.*": {"$.email", "$.card.number"}}.
 	// Of a type with masks a payload that is not JSON is not shown at all. What is masked under one
 	// name of a type is under each.
@@ -95,16 +96,16 @@ func New(c Config) (*Dashboard, error) {
 	if c.Prefix != "" && (c.Prefix == "/" || path.Clean("/"+c.Prefix) != c.Prefix) {
 		return nil, fmt.Errorf("the prefix is %q: use a path like /admin/outbox", c.Prefix)
 	}
-	masks, err := pages.ParseMasks(c.Masks)
+	hidden, err := masks.Parse(c.Masks)
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
 	d.history = history.New(&d.current, c.Logger)
-	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: masks})
+	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})
 	mux := http.NewServeMux()
 	mux.Handle("/", d.pages)
-	v1 := http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger}))
+	v1 := http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden}))
 	mux.Handle("/api/v1/", v1)
 	mux.Handle("/api/v1", v1)
 	if c.Pprof {

@@ -19,7 +19,8 @@ func newActions(p *invocation) *cobra.Command {
 		Long: `List the latest requeues, discards, skips, replays, pauses, resumes and more, newest
 first: who has done them, to what, to how many, and how many were planned. One without
 a batch for a minute, and without an end, is interrupted; a replay can be continued by
-its id. waybill actions cancel ends one that is under way.`,
+its id. waybill actions cancel ends one that is under way. --json has the reasons too,
+and the addresses from which the dashboard was used.`,
 		Args: noSuchCommand,
 		RunE: a.run,
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
@@ -84,7 +83,7 @@ func (f *forward) target(e *engine) dashboard.Target {
 	routes, _ := e.config.Table() // there are some, and Load has checked them
 	return dashboard.Target{
 		Store:         e.store,
-		Routing:       admin.Routing{Routes: routes, MaxAttempts: e.config.MaxAttempts},
+		Routing:       routingOf(e.config, routes),
 		Forwarder:     e.Forwarder,
 		Types:         f.options.Types,
 		Doctor:        f.findings,

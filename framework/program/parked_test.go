@@ -273,7 +273,7 @@ func TestPauseHoldsDeliveriesBackAndResumeGoesOn(t *testing.T) {
 		destination := newReceiver(t)
 		f := startForward(t, "-c", o.config(t, "2s", destination.URL))
 		destination.await(t, 3)
-		require.Equal(t, result{stdout: "paused partner\n"}, waybill(t, "pause", "partner", "--database", o.address))
+		require.Equal(t, result{stdout: "paused partner\n"}, waybill(t, "pause", "partner", "--reason", "OPS-7", "--database", o.address))
 		require.Equal(t, result{stdout: "partner was paused already\n"}, waybill(t, "pause", "partner", "--database", o.address))
 		require.Equal(t, result{stdout: "no sink is to be paused\n"}, waybill(t, "pause", "--all", "--database", o.address))
 		require.Eventually(t, func() bool { // the forwarder gives the lane back
@@ -292,6 +292,7 @@ func TestPauseHoldsDeliveriesBackAndResumeGoesOn(t *testing.T) {
 		require.Equal(t, "resume", o.lastAction(t).Name)
 		r := waybill(t, "actions", "--database", o.address)
 		require.Regexp(t, `(?m)^ \S+ \S+ +\S+ +pause +1 +- +done +\S+ \S+ +\{"sinks": ?\["partner"\]\}`, r.stdout)
+		require.Contains(t, waybill(t, "actions", "--json", "--database", o.address).stdout, `"reason": "OPS-7"`)
 	})
 }
 

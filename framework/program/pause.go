@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,7 @@ func newPause(p *invocation) *cobra.Command {
 		Long: `Pause sinks: forwarders let deliveries in flight end and begin no more, within a
 twentieth of their lease; those that listen do so at once. Nothing is lost: the log
 keeps what the sinks have not settled. Other sinks go on.`,
-		Example: `  waybill pause partner
+		Example: `  waybill pause partner --reason OPS-7
   waybill pause --all`,
 	})
 }
@@ -50,6 +51,7 @@ type pausing struct {
 	wanted    func(admin.SinkStatus) bool
 	all       bool
 	sinks     []string
+	reason    string
 }
 
 func newPausing(p *invocation, c pausing, cmd *cobra.Command) *cobra.Command {
@@ -62,6 +64,7 @@ no file is needed.`
 	c.add(cmd)
 	cmd.Flags().BoolVar(&c.all, "all", false, "all sinks")
 	cmd.Flags().StringSliceVar(&c.sinks, "sink", nil, "the sink; may be repeated")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the record")
 	return cmd
 }
 
@@ -70,6 +73,8 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(sinks) == 0 && !c.all:
 		return wrongUsage(cmd, errors.New("name a sink, or say --all"))
+	case !utf8.ValidString(c.reason):
+		return wrongUsage(cmd, errors.New("--reason is not UTF-8"))
 	case len(sinks) > 0 && c.all:
 		return wrongUsage(cmd, errors.New("--all is all sinks: leave the names out"))
 	}
@@ -91,7 +96,7 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 	}
 	changed := []string{}
 	if len(sinks) > 0 {
-		did, err := c.change(o.Admin, cmd.Context(), sinks...)
+		did, err := c.change(o.For(admin.Request{Reason: c.reason}), cmd.Context(), sinks...)
 		if err != nil {
 			return err
 		}

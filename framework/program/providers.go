@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/waybill-go/waybill/framework/admin"
@@ -9,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/observe"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -47,12 +49,16 @@ type operator struct {
 }
 
 func provideOperator(c *config.Config, s database.Store, who operatorName) (*operator, error) {
-	o := &operator{Admin: admin.New(s, string(who))}
-	var err error
-	if o.routing.Routes, err = c.Table(); o.routing.Routes != nil {
-		o.routing.MaxAttempts = c.MaxAttempts
+	routes, err := c.Table()
+	return &operator{Admin: admin.New(s, string(who)), routing: routingOf(c, routes)}, err
+}
+
+// routingOf is what a configuration says about its routes; routes may be nil.
+func routingOf(c *config.Config, routes *route.Table) admin.Routing {
+	if routes == nil {
+		return admin.Routing{}
 	}
-	return o, err
+	return admin.Routing{Routes: routes, MaxAttempts: c.MaxAttempts, Unrouted: string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))}
 }
 
 // provideAwaitedStore waits for a database that is not there yet.

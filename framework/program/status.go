@@ -79,7 +79,7 @@ func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 	for _, f := range forwarders {
 		var sum store.SinkRunning
 		open := 0
-		for _, s := range f.Sinks {
+		for _, s := range f.Running {
 			sum = sum.Plus(s)
 			if s.BreakerOpen {
 				open++

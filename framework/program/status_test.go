@@ -145,10 +145,10 @@ func TestStatusHasALineForEachForwarderWithTheSumsOverItsSinks(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	printForwarders(&b, []admin.ForwarderStatus{
-		{Forwarder: "a/1/x", Running: store.Running{Sinks: []store.SinkRunning{
+		{Forwarder: "a/1/x", Running: []store.SinkRunning{
 			{Sink: "events", Delivered: 100, Failed: 2, PerSecond: 1.25, InFlight: 3, Threshold: 16, Pending: 7},
 			{Sink: "mail", Delivered: 10, Dead: 1, PerSecond: 0.5, BreakerOpen: true, Cause: "refused"},
-		}}},
+		}},
 		{Forwarder: "b/2/y"},
 	})
 	require.Equal(t, `
@@ -172,10 +172,10 @@ func TestStatusAsJSONHasWhatEachForwarderDidForEachSink(t *testing.T) {
 				return false
 			}
 			require.NoError(t, json.Unmarshal([]byte(r.stdout), &look))
-			if len(look.Forwarders) != 1 || len(look.Forwarders[0].Sinks) != 2 {
+			if len(look.Forwarders) != 1 || len(look.Forwarders[0].Running) != 2 {
 				return false
 			}
-			partner := look.Forwarders[0].Sinks[1]
+			partner := look.Forwarders[0].Running[1]
 			return partner.Sink == "partner" && partner.Delivered == 3 && partner.Threshold == 8 && partner.InFlight == 0 && partner.PerSecond > 0
 		}, patience, 10*time.Millisecond)
 		require.Zero(t, f.end(t).code)

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -69,19 +68,13 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for pattern := range c.Routes {
-		if !strings.HasSuffix(pattern, "*") {
-			names = append(names, pattern)
-		}
-	}
 	var counts []store.TypeCount
 	if !t.offline {
 		if counts, err = t.count(cmd); err != nil {
 			return err
 		}
 	}
-	lines := admin.Types(counts, names, routes, string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)), t.options.Types)
+	lines := admin.Types(counts, routingOf(c, routes), t.options.Types)
 	if t.json {
 		return printJSON(t.stdout, lines)
 	}

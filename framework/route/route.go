@@ -107,6 +107,17 @@ func namesOf(types *registry.Registry) []string {
 	return names
 }
 
+// Types are those that routes name in full, in their order.
+func (t *Table) Types() (names []string) {
+	for pattern := range t.rules {
+		if !strings.HasSuffix(pattern, "*") {
+			names = append(names, pattern)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Sinks lists the sinks to which routes of a type lead, in alphabetical order,
 // whatever their conditions; none if no route matches.
 func (t *Table) Sinks(typ string) []string {

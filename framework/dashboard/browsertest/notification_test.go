@@ -27,7 +27,7 @@ func TestAPayloadIsShownWhenAskedForAndThatIsNoted(t *testing.T) {
 	require.NotContains(t, text, "ada@example.org")
 	require.NotContains(t, text, "4111")
 	b.shoot("notification-payload")
-	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada id=a`)
+	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada address=127.0.0.1 id=a`)
 
 	_, _, body := post(t, s.url+"/notifications/b", nil)
 	require.Contains(t, body, "12345678901234567890")

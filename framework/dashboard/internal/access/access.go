@@ -38,6 +38,9 @@ type User struct {
 	// Name is recorded with each action.
 	Name string
 	Role Role
+	// Address is from where the request comes, and is recorded too. Default: the address of the
+	// client, which a trusted proxy names.
+	Address string
 }
 
 // May reports whether the user has a role, or one that includes it.

@@ -61,7 +61,7 @@ func newUsers(credentials map[string]Credential, a *attempts) (*users, error) {
 		if strings.Contains(name, ":") || strings.ContainsFunc(name, unicode.IsControl) || name == "" {
 			faults = append(faults, fmt.Errorf("the user %q cannot log in: a name has no colon in it", name))
 		}
-		its := &user{User: User{name, c.Role}}
+		its := &user{User: User{Name: name, Role: c.Role}}
 		if strings.HasPrefix(c.Secret, "$2") {
 			its.hash = []byte(c.Secret)
 			of, err := bcrypt.Cost(its.hash)
@@ -154,7 +154,7 @@ func newTokens(credentials map[string]Credential, a *attempts) (*tokens, error) 
 		} else if len(c.Secret) < MinToken {
 			faults = append(faults, fmt.Errorf("token %q is too short: use at least %d characters", name, MinToken))
 		}
-		t.all = append(t.all, token{User{name, c.Role}, sha256.Sum256([]byte(c.Secret))})
+		t.all = append(t.all, token{User{Name: name, Role: c.Role}, sha256.Sum256([]byte(c.Secret))})
 	}
 	return t, errors.Join(faults...)
 }

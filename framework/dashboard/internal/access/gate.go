@@ -136,6 +136,9 @@ func (g *Gate) admit(r *http.Request) (User, error) {
 	if needed := needs(r.Method); !user.May(needed) {
 		return User{}, refuse(http.StatusForbidden, fmt.Sprintf("%q is %s, and this is for the role %s", user.Name, user.Role, needed))
 	}
+	if client := rules.Proxy.client(r); user.Address == "" && client.IsValid() { // it is not where the server listens at a file
+		user.Address = client.String()
+	}
 	return user, nil
 }
 

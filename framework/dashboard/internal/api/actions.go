@@ -173,7 +173,7 @@ func begin(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	digest := sha256.Sum256(text)
-	a := r.Admin.For(admin.Request{Address: r.address(), Reason: body.Reason, Key: key, Digest: hex.EncodeToString(digest[:])})
+	a := r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason, Key: key, Digest: hex.EncodeToString(digest[:])})
 	if action, found, err := a.Begun(ctx); found || err != nil {
 		return accepted(action), err
 	}
@@ -256,4 +256,4 @@ func goOn(ctx context.Context, r *request) (any, error) {
 	return accepted(action), err
 }
 
-func answered(a store.Action, err error) (any, error) { return a, err }
+func answered[T any](answer T, err error) (any, error) { return answer, err }

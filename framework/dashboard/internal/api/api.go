@@ -16,7 +16,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"net/http"
 	"path"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -45,6 +45,8 @@ type Config struct {
 	// without it.
 	Prefix string
 	Logger *slog.Logger
+	// Masks hide parts of payloads.
+	Masks masks.Masks
 }
 
 // API serves the admin API. It is safe for concurrent use.
@@ -81,6 +83,7 @@ var routes = []route{
 	{"GET /health/sinks/{sink}", healthOfSink},
 	{"GET /parked", parked},
 	{"GET /parked/counts", parkedCounts},
+	{"GET /log", logged},
 	{"POST /plans", makePlan},
 	{"GET /actions", actions},
 	{"POST /actions", begin},
@@ -187,17 +190,8 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 		return nil, err
 	}
 	r := &request{Request: hr, Target: t, API: a, User: user, body: w}
-	r.Admin = admin.New(t.Store, user.Name).For(admin.Request{Address: r.address()})
+	r.Admin = admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
 	return r, nil
-}
-
-// address is from where the request comes.
-func (r *request) address() string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // types are those that go to each sink, as far as the routes are known.

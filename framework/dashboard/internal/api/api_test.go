@@ -17,9 +17,12 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
 )
 
 func TestTheDescriptionHasTheRoutesAndNoOthers(t *testing.T) {
@@ -50,7 +53,7 @@ func TestEachLookIsAsDescribedWithNothingAndWithMuch(t *testing.T) {
 			Doctor:        func(context.Context, ...string) []doctor.Finding { return findings },
 			Configuration: func() ([]byte, error) { return []byte("outbox:\n  retention: 72h\n"), nil },
 		})
-		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
+		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/log", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
 		for _, path := range looks {
 			a := s.look(t, path)
 			if path != "/health/sinks" { // where no forwarder lives
@@ -89,6 +92,166 @@ func TestAPayloadIsForOperatorsAndTheLookIsLogged(t *testing.T) {
 	a = s.do(t, operator, http.MethodGet, "/notifications/n1?payload=1", "")
 	require.Equal(t, map[string]any{"secret": 1.0}, a.body["payload"])
 	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada address=127.0.0.1 id=n1`)
+}
+
+func TestMasksHideAlsoFromPrograms(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	hidden, err := masks.Parse(map[string][]string{"order.*": {"$.secret"}})
+	require.NoError(t, err)
+	s := serveMasked(t, &target.Target{Store: o.store}, hidden)
+	o.publish(t, "masked", "order.placed", "", `{"secret": 4711, "n": 12345678901234567890}`)
+	o.publish(t, "nothing", "order.placed", "", `{"n": 1}`)
+	o.publish(t, "text", "order.placed", "", `secret=4711`)
+	o.publish(t, "other", "parcel", "", `{"secret": 4711}`)
+	for id, want := range map[string]struct{ payload, masked any }{
+		"masked":  {map[string]any{"secret": "•••", "n": json.Number("12345678901234567890")}, true},
+		"nothing": {map[string]any{"n": json.Number("1")}, nil},
+		"text":    {nil, true},
+		"other":   {map[string]any{"secret": json.Number("4711")}, nil},
+	} {
+		a := s.do(t, operator, http.MethodGet, "/notifications/"+id+"?payload=1", "")
+		var body map[string]any
+		d := json.NewDecoder(strings.NewReader(a.text))
+		d.UseNumber()
+		require.NoError(t, d.Decode(&body))
+		require.Equal(t, want.payload, body["payload"], a.text)
+		require.Equal(t, want.masked, body["masked"], a.text)
+		require.Equal(t, id == "other", strings.Contains(a.text, "4711"), a.text)
+	}
+}
+
+func TestANotificationIsLookedForAtItsOffset(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		o.publish(t, "twice", "order.placed", "", `{}`)
+		o.publish(t, "twice", "order.moved", "", `{}`)
+		require.Equal(t, "order.placed", s.look(t, "/notifications/twice?offset=1").body["type"])
+		require.Equal(t, "order.moved", s.look(t, "/notifications/twice?offset=2").body["type"])
+	})
+}
+
+func TestTheLogComesInPagesTheNewestFirst(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		type page struct {
+			Rows     []admin.RowView
+			Searched *store.Row
+			Next     string
+		}
+		all := func(query string) (ids []string, last page) {
+			t.Helper()
+			for next := ""; ; next = last.Next {
+				last = page{}
+				s.look(t, "/log?limit=2&"+query+"&cursor="+next).into(t, &last)
+				for _, row := range last.Rows {
+					ids = append(ids, row.ID)
+				}
+				if last.Next == "" {
+					return ids, last
+				}
+			}
+		}
+		ids, last := all("")
+		require.Empty(t, ids)
+		require.Nil(t, last.Searched)
+
+		for i := range 5 {
+			o.publish(t, fmt.Sprint("n", i+1), []string{"order.placed", "order.moved"}[i%2], "<k>", `{"secret": 1}`)
+		}
+		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload, occurred_on, deliver_at) VALUES ('old', 'parcel', '{}', '2026-01-02T03:04:05.000000Z', '2126-01-02T03:04:05.000000Z')`)
+		require.NoError(t, err)
+		ids, last = all("")
+		require.Equal(t, []string{"old", "n5", "n4", "n3", "n2", "n1"}, ids)
+		require.EqualValues(t, 1, last.Searched.Offset)
+		for query, want := range map[string][]string{
+			"type=order.placed":                          {"n5", "n3", "n1"},
+			"type=order.*&key=" + url.QueryEscape("<k>"): {"n5", "n4", "n3", "n2", "n1"},
+			"key=none": nil,
+			"id=n2":    {"n2"},
+			"since=2026-01-03T00:00:00Z&type=order.moved":              {"n4", "n2"},
+			"until=2026-01-02T05:04:06%2b02:00":                        {"old"},
+			"since=0001-01-01T00:00:01Z&until=9999-12-31T23:59:59.99Z": {"old", "n5", "n4", "n3", "n2", "n1"},
+		} {
+			ids, _ = all(query)
+			require.Equal(t, want, ids, query)
+		}
+		a := s.look(t, "/log?limit=1")
+		require.NotContains(t, a.text, "secret")
+		require.Equal(t, "2126-01-02T03:04:05Z", a.body["rows"].([]any)[0].(map[string]any)["deliver_at"])
+		require.EqualValues(t, 6, a.body["searched"].(map[string]any)["offset"])
+	})
+}
+
+func TestForwardersHaveOneFormInTheStatusAndByThemselves(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		o.park(t, "mail")
+		o.park(t, store.SinkUnrouted)
+		require.NoError(t, o.store.Heartbeat(t.Context(), store.Member{Owner: "f0"}, time.Hour))
+		require.NoError(t, o.store.Heartbeat(t.Context(), store.Member{
+			Owner: "f1", Sinks: []string{"mail", "web"},
+			States:  map[string]store.SinkState{"mail": {BreakerOpen: true, OpenSince: time.Now(), Cause: "refused", Destinations: []store.DestinationState{{Destination: "a"}}, AllDestinations: 1}},
+			Running: store.Running{Version: "v1", Settings: "abc", Checkpoint: 1500 * time.Millisecond, Sinks: []store.SinkRunning{{Sink: "mail", Delivered: 7, PerSecond: 0.5, Threshold: 8, BreakerOpen: true, Cause: "refused"}}},
+		}, time.Hour))
+		a := s.look(t, "/forwarders")
+		require.Equal(t, s.look(t, "/status").body["forwarders"], a.body["forwarders"])
+		var living struct{ Forwarders []admin.ForwarderStatus }
+		a.into(t, &living)
+		require.Len(t, living.Forwarders, 2)
+		f := living.Forwarders[1]
+		require.Equal(t, "f1", f.Forwarder)
+		require.WithinDuration(t, time.Now(), f.SeenAt, time.Hour)
+		require.False(t, f.Since.After(f.SeenAt))
+		require.Equal(t, map[string]int{"mail": 1, store.SinkUnrouted: 1}, f.Lanes)
+		require.Equal(t, []string{"mail", "web"}, f.Sinks)
+		require.InDelta(t, 1.5, f.CheckpointSeconds, 0)
+		require.EqualValues(t, 7, f.Running[0].Delivered)
+		require.True(t, f.States["mail"].BreakerOpen)
+		require.Equal(t, []string{"v1", "abc"}, []string{f.Version, f.Settings})
+		require.Contains(t, a.text, `"running": [],`, "f0 has done nothing yet")
+	})
+}
+
+type orderPaid struct{ Order string }
+
+func TestTypesComeWithTheirRoutesAndWhatTheProgramKnows(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		types := registry.New()
+		require.NoError(t, registry.Register[orderPaid](types, "order.paid", registry.Version(2), registry.Oldest(2), registry.Aliases("order.settled")))
+		routes, err := route.New(route.Routes{"order.paid": {{Sink: "mail", When: "payload.n > 1", Payload: map[string]string{"n": "payload.n"}}}}, []string{"mail"}, types)
+		require.NoError(t, err)
+		how := admin.Routing{Routes: routes, Unrouted: "park"}
+		s := serve(t, &target.Target{Store: o.store, Routing: how, Types: types})
+		o.publish(t, "n1", "order.settled", "", `{}`)
+		o.publish(t, "n2", "parcel", "", `{}`)
+		counts, err := admin.New(o.store, "").Types(t.Context(), 100)
+		require.NoError(t, err)
+		want, err := json.Marshal(map[string]any{"types": admin.Types(counts, how, types)})
+		require.NoError(t, err)
+		a := s.look(t, "/types")
+		require.JSONEq(t, string(want), a.text)
+		for _, text := range []string{`"unrouted": "park"`, `"decodes": false`, `"aliases": [`, `"when": "payload.n \u003e 1"`} {
+			require.Contains(t, a.text, text)
+		}
+	})
+}
+
+func TestAPageOfParkedDeliveriesLooksThroughSoManyAtMost(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	s := serve(t, &target.Target{Store: o.store})
+	o.park(t, "mail", dead(1, ""), dead(100_000, "last"))
+	_, err := o.db.ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, "key", occurred_on, metadata, payload, state, attempt)
+		SELECT sink, i, slot, 'm' || i, type, version, "key", occurred_on, metadata, payload, state, attempt FROM n, outbox_parked WHERE id = 'n1'`)
+	require.NoError(t, err)
+	first := s.look(t, "/parked?key=last")
+	require.Empty(t, first.body["parked"])
+	require.NotEmpty(t, first.body["next"])
+	second := s.look(t, "/parked?key=last&cursor="+first.body["next"].(string))
+	require.Equal(t, "n100000", second.body["parked"].([]any)[0].(map[string]any)["id"])
+	require.NotContains(t, second.body, "next")
 }
 
 func TestParkedDeliveriesComeInPagesEachOnce(t *testing.T) {
@@ -350,6 +513,19 @@ func TestEachWrongRequestIsAProblem(t *testing.T) {
 			{"GET", "/parked?type=order.*.x", "", 400},
 			{"GET", "/parked/counts?sink=mial", "", 404},
 			{"GET", "/types?rows=0", "", 400},
+			{"GET", "/notifications/n1?offset=-1", "", 400},
+			{"GET", "/notifications/n1?offset=x", "", 400},
+			{"GET", "/log?type=order.*.x", "", 400},
+			{"GET", "/log?key=%00", "", 400},
+			{"GET", "/log?id=%ff", "", 400},
+			{"GET", "/log?since=6h", "", 400},
+			{"GET", "/log?since=0000-01-01T00:00:00Z", "", 400},
+			{"GET", "/log?until=9999-12-31T23:59:59-23:59", "", 400},
+			{"GET", "/log?since=2026-01-02T00:00:00Z&until=2026-01-02T00:00:00Z", "", 400},
+			{"GET", "/log?cursor=-1", "", 400},
+			{"GET", "/log?cursor=WzEsMiwzXQ", "", 400},
+			{"GET", "/log?limit=501", "", 400},
+			{"GET", "/log?sink=mail", "", 400},
 			{"GET", "/config", "", 404},
 			{"GET", "/doctor", "", 404},
 			{"GET", "/doctor?only=nothing", "", 400},

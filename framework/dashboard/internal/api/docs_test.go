@@ -22,7 +22,7 @@ func TestEachCommandOfTheDocumentationIsARequestThatIsTaken(t *testing.T) {
 	o.park(t, "mail", deads(1)...)
 	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
 	commands := regexp.MustCompile(`(?m)^    curl (?:.*\\\n)*.*`).FindAllString(string(text), -1)
-	require.Len(t, commands, 12)
+	require.Len(t, commands, 15)
 	for _, command := range commands {
 		path := regexp.MustCompile(`127\.0\.0\.1:8090/api/v1([^' \n]*)`).FindStringSubmatch(command)[1]
 		body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(command)

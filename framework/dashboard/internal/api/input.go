@@ -63,6 +63,32 @@ func number(values url.Values, name string, usual, least, most int) (int, error)
 	return n, nil
 }
 
+// offset is a parameter that is one of the log; 0 if it is left out.
+func offset(values url.Values, name string) (int64, error) {
+	text := values.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, problemOf(http.StatusBadRequest, "%s is %q: use an offset of the log", name, text)
+	}
+	return n, nil
+}
+
+// moment is a parameter that is a time; zero if it is left out.
+func moment(values url.Values, name string) (time.Time, error) {
+	text := values.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if year := t.UTC().Year(); err != nil || year < 1 || year > 9999 {
+		return time.Time{}, problemOf(http.StatusBadRequest, "%s is %q: use a time such as 2026-03-01T12:00:00Z", name, text)
+	}
+	return t, nil
+}
+
 // span is a parameter that is a duration, at least 0.
 func span(values url.Values, name string, usual time.Duration) (time.Duration, error) {
 	text := values.Get(name)

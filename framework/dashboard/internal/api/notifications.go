@@ -2,12 +2,12 @@ package api
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
@@ -20,14 +20,21 @@ type notificationView struct {
 	Metadata     notification.Metadata `json:"metadata,omitempty"`
 	PayloadBytes int                   `json:"payload_bytes"`
 	Payload      any                   `json:"payload,omitempty"`
+	// Masked says that parts of the payload are hidden, or all of it, which is left out then: it
+	// is not JSON.
+	Masked bool `json:"masked,omitempty"`
 }
 
 func one(ctx context.Context, r *request) (any, error) {
-	values, err := r.query("payload")
+	values, err := r.query("payload", "offset")
 	if err != nil {
 		return nil, err
 	}
 	payload, err := number(values, "payload", 0, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	at, err := offset(values, "offset")
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +45,7 @@ func one(ctx context.Context, r *request) (any, error) {
 	if payload == 1 && !r.User.May(access.Operator) {
 		return nil, problemOf(http.StatusForbidden, "the payload needs the role of an operator")
 	}
-	answer, err := r.Admin.Why(ctx, id, r.Routing)
+	answer, trace, err := r.Admin.Look(ctx, id, at, r.Routing)
 	if err != nil {
 		return nil, err
 	}
@@ -46,15 +53,22 @@ func one(ctx context.Context, r *request) (any, error) {
 		return nil, problemOf(http.StatusNotFound, "%s: %s", id, answer.Text)
 	}
 	view := notificationView{Answer: answer}
-	trace, err := r.Store.Trace(ctx, id, answer.Offset)
 	if e := trace.Envelope(); e != nil {
 		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, e.Metadata, len(e.Payload)
 		if payload == 1 {
-			r.API.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.address(), "id", id)
-			view.Payload = admin.PayloadView(e.Payload)
+			r.API.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", id, "type", e.Type)
+			view.show(r.API.Masks, r.Routing.Names(e.Type), e.Payload)
 		}
 	}
-	return view, err
+	return view, nil
+}
+
+// show adds the payload, without what is masked of a type that has these names.
+func (v *notificationView) show(hide masks.Masks, names []string, payload []byte) {
+	shown, masked, err := hide.Hide(names, payload)
+	if v.Masked = masked || err != nil; err == nil {
+		v.Payload = admin.PayloadView(shown)
+	}
 }
 
 func trace(ctx context.Context, r *request) (any, error) {
@@ -62,7 +76,7 @@ func trace(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, err := number(values, "from", 0, 0, math.MaxInt)
+	from, err := offset(values, "from")
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +84,7 @@ func trace(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := r.Admin.Tree(ctx, id, int64(from), r.Routing)
+	tree, err := r.Admin.Tree(ctx, id, from, r.Routing)
 	if err == nil && tree.Count == 0 {
 		err = problemOf(http.StatusNotFound, "nothing of %q was found", id)
 	}

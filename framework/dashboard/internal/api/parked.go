@@ -13,7 +13,8 @@ const (
 	maxPageRows = 500
 )
 
-// parkedPage is a part of what matches.
+// parkedPage is a part of what matches. It may have fewer than the limit, or none, while there
+// are more, since a page looks through so many at most.
 type parkedPage struct {
 	Parked []admin.ParkedView `json:"parked"`
 	// Next is the cursor of the next part; "" if there is none.
@@ -37,18 +38,10 @@ func parked(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.Admin.Parked(ctx, filter, place, limit)
-	if err != nil {
-		return nil, err
-	}
-	page := parkedPage{Parked: views(found)}
-	if len(found) == 0 {
-		return page, nil
-	}
-	place = found[len(found)-1].Place()
-	more, err := r.Admin.Parked(ctx, filter, place, 1) // large payloads may have ended the page
-	if len(more) > 0 {
-		page.Next = cursor(place)
+	found, err := r.Admin.BrowseParked(ctx, filter, place, limit)
+	page := parkedPage{Parked: views(found.Deliveries)}
+	if found.Next != (store.ParkedPlace{}) {
+		page.Next = cursor(found.Next)
 	}
 	return page, err
 }

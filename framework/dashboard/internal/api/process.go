@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/doctor"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 func schedules(ctx context.Context, r *request) (any, error) {
@@ -27,60 +25,12 @@ func schedules(ctx context.Context, r *request) (any, error) {
 	return map[string]any{"schedules": views}, err
 }
 
-// forwarderView is a forwarder that lives.
-type forwarderView struct {
-	Forwarder string `json:"forwarder"`
-	Version   string `json:"version,omitempty"`
-	// Settings is a digest of its configuration.
-	Settings string   `json:"settings,omitempty"`
-	Sinks    []string `json:"sinks"`
-	// Lanes are how many it has of each sink.
-	Lanes map[string]int `json:"lanes"`
-	// CheckpointSeconds is how long the slowest checkpoint of about its last minute took.
-	CheckpointSeconds float64                    `json:"checkpoint_seconds,omitempty"`
-	States            map[string]store.SinkState `json:"states,omitempty"`
-}
-
-// living are the forwarders.
-func (r *request) living(ctx context.Context) ([]forwarderView, error) {
-	membership, err := r.Store.Membership(ctx)
-	views := []forwarderView{}
-	for _, m := range membership.Members {
-		v := forwarderView{
-			Forwarder: m.Owner, Version: m.Version, Settings: m.Settings, Sinks: append([]string{}, m.Sinks...), Lanes: make(map[string]int),
-			CheckpointSeconds: m.Checkpoint.Seconds(), States: m.States,
-		}
-		for _, l := range membership.Lanes {
-			if l.Owner == m.Owner && !strings.HasPrefix(l.Lane.Sink, "_") {
-				v.Lanes[l.Lane.Sink]++
-			}
-		}
-		views = append(views, v)
-	}
-	return views, err
-}
-
 func forwarders(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	views, err := r.living(ctx)
-	return map[string]any{"forwarders": views}, err
-}
-
-// typeView is a type in the last rows of the log and among what is parked, and the sinks to
-// which it goes.
-type typeView struct {
-	Type       string        `json:"type"`
-	Versions   []versionView `json:"versions"`
-	OccurredOn time.Time     `json:"occurred_on,omitzero"`
-	Sinks      []string      `json:"sinks"`
-}
-
-type versionView struct {
-	Version int   `json:"version"`
-	Rows    int64 `json:"rows"`
-	Parked  int64 `json:"parked"`
+	living, err := r.Admin.Forwarders(ctx)
+	return map[string]any{"forwarders": living}, err
 }
 
 func types(ctx context.Context, r *request) (any, error) {
@@ -93,22 +43,7 @@ func types(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	counts, err := r.Admin.Types(ctx, rows)
-	views := []typeView{}
-	for _, c := range counts {
-		if n := len(views); n == 0 || views[n-1].Type != c.Type {
-			v := typeView{Type: c.Type, Sinks: []string{}}
-			if r.Routing.Routes != nil {
-				v.Sinks = append(v.Sinks, r.Routing.Routes.Sinks(c.Type)...)
-			}
-			views = append(views, v)
-		}
-		v := &views[len(views)-1]
-		v.Versions = append(v.Versions, versionView{c.Version, c.Rows, c.Parked})
-		if c.OccurredOn.After(v.OccurredOn) {
-			v.OccurredOn = c.OccurredOn
-		}
-	}
-	return map[string]any{"types": views}, err
+	return map[string]any{"types": admin.Types(counts, r.Routing, r.Types)}, err
 }
 
 func configuration(_ context.Context, r *request) (any, error) {

@@ -13,22 +13,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// statusView is admin.Status with the forwarders that live.
-type statusView struct {
-	admin.Status
-	Forwarders []forwarderView `json:"forwarders"`
-}
-
 func status(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	look, err := r.Admin.Status(ctx, r.Routing.Routes)
-	if err != nil {
-		return nil, err
-	}
-	living, err := r.living(ctx)
-	return statusView{look, living}, err
+	return answered(r.Admin.Status(ctx, r.Routing.Routes))
 }
 
 // sinkView is a sink with its figures. Those that are counted stop at store.PendingLimit.
@@ -135,7 +124,7 @@ func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Ad
 	if !isText(body.Reason) {
 		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
 	}
-	changed, err := set(r.Admin.For(admin.Request{Address: r.address(), Reason: body.Reason}), ctx, name)
+	changed, err := set(r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason}), ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -173,7 +174,10 @@ type site struct {
 }
 
 // serve serves the API of an outbox, or of none.
-func serve(t *testing.T, show *target.Target) *site {
+func serve(t *testing.T, show *target.Target) *site { return serveMasked(t, show, nil) }
+
+// serveMasked serves the API with masks of payloads.
+func serveMasked(t *testing.T, show *target.Target, hidden masks.Masks) *site {
 	t.Helper()
 	s := &site{log: &log{}}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
@@ -182,9 +186,10 @@ func serve(t *testing.T, show *target.Target) *site {
 	if show != nil {
 		current.Show(*show)
 	}
-	handler := http.StripPrefix(prefix+"/api/v1", api.New(api.Config{Target: &current, Acts: runner, Prefix: prefix, Logger: logger}))
+	handler := http.StripPrefix(prefix+"/api/v1", api.New(api.Config{Target: &current, Acts: runner, Prefix: prefix, Logger: logger, Masks: hidden}))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user := map[string]access.User{"eve": viewer, "ada": operator}[r.Header.Get("X-User")]
+		user.Address = "127.0.0.1"
 		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), user)))
 	}))
 	t.Cleanup(func() {

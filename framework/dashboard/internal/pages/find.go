@@ -83,7 +83,7 @@ func (r *request) findSchedule(ctx context.Context, word string) (*goTo, error) 
 }
 
 func (r *request) findType(ctx context.Context, word string) (*goTo, error) {
-	known := slices.Contains(r.routedTypes(), word)
+	known := r.Routing.Routes != nil && slices.Contains(r.Routing.Routes.Types(), word)
 	if !known && r.Types != nil {
 		_, known = r.Types.Lookup(word)
 	}

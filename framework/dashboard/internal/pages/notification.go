@@ -87,19 +87,11 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 	if e == nil {
 		return nil, problem{http.StatusNotFound, "there is no payload: the row is gone from the log"}
 	}
-	shown := p.Masks.show(r.names(e.Type), e.Payload)
+	shown := show(p.Masks, r.Routing.Names(e.Type), e.Payload)
 	shown.By, shown.At = r.User.Name, time.Now()
 	page.Payload = &shown
-	p.Logger.Info("a payload was looked at", "user", r.User.Name, "id", e.ID, "type", e.Type)
+	p.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", e.ID, "type", e.Type)
 	return page, nil
-}
-
-// names are all names of a type, as far as they are known: what is masked under one is under each.
-func (r *request) names(typ string) []string {
-	if r.Routing.Routes == nil {
-		return []string{typ}
-	}
-	return r.Routing.Routes.Names(typ)
 }
 
 func (r *request) notification(ctx context.Context) (page notificationPage, e *notification.Envelope, err error) {

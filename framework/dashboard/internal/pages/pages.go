@@ -38,6 +38,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -63,7 +64,7 @@ type Config struct {
 	Prefix string
 	Logger *slog.Logger
 	// Masks hide parts of payloads.
-	Masks Masks
+	Masks masks.Masks
 }
 
 // Pages serves the pages.
@@ -210,7 +211,8 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 		return nil, err
 	}
 	user := access.From(r.Context())
-	return &request{Request: r, Target: t, Admin: admin.New(t.Store, user.Name), User: user, Acts: p.Acts, History: p.History}, nil
+	a := admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
+	return &request{Request: r, Target: t, Admin: a, User: user, Acts: p.Acts, History: p.History}, nil
 }
 
 // parse reads the query and the form, and refuses what no database takes for a text.

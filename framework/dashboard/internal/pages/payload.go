@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 )
 
 // How much of a payload is shown.
@@ -29,10 +31,10 @@ type payload struct {
 	At          time.Time
 }
 
-// show makes a payload readable, of a type that has these names.
-func (m Masks) show(names []string, raw []byte) payload {
+// show makes a payload readable, without what is masked of a type that has these names.
+func show(m masks.Masks, names []string, raw []byte) payload {
 	p := payload{Bytes: int64(len(raw))}
-	shown, hidden, err := m.hide(names, raw)
+	shown, hidden, err := m.Hide(names, raw)
 	switch p.Masked = hidden; {
 	case err != nil:
 		p.Problem = "Parts of payloads of this type are masked, and this one is not JSON, so that nothing of it is shown."

@@ -210,7 +210,7 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 			Danger: verb == "pause", Reason: reason,
 		}, nil
 	}
-	if _, err := act(r.Admin.For(admin.Request{Reason: reason}), ctx, sink); err != nil {
+	if _, err := act(r.Admin.For(admin.Request{Address: r.User.Address, Reason: reason}), ctx, sink); err != nil {
 		return nil, err
 	}
 	next := goTo{path: sinkPath(sink)}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 // How many of the last rows of the log, and of parked deliveries, are counted, and how many
@@ -50,7 +49,7 @@ func types(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page.Types = admin.Types(counts, r.routedTypes(), r.Routing.Routes, "", r.Types)
+	page.Types = admin.Types(counts, r.Routing, r.Types)
 	if n := len(page.Types); n > listedTypes {
 		page.Types, page.Omitted = page.Types[:listedTypes], n-listedTypes
 	}
@@ -67,19 +66,9 @@ func types(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// routedTypes are those that routes name in full.
-func (r *request) routedTypes() (names []string) {
-	for sink, filter := range r.types() {
-		if sink != store.SinkUnrouted && !filter.Except {
-			names = append(names, filter.Names...)
-		}
-	}
-	return names
-}
-
 func (r *request) way(typ string) *way {
 	i := 0
-	all := admin.Types(nil, []string{typ}, r.Routing.Routes, "", r.Types)
+	all := admin.Types(nil, r.Routing, r.Types, typ)
 	for all[i].Type != typ {
 		i++
 	}

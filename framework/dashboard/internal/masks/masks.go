@@ -1,4 +1,5 @@
-package pages
+// Package masks hides parts of payloads from people and programs that look at them.
+package masks
 
 import (
 	"bytes"
@@ -15,11 +16,12 @@ import (
 // masked stands in place of what a mask hides.
 const masked = "•••"
 
-// Masks hide parts of payloads, by pattern of types.
+// Masks hide parts of payloads, by pattern of types. The zero value hides nothing. It is safe for
+// concurrent use.
 type Masks map[string][]jp.Expr
 
-// ParseMasks reads JSON paths by pattern of types. It reports all that is wrong.
-func ParseMasks(paths map[string][]string) (Masks, error) {
+// Parse reads JSON paths by pattern of types. It reports all that is wrong.
+func Parse(paths map[string][]string) (Masks, error) {
 	masks := make(Masks)
 	var wrong []string
 	for pattern, of := range paths {
@@ -54,9 +56,10 @@ func (m Masks) of(names []string) (paths []jp.Expr) {
 	return paths
 }
 
-// hide returns a payload without what is masked of its type, under any of its names, and whether
-// there was something to mask. A payload that has masks and is not JSON gives an error.
-func (m Masks) hide(names []string, payload []byte) (shown []byte, hidden bool, err error) {
+// Hide returns a payload without what is masked of its type, under any of its names, and whether
+// there was something to mask. A payload that has masks and is not JSON gives an error: nothing of it
+// may be shown.
+func (m Masks) Hide(names []string, payload []byte) (shown []byte, hidden bool, err error) {
 	paths := m.of(names)
 	if len(paths) == 0 {
 		return payload, false, nil

@@ -1,0 +1,50 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// logPage is a part of what matches, the newest first. It may have fewer rows than the limit, or
+// none, while there are more, since a page looks through so many offsets at most.
+type logPage struct {
+	Rows []admin.RowView `json:"rows"`
+	// Searched is the oldest row that was looked at; nil: there was none.
+	Searched *store.Row `json:"searched"`
+	// Next is the cursor of the next part; "" if there is none.
+	Next string `json:"next,omitempty"`
+}
+
+func logged(ctx context.Context, r *request) (any, error) {
+	values, err := r.query("id", "type", "key", "since", "until", "cursor", "limit")
+	if err != nil {
+		return nil, err
+	}
+	filter := admin.LogFilter{ID: values.Get("id"), Type: values.Get("type"), Key: values.Get("key")}
+	if filter.Since, err = moment(values, "since"); err != nil {
+		return nil, err
+	}
+	if filter.Until, err = moment(values, "until"); err != nil {
+		return nil, err
+	}
+	before, err := offset(values, "cursor")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(values, "limit", pageRows, 1, maxPageRows)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.Admin.Browse(ctx, filter, before, limit)
+	page := logPage{Rows: make([]admin.RowView, len(found.Rows)), Searched: found.Last}
+	for i := range found.Rows {
+		page.Rows[i] = admin.ViewOfRow(&found.Rows[i])
+	}
+	if found.Next > 0 {
+		page.Next = strconv.FormatInt(found.Next, 10)
+	}
+	return page, err
+}
