@@ -19,8 +19,8 @@ import (
 const (
 	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
 	lookTime = time.Minute
-	// patience is how long a page waits for a look.
-	patience = time.Second
+	// firstTime is how long a page waits for the first look.
+	firstTime = time.Second
 	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
 	// last one may be for somebody who does.
 	pause = 10 * time.Second
@@ -61,9 +61,10 @@ type History struct {
 	work   sync.WaitGroup
 	turn   chan struct{} // holds one value while somebody looks
 	kick   chan struct{} // capacity 1: somebody asks for a fresh look
+	looked chan struct{} // closed behind the first look, also if that failed
+	once   sync.Once     // for looked
 
 	mu     sync.Mutex
-	looked chan struct{} // closed behind the next look, also if that failed
 	latest Look
 	tried  time.Time // when the last look began
 	took   time.Duration
@@ -130,33 +131,30 @@ func (h *History) age() time.Duration {
 	return 0
 }
 
-// rest is how far looks are apart at least, for what the last one took. One that failed, and not
-// for its length, cost the database little. The caller holds mu.
-func (h *History) rest() time.Duration {
-	if h.latest.Err != nil && h.took < lookTime {
-		return min(share*h.took, pause)
-	}
-	return min(share*h.took, longest)
-}
+// rest is how far looks are apart at least, for what the last one took. The caller holds mu.
+func (h *History) rest() time.Duration { return min(share*h.took, longest) }
 
-// Look returns the last look. If that is older than two seconds it looks again, and waits for
-// that for a second, or not at all if the last one took long or failed. The zero Look is that
-// there was no time yet for the first one.
+// Look returns the last look. If that is older than two seconds it looks again, in the
+// background if that takes long or fails. The zero Look is that there was no time yet for the
+// first one.
 func (h *History) Look(ctx context.Context) Look {
 	h.mu.Lock()
-	looked := h.looked
 	first := h.latest.At.IsZero() && h.latest.Err == nil
-	quickly := h.latest.Err == nil && h.took <= quick
+	atOnce := h.latest.Err == nil && h.took <= quick
 	h.mu.Unlock()
-	if first || h.age() >= fresh {
+	if first {
 		h.ask()
-		if first || quickly {
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			select {
-			case <-looked:
-			case <-ctx.Done():
-			}
+		ctx, cancel := context.WithTimeout(ctx, firstTime)
+		defer cancel()
+		select {
+		case <-h.looked:
+		case <-ctx.Done():
+		}
+	} else if h.age() >= fresh {
+		if atOnce {
+			h.look(ctx)
+		} else {
+			h.ask()
 		}
 	}
 	h.mu.Lock()
@@ -195,8 +193,7 @@ func (h *History) look(ctx context.Context) {
 func (h *History) keep(t *target.Target, seen Look, err error, began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.looked)
-	h.looked = make(chan struct{})
+	defer h.once.Do(func() { close(h.looked) })
 	h.tried, h.took = began, time.Since(began)
 	if err != nil {
 		if h.latest.Err == nil {
