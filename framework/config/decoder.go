@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"fmt"
 	"math"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -334,6 +335,9 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 	wanted := ""
 	d.values[path] = node.Value
 	switch target := v.Addr().Interface().(type) {
+	case *netip.Prefix:
+		*target, err = netip.ParsePrefix(node.Value)
+		wanted = "a network, like 10.1.0.0/16, or 10.1.2.3/32 for one address"
 	case encoding.TextUnmarshaler:
 		if err = target.UnmarshalText([]byte(node.Value)); err != nil {
 			d.mistake(path, "%s: %s", path, d.secretsBelow(path).redacted(err.Error()))

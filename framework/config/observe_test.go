@@ -3,6 +3,7 @@ package config_test
 import (
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,4 +72,11 @@ func TestAChangeOfAUserIsOneOfObserve(t *testing.T) {
 	}
 	require.True(t, of("hunter2").ChangesTo(of("hunter2")).None())
 	require.Equal(t, config.Changes{Observe: true}, of("hunter2").ChangesTo(of("hunter3")))
+}
+
+func TestANetworkThatIsNoneIsExplained(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, config.Source{File: write(t, strings.Replace(observed, `10.0.0.0/8, "fd00::/8"`, `10.1.2.3, 10.0.0.300/8`, 1)), Environ: []string{"ADA=hunter2"}})
+	require.ErrorContains(t, err, `observe.auth.proxy.networks[0] is "10.1.2.3": write a network, like 10.1.0.0/16, or 10.1.2.3/32 for one address`)
+	require.ErrorContains(t, err, `observe.auth.proxy.networks[1] is "10.0.0.300/8": write a network`)
 }

@@ -22,7 +22,7 @@ func checkConfiguration(_ context.Context, x *examination) (verdict, error) {
 }
 
 func checkDatabase(ctx context.Context, x *examination) (verdict, error) {
-	fix := "database"
+	fix := "start the database, or repair `database` in the configuration"
 	switch advised := new(store.AdvisedError); {
 	case errors.Is(x.lost, store.ErrNotMigrated):
 		fix = "waybill migrate"

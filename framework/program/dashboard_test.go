@@ -60,7 +60,7 @@ func TestForwardServesTheDashboardToThoseWhomTheConfigurationNames(t *testing.T)
 
 		require.NoError(t, os.WriteFile(secret, []byte("another token of the same file\n"), 0o600))
 		f.signal(t, syscall.SIGHUP)
-		f.awaitLine(t, "the configuration has changed and is taken over")
+		f.awaitLine(t, "routes=false schedules=false observe=true")
 		require.Equal(t, http.StatusUnauthorized, asked(t, address, "GET", "/", "a token that stands in a file"))
 		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "another token of the same file"))
 

@@ -147,7 +147,7 @@ func printFindings(w io.Writer, findings []doctor.Finding) {
 	}
 	t.Render()
 	for _, f := range findings {
-		if f.Status == doctor.OK {
+		if f.Status == doctor.OK || f.Status == doctor.Skip && f.Fix == "" {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s: %s\n", f.ID, f.Why)

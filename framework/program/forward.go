@@ -266,7 +266,7 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			f.readmit(c.Observe)
 		}
 		f.show(e)
-		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules)
+		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules, "observe", changes.Observe)
 	}
 	return r
 }

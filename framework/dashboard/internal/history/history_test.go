@@ -1,16 +1,22 @@
 package history_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // TestAnHourAddsUpWhatForwardersCount: a forwarder that was there before the first look, and one
@@ -86,4 +92,45 @@ func begin(t *testing.T) (h *history.History, heartbeat func(owner string, deliv
 		require.NoError(t, err)
 	}
 	return h, heartbeat, func() { require.NoError(t, db.Close()) }
+}
+
+// TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted: the first look may be before it.
+func TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted(t *testing.T) {
+	t.Parallel()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+		return "", nil
+	})
+	f, err := forwarder.New(forwarder.Config{Store: s, Sinks: map[string]forwarder.Sink{"mail": {Sink: sink}}, Routes: route.Routes{"*": route.To("mail")}})
+	require.NoError(t, err)
+	current := new(target.Current)
+	t.Cleanup(current.Show(target.Target{Store: s, Forwarder: f}))
+	h := history.New(current, slog.New(slog.DiscardHandler))
+	t.Cleanup(h.Close)
+	h.Refresh(t.Context())
+	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+	require.Eventually(t, func() bool {
+		m, err := s.Membership(ctx)
+		return err == nil && len(m.Sinks()) > 0 && m.Sinks()[0].Delivered == 1
+	}, time.Minute, 20*time.Millisecond)
+	h.Refresh(t.Context())
+	var delivered int64
+	for _, p := range h.Hour("mail") {
+		delivered += p.Delivered
+	}
+	require.EqualValues(t, 1, delivered)
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"maps"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
@@ -56,8 +57,8 @@ func (h *History) Hour(sink string) (points [Points]Point) {
 	return points
 }
 
-// source is a forwarder's counts for a sink. The owner is "" for this process's forwarder
-// where no heartbeat names the sink.
+// source is a forwarder's counts for a sink. The owner is "" for this process's forwarder,
+// which is asked itself: it has counts before its first heartbeat, and of each sink.
 type source struct{ owner, sink string }
 
 // done is what a forwarder has counted in its life.
@@ -77,6 +78,9 @@ func (h *History) count(t *target.Target, l *Look) {
 	l.Sinks = make(map[string]store.SinkRunning)
 	told := make(map[source]done)
 	for _, m := range l.Membership.Members {
+		if t.Forwarder != nil && m.Owner == t.Forwarder.Owner() {
+			continue
+		}
 		for _, s := range m.Running.Sinks {
 			told[source{m.Owner, s.Sink}] = done{s.Delivered, s.Failed, s.Dead}
 		}
@@ -100,7 +104,7 @@ func (h *History) count(t *target.Target, l *Look) {
 	}
 }
 
-// countOwn adds sinks of this process's forwarder that heartbeats do not name.
+// countOwn adds this process's forwarder, and the sinks of it that heartbeats do not name.
 func (h *History) countOwn(t *target.Target, l *Look, told map[source]done) {
 	if t.Forwarder == nil {
 		return
@@ -116,10 +120,7 @@ func (h *History) countOwn(t *target.Target, l *Look, told map[source]done) {
 		s.Threshold, s.BreakerOpen = f.Threshold, f.BreakerOpen
 		l.Sinks[f.Sink] = s
 	}
-	for sink, s := range named {
-		l.Sinks[sink] = s
-		delete(told, source{"", sink})
-	}
+	maps.Copy(l.Sinks, named)
 }
 
 func (h *History) point(sink string, at time.Time) *Point {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
@@ -88,7 +89,7 @@ func TestAMaskCountsForAllNamesOfAType(t *testing.T) {
 		require.NoError(t, err)
 		p := newPages(t, &target.Target{Store: o.store, Types: types, Routing: admin.Routing{Routes: routes}})
 		for _, pattern := range []string{"customer.moved", "customer.*", "client.moved"} {
-			p.Masks, err = ParseMasks(map[string][]string{pattern: {"$.email"}})
+			p.Masks, err = masks.Parse(map[string][]string{pattern: {"$.email"}})
 			require.NoError(t, err)
 			for _, name := range []string{"customer.moved", "client.moved"} {
 				status, page := p.ask(t, access.Operator, http.MethodPost, "/notifications/"+name, nil)

@@ -192,7 +192,6 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 
 // retry parks an item that has spent an attempt, for the next one, or gives it up.
 func (d *Dispatcher) retry(it *item, err error, now time.Time) {
-	d.stats.Failed++
 	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
 	pause := retry.Pause(it.Attempt)
 	switch {
@@ -201,6 +200,7 @@ func (d *Dispatcher) retry(it *item, err error, now time.Time) {
 	case retry.MaxAge > 0 && now.Add(pause).Sub(later(it.OccurredOn, it.DeliverAt)) > retry.MaxAge:
 		d.dead(it, fmt.Errorf("%w (%s): %w", ErrTooOld, retry.MaxAge, err))
 	default:
+		d.stats.Failed++
 		d.pending--
 		it.lane.failed(it, err, pause)
 	}
@@ -216,7 +216,6 @@ func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 	if d.breaker.Answered() {
 		d.available()
 	}
-	d.stats.Failed++
 	var age time.Duration
 	if !it.firstParked.IsZero() {
 		age = now.Sub(it.firstParked)
@@ -225,6 +224,7 @@ func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 		d.dead(it, fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, err))
 		return
 	}
+	d.stats.Failed++
 	it.Attempt--
 	d.pending--
 	it.lane.failed(it, err, d.settings.Retry.PauseUnknown(age))
