@@ -128,7 +128,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 0")
 		change("threshold: -8", "threshold: 8", "the configuration is as it was")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")
-		change(address, freeAddress(t), "observe.address or observe.pprof has changed")
+		change(address, freeAddress(t), "observe.pprof has changed")
 		awaitPage(t, address, "/readyz", http.StatusOK, "ready")
 		f.signal(t, syscall.SIGTERM)
 		require.Zero(t, f.wait())

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard"
 )
 
 // hostileText that breaks what is put together from texts.
@@ -290,8 +292,7 @@ func TestAViewerSeesParkedWithoutButtonsAndCannotAct(t *testing.T) {
 
 func TestManyParkedAreListedFast(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.parkMany(t, "partner", "dead", 1, 50_000)
+	s := newSite(t, func(s *site, _ *dashboard.Target) { s.parkMany(t, "partner", "dead", 1, 50_000) })
 	b := newTab(t, s.url)
 	require.Contains(t, b.open("/parked"), "partner · dead 10,000+")
 	form := s.planned(t, url.Values{"all": {"requeue"}})

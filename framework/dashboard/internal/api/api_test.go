@@ -246,12 +246,13 @@ func TestAPageOfParkedDeliveriesLooksThroughSoManyAtMost(t *testing.T) {
 		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, "key", occurred_on, metadata, payload, state, attempt)
 		SELECT sink, i, slot, 'm' || i, type, version, "key", occurred_on, metadata, payload, state, attempt FROM n, outbox_parked WHERE id = 'n1'`)
 	require.NoError(t, err)
-	first := s.look(t, "/parked?key=last")
-	require.Empty(t, first.body["parked"])
-	require.NotEmpty(t, first.body["next"])
-	second := s.look(t, "/parked?key=last&cursor="+first.body["next"].(string))
-	require.Equal(t, "n100000", second.body["parked"].([]any)[0].(map[string]any)["id"])
-	require.NotContains(t, second.body, "next")
+	page, pages := s.look(t, "/parked?key=last"), 1
+	for ; len(page.body["parked"].([]any)) == 0; pages++ {
+		page = s.look(t, "/parked?key=last&cursor="+page.body["next"].(string))
+	}
+	require.Equal(t, "n100000", page.body["parked"].([]any)[0].(map[string]any)["id"])
+	require.NotContains(t, page.body, "next")
+	require.Greater(t, pages, 1)
 }
 
 func TestParkedDeliveriesComeInPagesEachOnce(t *testing.T) {

@@ -6,12 +6,14 @@ package history
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -19,8 +21,8 @@ import (
 const (
 	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
 	lookTime = time.Minute
-	// firstTime is how long a page waits for the first look.
-	firstTime = 100 * time.Millisecond
+	// waitTime is how long a page waits for a look.
+	waitTime = 100 * time.Millisecond
 	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
 	// last one may be for somebody who does.
 	pause = 10 * time.Second
@@ -31,6 +33,8 @@ const (
 	longest = time.Minute
 	// quick is how long a look may take for a page to wait for it.
 	quick = 100 * time.Millisecond
+	// silence is from when on a look that has not ended says that the database does not answer.
+	silence = 10 * time.Second
 )
 
 // Look is an outbox at one moment.
@@ -61,12 +65,12 @@ type History struct {
 	work   sync.WaitGroup
 	turn   chan struct{} // holds one value while somebody looks
 	kick   chan struct{} // capacity 1: somebody asks for a fresh look
-	looked chan struct{} // closed behind the first look, also if that failed
-	once   sync.Once     // for looked
 
 	mu     sync.Mutex
 	latest Look
-	tried  time.Time // when the last look began
+	looked chan struct{} // closed and replaced with each look, also if that failed
+	began  time.Time     // of the look that goes on; zero: none does
+	tried  time.Time     // when the last look began
 	took   time.Duration
 	series map[string]*series
 	told   map[source]done
@@ -134,32 +138,35 @@ func (h *History) age() time.Duration {
 // rest is how far looks are apart at least, for what the last one took. The caller holds mu.
 func (h *History) rest() time.Duration { return min(share*h.took, longest) }
 
-// Look returns the last look. If that is older than two seconds it looks again, in the
-// background if that takes long or fails. The zero Look is that there was no time yet for the
-// first one.
+// Look returns the last look. If that is older than two seconds it looks again, and waits for that a
+// moment, unless looks take long or fail. The zero Look is that there was no time yet for the first
+// one. A look that does not end is an error too.
 func (h *History) Look(ctx context.Context) Look {
 	h.mu.Lock()
 	first := h.latest.At.IsZero() && h.latest.Err == nil
 	atOnce := h.latest.Err == nil && h.took <= quick
+	looked := h.looked
 	h.mu.Unlock()
-	if first {
+	if first || h.age() >= fresh {
 		h.ask()
-		ctx, cancel := context.WithTimeout(ctx, firstTime)
-		defer cancel()
-		select {
-		case <-h.looked:
-		case <-ctx.Done():
-		}
-	} else if h.age() >= fresh {
-		if atOnce {
-			h.look(ctx)
-		} else {
-			h.ask()
+		if first || atOnce {
+			ctx, cancel := context.WithTimeout(ctx, waitTime)
+			defer cancel()
+			select {
+			case <-looked:
+			case <-ctx.Done():
+			}
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.latest
+	latest := h.latest
+	if !h.began.IsZero() && latest.Err == nil {
+		if since := time.Since(h.began); since >= silence {
+			latest.Err = fmt.Errorf("the database has not answered for %s", since.Round(time.Second))
+		}
+	}
+	return latest
 }
 
 // look looks once, or waits for a look that began after the call.
@@ -179,6 +186,8 @@ func (h *History) look(ctx context.Context) {
 		return
 	}
 	began := time.Now()
+	h.setBegan(began)
+	defer h.setBegan(time.Time{})
 	// Others wait for it too: it does not end with the one who asked.
 	bounded, cancel := context.WithTimeout(h.ctx, lookTime)
 	defer cancel()
@@ -189,13 +198,21 @@ func (h *History) look(ctx context.Context) {
 	h.keep(t, seen, err, began)
 }
 
+func (h *History) setBegan(at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.began = at
+}
+
 // keep remembers a look, or why there was none.
 func (h *History) keep(t *target.Target, seen Look, err error, began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer h.once.Do(func() { close(h.looked) })
+	close(h.looked)
+	h.looked = make(chan struct{})
 	h.tried, h.took = began, time.Since(began)
 	if err != nil {
+		h.took = 0 // it says nothing of how long a look takes
 		if h.latest.Err == nil {
 			h.log.Warn("looking at the outbox for the dashboard failed, trying again", "error", err)
 		}
@@ -207,6 +224,16 @@ func (h *History) keep(t *target.Target, seen Look, err error, began time.Time) 
 	}
 	h.latest = seen
 	h.count(t, &h.latest)
+}
+
+// works says that the forwarder of this process works, or is about to, whether or not its first
+// heartbeat is written.
+func works(f *forwarder.Forwarder) bool {
+	if f == nil {
+		return false
+	}
+	now := f.Figures()
+	return now.Coordinated.IsZero() || time.Since(now.Coordinated) < now.Lease
 }
 
 // take looks at an outbox.
@@ -223,6 +250,9 @@ func take(ctx context.Context, t *target.Target) (seen Look, err error) {
 		return seen, err
 	}
 	seen.At = time.Now()
+	if works(t.Forwarder) {
+		seen.Sample.Forwarders = max(1, seen.Sample.Forwarders)
+	}
 	if seen.Sample.Held >= doctor.DefaultHeldAfter && t.Doctor != nil {
 		if found := t.Doctor(ctx, "held-transactions"); len(found) == 1 && found[0].Status != doctor.OK {
 			seen.Held = &found[0]
