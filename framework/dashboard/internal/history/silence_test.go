@@ -1,0 +1,101 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// silent is a store that does not answer, while it is so.
+type silent struct {
+	target.Store
+	hangs atomic.Bool
+	looks atomic.Int32
+}
+
+func (s *silent) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
+	s.looks.Add(1)
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return store.Sample{}, errors.New("canceled")
+	}
+	return s.Store.Sample(ctx, q)
+}
+
+func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := &silent{Store: openStore(t, path)}
+		current := new(target.Current)
+		defer current.Show(target.Target{Store: s})()
+		h := history.New(current, slog.New(slog.DiscardHandler))
+		defer h.Close()
+		h.Begin()
+		synctest.Wait()
+		require.NoError(t, h.Look(t.Context()).Err)
+
+		s.hangs.Store(true)
+		time.Sleep(3 * time.Second)
+		began := time.Now()
+		look := h.Look(t.Context()) // asks for another one
+		require.NoError(t, look.Err)
+		require.Less(t, time.Since(began), time.Second)
+		time.Sleep(11 * time.Second)
+		look = h.Look(t.Context())
+		require.ErrorContains(t, look.Err, "has not answered for 11s")
+		require.False(t, look.At.IsZero(), "the last figures stay")
+		time.Sleep(time.Minute) // the look is given up
+		require.Error(t, h.Look(t.Context()).Err)
+
+		s.hangs.Store(false)
+		looks := s.looks.Load()
+		time.Sleep(time.Minute) // the one that hung when it answered again
+		h.Look(t.Context())
+		time.Sleep(3 * time.Second)
+		require.NoError(t, h.Look(t.Context()).Err, "what a look took that failed does not count")
+		require.Greater(t, s.looks.Load(), looks)
+	})
+}
+
+func TestAForwarderThatIsAboutToBeginRuns(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
+	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
+	f, err := forwarder.New(forwarder.Config{Store: s, Sinks: map[string]forwarder.Sink{"mail": {Sink: sink}}, Routes: route.Routes{"*": route.To("mail")}})
+	require.NoError(t, err)
+	current := new(target.Current)
+	t.Cleanup(current.Show(target.Target{Store: s, Forwarder: f}))
+	h := history.New(current, slog.New(slog.DiscardHandler))
+	t.Cleanup(h.Close)
+	h.Refresh(t.Context())
+	require.Equal(t, 1, h.Look(t.Context()).Sample.Forwarders)
+}
+
+func openStore(t *testing.T, path string) *sqlite.Store {
+	t.Helper()
+	db, err := sqlite.OpenDB(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	return s
+}
