@@ -18,7 +18,7 @@ import (
 )
 
 // hostileText that breaks what is put together from texts.
-const hostileText = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>{{.}} ‮evil‬ é%2F/../?#&`
+const hostileText = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>{{.}} ` + "\u202e" + `evil` + "\u202c" + ` é%2F/../?#&`
 
 // parkMany parks n deliveries of a sink, from an offset on, each with a key of its own.
 func (s *site) parkMany(t *testing.T, sink, state string, from, n int) {
