@@ -77,6 +77,7 @@ type Forwarder struct {
 	Connections     int                `yaml:"connections" zero:"refused" doc:"how many statements of this forwarder run at once, and so how many of the database's connections it uses, whatever the number of sinks and lanes, at least 4; the one that listens comes on top. Default 8"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
 	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
+	TraceSettle     bool               `yaml:"trace_settle" doc:"where tracing is on, make a span for each checkpoint too. Default false"`
 }
 
 // Poll bounds the pause between two looks at the log.
@@ -194,6 +195,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 		Types:           c.options.Types,
 		Observer:        c.options.Observer,
 		TracerProvider:  c.options.TracerProvider,
+		TraceSettle:     c.Forwarder.TraceSettle,
 		Logger:          c.options.Logger,
 	}
 }

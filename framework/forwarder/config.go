@@ -82,6 +82,8 @@ type Config struct {
 	// TracerProvider, if set, makes a span of OpenTelemetry for each delivery, or each batch,
 	// such as otel.GetTracerProvider(); see package tracing. Without one there are none.
 	TracerProvider trace.TracerProvider
+	// TraceSettle makes a span for each checkpoint too. Default false.
+	TraceSettle bool
 	// Logger gets one line an event; default: slog's. Lines about a delivery that has a span
 	// are logged with its context; see [tracing.LogHandler].
 	Logger *slog.Logger

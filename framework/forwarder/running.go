@@ -12,13 +12,15 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 // running gathers what a forwarder says of itself with its heartbeats. It is the
 // Observer of checkpoints, around the configured one, and safe for concurrent use.
 type running struct {
 	policy.Observer
-	version string
+	settling *tracing.Settling // nil: no spans
+	version  string
 
 	mu       sync.Mutex
 	settings string
@@ -37,7 +39,11 @@ func newRunning(c Config) *running {
 	if observer == nil {
 		observer = Unobserved{}
 	}
-	return &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now()}
+	r := &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now()}
+	if c.TraceSettle {
+		r.settling = tracing.NewSettling(c.TracerProvider)
+	}
+	return r
 }
 
 // Checkpoint implements Observer.
@@ -46,6 +52,7 @@ func (r *running) Checkpoint(c Checkpoint) {
 	r.turn()
 	r.slowest = max(r.slowest, c.Duration)
 	r.mu.Unlock()
+	r.settling.Settled(c.Lane.Sink, c.Settled, c.Began, c.Duration)
 	r.Observer.Checkpoint(c)
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"

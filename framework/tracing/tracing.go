@@ -7,7 +7,7 @@
 // no context, no allocation.
 //
 // The files in the order in which to read them: tracing.go, metadata.go, publish.go,
-// deliver.go, log.go.
+// deliver.go, settle.go, log.go.
 package tracing
 
 import (
