@@ -89,12 +89,7 @@ type Status struct {
 // Status looks at the log, the cursors and what is parked. With routes only the rows of
 // a sink's own types are pending for it; routes may be nil.
 func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
-	var q store.StatusQuery
-	if routes != nil {
-		q.Types = routes.Filters()
-		q.Types[store.SinkUnrouted] = routes.Unrouted()
-	}
-	look, err := a.store.Status(ctx, q)
+	look, err := a.store.Status(ctx, store.StatusQuery{Types: Routing{Routes: routes}.Filters()})
 	if err != nil {
 		return Status{}, err
 	}

@@ -23,6 +23,17 @@ type Routing struct {
 	Unrouted string
 }
 
+// Filters are the types that go to each sink, and those that go to none under store.SinkUnrouted; nil
+// where the routes are not known.
+func (r Routing) Filters() map[string]notification.TypeFilter {
+	if r.Routes == nil {
+		return nil
+	}
+	filters := r.Routes.Filters()
+	filters[store.SinkUnrouted] = r.Routes.Unrouted()
+	return filters
+}
+
 // Names are all names of a type, as far as the routes know them.
 func (r Routing) Names(typ string) []string {
 	if r.Routes == nil {

@@ -25,8 +25,6 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Limits of a request.
@@ -192,16 +190,6 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 	r := &request{Request: hr, Target: t, API: a, User: user, body: w}
 	r.Admin = admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
 	return r, nil
-}
-
-// types are those that go to each sink, as far as the routes are known.
-func (r *request) types() map[string]notification.TypeFilter {
-	if r.Routing.Routes == nil {
-		return nil
-	}
-	types := r.Routing.Routes.Filters()
-	types[store.SinkUnrouted] = r.Routing.Routes.Unrouted()
-	return types
 }
 
 // write writes an answer as a whole.

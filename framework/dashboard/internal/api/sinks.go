@@ -39,7 +39,7 @@ func (s sinkView) dead() int { return s.Parked[string(store.StateDead)] }
 
 // sample looks at all sinks.
 func (r *request) sample(ctx context.Context) (views []sinkView, forwarders int, err error) {
-	sample, err := r.Store.Sample(ctx, store.SampleQuery{Types: r.types()})
+	sample, err := r.Store.Sample(ctx, store.SampleQuery{Types: r.Routing.Filters()})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -243,7 +242,7 @@ func take(ctx context.Context, t *target.Target) (seen Look, err error) {
 			err = errors.New("the database did not answer within " + lookTime.String())
 		}
 	}()
-	if seen.Sample, err = t.Store.Sample(ctx, store.SampleQuery{Types: types(t)}); err != nil {
+	if seen.Sample, err = t.Store.Sample(ctx, store.SampleQuery{Types: t.Routing.Filters()}); err != nil {
 		return seen, err
 	}
 	if seen.Membership, err = t.Store.Membership(ctx); err != nil {
@@ -275,14 +274,4 @@ func keepsTooLong(t *target.Target, oldest *store.Row) bool {
 	}
 	kept, age := t.Forwarder.Figures().Retention, time.Since(oldest.OccurredOn)
 	return kept > 0 && age > kept && age-kept > slack
-}
-
-// types are those that go to each sink, as far as the routes are known.
-func types(t *target.Target) map[string]notification.TypeFilter {
-	if t.Routing.Routes == nil {
-		return nil
-	}
-	types := t.Routing.Routes.Filters()
-	types[store.SinkUnrouted] = t.Routing.Routes.Unrouted()
-	return types
 }

@@ -61,7 +61,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 	fresh.Close()
 	t.Logf("%-60s      %8s", "waiting for the first look at the outbox", waited.Round(time.Millisecond))
 	began = time.Now()
-	_, err = o.store.Sample(t.Context(), store.SampleQuery{Types: (&request{Target: shown}).types()})
+	_, err = o.store.Sample(t.Context(), store.SampleQuery{Types: shown.Routing.Filters()})
 	require.NoError(t, err)
 	t.Logf("%-60s      %8s", "a sample, as metrics and the overview take it", time.Since(began).Round(time.Millisecond))
 

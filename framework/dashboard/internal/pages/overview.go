@@ -10,7 +10,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/doctor"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -281,14 +280,4 @@ func outboxTroubles(l history.Look) (all []trouble) {
 		all = append(all, trouble{ID: "log", Class: "warn", Text: text})
 	}
 	return all
-}
-
-// types are those that go to each sink, as far as the routes are known.
-func (r *request) types() map[string]notification.TypeFilter {
-	if r.Routing.Routes == nil {
-		return nil
-	}
-	types := r.Routing.Routes.Filters()
-	types[store.SinkUnrouted] = r.Routing.Routes.Unrouted()
-	return types
 }

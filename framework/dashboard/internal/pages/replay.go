@@ -79,7 +79,7 @@ func replay(ctx context.Context, r *request) (any, error) {
 // plan counts what is asked for.
 func (r *request) plan(ctx context.Context, page *replayPage) (err error) {
 	request := admin.ReplayRequest{Sink: page.Sink, Type: page.Type, Routed: notification.AllTypes}
-	if types, known := r.types()[page.Sink]; known {
+	if types, known := r.Routing.Filters()[page.Sink]; known {
 		request.Routed = types
 	}
 	if request.Since, err = moment("since", page.Since); err != nil {
