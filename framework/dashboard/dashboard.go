@@ -104,8 +104,11 @@ func New(c Config) (*Dashboard, error) {
 	d.history = history.New(&d.current, c.Logger)
 	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})
 	mux := http.NewServeMux()
-	mux.Handle("/", d.pages)
-	v1 := http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden}))
+	bound := access.NewBound()
+	mux.Handle("/", bound.Of(d.pages))
+	mux.Handle("/static/", d.pages)
+	mux.Handle("/live", d.pages)
+	v1 := bound.Of(http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})))
 	mux.Handle("/api/v1/", v1)
 	mux.Handle("/api/v1", v1)
 	if c.Pprof {

@@ -1,7 +1,7 @@
 // Package access decides who makes a request, and what that person may do.
 //
 // The files in the order in which to read them: access.go, gate.go, credentials.go, proxy.go,
-// host.go, attempts.go.
+// host.go, attempts.go, bound.go.
 package access
 
 import (

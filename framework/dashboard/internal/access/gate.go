@@ -222,7 +222,7 @@ type refusal struct {
 	text      string
 	cause     error         // for the log only
 	challenge string        // of a 401
-	after     time.Duration // of a 429
+	after     time.Duration // of a 429 or 503
 	quiet     bool          // not logged
 }
 
