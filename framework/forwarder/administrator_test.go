@@ -322,3 +322,24 @@ func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
 		f.end()
 	})
 }
+
+func TestAForwarderTellsByWhatASinkIsThrottled(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		until := time.Now().Add(10 * time.Minute)
+		s := script{answer: func(context.Context, *notification.Delivery) error {
+			return sinks.Throttled(until, errors.New("429 Too Many Requests: slow down"))
+		}}
+		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		o.append("t", "", "a")
+		oneLook()
+		oneLook()
+		membership, err := o.store.Membership(t.Context())
+		require.NoError(t, err)
+		conditions := membership.Conditions(time.Now())
+		require.Len(t, conditions, 1)
+		require.Equal(t, store.ConditionThrottled, conditions[0].Kind)
+		require.WithinDuration(t, until, conditions[0].Until, time.Second)
+		require.Contains(t, conditions[0].Cause, "slow down")
+		f.end()
+	})
+}

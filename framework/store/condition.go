@@ -14,7 +14,8 @@ type SinkState struct {
 	BreakerOpen bool      `json:"breaker_open,omitempty"`
 	OpenSince   time.Time `json:"open_since,omitzero"`
 	Cause       string    `json:"cause,omitempty"`
-	// ThrottledUntil is until when the sink has asked to be left alone.
+	// ThrottledUntil is until when the sink has asked to be left alone; where no breaker is open,
+	// Cause is the error with which it did.
 	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
 	// Destinations are up to ten of those that hold up their own deliveries, and
 	// AllDestinations is how many there are.
@@ -48,7 +49,7 @@ type Condition struct {
 	// Since is when the breaker opened, Until when the throttling ends.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Cause is the error that keeps the breaker open.
+	// Cause is the error that keeps the breaker open, or that asked for rest.
 	Cause string `json:"cause,omitempty"`
 }
 
@@ -81,7 +82,7 @@ func (r Membership) Conditions(now time.Time) []Condition {
 				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionBreakerOpen, Forwarder: m.Owner, Since: s.OpenSince, Cause: s.Cause})
 			}
 			if s.ThrottledUntil.After(now) {
-				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionThrottled, Forwarder: m.Owner, Until: s.ThrottledUntil})
+				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionThrottled, Forwarder: m.Owner, Until: s.ThrottledUntil, Cause: s.Cause})
 			}
 			for _, d := range s.Destinations {
 				c := Condition{Sink: sink, Destination: d.Destination, Forwarder: m.Owner}
@@ -89,7 +90,7 @@ func (r Membership) Conditions(now time.Time) []Condition {
 				case !d.OpenSince.IsZero():
 					c.Kind, c.Since, c.Cause = ConditionBreakerOpen, d.OpenSince, d.Cause
 				case d.ThrottledUntil.After(now):
-					c.Kind, c.Until = ConditionThrottled, d.ThrottledUntil
+					c.Kind, c.Until, c.Cause = ConditionThrottled, d.ThrottledUntil, d.Cause
 				default:
 					continue
 				}

@@ -175,7 +175,7 @@ func (s *sinkRow) state(l history.Look) badge {
 		case store.ConditionBreakerOpen:
 			return badge{"bad", "breaker open", cut(c.Cause, 200) + ", since " + at(c.Since)}
 		case store.ConditionThrottled:
-			throttled = &badge{"warn", "throttled", "until " + at(c.Until)}
+			throttled = &badge{"warn", "throttled", strings.TrimPrefix(cut(c.Cause, 200)+", until ", ", ") + at(c.Until)}
 		}
 	}
 	if s.Running != nil && s.Running.BreakerOpen {

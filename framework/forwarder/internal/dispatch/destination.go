@@ -111,7 +111,7 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 			settle = d.postpone
 		}
 	case sinks.ClassThrottled:
-		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now) {
+		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now, err) {
 			d.log.WarnContext(d.logged(), "destination is throttled, its deliveries wait", "destination", it.destination, "error", err)
 		}
 	case sinks.ClassUnavailable:
@@ -200,7 +200,12 @@ func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all
 	all = len(states)
 	states = states[:min(all, shownDestinations)]
 	for i := range states {
-		if cause := d.destinations[states[i].Destination].circuit.Cause(); cause != nil {
+		circuit := d.destinations[states[i].Destination].circuit
+		cause := circuit.Cause()
+		if cause == nil {
+			cause = circuit.ThrottledBy()
+		}
+		if cause != nil {
 			states[i].Cause = policy.Text(cause.Error(), maxErrorText/shownDestinations)
 		}
 	}

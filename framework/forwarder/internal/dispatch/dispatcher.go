@@ -173,6 +173,9 @@ func (d *Dispatcher) State() store.SinkState {
 	}
 	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
 		s.ThrottledUntil = until.UTC()
+		if cause := d.breaker.ThrottledBy(); cause != nil && s.Cause == "" {
+			s.Cause = policy.Text(cause.Error(), maxErrorText)
+		}
 	}
 	s.Destinations, s.AllDestinations = d.states(time.Now())
 	return s

@@ -115,7 +115,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 		d.unknown(it, err, now)
 	case sinks.ClassThrottled:
 		d.putBack(it, true)
-		if d.breaker.Throttle(later(until, now.Add(leastThrottle)), now) {
+		if d.breaker.Throttle(later(until, now.Add(leastThrottle)), now, err) {
 			d.throttled(until, err)
 		}
 	case sinks.ClassUnavailable:

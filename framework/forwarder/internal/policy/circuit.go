@@ -22,6 +22,7 @@ type Circuit struct {
 	pace    *backoff.ExponentialBackOff
 
 	throttled time.Time // nothing starts before
+	asked     error     // what it was throttled by last
 	since     time.Time // the breaker is open; zero while it is closed
 	probeAt   time.Time // no probe before
 	cause     error     // why
@@ -56,6 +57,7 @@ func (c *Circuit) Adjust(config Breaker) {
 			WithDelay(0). // its own is fixed where no execution is at hand: probeAt is ours
 			Build(),
 		throttled: c.throttled,
+		asked:     c.asked,
 		recovered: c.recovered,
 	}
 }
@@ -72,6 +74,9 @@ func (c *Circuit) Cause() error { return c.cause }
 // ThrottledUntil is the time before which nothing starts because the destination
 // asked to wait. It may be past, or zero.
 func (c *Circuit) ThrottledUntil() time.Time { return c.throttled }
+
+// ThrottledBy is the error with which the destination last asked to wait; nil: it never did.
+func (c *Circuit) ThrottledBy() error { return c.asked }
 
 // NoLimit is a limit that is none.
 const NoLimit = math.MaxInt
@@ -107,10 +112,10 @@ func (c *Circuit) Begin() {
 
 // Throttle lets nothing start before a time, if that is later than what the circuit
 // waits for. It returns true where the circuit did not wait.
-func (c *Circuit) Throttle(until, now time.Time) (began bool) {
+func (c *Circuit) Throttle(until, now time.Time, cause error) (began bool) {
 	began = !now.Before(c.throttled)
 	if until.After(c.throttled) {
-		c.throttled = until
+		c.throttled, c.asked = until, cause
 	}
 	return began
 }

@@ -222,14 +222,14 @@ func TestARefusalEndsAnOutage(t *testing.T) {
 func TestAThrottleLetsNothingStartUntilItsTime(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
-	require.True(t, c.Throttle(begun.Add(time.Minute), begun))
-	require.False(t, c.Throttle(begun.Add(time.Second), begun), "an earlier time changes nothing")
+	require.True(t, c.Throttle(begun.Add(time.Minute), begun, nil))
+	require.False(t, c.Throttle(begun.Add(time.Second), begun, nil), "an earlier time changes nothing")
 	require.Equal(t, begun.Add(time.Minute), c.ThrottledUntil())
 	require.Equal(t, begun.Add(time.Minute), c.Next())
 	require.Zero(t, c.Limit(16, begun.Add(time.Minute-1)))
 	require.Equal(t, 16, c.Limit(16, begun.Add(time.Minute)))
 	require.False(t, c.IsOpen())
-	require.True(t, c.Throttle(begun.Add(time.Hour), begun.Add(time.Minute)), "it begins again")
+	require.True(t, c.Throttle(begun.Add(time.Hour), begun.Add(time.Minute), nil), "it begins again")
 
 	c.Unavailable(begun, errRefused)
 	require.Equal(t, begun.Add(time.Hour), c.Next(), "the later one of throttle and probe")
@@ -239,7 +239,7 @@ func TestAThrottleLetsNothingStartUntilItsTime(t *testing.T) {
 func TestOtherSettingsCloseTheBreakerAndLeaveTheThrottle(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
-	c.Throttle(begun.Add(time.Minute), begun)
+	c.Throttle(begun.Add(time.Minute), begun, nil)
 	require.True(t, fail(t, c, 18))
 	c.Adjust(policy.Breaker{FailureShare: 1, Among: 5}.WithDefaults())
 	require.False(t, c.IsOpen())
@@ -264,7 +264,7 @@ func TestACircuitNeverBlocksForGood(t *testing.T) {
 			"answered":    func(*rapid.T) { c.Answered() },
 			"unavailable": func(*rapid.T) { c.Unavailable(now, errRefused) },
 			"refused":     func(t *rapid.T) { c.Refused(now, fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "refused")), errBad) },
-			"throttled":   func(*rapid.T) { c.Throttle(now.Add(time.Second), now) },
+			"throttled":   func(*rapid.T) { c.Throttle(now.Add(time.Second), now, nil) },
 			"failed": func(t *rapid.T) {
 				spent, opened := c.Failed(now, key.Draw(t, "key"), err500)
 				require.True(t, spent || !opened, "what opened it spent an attempt")
