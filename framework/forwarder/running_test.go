@@ -131,12 +131,12 @@ func TestHeartbeatsGoOnCountingBehindAReload(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Lease = lease })
 		o.append("t", "", numbered("a", 20)...)
 		f.flush()
-		require.Equal(t, int64(20), o.heardOf(lease)["sink"].Delivered)
+		require.Equal(t, int64(20), o.heardOf(2 * lease)["sink"].Delivered)
 		for i, total := range []int64{25, 30} {
 			require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: &script{}}}, every))
 			o.append("t", "", numbered(fmt.Sprint("b", i), 5)...)
 			f.flush()
-			require.Equal(t, total, o.heardOf(lease)["sink"].Delivered)
+			require.Equal(t, total, o.heardOf(2 * lease)["sink"].Delivered)
 		}
 		require.Equal(t, int64(5), f.Stats()[0].Delivered)
 		f.end()
@@ -158,7 +158,7 @@ func TestAHeartbeatOfAThousandSinksIsSmall(t *testing.T) {
 			o.append(fmt.Sprintf("t%d", 900+i), "", numbered(fmt.Sprint(i, "-"), 1+i)...)
 		}
 		f.flush()
-		said := o.heardOf(lease)
+		said := o.heardOf(2 * lease)
 		require.Len(t, said, store.RunningSinks+1)
 		require.Equal(t, int64(40), said["sink-0939"].Delivered, "the busiest are named")
 		require.Equal(t, int64(1+2+3+4+5+6+7+8), said[store.SinkOthers].Delivered)
