@@ -56,6 +56,7 @@ forwarder:
   connections: 8
   shutdown_timeout: 20s
   unrouted: park
+  trace_settle: false
 sinks:
   events:
     kind: kafka
