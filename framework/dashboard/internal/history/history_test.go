@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -73,13 +74,7 @@ func TestWithoutATargetThereIsNothingToSee(t *testing.T) {
 // what takes the database away.
 func begin(t *testing.T) (h *history.History, heartbeat func(owner string, delivered, failed, dead int), end func()) {
 	t.Helper()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
+	s, db := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
 	current := new(target.Current)
 	t.Cleanup(current.Show(target.Target{Store: s}))
 	h = history.New(current, slog.New(slog.DiscardHandler))
@@ -97,24 +92,14 @@ func begin(t *testing.T) (h *history.History, heartbeat func(owner string, deliv
 // TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted: the first look may be before it.
 func TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted(t *testing.T) {
 	t.Parallel()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
-		return "", nil
-	})
-	f, err := forwarder.New(forwarder.Config{Store: s, Sinks: map[string]forwarder.Sink{"mail": {Sink: sink}}, Routes: route.Routes{"*": route.To("mail")}})
-	require.NoError(t, err)
+	s, db := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
+	f := newForwarder(t, s)
 	current := new(target.Current)
 	t.Cleanup(current.Show(target.Target{Store: s, Forwarder: f}))
 	h := history.New(current, slog.New(slog.DiscardHandler))
 	t.Cleanup(h.Close)
 	h.Refresh(t.Context())
-	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -133,4 +118,26 @@ func TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted(t *testing.T) {
 		delivered += p.Delivered
 	}
 	require.EqualValues(t, 1, delivered)
+}
+
+// openStore opens an outbox in a file.
+func openStore(t *testing.T, path string) (*sqlite.Store, *sql.DB) {
+	t.Helper()
+	db, err := sqlite.OpenDB(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	return s, db
+}
+
+// newForwarder returns one that delivers all to the sink mail, and does not run.
+func newForwarder(t *testing.T, s *sqlite.Store) *forwarder.Forwarder {
+	t.Helper()
+	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
+	f, err := forwarder.New(forwarder.Config{Store: s, Sinks: map[string]forwarder.Sink{"mail": {Sink: sink}}, Routes: route.Routes{"*": route.To("mail")}})
+	require.NoError(t, err)
+	return f
 }

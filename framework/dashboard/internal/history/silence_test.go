@@ -14,12 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
-	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
-	"github.com/waybill-go/waybill/sinks"
 )
 
 // silent is a store that does not answer, while it is so.
@@ -42,7 +37,8 @@ func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	synctest.Test(t, func(t *testing.T) {
-		s := &silent{Store: openStore(t, path)}
+		outbox, _ := openStore(t, path)
+		s := &silent{Store: outbox}
 		current := new(target.Current)
 		defer current.Show(target.Target{Store: s})()
 		h := history.New(current, slog.New(slog.DiscardHandler))
@@ -76,26 +72,11 @@ func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
 
 func TestAForwarderThatIsAboutToBeginRuns(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
-	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
-	f, err := forwarder.New(forwarder.Config{Store: s, Sinks: map[string]forwarder.Sink{"mail": {Sink: sink}}, Routes: route.Routes{"*": route.To("mail")}})
-	require.NoError(t, err)
+	s, _ := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
 	current := new(target.Current)
-	t.Cleanup(current.Show(target.Target{Store: s, Forwarder: f}))
+	t.Cleanup(current.Show(target.Target{Store: s, Forwarder: newForwarder(t, s)}))
 	h := history.New(current, slog.New(slog.DiscardHandler))
 	t.Cleanup(h.Close)
 	h.Refresh(t.Context())
 	require.Equal(t, 1, h.Look(t.Context()).Sample.Forwarders)
-}
-
-func openStore(t *testing.T, path string) *sqlite.Store {
-	t.Helper()
-	db, err := sqlite.OpenDB(path)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	return s
 }
