@@ -13,47 +13,67 @@ import (
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	wire "go.opentelemetry.io/proto/otlp/metrics/v1"
+	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/protobuf/proto"
 )
 
-// metricsCollector takes metrics as OTLP over HTTP has them.
-type metricsCollector struct {
+// otlpServer is a collector of OpenTelemetry that takes one signal, as OTLP over HTTP has it.
+type otlpServer struct {
 	*httptest.Server
 
 	mu       sync.Mutex
 	resource map[string]string
 	headers  http.Header
-	metrics  map[string]*wire.Metric // the last of each name
+}
+
+// newOTLPServer calls take, under the server's lock, with what came in request.
+func newOTLPServer(t testing.TB, path string, request proto.Message, take func()) *otlpServer {
+	t.Helper()
+	s := &otlpServer{resource: make(map[string]string)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil || r.URL.Path != path || proto.Unmarshal(body, request) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		s.headers = r.Header
+		take()
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// describe keeps what is said of the one who sends.
+func (s *otlpServer) describe(r *resource.Resource) {
+	for _, a := range r.GetAttributes() {
+		s.resource[a.Key] = a.Value.GetStringValue()
+	}
+}
+
+// metricsCollector keeps the last metrics of each name that it is sent.
+type metricsCollector struct {
+	*otlpServer
+	metrics map[string]*wire.Metric
 }
 
 func newMetricsCollector(t testing.TB) *metricsCollector {
 	t.Helper()
-	c := &metricsCollector{}
-	c.Server = httptest.NewServer(c)
-	t.Cleanup(c.Close)
-	return c
-}
-
-func (c *metricsCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+	c := &metricsCollector{metrics: make(map[string]*wire.Metric)}
 	var request collector.ExportMetricsServiceRequest
-	if err != nil || r.URL.Path != "/v1/metrics" || proto.Unmarshal(body, &request) != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.headers, c.resource, c.metrics = r.Header, make(map[string]string), make(map[string]*wire.Metric)
-	for _, of := range request.ResourceMetrics {
-		for _, a := range of.Resource.Attributes {
-			c.resource[a.Key] = a.Value.GetStringValue()
-		}
-		for _, scope := range of.ScopeMetrics {
-			for _, m := range scope.Metrics {
-				c.metrics[m.Name] = m
+	c.otlpServer = newOTLPServer(t, "/v1/metrics", &request, func() {
+		clear(c.metrics)
+		for _, of := range request.ResourceMetrics {
+			c.describe(of.Resource)
+			for _, scope := range of.ScopeMetrics {
+				for _, m := range scope.Metrics {
+					c.metrics[m.Name] = m
+				}
 			}
 		}
-	}
+	})
+	return c
 }
 
 // delivered is how many attempts at the sink partner have delivered.
@@ -123,8 +143,8 @@ func TestOneEndpointIsForTracesAndMetricsUnlessOneOfThemIsSwitchedOff(t *testing
 			o.publish(t, 1, 1)
 			destination, metrics, spans := newReceiver(t), newMetricsCollector(t), newSpanCollector(t)
 			both := http.NewServeMux()
-			both.Handle("/v1/metrics", metrics)
-			both.Handle("/v1/traces", spans)
+			both.Handle("/v1/metrics", metrics.Config.Handler)
+			both.Handle("/v1/traces", spans.Config.Handler)
 			collector := httptest.NewServer(both)
 			defer collector.Close()
 			f := startIn(t, append(c.environ, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL), "forward", "-c", o.config(t, "15s", destination.URL))

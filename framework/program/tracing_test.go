@@ -2,7 +2,6 @@ package program
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,45 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	wire "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 )
 
-// spanCollector takes spans as OTLP over HTTP has them.
+// spanCollector keeps the spans that it is sent.
 type spanCollector struct {
-	*httptest.Server
-
-	mu       sync.Mutex
-	resource map[string]string
-	headers  http.Header
-	spans    []*wire.Span
+	*otlpServer
+	spans []*wire.Span
 }
 
 func newSpanCollector(t testing.TB) *spanCollector {
 	t.Helper()
-	c := &spanCollector{resource: make(map[string]string)}
-	c.Server = httptest.NewServer(c)
-	t.Cleanup(c.Close)
-	return c
-}
-
-func (c *spanCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+	c := &spanCollector{}
 	var request collector.ExportTraceServiceRequest
-	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &request) != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.headers = r.Header
-	for _, of := range request.ResourceSpans {
-		for _, a := range of.Resource.Attributes {
-			c.resource[a.Key] = a.Value.GetStringValue()
+	c.otlpServer = newOTLPServer(t, "/v1/traces", &request, func() {
+		for _, of := range request.ResourceSpans {
+			c.describe(of.Resource)
+			for _, scope := range of.ScopeSpans {
+				c.spans = append(c.spans, scope.Spans...)
+			}
 		}
-		for _, scope := range of.ScopeSpans {
-			c.spans = append(c.spans, scope.Spans...)
-		}
-	}
+	})
+	return c
 }
 
 // insertTraced inserts a notification of a trace.
