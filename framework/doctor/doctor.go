@@ -153,11 +153,12 @@ type limits struct {
 	slot      int64         // bytes that an active slot may keep
 	now       func() time.Time
 	typesRows int
+	disk      func(path string) (free, all int64, known bool)
 }
 
 var usual = limits{
 	skew: time.Second, lag: 5 * time.Minute, slack: time.Hour, ids: 800_000_000, dead: 10_000, slot: 10 << 30,
-	now: time.Now, typesRows: 10_000,
+	now: time.Now, typesRows: 10_000, disk: diskOf,
 }
 
 // Store is what checks ask of an outbox, beside its Examiner.

@@ -270,7 +270,7 @@ func TestAStandbyIsFound(t *testing.T) {
 	p.reopen(u.String())
 	f := p.has("primary", Fail, "the server is a standby")
 	require.Contains(t, f.Fix, "target_session_attrs=read-write")
-	for _, f := range Run(t.Context(), p.Subject, p.Options) {
+	for _, f := range run(t.Context(), p.Subject, p.Options, p.limits) {
 		require.NotEmpty(t, f.Text, "%+v", f)
 	}
 }
@@ -333,7 +333,7 @@ func TestARoleWithoutPrivilegesSkipsAndIsToldTheGrants(t *testing.T) {
 
 	statuses := func() (all map[string]Finding) {
 		all = make(map[string]Finding)
-		for _, f := range Run(t.Context(), p.Subject, p.Options) {
+		for _, f := range run(t.Context(), p.Subject, p.Options, p.limits) {
 			all[f.ID] = f
 		}
 		return all
@@ -470,5 +470,7 @@ func TestADiskThatFillsIsFound(t *testing.T) {
 	onEach(t, func(p *patient) {
 		p.publish("order.placed", 10*time.Hour)
 		p.has("disk", OK, `the log has .*iB, and .* are free; it grows by up to .*iB a day`)
+		p.disk = func(string) (free, all int64, known bool) { return 1, 100, true }
+		p.has("disk", Fail, "1 bytes of 100 bytes are free")
 	})
 }

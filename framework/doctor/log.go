@@ -85,7 +85,7 @@ func checkDisk(ctx context.Context, x *examination) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	free, all, known := diskOf(folder)
+	free, all, known := x.disk(folder)
 	if !known {
 		return skip(fmt.Sprintf("the log has %s; the server does not say how much of its disk is free", size(used)), "watch the disk on the server's machine"), nil
 	}
