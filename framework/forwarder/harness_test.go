@@ -175,10 +175,10 @@ func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engin
 	return o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"*": route.To("sink")}, adjust...)
 }
 
-// flush wakes the forwarder and waits until it has done all it can do now.
+// flush wakes the forwarder and waits until it has done and written all it can do now.
 func (e *engine) flush() {
 	e.Wake()
-	time.Sleep(10 * time.Millisecond) // of fake time: the minimal pause between two looks
+	time.Sleep(100 * time.Millisecond) // of fake time: looks pause 10 ms at least, and what is settled is written within 25 ms
 	synctest.Wait()
 }
 

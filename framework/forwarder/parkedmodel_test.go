@@ -122,6 +122,7 @@ type ruled struct {
 	waits      time.Time // until when it asked the forwarder that runs now to wait
 	lost       bool      // the lease, and nobody has it again
 	since      time.Time // when it was given
+	settled    time.Time // when an attempt last counted
 }
 
 func playRuled(rt *rapid.T, o *outbox) {
@@ -228,6 +229,7 @@ func (r *ruled) answer(ctx context.Context, d *notification.Delivery) error {
 func (r *ruled) becomes(n *told, f fate, now time.Time) {
 	n.fate = f
 	n.spent++
+	r.settled = now
 	if f != retrying {
 		return
 	}
@@ -302,7 +304,8 @@ func (r *ruled) publish(rt *rapid.T) {
 }
 
 func (r *ruled) schedule(rt *rapid.T) {
-	r.add(rt, time.Now().Add(time.Duration(rapid.IntRange(1, 10).Draw(rt, "seconds"))*time.Second))
+	due := time.Now().Add(time.Duration(rapid.IntRange(1, 10).Draw(rt, "seconds")) * time.Second)
+	r.add(rt, due.Truncate(time.Microsecond)) // as the database keeps it
 	r.f.flush()
 }
 
@@ -329,6 +332,16 @@ func (r *ruled) restart(*rapid.T) {
 // lose takes the lease away. Either the forwarder ends without having noticed, or
 // it notices and leases the lane again.
 func (r *ruled) lose(rt *rapid.T) {
+	for { // until what was delivered is written
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		r.mu.Lock()
+		quiet := time.Since(r.settled) >= 50*time.Millisecond
+		r.mu.Unlock()
+		if quiet {
+			break
+		}
+	}
 	r.mu.Lock()
 	r.lost = true
 	r.mu.Unlock()

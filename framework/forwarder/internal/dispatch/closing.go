@@ -74,6 +74,7 @@ func (l *Lane) Leave() {
 	d.shareRate()
 	d.pending -= len(d.queue.Drop(func(it *item) bool { return it.lane == l })) + len(l.aside) + l.keys.Drop()
 	l.aside = nil
+	l.linger.Stop()
 	l.rows = 0
 	l.space.Leave()
 }

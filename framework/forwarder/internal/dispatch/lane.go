@@ -84,6 +84,8 @@ type Lane struct {
 	full         bool          // the reader waits for room
 	dirty        chan struct{} // capacity 1: there is something to take
 	plenty       chan struct{} // capacity 1: there is much of it
+	linger       *time.Timer   // marks the lane
+	lingers      bool          // until then
 }
 
 // Join begins the work on a leased lane. leased is when the lease was asked for.
@@ -102,6 +104,8 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 		dirty:     make(chan struct{}, 1),
 		plenty:    make(chan struct{}, 1),
 	}
+	l.linger = time.AfterFunc(time.Hour, l.mark)
+	l.linger.Stop()
 	l.out.Passed = l.unmet == 0
 	l.space = d.budget.Join(l.look)
 	d.mu.Lock()
@@ -324,14 +328,24 @@ func (l *Lane) park(it *item, state store.State, due time.Time, reason string, a
 func (l *Lane) settle(it *item, s Settlement) {
 	s.item = it
 	l.out.Settled = append(l.out.Settled, s)
-	l.mark()
-	if len(l.out.Settled) == plenty {
+	switch {
+	case len(l.out.Settled) == plenty:
+		l.mark()
 		select {
 		case l.plenty <- struct{}{}:
 		default:
 		}
+	case !it.fromLog() || s.Parked != nil || s.Ask || l.full:
+		l.mark()
+	case !l.lingers:
+		l.lingers = true
+		l.linger.Reset(lingerTime)
 	}
 }
+
+// lingerTime is how long a row of the log that is settled waits for others before it is
+// written. Nothing waits for it; a crash repeats what was delivered within that time.
+const lingerTime = 25 * time.Millisecond
 
 // advance lets the next one of a key go, now that its head holds nothing back. It
 // returns whether the parked table is to be asked for the next one.
@@ -440,6 +454,9 @@ func (l *Lane) hasRoom() (rows int) {
 		rows = 0
 	}
 	l.full = rows <= 0
+	if l.full {
+		l.mark() // what is settled takes room until it is written
+	}
 	if l.full && !waits {
 		l.spill()
 	}

@@ -83,6 +83,8 @@ func (l *Lane) Take(reuse []Settlement) Outcome {
 	defer l.dispatcher.mu.Unlock()
 	out := l.out
 	l.out = Outcome{Passed: out.Passed, Settled: reuse[:0]}
+	l.lingers = false
+	l.linger.Stop()
 	out.Parking = l.keys.Parking()
 	out.Over = l.over
 	out.Room = l.parkedRoom()
