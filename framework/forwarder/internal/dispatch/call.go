@@ -34,7 +34,7 @@ func (w *call) end() {
 }
 
 // fill gives a worker what may go now; false if nothing may.
-func (d *Dispatcher) fill(worker *call) bool {
+func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 	if d.queue.Len() == 0 {
 		for l := range d.lanes {
 			if l.full {
@@ -43,7 +43,6 @@ func (d *Dispatcher) fill(worker *call) bool {
 		}
 		return false
 	}
-	now := time.Now()
 	threshold := d.settings.Parallelism.Threshold
 	limit := d.breaker.Limit(d.settings.Parallelism.Limit(d.pending), now)
 	if limit == 0 {
