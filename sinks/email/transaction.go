@@ -194,9 +194,10 @@ func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
 }
 
 // takeBack ends the mail that the server waits for behind a refusal. Where the
-// only recipient is refused that takes a dot alone (RFC 2920, section 3.1): RSET
-// would be a line of the mail. What the server says to it changes nothing, and
-// nothing was sent to anyone. A recipient that is accepted would get an empty mail; hanging up sends none.
+// only recipient is refused, that takes a dot alone (RFC 2920, section 3.1): RSET
+// would be a line of the mail. Whatever the server says to it, nobody gets
+// anything. A recipient that is accepted would get an empty mail; hanging up
+// sends none.
 func (c *connection) takeBack(recipient error) {
 	if answerIn(recipient).code < 400 {
 		c.spoilt = true
