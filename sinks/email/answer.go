@@ -42,6 +42,13 @@ func answerIn(err error) answer {
 	return a
 }
 
+// hungUp says that err ends the conversation: the connection was lost, or the
+// server says that it closes it.
+func hungUp(err error) bool {
+	code := answerIn(err).code
+	return err != nil && (code == 0 || code == codeClosing)
+}
+
 // Codes that say nothing of the mail.
 const (
 	codeClosing = 421 // the server hangs up

@@ -228,8 +228,7 @@ func isStale(err error) bool {
 	if failed.wasNotAsked() || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
 		return false
 	}
-	code := answerIn(failed.Err).code
-	return code == 0 || code == codeClosing
+	return hungUp(failed.Err)
 }
 
 // receiptText leaves out the enhanced status, which repeats the 250.

@@ -160,8 +160,7 @@ func (e *ServerError) wasNotAsked() bool {
 
 // leavesConversation says that the connection is still good for another mail.
 func (e *ServerError) leavesConversation() bool {
-	code := answerIn(e.Err).code
-	return e.wasNotAsked() || (code != 0 && code != codeClosing)
+	return e.wasNotAsked() || !hungUp(e.Err)
 }
 
 // class says what the error means for the engine, and for how long to wait with

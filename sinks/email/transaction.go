@@ -39,8 +39,9 @@ func (c *connection) transact(m *message) (handedOver, *ServerError) {
 		return handedOver{}, failed
 	}
 	// Behind a single recipient DATA can go along: if the recipient is refused, it
-	// is answered with a refusal too. With several, it would begin the mail to
-	// those who are accepted, and only hanging up would take that back.
+	// is answered with a refusal too, or begins a mail to nobody. With several, it
+	// would begin the mail to those who are accepted, and only hanging up would take
+	// that back.
 	pipelined, _ := c.client.Extension("PIPELINING")
 	dataAhead := pipelined && len(m.to) == 1
 	sized, _ := c.client.Extension("SIZE")
@@ -51,10 +52,10 @@ func (c *connection) transact(m *message) (handedOver, *ServerError) {
 	replies := c.converse(commands, pipelined)
 	refused, failed := c.judge(m, replies)
 	switch {
-	case failed != nil && dataAhead && len(replies) == len(commands) && replies[len(replies)-1] == nil:
-		c.spoilt = true // the server waits for a mail; hanging up is all that sends none
-		return handedOver{}, failed
 	case failed != nil:
+		if dataAhead && len(replies) == len(commands) && replies[len(replies)-1] == nil {
+			c.takeBack(replies[1])
+		}
 		return handedOver{}, failed
 	case dataAhead:
 		replies = replies[len(replies)-1:]
@@ -131,9 +132,7 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 			_, _, err = c.client.Text.ReadResponse(wanted)
 		}
 		replies = append(replies, without(c.server.credentials, err))
-		code := answerIn(err).code
-		hungUp := err != nil && (code == 0 || code == codeClosing)
-		if hungUp || (err != nil && i == 0 && !pipelined) {
+		if hungUp(err) || (err != nil && i == 0 && !pipelined) {
 			break
 		}
 	}
@@ -192,6 +191,21 @@ func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
 		return "", c.server.failure(StepEnd, err)
 	}
 	return receiptText(c.server.credentials.Text(reply)), nil
+}
+
+// takeBack ends the mail that the server waits for behind a refusal. Where the
+// only recipient is refused, that takes a dot alone (RFC 2920, section 3.1): RSET
+// would be a line of the mail. Whatever the server says to it, nobody gets
+// anything. A recipient that is accepted would get an empty mail; hanging up
+// sends none.
+func (c *connection) takeBack(recipient error) {
+	if answerIn(recipient).code < 400 {
+		c.spoilt = true
+		return
+	}
+	if c.client.Text.PrintfLine(".") == nil {
+		_, _, _ = c.client.Text.ReadResponse(250) // RSET finds out whether the conversation goes on
+	}
 }
 
 // dotStuffed doubles a dot at the beginning of a line (RFC 5321, section 4.5.2).

@@ -166,26 +166,6 @@ func converse(t *testing.T, reply func(command string) string) (address string, 
 	return listener.Addr().String(), func() []string { return <-done }
 }
 
-func TestAServerThatWantsAMailForNobodyGetsNone(t *testing.T) {
-	address, heard := converse(t, func(command string) string {
-		switch {
-		case strings.HasPrefix(command, "EHLO"):
-			return "250-hello\r\n250 PIPELINING"
-		case strings.HasPrefix(command, "RCPT"):
-			return "550 unknown"
-		case command == "DATA":
-			return "354 go on" // which RFC 2920 allows after a refusal
-		}
-		return "250 fine"
-	})
-	sink := newSink(t, email.Config{SMTP: "smtp://" + address})
-	_, err := sink.Deliver(within(t), delivery(jane))
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
-	lines := heard()
-	assert.Equal(t, "DATA", lines[len(lines)-1], "the client hangs up")
-}
-
 func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
 	address, heard := converse(t, func(command string) string {
 		if strings.HasPrefix(command, "EHLO") {

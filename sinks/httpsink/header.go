@@ -58,12 +58,7 @@ var userAgent = "waybill/" + version()
 
 // header returns the headers of one attempt in the format json.
 func (s *Sink) header(d *notification.Delivery) headerWriter {
-	metadata := s.metadata.of(d.Metadata)
-	size := 6 + len(metadata)
-	if _, ok := metadata[notification.MetadataContentType]; ok {
-		size--
-	}
-	w := s.newHeader(size)
+	w := s.newHeader(6 + s.metadata.count(d.Metadata))
 	w.set(HeaderID, encodeValue(d.ID))
 	w.set(HeaderType, encodeValue(d.Type))
 	w.set(HeaderVersion, strconv.Itoa(d.Version))
@@ -74,7 +69,7 @@ func (s *Sink) header(d *notification.Delivery) headerWriter {
 	if !d.OccurredOn.IsZero() {
 		w.set(HeaderOccurredOn, formatTime(d.OccurredOn))
 	}
-	w.setMetadata(metadata)
+	w.setMetadata(d.Metadata, s.metadata)
 	return w
 }
 
@@ -118,11 +113,15 @@ func (w *headerWriter) set(name, value string) {
 	w.header[name] = w.values[n : n+1 : n+1]
 }
 
-func (w *headerWriter) setMetadata(m notification.Metadata) {
+// setMetadata sets what is selected of m.
+func (w *headerWriter) setMetadata(m notification.Metadata, selected selection) {
 	if m.Get(notification.MetadataContentType) == "" {
 		w.set(headerContentType, defaultContentType)
 	}
 	for name, value := range m {
+		if !selected.has(name) {
+			continue
+		}
 		switch name {
 		case notification.MetadataContentType:
 			w.setPlain(headerContentType, value)

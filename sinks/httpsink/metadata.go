@@ -42,6 +42,16 @@ func (s selection) has(name string) bool {
 		slices.ContainsFunc(s.prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
+// count returns how much of m goes out.
+func (s selection) count(m notification.Metadata) (n int) {
+	for name := range m {
+		if s.has(name) {
+			n++
+		}
+	}
+	return n
+}
+
 // of returns what of m goes out.
 func (s selection) of(m notification.Metadata) notification.Metadata {
 	selected := make(notification.Metadata, min(len(m), len(s.names)))

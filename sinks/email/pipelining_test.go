@@ -1,0 +1,227 @@
+package email_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
+)
+
+// hangUp in place of a reply closes the connection without a word.
+const hangUp = ""
+
+// scripted is a server whose replies stand in a list: to the commands after EHLO in their order, and
+// to the dot that ends a mail. To what comes after the list it says what a server says that takes
+// mails. It hangs up after a 421.
+type scripted struct {
+	replies []string
+	// group is how many commands it wants to have before it answers the first of them; above 1
+	// it offers PIPELINING. At 1 it notes if a command comes before the one ahead is answered.
+	group int
+
+	mu    sync.Mutex
+	heard [][]string // by connection
+	mails []string
+	early bool
+}
+
+// start returns where the server listens, until the test ends.
+func (s *scripted) start(t *testing.T) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() {
+				defer func() { _ = conn.Close() }()
+				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+				s.converse(conn)
+			})
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); group.Wait() })
+	return listener.Addr().String()
+}
+
+func (s *scripted) converse(conn net.Conn) {
+	s.mu.Lock()
+	number := len(s.heard)
+	s.heard = append(s.heard, nil)
+	s.mu.Unlock()
+	hello := "250 hello"
+	if s.group > 1 {
+		hello = "250-hello\r\n250 PIPELINING"
+	}
+	in := bufio.NewReader(conn)
+	_, _ = io.WriteString(conn, "220 ready\r\n")
+	if _, err := in.ReadString('\n'); err != nil {
+		return
+	}
+	_, _ = io.WriteString(conn, hello+"\r\n")
+	for size := s.group; ; size = 1 {
+		group := make([]string, size)
+		for i := range group {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			group[i] = strings.Fields(line)[0]
+			s.mu.Lock()
+			s.heard[number] = append(s.heard[number], group[i])
+			s.early = s.early || (s.group == 1 && in.Buffered() > 0)
+			s.mu.Unlock()
+		}
+		for _, command := range group {
+			reply := s.say(conn, command)
+			if strings.HasPrefix(reply, "354") {
+				var ok bool
+				if reply, ok = s.takeMail(conn, in, number); !ok {
+					return
+				}
+			}
+			if reply == hangUp || strings.HasPrefix(reply, "421") {
+				return
+			}
+		}
+	}
+}
+
+// say gives a command its reply, and returns that.
+func (s *scripted) say(conn net.Conn, command string) (reply string) {
+	s.mu.Lock()
+	switch {
+	case len(s.replies) > 0:
+		reply, s.replies = s.replies[0], s.replies[1:]
+	case command == "DATA":
+		reply = "354 go on"
+	default:
+		reply = "250 fine"
+	}
+	s.mu.Unlock()
+	if reply != hangUp {
+		_, _ = io.WriteString(conn, reply+"\r\n")
+	}
+	return reply
+}
+
+// takeMail reads a mail and answers its dot; not ok if the client hangs up before that.
+func (s *scripted) takeMail(conn net.Conn, in *bufio.Reader, number int) (reply string, ok bool) {
+	var mail strings.Builder
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return "", false
+		}
+		if line == ".\r\n" {
+			break
+		}
+		mail.WriteString(line)
+	}
+	s.mu.Lock()
+	s.heard[number] = append(s.heard[number], ".")
+	s.mails = append(s.mails, mail.String())
+	s.mu.Unlock()
+	return s.say(conn, "."), true
+}
+
+func TestEachAnswerToAGroupOfCommandsCounts(t *testing.T) {
+	const (
+		one    = 3 // MAIL, RCPT, DATA
+		three  = 4 // MAIL and three RCPT
+		nobody = "554 no valid recipients"
+	)
+	for name, c := range map[string]struct {
+		group   int
+		replies []string
+		class   sinks.Class // of the error
+		step    email.Step  // "": it succeeds
+		heard   string
+		reused  bool // the connection serves for the next mail
+	}{
+		"accepted":        {one, nil, 0, "", "MAIL RCPT DATA .", true},
+		"three accepted":  {three, nil, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
+		"one of three is": {three, []string{"250 ok", "550 no", "250 ok", "551 no"}, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
+
+		"recipient refused":                      {one, []string{"250 ok", "550 no", "503 nobody"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA RSET", true},
+		"recipient refused for the moment":       {one, []string{"250 ok", "450 later", "503 nobody"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA RSET", true},
+		"one of three refused for the moment":    {three, []string{"250 ok", "250 ok", "450 later", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT RCPT RCPT RSET", true},
+		"a mail for nobody":                      {one, []string{"250 ok", "550 no", "354 go on", nobody}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA . RSET", true},
+		"a mail for nobody, who gets it":         {one, []string{"250 ok", "450 later", "354 go on", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA . RSET", true},
+		"a mail for nobody, then silence":        {one, []string{"250 ok", "550 no", "354 go on", hangUp}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA .", false},
+		"a mail for nobody, then 421":            {one, []string{"250 ok", "550 no", "354 go on", "421 bye"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA .", false},
+		"sender refused":                         {one, []string{"550 no", "503 sender?", "503 nobody"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA RSET", true},
+		"sender refused, a mail for nobody":      {one, []string{"550 no", "503 sender?", "354 go on", nobody}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA . RSET", true},
+		"sender refused, and recipient accepted": {one, []string{"550 no", "250 ok", "354 go on"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
+		"mail refused":                           {one, []string{"250 ok", "250 ok", "554 no"}, sinks.ClassPermanent, email.StepData, "MAIL RCPT DATA RSET", true},
+
+		"closed at the sender":          {one, []string{hangUp}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
+		"closed at the recipient":       {one, []string{"250 ok", hangUp}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA", false},
+		"closed at the second of three": {three, []string{"250 ok", "250 ok", hangUp}, sinks.ClassTransient, email.StepTo, "MAIL RCPT RCPT RCPT", false},
+		"closed at the mail":            {one, []string{"250 ok", "250 ok", hangUp}, sinks.ClassTransient, email.StepData, "MAIL RCPT DATA", false},
+		"closed at its end":             {one, []string{"250 ok", "250 ok", "354 go on", hangUp}, sinks.ClassTransient, email.StepEnd, "MAIL RCPT DATA .", false},
+
+		"421 at the sender":          {one, []string{"421 bye"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
+		"421 at the recipient":       {one, []string{"250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepTo, "MAIL RCPT DATA", false},
+		"421 at the second of three": {three, []string{"250 ok", "250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepTo, "MAIL RCPT RCPT RCPT", false},
+		"421 at the mail":            {one, []string{"250 ok", "250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepData, "MAIL RCPT DATA", false},
+		"421 at its end":             {one, []string{"250 ok", "250 ok", "354 go on", "421 bye"}, sinks.ClassUnavailable, email.StepEnd, "MAIL RCPT DATA .", false},
+		"421 too many connections":   {one, []string{"250 ok", "421 too many connections"}, sinks.ClassThrottled, email.StepTo, "MAIL RCPT DATA", false},
+
+		"one by one":                    {1, nil, 0, "", "MAIL RCPT DATA .", true},
+		"one by one, recipient refused": {1, []string{"250 ok", "550 no"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT RSET", true},
+		"one by one, sender refused":    {1, []string{"550 no"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RSET", true},
+		"one by one, 421":               {1, []string{"250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepTo, "MAIL RCPT", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &scripted{replies: c.replies, group: c.group}
+			config := email.Config{SMTP: "smtp://" + server.start(t), Timeout: 15 * time.Second}
+			if c.group == three {
+				config.FS = toThree
+			}
+			sink := newSink(t, config)
+			_, err := sink.Deliver(within(t), delivery(jane))
+			var failed *email.ServerError
+			if c.step == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorAs(t, err, &failed)
+				assert.Equal(t, c.step, failed.Step)
+				class, _ := sinks.Classify(err)
+				assert.Equal(t, c.class, class, "%v", err)
+			}
+			server.mu.Lock()
+			assert.Equal(t, c.heard, strings.Join(server.heard[0], " "))
+			for i, mail := range server.mails {
+				if failed != nil && failed.Step != email.StepEnd {
+					assert.Empty(t, mail, "mail %d: nobody is to get one", i)
+				}
+			}
+			before := len(server.mails)
+			server.replies = nil
+			server.mu.Unlock()
+
+			_, err = sink.Deliver(within(t), delivery(jane))
+			require.NoError(t, err)
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			assert.Equal(t, c.reused, len(server.heard) == 1, "connections: %v", server.heard)
+			assert.Len(t, server.mails, before+1)
+			assert.Contains(t, server.mails[before], "Message-Id: <0197f3c2")
+			assert.False(t, server.early, "a command that came too early")
+		})
+	}
+}
