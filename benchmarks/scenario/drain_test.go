@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
 	"github.com/waybill-go/waybill/benchmarks/peer"
 	"github.com/waybill-go/waybill/benchmarks/receiver"
@@ -20,6 +21,7 @@ import (
 var server *database.Server
 
 func TestMain(m *testing.M) {
+	child.Main()
 	var err error
 	server, err = database.Start(context.Background(), "", false)
 	if err != nil {

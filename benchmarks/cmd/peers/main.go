@@ -14,11 +14,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/machine"
 	"github.com/waybill-go/waybill/benchmarks/report"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/benchmarks/scenario"
@@ -43,7 +46,7 @@ func parse(args []string) (o options, err error) {
 	s := scenario.DefaultSizes()
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the median counts")
-	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run once before, which does not count")
+	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run briefly before, which does not count")
 	only := flags.String("only", "", "regular expression of the scenarios' names; others stay as they are in the file that --json names")
 	who := flags.String("who", "", "regular expression of the contenders' names; default all")
 	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: does everything work?")
@@ -56,11 +59,12 @@ func parse(args []string) (o options, err error) {
 	flags.DurationVar(&s.Limit, "limit", s.Limit, "time that a drain may take; what is left then does not count")
 	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight nowhere and to Kafka")
 	flags.IntVar(&s.HTTP, "http-in-flight", s.HTTP, "deliveries in flight to HTTP")
-	flags.IntVar(&s.Rate, "rate", s.Rate, "transactions/s of the latency scenario")
 	flags.DurationVar(&s.Publishing, "publishing", s.Publishing, "time for which transactions are made")
+	flags.IntVar(&s.Fewest, "fewest", s.Fewest, "transactions of a latency run at least, whatever time that takes")
 	flags.IntVar(&s.Clients, "clients", s.Clients, "clients that make them")
 	flags.IntVar(&s.Through, "through", s.Through, "notifications whose dead tuples are counted")
 	flags.IntVar(&s.History, "history", s.History, "rows of the large backlog, and of the long history")
+	flags.IntVar(&s.Fan, "fan", s.Fan, "orders that go to many sinks")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -84,7 +88,7 @@ func (o options) check(rest []string, who string) error {
 	s := o.sizes
 	require(len(rest) == 0, fmt.Sprintf("arguments that are not flags: %q", rest))
 	require(o.runs >= 1, "--runs: use 1 or more")
-	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Rate, s.Clients, s.History) >= 1 && s.Through >= 5, "sizes: use 1 or more, and 5 or more for --through")
+	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients, s.Fan) >= 1 && s.Through >= 5 && s.History >= 2, "sizes: use 1 or more, 2 for --history and 5 for --through")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
 	require(who == "" || o.json == "" && o.page == "", "--who leaves contenders out: without --json and --page")
 	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
@@ -92,6 +96,7 @@ func (o options) check(rest []string, who string) error {
 }
 
 func main() {
+	child.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log.SetOutput(io.Discard) // sarama and others log there; what matters comes back as an error
@@ -150,48 +155,61 @@ func measure(ctx context.Context, o options) (_ *result.Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	r := new(result.Result)
+	r, began := new(result.Result), time.Now()
 	if r.Machine, err = result.InspectMachine(ctx, server); err != nil {
 		return nil, err
 	}
-	for _, s := range scenario.All(o.sizes) {
+	revision, warmUp := result.Revision(ctx), scenario.All(o.sizes.WarmUp())
+	for i, s := range scenario.All(o.sizes) {
 		if !o.only.MatchString(s.Name) {
 			continue
 		}
-		runs, err := take(ctx, server, s, o)
+		runs, err := take(ctx, server, s, warmUp[i], o)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
+		runs.Revision = revision
 		r.Scenarios = append(r.Scenarios, runs)
+		fmt.Printf("%-20s took %s, all so far %s\n", s.Name, time.Since(runs.Begun).Round(time.Second), time.Since(began).Round(time.Second))
+	}
+	if r.Scenarios == nil {
+		return nil, fmt.Errorf("--only: no scenario is called like %q; there are %s", o.only, strings.Join(scenario.Names(), ", "))
 	}
 	return r, nil
 }
 
-// take has the contenders of a scenario run in turns.
-func take(ctx context.Context, server *database.Server, s scenario.Scenario, o options) (result.Scenario, error) {
-	s.Contenders = slices.DeleteFunc(s.Contenders, func(c scenario.Contender) bool { return !o.who.MatchString(c.Name) })
+// take has the contenders of a scenario run in turns, after a run of each to warm up.
+func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scenario, o options) (result.Scenario, error) {
 	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Metrics: s.Metrics, Begun: time.Now()}
-	r.Load[0] = result.Load()
-	for _, c := range s.Contenders {
-		r.Contenders = append(r.Contenders, result.Contender{Name: c.Name, Configuration: c.Configuration})
-	}
-	first := 0
-	if o.warmUp {
+	r.Load[0] = machine.Load()
+	first, turns := 0, o.runs
+	if o.warmUp && !s.Once {
 		first = -1
 	}
-	for turn := first; turn < o.runs; turn++ {
-		for i, c := range s.Contenders {
+	if s.Once {
+		turns = 1
+	}
+	for turn := first; turn < turns; turn++ {
+		now := s
+		if turn < 0 {
+			now = warmUp
+		}
+		for _, c := range now.Contenders {
+			if !o.who.MatchString(c.Name) {
+				continue
+			}
 			sample, err := c.Run(ctx, server)
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)
 			}
+			sample.Spoiled = sample.Spoilt(runtime.GOMAXPROCS(0))
 			printSample(s, c, turn, sample)
 			if turn >= 0 {
-				r.Contenders[i].Runs = append(r.Contenders[i].Runs, sample)
+				r.Add(c.Name, c.Configuration, sample)
 			}
 		}
 	}
-	r.Load[1] = result.Load()
+	r.Load[1] = machine.Load()
 	return r, nil
 }
 
@@ -201,12 +219,15 @@ func printSample(s scenario.Scenario, c scenario.Contender, turn int, sample sce
 	if turn < 0 {
 		which = "warm-up"
 	}
-	line := fmt.Sprintf("%-16s %-8s %-42s", s.Name, which, c.Name)
+	line := fmt.Sprintf("%-20s %-8s %-42s", s.Name, which, c.Name)
 	for _, m := range s.Metrics {
 		line += fmt.Sprintf("  %s %.*f", m.Key, m.Decimals, sample.Metrics[m.Key])
 	}
 	if sample.Lost+sample.Repeats+sample.Unsettled+sample.Swapped > 0 {
 		line += fmt.Sprintf("  lost %d repeats %d unsettled %d swapped %d", sample.Lost, sample.Repeats, sample.Unsettled, sample.Swapped)
+	}
+	if sample.Spoiled != "" {
+		line += "  SPOILED: " + sample.Spoiled
 	}
 	fmt.Println(line)
 }

@@ -7,9 +7,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
+
+func TestMain(m *testing.M) {
+	child.Main()
+	os.Exit(m.Run())
+}
 
 // page is an empty one.
 func page(t *testing.T) string {
