@@ -4,6 +4,7 @@
 package child
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,9 +55,10 @@ func Main() {
 
 // process is a child as its parent sees it.
 type process struct {
-	command *exec.Cmd
-	input   io.Closer
-	output  io.Reader
+	command    *exec.Cmd
+	input      io.Closer
+	output     io.Reader
+	complaints *bytes.Buffer
 }
 
 func start(t task) (*process, error) {
@@ -70,7 +72,8 @@ func start(t task) (*process, error) {
 	}
 	command := exec.Command(program)
 	command.Env = append(os.Environ(), variable+"="+string(text))
-	command.Stderr = os.Stderr
+	complaints := new(bytes.Buffer)
+	command.Stderr = complaints
 	input, err := command.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func start(t task) (*process, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s again: %w", program, err)
 	}
-	return &process{command, input, output}, nil
+	return &process{command, input, output, complaints}, nil
 }
 
 // ID is the process's.
@@ -91,7 +94,7 @@ func (p *process) ID() int { return p.command.Process.Pid }
 // wait returns how it ended.
 func (p *process) wait() error {
 	if err := p.command.Wait(); err != nil {
-		return fmt.Errorf("%s %s: %w", p.command, variable, err)
+		return fmt.Errorf("%s as a child: %w\n%s", p.command, err, bytes.TrimSpace(p.complaints.Bytes()))
 	}
 	return nil
 }

@@ -154,7 +154,11 @@ func measure(ctx context.Context, o options) (_ *result.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
+	defer func() {
+		if closed := server.Close(); closed != nil {
+			err = errors.Join(err, fmt.Errorf("put away what was started: %w", closed))
+		}
+	}()
 	r, began := new(result.Result), time.Now()
 	if r.Machine, err = result.InspectMachine(ctx, server); err != nil {
 		return nil, err
