@@ -52,6 +52,7 @@ func insertAll(ctx context.Context, dsn, table string, columns []string, n int, 
 		if err != nil {
 			return err
 		}
+		defer insert.Close()
 		for number := range n {
 			if _, err := insert.ExecContext(ctx, row(number)...); err != nil {
 				return err

@@ -27,7 +27,7 @@ type Scenario struct {
 	About      string            `json:"about"`
 	Begun      time.Time         `json:"begun"`
 	Revision   string            `json:"revision,omitempty"` // of git; "+" behind it: with changes
-	Load       [2]float64        `json:"load"` // the average over a minute, before and after
+	Load       [2]float64        `json:"load"`               // the average over a minute, before and after
 	Metrics    []scenario.Metric `json:"metrics"`
 	Contenders []Contender       `json:"contenders"`
 }

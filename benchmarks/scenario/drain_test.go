@@ -166,11 +166,11 @@ func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
 		"the control group was throttled for 30% of the time": metrics(throttledKey, 0.3),
 		"19 samples only": metrics(samplesKey, 19),
 	} {
-		require.Equal(t, want, Sample{Metrics: m}.Spoilt(2))
+		require.Equal(t, want, Sample{Metrics: m}.Spoilt(2, 0.1))
 	}
 	short := metrics(othersKey, 0.4)
 	short["seconds"] = 0.1
-	require.Empty(t, Sample{Metrics: short}.Spoilt(2), "so little time is not counted that well")
+	require.Empty(t, Sample{Metrics: short}.Spoilt(2, 0.1), "so little time is not counted that well")
 }
 
 func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {

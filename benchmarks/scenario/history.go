@@ -138,7 +138,9 @@ func deadTuples(s Sizes) Scenario {
 		About: english.Sprintf("%d notifications go through in %d rounds of filling and draining, with autovacuum off for the tables.", s.Through, rounds),
 		Contenders: []Contender{{
 			Name: "Waybill", Configuration: a.configuration,
-			Run: func(ctx context.Context, server *database.Server) (Sample, error) { return leaveBehind(ctx, server, a, s) },
+			Run: func(ctx context.Context, server *database.Server) (Sample, error) {
+				return leaveBehind(ctx, server, a, s)
+			},
 		}},
 	}
 }

@@ -119,7 +119,7 @@ const usualRate = 500
 func latency(s Sizes, rate, loops int) Scenario {
 	relays := []peer.Relay{waybillSingle(s.InFlight), waybillPolling(), watermillTuned(), riverTuned(), peer.Textbook(), peer.SkipLocked()}
 	scenario := Scenario{
-		Name: "latency", Title: english.Sprintf("From the commit to the sink, %d/s", rate), Metrics: latencyMetrics,
+		Name: "latency", Title: "From the commit to the sink", Metrics: latencyMetrics,
 		About: english.Sprintf("%d transactions a second for %s, or until there were %d, and the time from when each begins to commit until its delivery, which is to nowhere. Publisher and relay share nothing but the database. The first fifth of a run does not count.",
 			rate, s.Publishing, s.Fewest),
 	}
@@ -128,6 +128,7 @@ func latency(s Sizes, rate, loops int) Scenario {
 	}
 	if rate != usualRate {
 		scenario.Name += fmt.Sprintf("-%d", rate)
+		scenario.Title += english.Sprintf(", %d/s", rate)
 	}
 	if loops > 0 {
 		scenario.Name += "-busy"

@@ -78,18 +78,16 @@ func (m *meter) stop(ctx context.Context, samples int) (took time.Duration, metr
 const (
 	// fewestSamples are what a figure stands on at least.
 	fewestSamples = 20
-	// disturbance is the share of the machine that others may have.
-	disturbance = 0.1
 	// countingError is by how much processor time may be wrong, in seconds: the system
 	// counts it in hundredths, for each process, and that of the machine by sampling.
 	countingError = 0.05
 )
 
-// Spoilt says why a run on so many cores tells nothing, if it does not: others had a tenth
-// of the machine or more, or there are fewer than 20 samples.
-func (s Sample) Spoilt(cores int) string {
+// Spoilt says why a run on so many cores tells nothing, if it does not: others had the given
+// share of the machine or more, or there are fewer than 20 samples.
+func (s Sample) Spoilt(cores int, share float64) string {
 	m := s.Metrics
-	most := disturbance * float64(cores)
+	most := share * float64(cores)
 	if seconds := m["seconds"]; seconds > 0 {
 		most = max(most, countingError/seconds)
 	}
@@ -98,7 +96,7 @@ func (s Sample) Spoilt(cores int) string {
 		return fmt.Sprintf("other processes had %.2f cores", m[othersKey])
 	case m[stolenKey] >= most:
 		return fmt.Sprintf("the hypervisor kept %.2f cores", m[stolenKey])
-	case m[throttledKey] >= disturbance:
+	case m[throttledKey] >= share:
 		return fmt.Sprintf("the control group was throttled for %.0f%% of the time", 100*m[throttledKey])
 	case counted && n < fewestSamples:
 		return fmt.Sprintf("%.0f samples only", n)

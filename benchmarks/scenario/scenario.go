@@ -85,7 +85,7 @@ func SmokeSizes() Sizes {
 func DefaultSizes() Sizes {
 	return Sizes{
 		Backlog: 300_000, SlowBacklog: 40_000, Limit: 2 * time.Second, InFlight: 256, HTTP: 64,
-		Publishing: 2500 * time.Millisecond, Fewest: 60, Clients: 8, Through: 1_000_000, History: 10_000_000, Fan: 25_000,
+		Publishing: 2500 * time.Millisecond, Fewest: 50, Clients: 8, Through: 1_000_000, History: 10_000_000, Fan: 25_000,
 	}
 }
 

@@ -38,6 +38,7 @@ type options struct {
 	json     string
 	page     string
 	redraw   bool
+	others   float64 // share of the machine
 	smoke    bool
 	part     bool // not all scenarios
 }
@@ -54,6 +55,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.json, "json", "", "file for all runs as JSON")
 	flags.StringVar(&o.page, "page", "", "page whose generated part is replaced; its plots go beside it")
 	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing: write the page from the file that --json names")
+	flags.Float64Var(&o.others, "others", 0.1, "share of the machine that others may have in a run that counts")
 	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders that are drained nowhere and to Kafka")
 	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders that are drained to HTTP and to the Kafka that is 2 ms away")
 	flags.DurationVar(&s.Limit, "limit", s.Limit, "time that a drain may take; what is left then does not count")
@@ -90,6 +92,7 @@ func (o options) check(rest []string, who string) error {
 	require(o.runs >= 1, "--runs: use 1 or more")
 	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients, s.Fan) >= 1 && s.Through >= 5 && s.History >= 2, "sizes: use 1 or more, 2 for --history and 5 for --through")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
+	require(o.others > 0, "--others: use more than 0")
 	require(who == "" || o.json == "" && o.page == "", "--who leaves contenders out: without --json and --page")
 	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
 	return errors.Join(problems...)
@@ -129,55 +132,57 @@ func peers(ctx context.Context, args []string) error {
 	return losses(r)
 }
 
-// measureAndKeep writes the file. Scenarios that are not measured stay in it.
+// measureAndKeep writes the file, also of the scenarios that were through when one failed
+// or somebody stopped the command. Those that are not measured stay in it.
 func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
-	r, err := measure(ctx, o)
-	if err != nil || o.json == "" {
-		return r, err
+	r, failed := measure(ctx, o)
+	if o.json == "" || len(r.Scenarios) == 0 {
+		return r, failed
 	}
-	if o.part {
+	if o.part || failed != nil {
 		switch earlier, err := result.Read(o.json); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return nil, err
+			return nil, errors.Join(failed, err)
 		default:
 			if err := r.Keep(earlier); err != nil {
-				return nil, fmt.Errorf("%s: %w", o.json, err)
+				return nil, errors.Join(failed, fmt.Errorf("%s: %w", o.json, err))
 			}
 		}
 	}
-	return r, errors.Join(os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json))
+	return r, errors.Join(failed, os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json))
 }
 
-func measure(ctx context.Context, o options) (_ *result.Result, err error) {
+// measure returns what it found until it failed.
+func measure(ctx context.Context, o options) (r *result.Result, err error) {
+	r = new(result.Result)
 	server, err := database.Start(ctx, o.database, !o.smoke)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer func() {
 		if closed := server.Close(); closed != nil {
 			err = errors.Join(err, fmt.Errorf("put away what was started: %w", closed))
 		}
 	}()
-	r, began := new(result.Result), time.Now()
 	if r.Machine, err = result.InspectMachine(ctx, server); err != nil {
-		return nil, err
+		return r, err
 	}
-	revision, warmUp := result.Revision(ctx), scenario.All(o.sizes.WarmUp())
+	began, revision, warmUp := time.Now(), result.Revision(ctx), scenario.All(o.sizes.WarmUp())
 	for i, s := range scenario.All(o.sizes) {
 		if !o.only.MatchString(s.Name) {
 			continue
 		}
 		runs, err := take(ctx, server, s, warmUp[i], o)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
+			return r, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		runs.Revision = revision
 		r.Scenarios = append(r.Scenarios, runs)
 		fmt.Printf("%-20s took %s, all so far %s\n", s.Name, time.Since(runs.Begun).Round(time.Second), time.Since(began).Round(time.Second))
 	}
 	if r.Scenarios == nil {
-		return nil, fmt.Errorf("--only: no scenario is called like %q; there are %s", o.only, strings.Join(scenario.Names(), ", "))
+		return r, fmt.Errorf("--only: no scenario is called like %q; there are %s", o.only, strings.Join(scenario.Names(), ", "))
 	}
 	return r, nil
 }
@@ -206,7 +211,7 @@ func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scena
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)
 			}
-			sample.Spoiled = sample.Spoilt(runtime.GOMAXPROCS(0))
+			sample.Spoiled = sample.Spoilt(runtime.GOMAXPROCS(0), o.others)
 			printSample(s, c, turn, sample)
 			if turn >= 0 {
 				r.Add(c.Name, c.Configuration, sample)
