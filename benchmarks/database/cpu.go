@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/waybill-go/waybill/benchmarks/machine"
 )
 
 // CPU returns the processor time that the server's processes have used so far;
@@ -32,11 +34,8 @@ func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 			ticks += of.UTime + of.STime
 		}
 	}
-	return time.Duration(ticks) * (time.Second / ticksASecond), true
+	return machine.Ticks(ticks), true
 }
-
-// ticksASecond is USER_HZ, which is 100 on every architecture that Go runs on.
-const ticksASecond = 100
 
 func stat(pid int) (procfs.ProcStat, error) {
 	p, err := procfs.NewProc(pid)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"runtime"
 
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -38,6 +39,7 @@ type Server struct {
 	strategy  string
 	templates map[string]string
 	next      int
+	files     *files
 }
 
 // Start starts a server of the binaries on this machine, or, where address is not
@@ -51,6 +53,9 @@ func Start(ctx context.Context, address string, durable bool) (_ *Server, err er
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if s.files, err = newFiles(); err != nil {
+		return nil, err
+	}
 	if address == "" {
 		s.started, err = postgrestest.Start(ctx, postgrestest.Options{Private: true, Durable: durable, Settings: settings()})
 		if err != nil {
@@ -87,6 +92,9 @@ func (s *Server) Close() error {
 	}
 	if s.started != nil {
 		problems = append(problems, s.started.Stop())
+	}
+	if s.files != nil {
+		problems = append(problems, os.RemoveAll(s.files.folder))
 	}
 	return errors.Join(problems...)
 }

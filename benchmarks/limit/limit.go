@@ -7,10 +7,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/IBM/sarama"
+	"github.com/wneessen/go-mail"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/benchmarks/peer"
@@ -146,6 +150,80 @@ func HTTP() peer.Relay {
 			})
 		},
 	}
+}
+
+// Mail is a loop around go-mail's client, over that many connections.
+func Mail(connections int) peer.Relay {
+	return peer.Relay{
+		Name:          fmt.Sprintf("Limit: go-mail in a loop, %s", plural(connections)),
+		Configuration: "a message composed and sent by wneessen/go-mail in as many goroutines, each with a connection of its own, which it keeps; without the NOOP before each mail",
+		Bare:          true,
+		Outbox:        peer.Business{},
+		Deliver: func(ctx context.Context, _ string, to receiver.Destination) (err error) {
+			clients := make(chan *mail.Client, connections)
+			defer func() {
+				for len(clients) > 0 {
+					err = errors.Join(err, (<-clients).Close())
+				}
+			}()
+			for range connections {
+				client, err := dialMail(to.SMTP)
+				if err != nil {
+					return err
+				}
+				clients <- client
+			}
+			return each(ctx, to.Orders, connections, func(number int) error {
+				client := <-clients
+				defer func() { clients <- client }()
+				return sendMail(client, workload.New(number))
+			})
+		},
+	}
+}
+
+func plural(connections int) string {
+	if connections == 1 {
+		return "1 connection"
+	}
+	return fmt.Sprintf("%d connections", connections)
+}
+
+func dialMail(address string) (*mail.Client, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, err
+	}
+	client, err := mail.NewClient(host, mail.WithPort(number), mail.WithTLSPolicy(mail.NoTLS), mail.WithoutNoop())
+	if err != nil {
+		return nil, err
+	}
+	return client, client.DialWithContext(context.Background()) // its deadline is the client's own
+}
+
+// sendMail says what Waybill's templates say.
+func sendMail(client *mail.Client, o workload.Order) error {
+	var text, html strings.Builder
+	fmt.Fprintf(&text, "Hello %s,\n\nwe have your order %s of %s:\n\n", o.Customer, o.ID, o.PlacedOn)
+	fmt.Fprintf(&html, "<p>Hello %s,</p>\n<p>we have your order <b>%s</b> of %s:</p>\n<ul>", o.Customer, o.ID, o.PlacedOn)
+	for _, l := range o.Lines {
+		fmt.Fprintf(&text, "%d x %s\n", l.Count, l.Article)
+		fmt.Fprintf(&html, "<li>%d x %s</li>", l.Count, l.Article)
+	}
+	fmt.Fprintf(&text, "\n%s\n", o.Note)
+	fmt.Fprintf(&html, "</ul>\n<p>%s</p>\n", o.Note)
+	m := mail.NewMsg()
+	if err := errors.Join(m.From(peer.MailFrom), m.To(receiver.MailAddress(o.ID))); err != nil {
+		return err
+	}
+	m.Subject("Your order " + o.ID)
+	m.SetBodyString(mail.TypeTextPlain, text.String())
+	m.AddAlternativeString(mail.TypeTextHTML, html.String())
+	return client.Send(m)
 }
 
 // each calls do with the numbers up to n, in parallel, until ctx ends.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/workload"
-	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // Relay carries what is pending in an outbox to a destination.
@@ -101,11 +100,15 @@ func (t *transactions) Publish(ctx context.Context, number int) (committing time
 
 func (t *transactions) Close() error { return t.db.Close() }
 
-// openTransactions opens a pool that keeps a connection for each client.
+// openTransactions opens a pool that keeps a connection for each client; one for all
+// clients of a file, which has one writer at a time.
 func openTransactions(dsn string, clients int) (*transactions, error) {
-	db, err := postgres.OpenDB(dsn)
+	db, err := openDB(dsn)
 	if err != nil {
 		return nil, err
+	}
+	if inFile(dsn) {
+		clients = 1
 	}
 	db.SetMaxOpenConns(clients)
 	db.SetMaxIdleConns(clients)
@@ -114,7 +117,7 @@ func openTransactions(dsn string, clients int) (*transactions, error) {
 
 // withDB lends a database for one call.
 func withDB(dsn string, use func(db *sql.DB) error) error {
-	db, err := postgres.OpenDB(dsn)
+	db, err := openDB(dsn)
 	if err != nil {
 		return err
 	}
@@ -141,6 +144,9 @@ func count(ctx context.Context, dsn, query string, args ...any) (n int, err erro
 
 // copyIn fills a table in one transaction with a row for each order.
 func copyIn(ctx context.Context, dsn, table string, columns []string, n int, row func(number int) []any) error {
+	if inFile(dsn) {
+		return insertAll(ctx, dsn, table, columns, n, row)
+	}
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return err

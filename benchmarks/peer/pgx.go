@@ -34,6 +34,8 @@ type pgxTransactions struct {
 	pool *pgxpool.Pool
 	// append, if set, writes the order in the transaction.
 	append func(ctx context.Context, tx pgx.Tx, o workload.Order) error
+	// committed, if set, follows each commit.
+	committed func()
 }
 
 func openPgxTransactions(ctx context.Context, dsn string, clients int) (*pgxTransactions, error) {
@@ -57,7 +59,13 @@ func (t *pgxTransactions) Publish(ctx context.Context, number int) (committing t
 		}
 	}
 	committing = time.Now()
-	return committing, tx.Commit(ctx)
+	if err := tx.Commit(ctx); err != nil {
+		return time.Time{}, err
+	}
+	if t.committed != nil {
+		t.committed()
+	}
+	return committing, nil
 }
 
 func (t *pgxTransactions) Close() error { t.pool.Close(); return nil }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
@@ -52,17 +53,21 @@ func (River) Fill(ctx context.Context, dsn string, n int) error {
 		if err != nil {
 			return err
 		}
-		for first := 0; first < n; first += riverFill {
-			var jobs []river.InsertManyParams
-			for number := first; number < min(first+riverFill, n); number++ {
-				jobs = append(jobs, river.InsertManyParams{Args: orderJob{workload.New(number)}})
-			}
-			if _, err := client.InsertManyFast(ctx, jobs); err != nil {
-				return err
-			}
-		}
-		return nil
+		return fillRiver(ctx, client, n)
 	})
+}
+
+func fillRiver[Tx any](ctx context.Context, client *river.Client[Tx], n int) error {
+	for first := 0; first < n; first += riverFill {
+		var jobs []river.InsertManyParams
+		for number := first; number < min(first+riverFill, n); number++ {
+			jobs = append(jobs, river.InsertManyParams{Args: orderJob{workload.New(number)}})
+		}
+		if _, err := client.InsertManyFast(ctx, jobs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pending counts what is not completed.
@@ -101,31 +106,34 @@ func (r RiverClient) Relay(how, configuration string) Relay {
 }
 
 func (r RiverClient) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
-	return withPool(ctx, dsn, riverConnections, func(pool *pgxpool.Pool) (err error) {
-		out, err := newSender(to)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.close()) }()
-		workers := river.NewWorkers()
-		river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[orderJob]) error {
-			return out.send(ctx, item{key: job.Args.Customer, payload: job.EncodedArgs})
-		}))
-		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-			Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.MaxWorkers}},
-			Workers:           workers,
-			FetchCooldown:     r.FetchCooldown,
-			FetchPollInterval: r.FetchPollInterval,
-			Logger:            slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			return err
-		}
-		// Start's context would cancel the work that Stop lets end.
-		if err := client.Start(context.WithoutCancel(ctx)); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return client.Stop(context.WithoutCancel(ctx))
+	return withPool(ctx, dsn, riverConnections, func(pool *pgxpool.Pool) error { return work(ctx, r, riverpgxv5.New(pool), to) })
+}
+
+// work has a client work on the jobs of either database.
+func work[Tx any](ctx context.Context, r RiverClient, driver riverdriver.Driver[Tx], to receiver.Destination) (err error) {
+	out, err := newSender(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[orderJob]) error {
+		return out.send(ctx, item{key: job.Args.Customer, payload: job.EncodedArgs})
+	}))
+	client, err := river.NewClient(driver, &river.Config{
+		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.MaxWorkers}},
+		Workers:           workers,
+		FetchCooldown:     r.FetchCooldown,
+		FetchPollInterval: r.FetchPollInterval,
+		Logger:            slog.New(slog.DiscardHandler),
 	})
+	if err != nil {
+		return err
+	}
+	// Start's context would cancel the work that Stop lets end.
+	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return client.Stop(context.WithoutCancel(ctx))
 }

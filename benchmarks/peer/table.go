@@ -15,6 +15,11 @@ func (Table) Name() string { return "table" }
 
 // Migrate makes the table, with the partial index that the articles advise.
 func (Table) Migrate(ctx context.Context, dsn string) error {
+	if inFile(dsn) {
+		return execute(ctx, dsn,
+			`CREATE TABLE messages (id integer PRIMARY KEY AUTOINCREMENT, key text NOT NULL, payload text NOT NULL,
+				created_at text NOT NULL DEFAULT CURRENT_TIMESTAMP, sent_at text)`, createBusiness)
+	}
 	return execute(ctx, dsn,
 		`CREATE TABLE messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL, payload json NOT NULL,
 			created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz)`,

@@ -3,10 +3,15 @@ package peer
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/workload"
@@ -16,8 +21,10 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
@@ -29,25 +36,48 @@ type Waybill struct {
 	Silent bool
 	// Raw writes orders with a plain INSERT instead of the publisher.
 	Raw bool
+	// Pgx publishes through pgx instead of lib/pq.
+	Pgx bool
+	// Sinks and Lanes are those of the forwarder; 0 means 1.
+	Sinks, Lanes int
 }
 
-const (
-	waybillSink = "destination"
-	waybillPage = 10_000 // rows
-)
+const waybillPage = 10_000 // rows
+
+// waybillSink is the name of one of the sinks.
+func waybillSink(number int) string { return fmt.Sprintf("destination-%d", number) }
 
 // Name is the same for all: they share their tables.
 func (Waybill) Name() string { return "waybill" }
 
 // Migrate makes the tables.
 func (Waybill) Migrate(ctx context.Context, dsn string) error {
-	return withDB(dsn, func(db *sql.DB) error {
-		if _, err := postgres.Migrate(ctx, db, postgres.Config{}); err != nil {
+	return withDB(dsn, func(db *sql.DB) (err error) {
+		if inFile(dsn) {
+			_, err = sqlite.Migrate(ctx, db, sqlite.Config{})
+		} else {
+			_, err = postgres.Migrate(ctx, db, postgres.Config{})
+		}
+		if err != nil {
 			return err
 		}
-		_, err := db.ExecContext(ctx, createBusiness)
+		_, err = db.ExecContext(ctx, createBusiness)
 		return err
 	})
+}
+
+// waybillStore is an outbox of either database.
+type waybillStore interface {
+	forwarder.Store
+	outbox.Log
+}
+
+// openWaybill opens the store of a database; listen is what it listens on, if anything.
+func openWaybill(ctx context.Context, db *sql.DB, dsn, listen string) (waybillStore, error) {
+	if inFile(dsn) {
+		return sqlite.Open(ctx, db, sqlite.Config{})
+	}
+	return postgres.Open(ctx, db, postgres.Config{Listen: listen})
 }
 
 // Fill appends orders with COPY.
@@ -57,32 +87,40 @@ func (Waybill) Fill(ctx context.Context, dsn string, n int) error {
 	})
 }
 
-// Pending reads on from where the forwarder's cursor stands.
-func (Waybill) Pending(ctx context.Context, dsn string) (pending int, err error) {
+// Pending reads on from where the forwarder's cursors stand.
+func (w Waybill) Pending(ctx context.Context, dsn string) (pending int, err error) {
 	err = withDB(dsn, func(db *sql.DB) error {
-		s, err := postgres.Open(ctx, db, postgres.Config{})
-		if err != nil {
-			return err
-		}
-		lease, err := s.Acquire(ctx, store.NewLane(waybillSink, 0, 1), "count", time.Minute)
-		if errors.Is(err, store.ErrLanes) { // no forwarder ran
-			return db.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&pending)
-		}
+		s, err := openWaybill(ctx, db, dsn, "")
 		if err != nil {
 			return err
 		}
 		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_parked`).Scan(&pending); err != nil {
 			return err
 		}
-		behind, err := countBehind(ctx, s, lease)
-		pending += behind - len(lease.Settled)
-		return errors.Join(err, s.Release(ctx, lease))
+		for number := range max(1, w.Sinks) {
+			for _, lane := range store.Lanes(waybillSink(number), max(1, w.Lanes)) {
+				behind, err := countBehind(ctx, s, lane)
+				if errors.Is(err, store.ErrLanes) { // no forwarder ran
+					return db.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&pending)
+				}
+				if err != nil {
+					return err
+				}
+				pending += behind
+			}
+		}
+		return nil
 	})
 	return pending, err
 }
 
-// countBehind counts the rows behind a cursor's position.
-func countBehind(ctx context.Context, s *postgres.Store, lease store.Lease) (n int, err error) {
+// countBehind counts the rows that a lane has not settled.
+func countBehind(ctx context.Context, s waybillStore, lane store.Lane) (n int, err error) {
+	lease, err := s.Acquire(ctx, lane, "count", time.Minute)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Release(ctx, lease)) }()
 	target, err := s.Probe(ctx)
 	if err != nil {
 		return 0, err
@@ -93,7 +131,11 @@ func countBehind(ctx context.Context, s *postgres.Store, lease store.Lease) (n i
 	}
 	for {
 		page, err := reader.Next(ctx, target, waybillPage)
-		n += len(page.Envelopes)
+		for _, e := range page.Envelopes {
+			if !slices.ContainsFunc(lease.Settled, func(r store.OffsetRange) bool { return r.First <= e.Offset && e.Offset <= r.Last }) {
+				n++
+			}
+		}
 		if err != nil || page.CaughtUp {
 			return n, err
 		}
@@ -102,6 +144,9 @@ func countBehind(ctx context.Context, s *postgres.Store, lease store.Lease) (n i
 
 // Open returns the publisher of package outbox.
 func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	if w.Pgx {
+		return w.openPgx(ctx, dsn, clients)
+	}
 	t, err := openTransactions(dsn, clients)
 	if err != nil {
 		return nil, err
@@ -113,7 +158,7 @@ func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, 
 		}
 		return t, nil
 	}
-	publisher, err := w.publisher(ctx, t.db)
+	publisher, err := w.publisher(ctx, t.db, dsn)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -122,8 +167,25 @@ func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, 
 	return t, nil
 }
 
-func (w Waybill) publisher(ctx context.Context, db *sql.DB) (*outbox.Publisher, error) {
-	s, err := postgres.Open(ctx, db, postgres.Config{})
+// openPgx is the same in transactions of pgx. The store has a handle over the same pool.
+func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	t, err := openPgxTransactions(ctx, dsn, clients)
+	if err != nil {
+		return nil, err
+	}
+	publisher, err := w.publisher(ctx, stdlib.OpenDBFromPool(t.pool), dsn)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	t.append = func(ctx context.Context, tx pgx.Tx, o workload.Order) error {
+		return publisher.Publish(ctx, outbox.Pgx(tx), o)
+	}
+	t.committed = publisher.Announce
+	return t, nil
+}
+
+func (w Waybill) publisher(ctx context.Context, db *sql.DB, dsn string) (*outbox.Publisher, error) {
+	s, err := openWaybill(ctx, db, dsn, "")
 	if err != nil {
 		return nil, err
 	}
@@ -141,46 +203,55 @@ func (w Waybill) publisher(ctx context.Context, db *sql.DB) (*outbox.Publisher, 
 
 // WaybillForwarder says how a Waybill forwarder is set up.
 type WaybillForwarder struct {
-	// Threshold of the sink; 0 is the default. A Destination's InFlight bounds it for
-	// HTTP.
+	// Threshold of each sink; 0 is the default. Where a Destination's InFlight bounds it,
+	// for HTTP and mail, that is the threshold.
 	Threshold int
 	// Batches hands many to a sink that takes many. It counts for nowhere and Kafka.
 	Batches bool
 	// Listen lets the forwarder wait for announcements.
 	Listen bool
+	// Sinks is how many there are, each of which gets every order; Lanes into how many each
+	// is cut. 0 means 1. More than one sink is for nowhere.
+	Sinks, Lanes int
 }
 
 // Relay makes it a contender.
 func (w WaybillForwarder) Relay(how, configuration string) Relay {
 	return Relay{
 		Name: "Waybill (" + how + ")", Configuration: configuration,
-		Outbox: Waybill{Silent: !w.Listen}, Deliver: w.deliver,
+		Outbox: Waybill{Silent: !w.Listen, Sinks: w.Sinks, Lanes: w.Lanes}, Deliver: w.deliver,
 	}
 }
 
 func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
 	return withDB(dsn, func(db *sql.DB) error {
-		config := postgres.Config{}
+		listen := ""
 		if w.Listen {
-			config.Listen = dsn
+			listen = dsn
 		}
-		s, err := postgres.Open(ctx, db, config)
+		s, err := openWaybill(ctx, db, dsn, listen)
 		if err != nil {
 			return orderly(ctx, err)
 		}
-		sink, err := w.sink(to)
-		if err != nil {
-			return err
+		config := forwarder.Config{
+			Store: s, Logger: slog.New(slog.DiscardHandler), Lanes: w.Lanes,
+			Sinks: make(map[string]forwarder.Sink),
 		}
 		threshold := w.Threshold
-		if to.Kind == receiver.HTTP {
+		if to.Kind == receiver.HTTP || to.Kind == receiver.Mail {
 			threshold = to.InFlight
 		}
-		f, err := forwarder.New(forwarder.Config{
-			Store: s, Logger: slog.New(slog.DiscardHandler),
-			Routes: route.Routes{"*": route.To(waybillSink)},
-			Sinks:  map[string]forwarder.Sink{waybillSink: {Sink: sink, Parallelism: forwarder.Parallelism{Threshold: threshold}}},
-		})
+		var names []string
+		for number := range max(1, w.Sinks) {
+			sink, err := w.sink(number, to)
+			if err != nil {
+				return err
+			}
+			names = append(names, waybillSink(number))
+			config.Sinks[names[number]] = forwarder.Sink{Sink: sink, Parallelism: forwarder.Parallelism{Threshold: threshold}}
+		}
+		config.Routes = route.Routes{"*": route.To(names...)}
+		f, err := forwarder.New(config)
 		if err != nil {
 			return err
 		}
@@ -188,18 +259,26 @@ func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.D
 	})
 }
 
-func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
+//go:embed mail
+var mailTemplates embed.FS
+
+func (w WaybillForwarder) sink(number int, to receiver.Destination) (sinks.Sink, error) {
+	in := sinks.Instance{Name: waybillSink(number)}
 	switch to.Kind {
 	case receiver.Kafka:
 		c := kafka.Config{Brokers: to.Brokers, Topic: to.Topic}
 		if !w.Batches {
 			c.Batch.Size = 1
 		}
-		return kafka.New(sinks.Instance{Name: waybillSink}, c)
+		return kafka.New(in, c)
 	case receiver.HTTP:
-		return httpsink.New(sinks.Instance{Name: waybillSink}, httpsink.Config{URL: to.URL})
+		return httpsink.New(in, httpsink.Config{URL: to.URL})
+	case receiver.Mail:
+		return email.New(in, email.Config{
+			SMTP: "smtp://" + to.SMTP, TLS: email.TLSNone, From: MailFrom, FS: mailTemplates, Templates: "mail", Connections: to.InFlight,
+		})
 	case receiver.Nowhere:
-		single := nowhereSink(to.Take)
+		single := nowhereSink(to.Takes[number])
 		if w.Batches {
 			return nowhereBatches{single}, nil
 		}
@@ -207,6 +286,9 @@ func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
 	}
 	return nil, fmt.Errorf("no sink for %q", to.Kind)
 }
+
+// MailFrom is the sender of all mails.
+const MailFrom = "Shop <shop@example.com>"
 
 // nowhereSink hands payloads to a function.
 type nowhereSink func(payload []byte)

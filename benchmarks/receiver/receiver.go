@@ -1,5 +1,5 @@
 // Package receiver has the destinations that deliveries are made to: nowhere, a
-// Kafka broker inside the process, and an HTTP server. Each counts what arrives
+// Kafka broker inside the process, an HTTP server, and a mail server. Each counts what arrives
 // and knows afterwards which orders were lost, repeated or out of order.
 package receiver
 
@@ -12,11 +12,12 @@ import (
 // Kind of a destination.
 type Kind string
 
-// The three kinds.
+// The kinds.
 const (
 	Nowhere Kind = "nowhere"
 	Kafka   Kind = "kafka"
 	HTTP    Kind = "http"
+	Mail    Kind = "mail"
 )
 
 // Destination says how to reach a receiver.
@@ -27,13 +28,18 @@ type Destination struct {
 	// Orders is how many are to come, for those who make them up as they go; 0 where
 	// that is not known.
 	Orders int
-	// Take is called with each payload, where the kind is Nowhere.
-	Take func(payload []byte)
+	// Take is called with each payload, where the kind is Nowhere. Where each order is to
+	// come several times, Takes has one such function for each time, Take among them.
+	Take  func(payload []byte)
+	Takes []func(payload []byte)
 	// Brokers and Topic, where the kind is Kafka.
 	Brokers []string
 	Topic   string
 	// URL takes POST requests, where the kind is HTTP.
 	URL string
+	// SMTP is the host and port of a mail server, where the kind is Mail. The recipient is
+	// made by MailAddress of the order's id.
+	SMTP string
 }
 
 // Receiver is a running destination.
@@ -55,6 +61,8 @@ type Config struct {
 	InFlight int
 	// Delay is what each reply takes.
 	Delay time.Duration
+	// Copies is how often each order is to come nowhere; 0 means once.
+	Copies int
 	// Capacity is how many orders there may be.
 	Capacity int
 	// Orders is handed on in the Destination.
@@ -70,30 +78,47 @@ func New(c Config) (Receiver, error) {
 		return newBroker(c)
 	case HTTP:
 		return newServer(c)
+	case Mail:
+		return newMailServer(c)
 	}
 	return nil, fmt.Errorf("unknown kind of receiver %q", c.Kind)
 }
 
 // nowhere takes payloads by a function call.
 type nowhere struct {
-	*Tally
-	to Destination
+	tallies []*Tally // one for each copy
+	arrived countdown
+	to      Destination
 }
 
 func newNowhere(c Config) *nowhere {
-	tally := NewTally(c.Capacity)
-	return &nowhere{tally, Destination{Kind: Nowhere, InFlight: c.InFlight, Orders: c.Orders, Take: tally.Take}}
+	n := &nowhere{arrived: newCountdown(), to: Destination{Kind: Nowhere, InFlight: c.InFlight, Orders: c.Orders}}
+	for range max(1, c.Copies) {
+		tally := NewTally(c.Capacity)
+		tally.distinct = n.arrived
+		n.tallies, n.to.Takes = append(n.tallies, tally), append(n.to.Takes, tally.Take)
+	}
+	n.to.Take = n.to.Takes[0]
+	return n
 }
 
 // NewTimed returns a receiver nowhere whose tally keeps times.
 func NewTimed(c Config) (Receiver, *Tally) {
 	n := newNowhere(c)
-	n.KeepTimes()
-	return n, n.Tally
+	n.tallies[0].KeepTimes()
+	return n, n.tallies[0]
 }
 
-func (n *nowhere) Destination() Destination                 { return n.to }
-func (n *nowhere) Arrived() int                             { return int(n.distinct.n.Load()) }
-func (n *nowhere) Expect(count int) <-chan struct{}         { return n.distinct.expect(count) }
-func (n *nowhere) Verdict(context.Context) (Verdict, error) { return n.Tally.Verdict(), nil }
-func (n *nowhere) Close() error                             { return nil }
+func (n *nowhere) Destination() Destination         { return n.to }
+func (n *nowhere) Arrived() int                     { return int(n.arrived.n.Load()) }
+func (n *nowhere) Expect(count int) <-chan struct{} { return n.arrived.expect(count) }
+func (n *nowhere) Close() error                     { return nil }
+
+func (n *nowhere) Verdict(context.Context) (v Verdict, err error) {
+	for _, t := range n.tallies {
+		one := t.Verdict()
+		v.Repeats, v.Foreign, v.Swapped = v.Repeats+one.Repeats, v.Foreign+one.Foreign, v.Swapped+one.Swapped
+	}
+	v.Distinct = n.Arrived()
+	return v, nil
+}

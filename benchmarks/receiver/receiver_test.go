@@ -2,7 +2,10 @@ package receiver_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"net/http"
+	"net/smtp"
 	"testing"
 	"time"
 
@@ -45,6 +48,21 @@ var ways = map[receiver.Kind]deliver{
 		require.NoError(t, producer.SendMessages(messages))
 		require.NoError(t, producer.Close())
 	},
+	receiver.Mail: func(t *testing.T, to receiver.Destination, payloads [][]byte) {
+		client, err := smtp.Dial(to.SMTP)
+		require.NoError(t, err)
+		for _, p := range payloads {
+			var order struct{ ID string }
+			require.NoError(t, json.Unmarshal(p, &order))
+			require.NoError(t, client.Mail("shop@example.com"))
+			require.NoError(t, client.Rcpt(receiver.MailAddress(order.ID)))
+			content, err := client.Data()
+			require.NoError(t, err)
+			_, err = content.Write([]byte("Subject: an order\r\n\r\nThank you.\r\n"))
+			require.NoError(t, errors.Join(err, content.Close()))
+		}
+		require.NoError(t, client.Quit())
+	},
 }
 
 func TestReceiversSeeWhatIsLostRepeatedAndOutOfOrder(t *testing.T) {
@@ -74,7 +92,7 @@ func TestReceiversSeeWhatIsLostRepeatedAndOutOfOrder(t *testing.T) {
 			receiver.Verdict{Distinct: orders, Swapped: 1},
 		},
 		"something else": {
-			with(func(p [][]byte) [][]byte { return append(p, []byte(`{"id":"7"}`), workload.New(orders+100).JSON()) }),
+			with(func(p [][]byte) [][]byte { return append(p, []byte(`{"id":"none"}`), workload.New(orders+100).JSON()) }),
 			receiver.Verdict{Distinct: orders, Foreign: 2},
 		},
 	}
@@ -119,7 +137,7 @@ func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
 func TestAnswersTakeTheirTime(t *testing.T) {
 	t.Parallel()
 	const delay = 20 * time.Millisecond
-	for _, kind := range []receiver.Kind{receiver.HTTP, receiver.Kafka} {
+	for _, kind := range []receiver.Kind{receiver.HTTP, receiver.Kafka, receiver.Mail} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			r, err := receiver.New(receiver.Config{Kind: kind, Capacity: orders, Delay: delay})
@@ -142,4 +160,21 @@ func TestArrivedTellsWhen(t *testing.T) {
 	require.WithinRange(t, at, before, time.Now())
 	_, ok = tally.Arrived(0)
 	require.False(t, ok)
+}
+
+func TestEachCopyIsCountedForItself(t *testing.T) {
+	t.Parallel()
+	r, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, Capacity: orders, Copies: 3})
+	require.NoError(t, err)
+	takes := r.Destination().Takes
+	require.Len(t, takes, 3)
+	all := r.Expect(4)
+	for _, take := range []int{0, 1, 2, 2, 0} {
+		takes[take](workload.New(take / 2).JSON())
+	}
+	takes[0](workload.New(1).JSON())
+	<-all
+	got, err := r.Verdict(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, receiver.Verdict{Distinct: 4, Repeats: 2}, got)
 }

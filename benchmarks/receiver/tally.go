@@ -40,8 +40,9 @@ func NewTally(capacity int) *Tally {
 func (t *Tally) KeepTimes() { t.arrived = make([]atomic.Int64, 32*len(t.seen)) }
 
 // Take notes one arrival.
-func (t *Tally) Take(payload []byte) {
-	number, ok := workload.Number(payload)
+func (t *Tally) Take(payload []byte) { t.note(workload.Number(payload)) }
+
+func (t *Tally) note(number int, ok bool) {
 	if !ok || number/32 >= len(t.seen) {
 		t.foreign.Add(1)
 		return

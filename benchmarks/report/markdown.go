@@ -11,18 +11,56 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
-// Markdown is the generated part of the page; plots are in folder.
+// Markdown are the tables of the page; plots are in folder.
 func Markdown(r *result.Result, folder string) string {
 	var b strings.Builder
 	writeMachine(&b, r)
 	for _, s := range r.Scenarios {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n![%s](%s/%s.svg)\n\n", s.Title, s.About, s.Title, folder, s.Name)
 		writeTable(&b, s)
-		fmt.Fprintf(&b, "\n%s; the median (the least – the most) of %s. Load average %.1f before and %.1f after.\n",
-			s.Begun.UTC().Format("2006-01-02 15:04 MST"), plural(len(s.Contenders[0].Runs), "run"), s.Load[0], s.Load[1])
+		fmt.Fprintf(&b, "\n%s; %s. Load average %.1f before and %.1f after.\n", when(s), runs(s), s.Load[0], s.Load[1])
+		writeSpoiled(&b, s)
 	}
 	writeConfigurations(&b, r)
 	return b.String()
+}
+
+// when says when a scenario was measured, and of which revision.
+func when(s result.Scenario) string {
+	text := s.Begun.UTC().Format("2006-01-02 15:04 MST")
+	if revision, changed := strings.CutSuffix(s.Revision, "+"); revision != "" {
+		text += ", revision " + revision[:min(len(revision), 12)]
+		if changed {
+			text += " with changes"
+		}
+	}
+	return text
+}
+
+func runs(s result.Scenario) string {
+	most := 0
+	for _, c := range s.Contenders {
+		most = max(most, len(c.Runs))
+	}
+	if most == 1 {
+		return "1 run"
+	}
+	return "the median (the least – the most) of " + plural(most, "run")
+}
+
+// writeSpoiled lists the runs that count in no figure.
+func writeSpoiled(b *strings.Builder, s result.Scenario) {
+	var list []string
+	for _, c := range s.Contenders {
+		for i, r := range c.Runs {
+			if r.Spoiled != "" {
+				list = append(list, fmt.Sprintf("%s, run %d: %s", c.Name, i+1, r.Spoiled))
+			}
+		}
+	}
+	if list != nil {
+		fmt.Fprintf(b, "\n**Spoiled runs**, which no figure counts: %s.\n", strings.Join(list, "; "))
+	}
 }
 
 func writeMachine(b *strings.Builder, r *result.Result) {
@@ -67,8 +105,12 @@ func writeTable(b *strings.Builder, s result.Scenario) {
 func cell(c result.Contender, m scenario.Metric, whole bool) string {
 	spread, ok := c.Spread(m.Key)
 	switch {
+	case !ok && len(c.Good()) == 0:
+		return "spoiled"
 	case !ok:
 		return "–"
+	case whole && len(c.Good()) == 1:
+		return "**" + number(spread.Median, m.Decimals) + "**"
 	case whole:
 		return fmt.Sprintf("**%s** (%s – %s)", number(spread.Median, m.Decimals), number(spread.Min, m.Decimals), number(spread.Max, m.Decimals))
 	default:

@@ -71,14 +71,9 @@ func addBars(p *plot.Plot, metrics []scenario.Metric, contenders []result.Conten
 		}
 		most = max(most, s.Max)
 		row := float64(i)
-		bar, err := plotter.NewPolygon(plotter.XYs{
-			{X: 0, Y: row - thickness}, {X: s.Median, Y: row - thickness}, {X: s.Median, Y: row + thickness}, {X: 0, Y: row + thickness},
-		})
-		if err != nil {
+		if err := addBar(p, row, 0, s.Median, colourOf(c.Name)); err != nil {
 			return err
 		}
-		bar.Color, bar.Width = colourOf(c.Name), 0
-		p.Add(bar)
 		if err := addLine(p, row, s.Min, s.Max, ink); err != nil {
 			return err
 		}
@@ -155,7 +150,7 @@ func colourOf(name string) color.Color {
 	switch {
 	case strings.HasPrefix(name, "Limit"):
 		return limits
-	case strings.Contains(name, "Waybill") || strings.Contains(name, "pending"):
+	case strings.Contains(name, "Waybill"):
 		return ours
 	default:
 		return theirs
@@ -198,6 +193,10 @@ func (thousands) Ticks(low, high float64) []plot.Tick {
 func save(p *plot.Plot, height vg.Length, path string) error {
 	canvas := vgsvg.New(width, height)
 	p.Draw(plotdraw.Crop(plotdraw.New(canvas), border, -border, border, -border))
+	return write(canvas, path)
+}
+
+func write(canvas *vgsvg.Canvas, path string) error {
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return err

@@ -3,6 +3,7 @@ package result
 import (
 	"context"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -28,6 +29,7 @@ type Machine struct {
 var compared = []string{
 	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v3", "github.com/ThreeDotsLabs/watermill-kafka/v3",
 	"github.com/ThreeDotsLabs/watermill-http/v2", "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/lib/pq",
+	"github.com/riverqueue/river/riverdriver/riversqlite", "modernc.org/sqlite", "github.com/wneessen/go-mail",
 	"github.com/IBM/sarama", "github.com/twmb/franz-go/pkg/kfake",
 }
 
@@ -62,15 +64,19 @@ func InspectMachine(ctx context.Context, server *database.Server) (m Machine, er
 	return m, nil
 }
 
-// Load is the average over the last minute; 0 where it is not known.
-func Load() float64 {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0
+// Revision is the commit that is measured, with "+" where files differ from it; empty
+// outside a clone.
+func Revision(ctx context.Context) string {
+	git := func(args ...string) string {
+		output, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(output))
 	}
-	load, err := proc.LoadAvg()
-	if err != nil {
-		return 0
+	revision := git("rev-parse", "HEAD")
+	if revision != "" && git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!:/docs/benchmarks", ":!:/docs/benchmarks.md") != "" {
+		revision += "+" // what the comparison itself writes does not count
 	}
-	return load.Load1
+	return revision
 }

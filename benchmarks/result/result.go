@@ -26,7 +26,8 @@ type Scenario struct {
 	Title      string            `json:"title"`
 	About      string            `json:"about"`
 	Begun      time.Time         `json:"begun"`
-	Load       [2]float64        `json:"load"` // the average over a minute, before and after
+	Revision   string            `json:"revision,omitempty"` // of git; "+" behind it: with changes
+	Load       [2]float64        `json:"load"`               // the average over a minute, before and after
 	Metrics    []scenario.Metric `json:"metrics"`
 	Contenders []Contender       `json:"contenders"`
 }
@@ -41,10 +42,30 @@ type Contender struct {
 // Spread is the median of some runs with the least and the most of them.
 type Spread struct{ Median, Min, Max float64 }
 
-// Spread of a metric; false where the runs do not have it.
+// Add adds a run of a contender, which gets its row with the first one.
+func (s *Scenario) Add(name, configuration string, run scenario.Sample) {
+	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == name })
+	if i < 0 {
+		i = len(s.Contenders)
+		s.Contenders = append(s.Contenders, Contender{Name: name, Configuration: configuration})
+	}
+	s.Contenders[i].Runs = append(s.Contenders[i].Runs, run)
+}
+
+// Good are the runs that nothing spoiled.
+func (c Contender) Good() (runs []scenario.Sample) {
+	for _, r := range c.Runs {
+		if r.Spoiled == "" {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// Spread of a metric over the good runs; false where none has it.
 func (c Contender) Spread(key string) (Spread, bool) {
 	var values []float64
-	for _, r := range c.Runs {
+	for _, r := range c.Good() {
 		if v, ok := r.Metrics[key]; ok {
 			values = append(values, v)
 		}
@@ -61,11 +82,12 @@ func (c Contender) Spread(key string) (Spread, bool) {
 	return Spread{median, values[0], values[len(values)-1]}, true
 }
 
-// Total sums what the runs found amiss.
+// Total sums what the runs found amiss: a disturbed machine excuses no loss, but it does
+// excuse what was not through in time.
 func (c Contender) Total() (total scenario.Sample) {
 	total.Complete = true
 	for _, r := range c.Runs {
-		total.Complete = total.Complete && r.Complete
+		total.Complete = total.Complete && (r.Complete || r.Spoiled != "")
 		total.Lost += r.Lost
 		total.Unsettled += r.Unsettled
 		total.Repeats += r.Repeats

@@ -23,6 +23,30 @@ func waybillBatches() peer.Relay {
 		fmt.Sprintf("threshold %d, batches of up to 500, LISTEN; Kafka idempotent, acks=all: all default", forwarder.DefaultThreshold))
 }
 
+func waybillMail(connections int) peer.Relay {
+	return peer.WaybillForwarder{Listen: true}.Relay(fmt.Sprintf("threshold %d", connections),
+		fmt.Sprintf("threshold %d, connections %d, single deliveries, LISTEN: all else default", connections, connections))
+}
+
+// waybillLanes has one sink of one lane, or more, without any other difference.
+func waybillLanes(sinks, lanes int) peer.Relay {
+	how := plural(sinks, "sink") + " of " + plural(lanes, "lane")
+	return peer.WaybillForwarder{Listen: true, Sinks: sinks, Lanes: lanes}.Relay(how,
+		fmt.Sprintf("threshold %d for each sink, single deliveries, LISTEN: all default but the number of sinks and lanes", forwarder.DefaultThreshold))
+}
+
+// inFile puts Waybill's outbox into a file of SQLite.
+func inFile() peer.Relay {
+	r := peer.WaybillForwarder{}.Relay("default", "threshold "+fmt.Sprint(forwarder.DefaultThreshold)+", single deliveries, a look every 1 to 50 ms: all default")
+	r.Outbox = peer.InFile{Outbox: r.Outbox}
+	return r
+}
+
+func riverFile() peer.Relay {
+	return peer.RiverClient{MaxWorkers: 100, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond}.FileRelay("tuned",
+		"riversqlite, one connection, as it asks for; 100 workers, a fetch every 2 ms, a poll every 20 ms")
+}
+
 func waybillPolling() peer.Relay {
 	return peer.WaybillForwarder{}.Relay("polling", "no LISTEN, no NOTIFY; a look every 1 to 50 ms: all else default")
 }

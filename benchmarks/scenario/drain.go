@@ -39,14 +39,15 @@ func (d drain) run(ctx context.Context, server *database.Server) (_ Sample, err 
 // runOn drains the database at dsn, which holds the backlog.
 func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (_ Sample, err error) {
 	d.to.Capacity, d.to.Orders = d.backlog, d.backlog
+	n := d.backlog * max(1, d.to.Copies)
 	to, err := receiver.New(d.to)
 	if err != nil {
 		return Sample{}, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 
-	all := to.Expect(d.backlog)
-	m := newMeter(ctx, server)
+	all := to.Expect(n)
+	m := newMeter(ctx, server, processes{})
 	relay := start(ctx, d.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 	sample := Sample{}
@@ -54,13 +55,13 @@ func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (
 		return sample, err
 	}
 	arrived := to.Arrived()
-	took, metrics := m.stop(ctx)
+	took, metrics := m.stop(ctx, arrived)
 	metrics["rate"] = float64(arrived) / took.Seconds()
 	sample.Metrics = metrics
 	if err := relay.stop(); err != nil {
 		return sample, err
 	}
-	return sample, sample.judge(ctx, to, d.backlog, d.relay, dsn)
+	return sample, sample.judge(ctx, to, n, d.relay, dsn)
 }
 
 // judge fills in what became of n orders.
@@ -69,6 +70,10 @@ func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, relay pe
 	if err != nil {
 		return err
 	}
+	return s.judgeBy(ctx, v, n, relay, dsn)
+}
+
+func (s *Sample) judgeBy(ctx context.Context, v receiver.Verdict, n int, relay peer.Relay, dsn string) (err error) {
 	if v.Foreign > 0 {
 		return fmt.Errorf("%d arrivals are no orders of this run", v.Foreign)
 	}
@@ -198,4 +203,46 @@ func httpScenario(s Sizes, name, title string, delay time.Duration, about string
 			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
 			peer.Textbook(), peer.SkipLocked(), limit.HTTP()),
 	}
+}
+
+// takes20 is what the slow mail server needs for a mail.
+const takes20 = 20 * time.Millisecond
+
+func email(s Sizes) Scenario {
+	to := receiver.Config{Kind: receiver.Mail}
+	scenario := Scenario{
+		Name: "email", Title: "Sending mails", Metrics: drainMetrics,
+		About: english.Sprintf("%d orders become mails with a text and an HTML part, to an SMTP server inside the process, which counts them; its CPU is the process's. Waybill makes each from four templates. A run may take %s.", s.SlowBacklog, s.Limit),
+	}
+	for _, connections := range []int{1, 16} {
+		to.InFlight = connections
+		scenario.Contenders = append(scenario.Contenders, drains(to, s.SlowBacklog, s.Limit, waybillMail(connections), limit.Mail(connections))...)
+	}
+	return scenario
+}
+
+func slowEmail(s Sizes) Scenario {
+	to := receiver.Config{Kind: receiver.Mail, Delay: takes20}
+	scenario := Scenario{
+		Name: "email-20ms", Title: "Waybill: sending mails to a slow server", Metrics: drainMetrics,
+		About: english.Sprintf("The same with a server that takes %s for each mail: a threshold of N can make %d/s times N at most. A run may take %s.", takes20, int(time.Second/takes20), s.Limit),
+	}
+	for _, connections := range []int{1, 4, 16, 64, 256} {
+		to.InFlight = connections
+		scenario.Contenders = append(scenario.Contenders, drains(to, s.SlowBacklog, s.Limit, waybillMail(connections))...)
+	}
+	return scenario
+}
+
+func lanes(s Sizes) Scenario {
+	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
+	scenario := Scenario{
+		Name: "lanes", Title: "Waybill: several sinks and lanes", Metrics: drainMetrics,
+		About: english.Sprintf("%d orders are pending, and each goes to every sink, nowhere. A run may take %s.", s.Backlog, s.Limit),
+	}
+	for _, cut := range [][2]int{{1, 1}, {1, 8}, {3, 1}, {3, 8}} {
+		to.Copies = cut[0]
+		scenario.Contenders = append(scenario.Contenders, drains(to, s.Backlog, s.Limit, waybillLanes(cut[0], cut[1]))...)
+	}
+	return scenario
 }

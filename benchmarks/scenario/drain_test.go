@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/machine"
 	"github.com/waybill-go/waybill/benchmarks/peer"
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -20,6 +23,7 @@ import (
 var server *database.Server
 
 func TestMain(m *testing.M) {
+	child.Main()
 	var err error
 	server, err = database.Start(context.Background(), "", false)
 	if err != nil {
@@ -146,4 +150,72 @@ func TestTransactionsWithoutTheirOrderAreLosses(t *testing.T) {
 			require.Greater(t, sample.Metrics["published"]*sizes.Publishing.Seconds(), 4.0)
 		})
 	}
+}
+
+func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
+	t.Parallel()
+	metrics := func(key string, value float64) map[string]float64 {
+		m := map[string]float64{samplesKey: 1000, othersKey: 0.05, "seconds": 2}
+		m[key] = value
+		return m
+	}
+	for want, m := range map[string]map[string]float64{
+		"":                               metrics(othersKey, 0.19),
+		"other processes had 0.40 cores": metrics(othersKey, 0.4),
+		"the hypervisor kept 1.00 cores": metrics(stolenKey, 1),
+		"the control group was throttled for 30% of the time": metrics(throttledKey, 0.3),
+		"19 samples only": metrics(samplesKey, 19),
+	} {
+		require.Equal(t, want, Sample{Metrics: m}.Spoilt(2, 0.1))
+	}
+	short := metrics(othersKey, 0.4)
+	short["seconds"] = 0.1
+	require.Empty(t, Sample{Metrics: short}.Spoilt(2, 0.1), "so little time is not counted that well")
+}
+
+func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {
+	loops, err := child.StartLoops(1)
+	require.NoError(t, err)
+	measure := func(with processes) map[string]float64 {
+		m := newMeter(t.Context(), server, with)
+		before := machine.CPU(loops.IDs()...)
+		require.Eventually(t, func() bool { return machine.CPU(loops.IDs()...) > before+300*time.Millisecond }, time.Minute, 10*time.Millisecond)
+		took, metrics := m.stop(t.Context(), 1)
+		metrics["of the loop"] = 0.3 / took.Seconds()
+		return metrics
+	}
+	seen := measure(processes{})
+	if _, known := seen[othersKey]; !known {
+		t.Skip("no /proc")
+	}
+	require.Greater(t, seen[othersKey], seen["of the loop"]/2)
+	require.Less(t, seen["cpu"], seen["of the loop"])
+	own := measure(processes{relay: loops.IDs()})
+	require.Greater(t, own["cpu"], own["of the loop"]/2)
+	require.NoError(t, loops.Stop())
+}
+
+func TestWhatSeveralSinksMissIsLost(t *testing.T) {
+	relay := waybillLanes(3, 8)
+	deliver := relay.Deliver
+	relay.Deliver = func(ctx context.Context, dsn string, to receiver.Destination) error {
+		second := to.Takes[1]
+		var forgotten atomic.Bool
+		to.Takes[1] = func(payload []byte) {
+			if forgotten.Swap(true) {
+				second(payload)
+			}
+		}
+		return deliver(ctx, dsn, to)
+	}
+	to := receiver.Config{Kind: receiver.Nowhere, Copies: 3}
+	got, err := drain{relay, to, 100, 5 * time.Second}.run(t.Context(), server)
+	require.NoError(t, err)
+	require.False(t, got.Complete)
+	require.Equal(t, 1, got.Lost)
+
+	got, err = drain{waybillLanes(3, 8), to, 2000, time.Minute}.run(t.Context(), server)
+	require.NoError(t, err)
+	require.True(t, got.Complete)
+	require.Zero(t, got.Lost+got.Repeats+got.Swapped+got.Unsettled)
 }

@@ -4,16 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"sync"
 	"time"
 
-	"github.com/prometheus/procfs"
-
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
 	"github.com/waybill-go/waybill/benchmarks/peer"
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -23,113 +18,136 @@ const unlimited = 10 * time.Minute
 // small is the backlog that the large ones are compared with.
 const small = 100_000
 
-var memory = Metric{Key: "memory", Title: "resident memory at most, MiB"}
+// The memory that the relay's process had at most.
+var (
+	resident = Metric{Key: "resident", Title: "resident memory, MiB"}
+	heap     = Metric{Key: "heap", Title: "Go heap, MiB"}
+)
+
+// apart is a Waybill forwarder in a process of its own, which delivers to nowhere.
+type apart struct {
+	peer.WaybillForwarder
+	configuration string
+}
+
+func apartWith(s Sizes, sinks int) apart {
+	f := peer.WaybillForwarder{Threshold: s.InFlight, Listen: true, Sinks: sinks}
+	return apart{f, waybillSingle(s.InFlight).Configuration + "; a process of its own"}
+}
+
+func (a apart) relay() peer.Relay { return a.Relay("apart", a.configuration) }
+
+// drain carries what is pending in the database, and stops the process.
+func (a apart) drain(ctx context.Context, server *database.Server, dsn string, backlog int) (sample Sample, err error) {
+	relay, err := child.StartRelay(child.Delivery{Forwarder: a.WaybillForwarder, DSN: dsn, Orders: backlog})
+	if err != nil {
+		return sample, err
+	}
+	m := newMeter(ctx, server, processes{relay: []int{relay.ID()}})
+	select {
+	case <-relay.Arrived():
+		sample.Complete = true
+	case <-relay.Ended():
+	case <-time.After(unlimited):
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	n := backlog * max(1, a.Sinks)
+	took, metrics := m.stop(ctx, n)
+	report, stopped := relay.Stop()
+	if err := errors.Join(err, stopped); err != nil {
+		return sample, err
+	}
+	metrics["rate"] = float64(report.Verdict.Distinct) / took.Seconds()
+	metrics[resident.Key], metrics[heap.Key] = float64(report.Resident)/(1<<20), float64(report.Heap)/(1<<20)
+	sample.Metrics = metrics
+	return sample, sample.judgeBy(ctx, report.Verdict, n, a.relay(), dsn)
+}
 
 func history(s Sizes) Scenario {
-	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
-	backlog := min(small, s.History)
-	measured := func(name, configuration string, run func(ctx context.Context, server *database.Server) (Sample, error)) Contender {
-		return Contender{Name: name, Configuration: configuration, Run: func(ctx context.Context, server *database.Server) (Sample, error) {
-			return withMemory(func() (Sample, error) { return run(ctx, server) })
+	a := apartWith(s, 1)
+	backlog := min(small, s.History/2)
+	contender := func(name string, run func(ctx context.Context, server *database.Server, dsn string) (Sample, error), n int) Contender {
+		return Contender{Name: name, Configuration: a.configuration, Run: func(ctx context.Context, server *database.Server) (_ Sample, err error) {
+			dsn, drop, err := filled(ctx, server, a.relay().Outbox, n)
+			if err != nil {
+				return Sample{}, err
+			}
+			defer func() { err = errors.Join(err, drop()) }()
+			return run(ctx, server, dsn)
 		}}
 	}
-	relay := waybillSingle(s.InFlight)
+	pending := func(n int) Contender {
+		return contender(english.Sprintf("Waybill, %d pending", n), func(ctx context.Context, server *database.Server, dsn string) (Sample, error) {
+			return a.drain(ctx, server, dsn, n)
+		}, n)
+	}
 	return Scenario{
-		Name: "history", Title: "Waybill: large backlogs and long histories", Metrics: []Metric{rate, memory, ownCPU, theirCPU},
-		About: "Does a drain get slower, or the process larger, with what is pending or has been settled long ago? The process holds the receiver too, and whatever Go's collector has not given back.",
+		Name: "history", Title: "Waybill: large backlogs and long histories", Metrics: []Metric{rate, resident, heap, ownCPU, theirCPU}, Once: true,
+		About: "Does a drain get slower, or the process larger, with what is pending or has been settled long ago? The forwarder is a process of its own, which starts and connects within the time, and counts what it delivers nowhere.",
 		Contenders: []Contender{
-			measured(english.Sprintf("%d pending", backlog), relay.Configuration, drain{relay, to, backlog, unlimited}.run),
-			measured(english.Sprintf("%d pending", s.History), relay.Configuration, drain{relay, to, s.History, unlimited}.run),
-			measured(english.Sprintf("%d pending behind %d settled", backlog, s.History), relay.Configuration,
-				func(ctx context.Context, server *database.Server) (Sample, error) {
-					return drainBehind(ctx, server, relay, to, s.History, backlog)
-				}),
+			pending(backlog), pending(s.History),
+			contender(english.Sprintf("Waybill, %d pending behind %d settled", backlog, s.History), func(ctx context.Context, server *database.Server, dsn string) (Sample, error) {
+				if _, err := a.drain(ctx, server, dsn, s.History); err != nil {
+					return Sample{}, err
+				}
+				if err := a.relay().Outbox.Fill(ctx, dsn, backlog); err != nil {
+					return Sample{}, err
+				}
+				return a.drain(ctx, server, dsn, backlog)
+			}, s.History),
 		},
 	}
 }
 
-// drainBehind drains a backlog that was filled in after others were settled.
-func drainBehind(ctx context.Context, server *database.Server, relay peer.Relay, to receiver.Config, settled, backlog int) (_ Sample, err error) {
-	dsn, drop, err := server.Copy(ctx, fmt.Sprintf("waybill %d behind %d", backlog, settled), func(ctx context.Context, dsn string) error {
-		if err := errors.Join(relay.Outbox.Migrate(ctx, dsn), relay.Outbox.Fill(ctx, dsn, settled)); err != nil {
-			return err
-		}
-		if _, err := (drain{relay, to, settled, unlimited}).runOn(ctx, server, dsn); err != nil {
-			return err
-		}
-		return relay.Outbox.Fill(ctx, dsn, backlog)
-	})
-	if err != nil {
-		return Sample{}, err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	return drain{relay, to, backlog, unlimited}.runOn(ctx, server, dsn)
-}
+// manySinks is how many there are in a program with very many.
+const manySinks = 40
 
-// withMemory adds the most memory that the process held while a run lasted.
-func withMemory(run func() (Sample, error)) (Sample, error) {
-	debug.FreeOSMemory()
-	var (
-		most     uint64
-		sampling sync.WaitGroup
-	)
-	done := make(chan struct{})
-	sampling.Go(func() {
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				most = max(most, residentMemory())
-			case <-done:
-				return
-			}
-		}
-	})
-	sample, err := run()
-	close(done)
-	sampling.Wait()
-	if err == nil && most > 0 {
-		sample.Metrics["memory"] = float64(most) / (1 << 20)
+func fan(s Sizes) Scenario {
+	scenario := Scenario{
+		Name: "sinks", Title: "Waybill: many sinks", Metrics: []Metric{rate, resident, heap, ownCPU, theirCPU}, Once: true,
+		About: english.Sprintf("%d orders are pending, and each goes to every sink. What a sink costs in memory is seen here, in a process that has nothing but the forwarder and what counts.", s.Fan),
 	}
-	return sample, err
-}
-
-// residentMemory is 0 where there is no /proc.
-func residentMemory() uint64 {
-	self, err := procfs.Self()
-	if err != nil {
-		return 0
+	for _, sinks := range []int{1, manySinks} {
+		a := apartWith(s, sinks)
+		scenario.Contenders = append(scenario.Contenders, Contender{
+			Name: "Waybill, " + plural(sinks, "sink"), Configuration: a.configuration,
+			Run: func(ctx context.Context, server *database.Server) (_ Sample, err error) {
+				dsn, drop, err := filled(ctx, server, a.relay().Outbox, s.Fan)
+				if err != nil {
+					return Sample{}, err
+				}
+				defer func() { err = errors.Join(err, drop()) }()
+				return a.drain(ctx, server, dsn, s.Fan)
+			},
+		})
 	}
-	status, err := self.NewStatus()
-	if err != nil {
-		return 0
-	}
-	return status.VmRSS
+	return scenario
 }
 
 // rounds is how often the dead tuples' scenario fills and drains.
 const rounds = 5
 
 func deadTuples(s Sizes) Scenario {
+	a := apartWith(s, 1)
 	return Scenario{
-		Name: "dead-tuples", Title: "Waybill: what deliveries leave behind",
+		Name: "dead-tuples", Title: "Waybill: what deliveries leave behind", Once: true,
 		Metrics: []Metric{
-			{Key: "dead_outbox", Title: "dead tuples in outbox"}, {Key: "dead_cursors", Title: "dead tuples in outbox_cursors"}, rate, memory,
+			{Key: "dead_outbox", Title: "dead tuples in outbox"}, {Key: "dead_cursors", Title: "dead tuples in outbox_cursors"}, rate,
 		},
 		About: english.Sprintf("%d notifications go through in %d rounds of filling and draining, with autovacuum off for the tables.", s.Through, rounds),
 		Contenders: []Contender{{
-			Name: "Waybill", Configuration: waybillSingle(s.InFlight).Configuration,
+			Name: "Waybill", Configuration: a.configuration,
 			Run: func(ctx context.Context, server *database.Server) (Sample, error) {
-				return withMemory(func() (Sample, error) { return leaveBehind(ctx, server, s) })
+				return leaveBehind(ctx, server, a, s)
 			},
 		}},
 	}
 }
 
-func leaveBehind(ctx context.Context, server *database.Server, s Sizes) (sample Sample, err error) {
-	relay := waybillSingle(s.InFlight)
-	dsn, drop, err := empty(ctx, server, relay.Outbox)
+func leaveBehind(ctx context.Context, server *database.Server, a apart, s Sizes) (_ Sample, err error) {
+	outbox := a.relay().Outbox
+	dsn, drop, err := empty(ctx, server, outbox)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -142,13 +160,12 @@ func leaveBehind(ctx context.Context, server *database.Server, s Sizes) (sample 
 	if _, err := db.ExecContext(ctx, `ALTER TABLE outbox SET (autovacuum_enabled = off); ALTER TABLE outbox_cursors SET (autovacuum_enabled = off)`); err != nil {
 		return Sample{}, err
 	}
-	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
 	total := Sample{Metrics: make(map[string]float64), Complete: true}
 	for range rounds {
-		if err := relay.Outbox.Fill(ctx, dsn, s.Through/rounds); err != nil {
+		if err := outbox.Fill(ctx, dsn, s.Through/rounds); err != nil {
 			return Sample{}, err
 		}
-		one, err := drain{relay, to, s.Through / rounds, unlimited}.runOn(ctx, server, dsn)
+		one, err := a.drain(ctx, server, dsn, s.Through/rounds)
 		if err != nil {
 			return Sample{}, err
 		}
@@ -161,6 +178,9 @@ func leaveBehind(ctx context.Context, server *database.Server, s Sizes) (sample 
 
 func (s *Sample) add(o Sample) {
 	s.Metrics["rate"] += o.Metrics["rate"]
+	for _, key := range []string{othersKey, stolenKey, throttledKey} {
+		s.Metrics[key] = max(s.Metrics[key], o.Metrics[key])
+	}
 	s.Complete = s.Complete && o.Complete
 	s.Lost += o.Lost
 	s.Unsettled += o.Unsettled

@@ -2,48 +2,65 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
 	"github.com/waybill-go/waybill/benchmarks/peer"
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// lags is a contender that delivers what is published at a steady rate.
+// lags is a contender that delivers what is published at a steady rate, beside so many
+// processes that want the processor too.
 type lags struct {
 	relay peer.Relay
 	sizes Sizes
+	rate  int // transactions/s
+	loops int
 }
 
 // warmUp is the share of a run whose latencies do not count: connections are made,
 // statements prepared.
 const warmUp = 0.2
 
+func (l lags) contender() Contender {
+	return Contender{Name: l.relay.Name, Configuration: l.relay.Configuration, Run: l.run}
+}
+
 func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) {
-	return onEmpty(ctx, server, l.relay.Outbox, l.sizes, func(dsn string, from peer.Publisher) (Sample, error) {
-		return l.runOn(ctx, server, dsn, from)
+	return onEmpty(ctx, server, l.relay.Outbox, l.sizes, func(dsn string, from peer.Publisher) (_ Sample, err error) {
+		loops, err := child.StartLoops(l.loops)
+		if err != nil {
+			return Sample{}, err
+		}
+		defer func() { err = errors.Join(err, loops.Stop()) }()
+		return l.runOn(ctx, server, dsn, from, loops)
 	})
 }
 
-func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
-	n := int(l.sizes.Publishing.Seconds() * float64(l.sizes.Rate))
+func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher, loops child.Loops) (sample Sample, err error) {
+	n := max(l.sizes.Fewest, int(l.sizes.Publishing.Seconds()*float64(l.rate)))
 	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n})
 	relay := start(ctx, l.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
-	m := newMeter(ctx, server)
-	committing, err := publishSteadily(ctx, from, n, l.sizes)
+	m := newMeter(ctx, server, processes{loops: loops.IDs()})
+	began := time.Now()
+	committing, err := publishSteadily(ctx, from, n, l.rate, l.sizes.Clients)
 	if err != nil {
 		return Sample{}, err
 	}
+	took := time.Since(began)
 	if sample.Complete, err = relay.await(ctx, to.Expect(n), l.sizes.Limit); err != nil {
 		return sample, err
 	}
-	_, sample.Metrics = m.stop(ctx)
+	_, sample.Metrics = m.stop(ctx, n)
+	sample.Metrics["published"] = float64(n) / took.Seconds()
 	if err := relay.stop(); err != nil {
 		return sample, err
 	}
@@ -53,13 +70,13 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 
 // publishSteadily begins n transactions at their times, whatever the earlier ones
 // take, as far as there are clients; it returns when each began to commit.
-func publishSteadily(ctx context.Context, to peer.Publisher, n int, s Sizes) (committing []time.Time, err error) {
+func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients int) (committing []time.Time, err error) {
 	committing = make([]time.Time, n)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(s.Clients)
+	group.SetLimit(clients)
 	began := time.Now()
 	for number := range n {
-		due := began.Add(time.Duration(number) * time.Second / time.Duration(s.Rate))
+		due := began.Add(time.Duration(number) * time.Second / time.Duration(rate))
 		select {
 		case <-time.After(time.Until(due)):
 		case <-ctx.Done():
@@ -80,6 +97,7 @@ func addLatencies(metrics map[string]float64, committing []time.Time, tally *rec
 			all = append(all, at.Sub(committing[number]))
 		}
 	}
+	metrics[samplesKey] = float64(len(all))
 	if len(all) == 0 {
 		return
 	}
@@ -89,22 +107,36 @@ func addLatencies(metrics map[string]float64, committing []time.Time, tally *rec
 	}
 }
 
-func latency(s Sizes) Scenario {
-	var contenders []Contender
-	for _, r := range []peer.Relay{
-		waybillSingle(s.InFlight), waybillPolling(),
-		watermillDefault(), watermillTuned(), riverDefault(), riverTuned(), peer.Textbook(), peer.SkipLocked(),
-	} {
-		contenders = append(contenders, Contender{Name: r.Name, Configuration: r.Configuration, Run: lags{r, s}.run})
+var latencyMetrics = []Metric{
+	{Key: "p50", Title: "p50, ms", Decimals: 2}, {Key: "p95", Title: "p95, ms", Decimals: 2},
+	{Key: "p99", Title: "p99, ms", Decimals: 2}, {Key: "max", Title: "max, ms", Decimals: 2}, published, ownCPU, theirCPU,
+}
+
+// usualRate is that of the scenario which all contenders are in, in any configuration;
+// its name is latency alone.
+const usualRate = 500
+
+func latency(s Sizes, rate, loops int) Scenario {
+	relays := []peer.Relay{waybillSingle(s.InFlight), waybillPolling(), watermillTuned(), riverTuned(), peer.Textbook(), peer.SkipLocked()}
+	scenario := Scenario{
+		Name: "latency", Title: "From the commit to the sink", Metrics: latencyMetrics,
+		About: english.Sprintf("%d transactions a second for %s, or until there were %d, and the time from when each begins to commit until its delivery, which is to nowhere. Publisher and relay share nothing but the database. The first fifth of a run does not count.",
+			rate, s.Publishing, s.Fewest),
 	}
-	return Scenario{
-		Name: "latency", Title: "From the commit to the sink",
-		Metrics: []Metric{
-			{Key: "p50", Title: "p50, ms", Decimals: 2}, {Key: "p95", Title: "p95, ms", Decimals: 2},
-			{Key: "p99", Title: "p99, ms", Decimals: 2}, {Key: "max", Title: "max, ms", Decimals: 2}, ownCPU, theirCPU,
-		},
-		About: fmt.Sprintf("%d transactions a second for %s, and the time from when each begins to commit until its delivery, which is to nowhere. Publisher and relay share nothing but the database. The first fifth of a run does not count.",
-			s.Rate, s.Publishing),
-		Contenders: contenders,
+	if rate == usualRate && loops == 0 {
+		relays = append(relays, watermillDefault(), riverDefault())
 	}
+	if rate != usualRate {
+		scenario.Name += fmt.Sprintf("-%d", rate)
+		scenario.Title += english.Sprintf(", %d/s", rate)
+	}
+	if loops > 0 {
+		scenario.Name += "-busy"
+		scenario.Title += ", on a busy machine"
+		scenario.About += english.Sprintf(" Meanwhile %d other processes compute for nothing.", loops)
+	}
+	for _, r := range relays {
+		scenario.Contenders = append(scenario.Contenders, lags{r, s, rate, loops}.contender())
+	}
+	return scenario
 }

@@ -7,33 +7,101 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/machine"
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
 // meter measures a run from its making on.
 type meter struct {
-	server   *database.Server
-	began    time.Time
-	own      time.Duration
-	postgres time.Duration
-	seen     bool // PostgreSQL's processes are visible
+	server *database.Server
+	with   processes
+	began  time.Time
+	before reading
 }
 
-func newMeter(ctx context.Context, server *database.Server) *meter {
-	m := &meter{server: server}
-	m.postgres, m.seen = server.CPU(ctx)
-	m.own, m.began = processCPU(), time.Now()
+// processes are those that were started for a run, by their ids.
+type processes struct {
+	relay []int // that are part of the contender
+	loops []int // that only keep the machine busy
+}
+
+// reading is what had been used so far.
+type reading struct {
+	own, postgres, loops time.Duration
+	seen                 bool // PostgreSQL's processes are visible
+	machine              machine.Usage
+	known                bool // the machine tells
+}
+
+func newMeter(ctx context.Context, server *database.Server, with processes) *meter {
+	m := &meter{server: server, with: with}
+	m.before = m.read(ctx)
+	m.began = time.Now()
 	return m
 }
 
-// stop returns the metrics that all runs have: the time, and how many cores were busy.
-func (m *meter) stop(ctx context.Context) (took time.Duration, metrics map[string]float64) {
+func (m *meter) read(ctx context.Context) (r reading) {
+	r.own = processCPU() + machine.CPU(m.with.relay...)
+	r.loops = machine.CPU(m.with.loops...)
+	r.postgres, r.seen = m.server.CPU(ctx)
+	r.machine, r.known = machine.Used()
+	return r
+}
+
+// The keys of the metrics by which a run is found to be spoiled; see Sample.Spoilt.
+const (
+	samplesKey   = "samples"   // what the figures stand on: deliveries, transactions
+	othersKey    = "others"    // cores that other processes had
+	stolenKey    = "stolen"    // cores that the hypervisor gave to others
+	throttledKey = "throttled" // seconds of each second for which the own cgroup had to wait
+)
+
+// stop returns the metrics that all runs have: the time, how many cores were busy,
+// and how many samples there are.
+func (m *meter) stop(ctx context.Context, samples int) (took time.Duration, metrics map[string]float64) {
 	took = time.Since(m.began)
-	metrics = map[string]float64{"seconds": took.Seconds(), "cpu": (processCPU() - m.own).Seconds() / took.Seconds()}
-	if now, ok := m.server.CPU(ctx); ok && m.seen {
-		metrics["postgres_cpu"] = (now - m.postgres).Seconds() / took.Seconds()
+	after := m.read(ctx)
+	cores := func(used time.Duration) float64 { return max(0, used.Seconds()/took.Seconds()) }
+	own, postgres := after.own-m.before.own, after.postgres-m.before.postgres
+	metrics = map[string]float64{"seconds": took.Seconds(), samplesKey: float64(samples), "cpu": cores(own)}
+	if after.seen && m.before.seen {
+		metrics["postgres_cpu"] = cores(postgres)
+	}
+	if after.known && m.before.known && after.seen {
+		used := after.machine.Since(m.before.machine)
+		metrics[othersKey] = cores(used.Busy - own - postgres - (after.loops - m.before.loops))
+		metrics[stolenKey], metrics[throttledKey] = cores(used.Stolen), cores(used.Throttled)
 	}
 	return took, metrics
+}
+
+const (
+	// fewestSamples are what a figure stands on at least.
+	fewestSamples = 20
+	// countingError is by how much processor time may be wrong, in seconds: the system
+	// counts it in hundredths, for each process, and that of the machine by sampling.
+	countingError = 0.05
+)
+
+// Spoilt says why a run on so many cores tells nothing, if it does not: others had the given
+// share of the machine or more, or there are fewer than 20 samples.
+func (s Sample) Spoilt(cores int, share float64) string {
+	m := s.Metrics
+	most := share * float64(cores)
+	if seconds := m["seconds"]; seconds > 0 {
+		most = max(most, countingError/seconds)
+	}
+	switch n, counted := m[samplesKey]; {
+	case m[othersKey] >= most:
+		return fmt.Sprintf("other processes had %.2f cores", m[othersKey])
+	case m[stolenKey] >= most:
+		return fmt.Sprintf("the hypervisor kept %.2f cores", m[stolenKey])
+	case m[throttledKey] >= share:
+		return fmt.Sprintf("the control group was throttled for %.0f%% of the time", 100*m[throttledKey])
+	case counted && n < fewestSamples:
+		return fmt.Sprintf("%.0f samples only", n)
+	}
+	return ""
 }
 
 // processCPU is the processor time of this process: the contender, and the receiver.

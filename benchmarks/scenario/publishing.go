@@ -39,7 +39,7 @@ func publish(ctx context.Context, to peer.Publisher, s Sizes) (n int, err error)
 
 // empty returns a database with an outbox that has nothing in it.
 func empty(ctx context.Context, server *database.Server, o peer.Outbox) (dsn string, drop func() error, err error) {
-	return server.Copy(ctx, key(o, 0), o.Migrate)
+	return lend(ctx, server, o, 0, o.Migrate)
 }
 
 // onEmpty lends an empty outbox and a publisher for one run.
@@ -65,21 +65,30 @@ type writers struct {
 
 func (w writers) run(ctx context.Context, server *database.Server) (Sample, error) {
 	return onEmpty(ctx, server, w.outbox, w.sizes, func(dsn string, to peer.Publisher) (Sample, error) {
-		m := newMeter(ctx, server)
+		m := newMeter(ctx, server, processes{})
 		n, err := publish(ctx, to, w.sizes)
-		took, metrics := m.stop(ctx)
+		took, metrics := m.stop(ctx, n)
 		if err != nil {
 			return Sample{}, err
 		}
 		metrics["published"] = float64(n) / took.Seconds()
 		sample := Sample{Metrics: metrics, Complete: true}
-		if _, none := w.outbox.(peer.Business); none {
+		if !w.publishes() {
 			return sample, nil
 		}
 		stored, err := w.outbox.Pending(ctx, dsn)
 		sample.Lost = max(0, n-stored)
 		return sample, err
 	})
+}
+
+func (w writers) publishes() bool {
+	o := w.outbox
+	if file, is := o.(peer.InFile); is {
+		o = file.Outbox
+	}
+	_, none := o.(peer.Business)
+	return !none
 }
 
 var published = Metric{Key: "published", Title: "transactions/s"}
@@ -97,7 +106,9 @@ func transactions(s Sizes) Scenario {
 			contender("Raw INSERT into Waybill's outbox", "one more INSERT in the transaction; lib/pq", peer.Waybill{Raw: true}),
 			contender("Waybill", "outbox.Publish in the transaction, NOTIFY after the commit, coalesced; lib/pq", peer.Waybill{}),
 			contender("Watermill", "forwarder.Publisher over the SQL publisher, made for each transaction; lib/pq", peer.Watermill{}),
+			contender("Plain table", "one more INSERT in the transaction, as for the textbook's and the home-made outbox; lib/pq", peer.Table{}),
 			contender("Limit: business INSERT, pgx", "nothing published", peer.Business{Pgx: true}),
+			contender("Waybill, pgx", "outbox.Publish in the transaction, NOTIFY after the commit, coalesced; pgx", peer.Waybill{Pgx: true}),
 			contender("River", "InsertTx; pgx", peer.River{}),
 		},
 	}
@@ -125,13 +136,13 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	relay := start(ctx, b.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
-	m := newMeter(ctx, server)
+	m := newMeter(ctx, server, processes{})
 	n, err := publish(ctx, from, b.sizes)
 	if err != nil {
 		return Sample{}, err
 	}
 	arrived := to.Arrived()
-	took, metrics := m.stop(ctx)
+	took, metrics := m.stop(ctx, n)
 	metrics["published"] = float64(n) / took.Seconds()
 	metrics["rate"] = float64(arrived) / took.Seconds()
 	behind := time.Now()

@@ -21,6 +21,9 @@ type Scenario struct {
 	// Metrics are shown in their order; the first one decides.
 	Metrics    []Metric
 	Contenders []Contender
+	// Once asks for a single run of each contender, without another to warm up: what is
+	// long enough, or counted and not timed.
+	Once bool
 }
 
 // Metric is a column of figures.
@@ -41,6 +44,9 @@ type Contender struct {
 type Sample struct {
 	// Metrics are the figures by the keys of the scenario's metrics.
 	Metrics map[string]float64 `json:"metrics"`
+	// Spoiled says why the run tells nothing, as of a machine that others used; it is
+	// empty where nothing is wrong.
+	Spoiled string `json:"spoiled,omitempty"`
 	// Complete says that everything had arrived before the time was up.
 	Complete bool `json:"complete"`
 	// Lost is how many orders neither arrived nor are pending; Unsettled how many
@@ -59,38 +65,66 @@ type Sizes struct {
 	Limit       time.Duration // of a run; what is left then stays pending
 	InFlight    int           // to Kafka
 	HTTP        int           // in flight to HTTP
-	Rate        int           // transactions/s of the latency scenario
 	Publishing  time.Duration // how long transactions are made
+	Fewest      int           // transactions of a latency run, however long that takes
 	Clients     int           // that make them
 	Through     int           // notifications of the dead tuples' scenario
 	History     int           // settled or pending rows of the large outbox
+	Fan         int           // orders that go to many sinks
 }
 
 // SmokeSizes are just enough to run everything once.
 func SmokeSizes() Sizes {
 	return Sizes{
 		Backlog: 2000, SlowBacklog: 500, Limit: time.Second, InFlight: 256, HTTP: 64,
-		Rate: 500, Publishing: 200 * time.Millisecond, Clients: 8, Through: 5000, History: 5000,
+		Publishing: 200 * time.Millisecond, Fewest: 3, Clients: 8, Through: 5000, History: 5000, Fan: 200,
 	}
 }
 
 // DefaultSizes fit into about half an hour on two cores.
 func DefaultSizes() Sizes {
 	return Sizes{
-		Backlog: 300_000, SlowBacklog: 50_000, Limit: 5 * time.Second, InFlight: 256, HTTP: 64,
-		Rate: 500, Publishing: 4 * time.Second, Clients: 8, Through: 1_000_000, History: 3_000_000,
+		Backlog: 300_000, SlowBacklog: 40_000, Limit: 2 * time.Second, InFlight: 256, HTTP: 64,
+		Publishing: 2500 * time.Millisecond, Fewest: 50, Clients: 8, Through: 1_000_000, History: 10_000_000, Fan: 25_000,
 	}
+}
+
+// WarmUp is what a run takes whose figures do not count: the same, for a short time.
+func (s Sizes) WarmUp() Sizes {
+	s.Limit, s.Publishing, s.Fewest = min(s.Limit, 500*time.Millisecond), min(s.Publishing, 500*time.Millisecond), 1
+	return s
 }
 
 // All are the scenarios in the order of the report.
 func All(s Sizes) []Scenario {
-	return []Scenario{
-		nowhere(s), kafka(s), slowKafka(s), http(s), slowHTTP(s), latency(s), together(s), transactions(s), deadTuples(s), history(s),
+	all := []Scenario{nowhere(s), kafka(s), slowKafka(s), http(s), slowHTTP(s), email(s), slowEmail(s), lanes(s)}
+	for _, loops := range []int{0, 2} {
+		for _, rate := range []int{10, 500, 5000} {
+			all = append(all, latency(s, rate, loops))
+		}
 	}
+	all = append(all, together(s), transactions(s))
+	all = append(all, sqlite(s)...)
+	return append(all, deadTuples(s), history(s), fan(s))
+}
+
+// Names are those of all scenarios.
+func Names() (names []string) {
+	for _, s := range All(SmokeSizes()) {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // english writes 300000 as 300,000.
 var english = message.NewPrinter(language.English)
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return english.Sprintf("%d %ss", n, noun)
+}
 
 // The columns that several scenarios have.
 var (
@@ -99,9 +133,17 @@ var (
 	theirCPU = Metric{Key: "postgres_cpu", Title: "CPU: PostgreSQL", Decimals: 2}
 )
 
+// lend returns a database, or a file, as fill leaves it.
+func lend(ctx context.Context, server *database.Server, o peer.Outbox, n int, fill database.Fill) (dsn string, drop func() error, err error) {
+	if _, file := o.(peer.InFile); file {
+		return server.CopyFile(ctx, key(o, n), fill)
+	}
+	return server.Copy(ctx, key(o, n), fill)
+}
+
 // filled returns a database with a backlog of n in an outbox.
 func filled(ctx context.Context, server *database.Server, o peer.Outbox, n int) (dsn string, drop func() error, err error) {
-	return server.Copy(ctx, key(o, n), func(ctx context.Context, dsn string) error {
+	return lend(ctx, server, o, n, func(ctx context.Context, dsn string) error {
 		if err := o.Migrate(ctx, dsn); err != nil {
 			return err
 		}

@@ -14,11 +14,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
+	"github.com/waybill-go/waybill/benchmarks/machine"
 	"github.com/waybill-go/waybill/benchmarks/report"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/benchmarks/scenario"
@@ -35,6 +38,7 @@ type options struct {
 	json     string
 	page     string
 	redraw   bool
+	others   float64 // share of the machine
 	smoke    bool
 	part     bool // not all scenarios
 }
@@ -43,7 +47,7 @@ func parse(args []string) (o options, err error) {
 	s := scenario.DefaultSizes()
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the median counts")
-	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run once before, which does not count")
+	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run briefly before, which does not count")
 	only := flags.String("only", "", "regular expression of the scenarios' names; others stay as they are in the file that --json names")
 	who := flags.String("who", "", "regular expression of the contenders' names; default all")
 	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: does everything work?")
@@ -51,16 +55,18 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.json, "json", "", "file for all runs as JSON")
 	flags.StringVar(&o.page, "page", "", "page whose generated part is replaced; its plots go beside it")
 	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing: write the page from the file that --json names")
+	flags.Float64Var(&o.others, "others", 0.1, "share of the machine that others may have in a run that counts")
 	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders that are drained nowhere and to Kafka")
 	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders that are drained to HTTP and to the Kafka that is 2 ms away")
 	flags.DurationVar(&s.Limit, "limit", s.Limit, "time that a drain may take; what is left then does not count")
 	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight nowhere and to Kafka")
 	flags.IntVar(&s.HTTP, "http-in-flight", s.HTTP, "deliveries in flight to HTTP")
-	flags.IntVar(&s.Rate, "rate", s.Rate, "transactions/s of the latency scenario")
 	flags.DurationVar(&s.Publishing, "publishing", s.Publishing, "time for which transactions are made")
+	flags.IntVar(&s.Fewest, "fewest", s.Fewest, "transactions of a latency run at least, whatever time that takes")
 	flags.IntVar(&s.Clients, "clients", s.Clients, "clients that make them")
 	flags.IntVar(&s.Through, "through", s.Through, "notifications whose dead tuples are counted")
 	flags.IntVar(&s.History, "history", s.History, "rows of the large backlog, and of the long history")
+	flags.IntVar(&s.Fan, "fan", s.Fan, "orders that go to many sinks")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -84,14 +90,16 @@ func (o options) check(rest []string, who string) error {
 	s := o.sizes
 	require(len(rest) == 0, fmt.Sprintf("arguments that are not flags: %q", rest))
 	require(o.runs >= 1, "--runs: use 1 or more")
-	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Rate, s.Clients, s.History) >= 1 && s.Through >= 5, "sizes: use 1 or more, and 5 or more for --through")
+	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients, s.Fan) >= 1 && s.Through >= 5 && s.History >= 2, "sizes: use 1 or more, 2 for --history and 5 for --through")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
+	require(o.others > 0, "--others: use more than 0")
 	require(who == "" || o.json == "" && o.page == "", "--who leaves contenders out: without --json and --page")
 	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
 	return errors.Join(problems...)
 }
 
 func main() {
+	child.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log.SetOutput(io.Discard) // sarama and others log there; what matters comes back as an error
@@ -124,74 +132,93 @@ func peers(ctx context.Context, args []string) error {
 	return losses(r)
 }
 
-// measureAndKeep writes the file. Scenarios that are not measured stay in it.
+// measureAndKeep writes the file, also of the scenarios that were through when one failed
+// or somebody stopped the command. Those that are not measured stay in it.
 func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
-	r, err := measure(ctx, o)
-	if err != nil || o.json == "" {
-		return r, err
+	r, failed := measure(ctx, o)
+	if o.json == "" || len(r.Scenarios) == 0 {
+		return r, failed
 	}
-	if o.part {
+	if o.part || failed != nil {
 		switch earlier, err := result.Read(o.json); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return nil, err
+			return nil, errors.Join(failed, err)
 		default:
 			if err := r.Keep(earlier); err != nil {
-				return nil, fmt.Errorf("%s: %w", o.json, err)
+				return nil, errors.Join(failed, fmt.Errorf("%s: %w", o.json, err))
 			}
 		}
 	}
-	return r, errors.Join(os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json))
+	return r, errors.Join(failed, os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json))
 }
 
-func measure(ctx context.Context, o options) (_ *result.Result, err error) {
+// measure returns what it found until it failed.
+func measure(ctx context.Context, o options) (r *result.Result, err error) {
+	r = new(result.Result)
 	server, err := database.Start(ctx, o.database, !o.smoke)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	r := new(result.Result)
+	defer func() {
+		if closed := server.Close(); closed != nil {
+			err = errors.Join(err, fmt.Errorf("put away what was started: %w", closed))
+		}
+	}()
 	if r.Machine, err = result.InspectMachine(ctx, server); err != nil {
-		return nil, err
+		return r, err
 	}
-	for _, s := range scenario.All(o.sizes) {
+	began, revision, warmUp := time.Now(), result.Revision(ctx), scenario.All(o.sizes.WarmUp())
+	for i, s := range scenario.All(o.sizes) {
 		if !o.only.MatchString(s.Name) {
 			continue
 		}
-		runs, err := take(ctx, server, s, o)
+		runs, err := take(ctx, server, s, warmUp[i], o)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
+			return r, fmt.Errorf("%s: %w", s.Name, err)
 		}
+		runs.Revision = revision
 		r.Scenarios = append(r.Scenarios, runs)
+		fmt.Printf("%-20s took %s, all so far %s\n", s.Name, time.Since(runs.Begun).Round(time.Second), time.Since(began).Round(time.Second))
+	}
+	if r.Scenarios == nil {
+		return r, fmt.Errorf("--only: no scenario is called like %q; there are %s", o.only, strings.Join(scenario.Names(), ", "))
 	}
 	return r, nil
 }
 
-// take has the contenders of a scenario run in turns.
-func take(ctx context.Context, server *database.Server, s scenario.Scenario, o options) (result.Scenario, error) {
-	s.Contenders = slices.DeleteFunc(s.Contenders, func(c scenario.Contender) bool { return !o.who.MatchString(c.Name) })
+// take has the contenders of a scenario run in turns, after a run of each to warm up.
+func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scenario, o options) (result.Scenario, error) {
 	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Metrics: s.Metrics, Begun: time.Now()}
-	r.Load[0] = result.Load()
-	for _, c := range s.Contenders {
-		r.Contenders = append(r.Contenders, result.Contender{Name: c.Name, Configuration: c.Configuration})
-	}
-	first := 0
-	if o.warmUp {
+	r.Load[0] = machine.Load()
+	first, turns := 0, o.runs
+	if o.warmUp && !s.Once {
 		first = -1
 	}
-	for turn := first; turn < o.runs; turn++ {
-		for i, c := range s.Contenders {
+	if s.Once {
+		turns = 1
+	}
+	for turn := first; turn < turns; turn++ {
+		now := s
+		if turn < 0 {
+			now = warmUp
+		}
+		for _, c := range now.Contenders {
+			if !o.who.MatchString(c.Name) {
+				continue
+			}
 			sample, err := c.Run(ctx, server)
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)
 			}
+			sample.Spoiled = sample.Spoilt(runtime.GOMAXPROCS(0), o.others)
 			printSample(s, c, turn, sample)
 			if turn >= 0 {
-				r.Contenders[i].Runs = append(r.Contenders[i].Runs, sample)
+				r.Add(c.Name, c.Configuration, sample)
 			}
 		}
 	}
-	r.Load[1] = result.Load()
+	r.Load[1] = machine.Load()
 	return r, nil
 }
 
@@ -201,12 +228,15 @@ func printSample(s scenario.Scenario, c scenario.Contender, turn int, sample sce
 	if turn < 0 {
 		which = "warm-up"
 	}
-	line := fmt.Sprintf("%-16s %-8s %-42s", s.Name, which, c.Name)
+	line := fmt.Sprintf("%-20s %-8s %-42s", s.Name, which, c.Name)
 	for _, m := range s.Metrics {
 		line += fmt.Sprintf("  %s %.*f", m.Key, m.Decimals, sample.Metrics[m.Key])
 	}
 	if sample.Lost+sample.Repeats+sample.Unsettled+sample.Swapped > 0 {
 		line += fmt.Sprintf("  lost %d repeats %d unsettled %d swapped %d", sample.Lost, sample.Repeats, sample.Unsettled, sample.Swapped)
+	}
+	if sample.Spoiled != "" {
+		line += "  SPOILED: " + sample.Spoiled
 	}
 	fmt.Println(line)
 }

@@ -44,6 +44,32 @@ func TestKilledProcessLeavesNothing(t *testing.T) {
 	requireEmpty(t, dir)
 }
 
+func TestAFolderThatOnlyItsOwnerMayWriteToIsEmptyAfterwards(t *testing.T) {
+	t.Parallel()
+	dir := parentFolder(t)
+	require.NoError(t, os.Chmod(dir, 0o755)) // for root, not for the user who runs the server
+	server, err := Start(t.Context(), Options{Private: true, Dir: dir})
+	require.NoError(t, err)
+	require.NoError(t, server.Stop())
+	requireEmpty(t, dir)
+}
+
+func TestAServerThatCannotBeStoppedIsToldWithWhatItsProgramSaid(t *testing.T) {
+	t.Parallel()
+	account, err := serverAccount()
+	require.NoError(t, err)
+	folder, err := account.makeFolder(parentFolder(t))
+	require.NoError(t, err)
+	g, err := newGuard(&cluster{binaries: "/nowhere", folder: folder, account: account})
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "data"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "data", "postmaster.pid"), nil, 0o644))
+	err = g.release()
+	require.ErrorContains(t, err, "stop the server of "+folder)
+	require.ErrorContains(t, err, "/nowhere/pg_ctl: not found")
+	require.NoDirExists(t, folder)
+}
+
 func postmasterOf(t *testing.T, folder string) int {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))

@@ -1,0 +1,123 @@
+// Package machine tells how busy the machine is that a comparison runs on, and keeps
+// it busy where that is to be measured. Where there is no /proc it knows nothing.
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Usage is processor time of the whole machine, summed over its cores, since it was
+// started.
+type Usage struct {
+	// Busy is what processes and the kernel had.
+	Busy time.Duration
+	// Stolen is what the hypervisor gave to others while there was something to do here.
+	Stolen time.Duration
+	// Throttled is how long the control group of this process had to wait, because it
+	// had used up its quota; 0 where it has none.
+	Throttled time.Duration
+}
+
+// Used reads it; false where the system does not tell.
+func Used() (u Usage, ok bool) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return u, false
+	}
+	all, err := proc.Stat()
+	if err != nil {
+		return u, false
+	}
+	c := all.CPUTotal // guests are within user
+	u.Busy = seconds(c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ)
+	u.Stolen = seconds(c.Steal)
+	u.Throttled = throttled()
+	return u, true
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Since is what was used after an earlier reading.
+func (u Usage) Since(earlier Usage) Usage {
+	return Usage{u.Busy - earlier.Busy, u.Stolen - earlier.Stolen, u.Throttled - earlier.Throttled}
+}
+
+// groups is where version 2 of control groups is mounted.
+const groups = "/sys/fs/cgroup"
+
+// throttled reads cpu.stat of the own control group. Inside a container, whose path
+// may be that of the machine outside, it is at the root.
+func throttled() time.Duration {
+	self, err := procfs.Self()
+	if err != nil {
+		return 0
+	}
+	own, err := self.Cgroups()
+	if err != nil {
+		return 0
+	}
+	for _, g := range own {
+		if g.HierarchyID != 0 { // version 1
+			continue
+		}
+		for _, folder := range []string{g.Path, "/"} {
+			if content, err := os.ReadFile(filepath.Join(groups, folder, "cpu.stat")); err == nil {
+				return throttledIn(content)
+			}
+		}
+	}
+	return 0
+}
+
+func throttledIn(cpuStat []byte) time.Duration {
+	lines := bufio.NewScanner(bytes.NewReader(cpuStat))
+	for lines.Scan() {
+		if text, found := strings.CutPrefix(lines.Text(), "throttled_usec "); found {
+			microseconds, _ := strconv.ParseInt(text, 10, 64)
+			return time.Duration(microseconds) * time.Microsecond
+		}
+	}
+	return 0
+}
+
+// ticksASecond is USER_HZ, which is 100 on every architecture that Go runs on.
+const ticksASecond = 100
+
+// Ticks is processor time as /proc counts it.
+func Ticks(n uint) time.Duration { return time.Duration(n) * (time.Second / ticksASecond) }
+
+// CPU is the processor time that processes have had; one that has ended counts
+// nothing.
+func CPU(pids ...int) (used time.Duration) {
+	for _, pid := range pids {
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			continue
+		}
+		if s, err := p.Stat(); err == nil {
+			used += Ticks(s.UTime + s.STime)
+		}
+	}
+	return used
+}
+
+// Load is the average over the last minute; 0 where it is not known.
+func Load() float64 {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	load, err := proc.LoadAvg()
+	if err != nil {
+		return 0
+	}
+	return load.Load1
+}

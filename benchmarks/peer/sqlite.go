@@ -1,0 +1,179 @@
+package peer
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/benchmarks/workload"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+// InFile is an outbox in a file of SQLite instead of a database of PostgreSQL. Its dsn is
+// the file's path.
+type InFile struct{ Outbox }
+
+// Name tells it apart.
+func (f InFile) Name() string { return f.Outbox.Name() + " in a file" }
+
+// inFile says whether a dsn names a file.
+func inFile(dsn string) bool { return filepath.IsAbs(dsn) }
+
+// openDB opens a database of either kind. Files are those of all contenders: WAL,
+// synchronous=FULL.
+func openDB(dsn string) (*sql.DB, error) {
+	if inFile(dsn) {
+		return sqlite.OpenDB(dsn)
+	}
+	return postgres.OpenDB(dsn)
+}
+
+// insertAll fills a table of a file in one transaction.
+func insertAll(ctx context.Context, dsn, table string, columns []string, n int, row func(number int) []any) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		places := strings.TrimSuffix(strings.Repeat("?, ", len(columns)), ", ")
+		insert, err := tx.PrepareContext(ctx, fmt.Sprintf(`INSERT INTO %s (%s) VALUES (%s)`, table, strings.Join(columns, ", "), places))
+		if err != nil {
+			return err
+		}
+		defer insert.Close()
+		for number := range n {
+			if _, err := insert.ExecContext(ctx, row(number)...); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	})
+}
+
+// RiverFile is River's table of jobs in SQLite.
+type RiverFile struct{}
+
+// withRiverFile lends River's driver, which asks for one connection.
+func withRiverFile(dsn string, use func(driver *riversqlite.Driver) error) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		db.SetMaxOpenConns(1)
+		return use(riversqlite.New(db))
+	})
+}
+
+// Name tells it apart.
+func (RiverFile) Name() string { return "river" }
+
+// Migrate runs River's migrations.
+func (RiverFile) Migrate(ctx context.Context, dsn string) error {
+	err := withRiverFile(dsn, func(driver *riversqlite.Driver) error {
+		migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		return err
+	})
+	return errors.Join(err, execute(ctx, dsn, createBusiness))
+}
+
+// Fill inserts many at once.
+func (RiverFile) Fill(ctx context.Context, dsn string, n int) error {
+	return withRiverFile(dsn, func(driver *riversqlite.Driver) error {
+		client, err := river.NewClient(driver, &river.Config{})
+		if err != nil {
+			return err
+		}
+		return fillRiver(ctx, client, n)
+	})
+}
+
+// Pending counts what is not completed.
+func (RiverFile) Pending(ctx context.Context, dsn string) (int, error) {
+	return River{}.Pending(ctx, dsn)
+}
+
+// Open returns a client that inserts in transactions.
+func (RiverFile) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
+	t, err := openTransactions(dsn, clients)
+	if err != nil {
+		return nil, err
+	}
+	client, err := river.NewClient(riversqlite.New(t.db), &river.Config{})
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
+		_, err := client.InsertTx(ctx, tx, orderJob{o}, nil)
+		return err
+	}
+	return t, nil
+}
+
+// FileRelay makes it a contender in SQLite.
+func (r RiverClient) FileRelay(how, configuration string) Relay {
+	return Relay{
+		Name: "River (" + how + ")", Configuration: configuration, Outbox: InFile{RiverFile{}},
+		Deliver: func(ctx context.Context, dsn string, to receiver.Destination) error {
+			return withRiverFile(dsn, func(driver *riversqlite.Driver) error { return work(ctx, r, driver, to) })
+		},
+	}
+}
+
+const (
+	fileBatch = 1000
+	filePoll  = 10 * time.Millisecond
+)
+
+// FileTable is the relay that teams make themselves on SQLite: read a batch, deliver
+// it, delete it.
+func FileTable() Relay {
+	return Relay{
+		Name:          "Home-made outbox",
+		Configuration: fmt.Sprintf("SELECT … ORDER BY id LIMIT %d; deliver the batch; DELETE up to its last id; a poll every %s; one relay", fileBatch, filePoll),
+		Outbox:        InFile{Table{}},
+		Deliver: func(ctx context.Context, dsn string, to receiver.Destination) error {
+			return relayRows(dsn, to, func(db *sql.DB, out sender) error {
+				for ctx.Err() == nil {
+					n, err := fileTurn(context.WithoutCancel(ctx), db, out)
+					if err != nil {
+						return err
+					}
+					if n < fileBatch && !pause(ctx, filePoll) {
+						return nil
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// fileTurn delivers one batch. Nothing commits out of order in SQLite.
+func fileTurn(ctx context.Context, db *sql.DB, out sender) (n int, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT id, key, payload FROM messages ORDER BY id LIMIT ?`, fileBatch)
+	if err != nil {
+		return 0, err
+	}
+	batch, err := scanItems(rows)
+	if err != nil || len(batch) == 0 {
+		return 0, err
+	}
+	if err := out.send(ctx, batch...); err != nil {
+		return 0, err
+	}
+	_, err = db.ExecContext(ctx, `DELETE FROM messages WHERE id <= ?`, batch[len(batch)-1].id)
+	return len(batch), err
+}
