@@ -226,7 +226,7 @@ func (p *Publisher) announcing(commit func() error) error {
 // it does no harm.
 //
 // It returns at once. Announcements to other processes are made one at a time in
-// the background, with a rest of twice as long as one took, 2 ms at most:
+// the background, with a rest of five times as long as one took, 5 ms at most:
 // those that are asked for meanwhile become one. Each may take 1 s. An error is
 // dropped, since a forwarder that misses an announcement finds the rows at its next
 // look.
