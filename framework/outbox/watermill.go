@@ -22,7 +22,7 @@ const topic = "outbox"
 // database comes back without what Watermill says of messages.
 func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	adapter := &schemaAdapter{log: p.log, sql: &p.insertSQL}
-	executor := &executor{ctx: ctx, tx: tx, explain: func(err error) error { return p.failed(ctx, tx, err) }}
+	executor := &executor{publisher: p, ctx: ctx, tx: tx}
 	publisher, err := watermillsql.NewPublisher(executor, watermillsql.PublisherConfig{SchemaAdapter: adapter}, nil)
 	if err != nil {
 		return err
@@ -103,10 +103,10 @@ func (*schemaAdapter) SubscribeIsolationLevel() sql.IsolationLevel { return sql.
 // executor is what Watermill's publisher executes on: the caller's transaction
 // with the caller's context, whatever context it is called with.
 type executor struct {
-	ctx     context.Context
-	tx      Tx
-	explain func(error) error // of an INSERT that is held back
-	err     error             // of the last INSERT
+	publisher *Publisher
+	ctx       context.Context
+	tx        Tx
+	err       error // of the last INSERT
 }
 
 var _ watermillsql.ContextExecutor = (*executor)(nil)
@@ -118,7 +118,7 @@ func (e *executor) ExecContext(_ context.Context, query string, args ...any) (sq
 func (e *executor) Exec(query string, args ...any) (result sql.Result, err error) {
 	if tx, wrapped := e.tx.(pgxTx); wrapped {
 		if holding := tx.holding(); holding != nil {
-			e.err = holding.Hold(e.ctx, e.explain, query, args...)
+			e.err = holding.Hold(e.ctx, func(err error) error { return e.publisher.failed(e.ctx, e.tx, err) }, query, args...)
 			return nil, e.err // Watermill's publisher asks the result nothing
 		}
 	}
