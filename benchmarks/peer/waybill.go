@@ -8,11 +8,15 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/workload"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -29,6 +33,8 @@ type Waybill struct {
 	Silent bool
 	// Raw writes orders with a plain INSERT instead of the publisher.
 	Raw bool
+	// Pgx goes through pgx instead of lib/pq, with the INSERT and the COMMIT in one batch.
+	Pgx bool
 }
 
 const (
@@ -102,6 +108,9 @@ func countBehind(ctx context.Context, s *postgres.Store, lease store.Lease) (n i
 
 // Open returns the publisher of package outbox.
 func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	if w.Pgx {
+		return w.openPgx(ctx, dsn, clients)
+	}
 	t, err := openTransactions(dsn, clients)
 	if err != nil {
 		return nil, err
@@ -118,6 +127,23 @@ func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, 
 		return nil, errors.Join(err, t.Close())
 	}
 	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error { return publisher.Publish(ctx, tx, o) }
+	t.committed = publisher.Announce
+	return t, nil
+}
+
+// openPgx announces through a handle of package sql over the same pool.
+func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	t, err := openPgxTransactions(ctx, dsn, clients)
+	if err != nil {
+		return nil, err
+	}
+	t.db = stdlib.OpenDBFromPool(t.pool)
+	publisher, err := w.publisher(ctx, t.db)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	t.begin = func(ctx context.Context) (pgx.Tx, error) { return pgxbatch.Pool(t.pool).BeginTx(ctx, pgx.TxOptions{}) }
+	t.append = func(ctx context.Context, tx pgx.Tx, o workload.Order) error { return publisher.Publish(ctx, outbox.Pgx(tx), o) }
 	t.committed = publisher.Announce
 	return t, nil
 }

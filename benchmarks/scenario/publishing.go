@@ -98,6 +98,7 @@ func transactions(s Sizes) Scenario {
 			contender("Waybill", "outbox.Publish in the transaction, NOTIFY after the commit, coalesced; lib/pq", peer.Waybill{}),
 			contender("Watermill", "forwarder.Publisher over the SQL publisher, made for each transaction; lib/pq", peer.Watermill{}),
 			contender("Limit: business INSERT, pgx", "nothing published", peer.Business{Pgx: true}),
+			contender("Waybill, pgx", "outbox.Publish in a transaction of pgxbatch, whose INSERT travels with the COMMIT, NOTIFY as above; pgx", peer.Waybill{Pgx: true}),
 			contender("River", "InsertTx; pgx", peer.River{}),
 		},
 	}
