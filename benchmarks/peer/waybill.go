@@ -143,7 +143,9 @@ func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publishe
 		return nil, errors.Join(err, t.Close())
 	}
 	t.begin = func(ctx context.Context) (pgx.Tx, error) { return pgxbatch.Pool(t.pool).BeginTx(ctx, pgx.TxOptions{}) }
-	t.append = func(ctx context.Context, tx pgx.Tx, o workload.Order) error { return publisher.Publish(ctx, outbox.Pgx(tx), o) }
+	t.append = func(ctx context.Context, tx pgx.Tx, o workload.Order) error {
+		return publisher.Publish(ctx, outbox.Pgx(tx), o)
+	}
 	t.committed = publisher.Announce
 	return t, nil
 }
