@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +32,9 @@ func openPool(ctx context.Context, dsn string, connections int32) (*pgxpool.Pool
 
 // pgxTransactions makes business transactions through pgx.
 type pgxTransactions struct {
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	db    *sql.DB // over the pool; nil: none
+	begin func(ctx context.Context) (pgx.Tx, error)
 	// append, if set, writes the order in the transaction.
 	append func(ctx context.Context, tx pgx.Tx, o workload.Order) error
 	// committed, if set, follows each commit.
@@ -40,11 +43,14 @@ type pgxTransactions struct {
 
 func openPgxTransactions(ctx context.Context, dsn string, clients int) (*pgxTransactions, error) {
 	pool, err := openPool(ctx, dsn, int32(clients))
-	return &pgxTransactions{pool: pool}, err
+	if err != nil {
+		return nil, err
+	}
+	return &pgxTransactions{pool: pool, begin: pool.Begin}, nil
 }
 
 func (t *pgxTransactions) Publish(ctx context.Context, number int) (committing time.Time, err error) {
-	tx, err := t.pool.Begin(ctx)
+	tx, err := t.begin(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -68,4 +74,10 @@ func (t *pgxTransactions) Publish(ctx context.Context, number int) (committing t
 	return committing, nil
 }
 
-func (t *pgxTransactions) Close() error { t.pool.Close(); return nil }
+func (t *pgxTransactions) Close() (err error) {
+	if t.db != nil {
+		err = t.db.Close()
+	}
+	t.pool.Close()
+	return err
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -36,7 +37,7 @@ type Waybill struct {
 	Silent bool
 	// Raw writes orders with a plain INSERT instead of the publisher.
 	Raw bool
-	// Pgx publishes through pgx instead of lib/pq.
+	// Pgx goes through pgx instead of lib/pq, with the INSERT and the COMMIT in one batch.
 	Pgx bool
 	// Sinks and Lanes are those of the forwarder; 0 means 1.
 	Sinks, Lanes int
@@ -173,10 +174,12 @@ func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publishe
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := w.publisher(ctx, stdlib.OpenDBFromPool(t.pool), dsn)
+	t.db = stdlib.OpenDBFromPool(t.pool)
+	publisher, err := w.publisher(ctx, t.db, dsn)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
+	t.begin = func(ctx context.Context) (pgx.Tx, error) { return pgxbatch.Pool(t.pool).BeginTx(ctx, pgx.TxOptions{}) }
 	t.append = func(ctx context.Context, tx pgx.Tx, o workload.Order) error {
 		return publisher.Publish(ctx, outbox.Pgx(tx), o)
 	}

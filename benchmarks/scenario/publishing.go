@@ -108,7 +108,7 @@ func transactions(s Sizes) Scenario {
 			contender("Watermill", "forwarder.Publisher over the SQL publisher, made for each transaction; lib/pq", peer.Watermill{}),
 			contender("Plain table", "one more INSERT in the transaction, as for the textbook's and the home-made outbox; lib/pq", peer.Table{}),
 			contender("Limit: business INSERT, pgx", "nothing published", peer.Business{Pgx: true}),
-			contender("Waybill, pgx", "outbox.Publish in the transaction, NOTIFY after the commit, coalesced; pgx", peer.Waybill{Pgx: true}),
+			contender("Waybill, pgx", "outbox.Publish in a transaction of pgxbatch, whose INSERT travels with the COMMIT, NOTIFY as above; pgx", peer.Waybill{Pgx: true}),
 			contender("River", "InsertTx; pgx", peer.River{}),
 		},
 	}

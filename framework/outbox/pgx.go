@@ -24,12 +24,23 @@ type PgxDB[Tx, Options any] interface {
 	BeginTx(ctx context.Context, options Options) (Tx, error)
 }
 
+// HoldingTx is a transaction of pgx that can hold statements back, to send them together
+// with what follows: those of the module framework/outbox/pgxbatch.
+type HoldingTx interface {
+	// Hold sends a statement together with the transaction's next one, or with its commit,
+	// and ahead of it. What that returns where the statement failed is the error as
+	// explain has made it. Hold fails only if the transaction is over.
+	Hold(ctx context.Context, explain func(error) error, sql string, args ...any) error
+}
+
 // Pgx returns a transaction of pgx as one to publish in:
 //
 //	err := publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{ID: "o-17"})
 //
 // The inbox takes it too. It commits and rolls back nothing: that stays with tx, and
 // [Publisher.Announce] follows the commit. [RunInPgx] does both.
+//
+// Where tx is a [HoldingTx], what is published goes with its next statement or its commit.
 func Pgx[Tag PgxTag](tx PgxTx[Tag]) Tx { return adaptedPgx[Tag]{tx} }
 
 // RunInPgx runs f in a transaction of pgx, with the promises of [Publisher.RunInTx]: it
@@ -69,11 +80,17 @@ func RunInPgx[Tx PgxTx[Tag], Tag PgxTag, Options any](ctx context.Context, p *Pu
 type pgxTx interface {
 	Tx
 	inside() any
+	holding() HoldingTx // nil: it executes at once
 }
 
 type adaptedPgx[Tag PgxTag] struct{ tx PgxTx[Tag] }
 
 func (a adaptedPgx[Tag]) inside() any { return a.tx }
+
+func (a adaptedPgx[Tag]) holding() HoldingTx {
+	h, _ := a.tx.(HoldingTx)
+	return h
+}
 
 // ExecContext executes a statement.
 func (a adaptedPgx[Tag]) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {

@@ -173,7 +173,7 @@ func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.
 		return nil
 	}
 	if err := p.insert(ctx, tx, envelopes); err != nil {
-		return fmt.Errorf("append to the outbox: %w", explain(err))
+		return err
 	}
 	p.appends.Add(1)
 	if p.config.Published != nil {

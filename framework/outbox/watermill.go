@@ -22,21 +22,25 @@ const topic = "outbox"
 // database comes back without what Watermill says of messages.
 func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	adapter := &schemaAdapter{log: p.log, sql: &p.insertSQL}
-	executor := &executor{ctx: ctx, tx: tx}
+	executor := &executor{publisher: p, ctx: ctx, tx: tx}
 	publisher, err := watermillsql.NewPublisher(executor, watermillsql.PublisherConfig{SchemaAdapter: adapter}, nil)
 	if err != nil {
 		return err
 	}
 	for adapter.envelopes = range slices.Chunk(envelopes, p.log.MaxParameters()/columns) {
 		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
-			err = cmp.Or(adapter.err, executor.err, err)
-			if d, can := p.log.(store.Diagnoser); can {
-				err = d.Diagnose(ctx, tx, err)
-			}
-			return err
+			return p.failed(ctx, tx, cmp.Or(adapter.err, executor.err, err))
 		}
 	}
 	return nil
+}
+
+// failed says what is wrong with an INSERT, and the way out.
+func (p *Publisher) failed(ctx context.Context, tx Tx, err error) error {
+	if d, can := p.log.(store.Diagnoser); can {
+		err = d.Diagnose(ctx, tx, err)
+	}
+	return fmt.Errorf("append to the outbox: %w", explain(err))
 }
 
 // messages are what Watermill's publisher hands on to the schema adapter, which
@@ -99,9 +103,10 @@ func (*schemaAdapter) SubscribeIsolationLevel() sql.IsolationLevel { return sql.
 // executor is what Watermill's publisher executes on: the caller's transaction
 // with the caller's context, whatever context it is called with.
 type executor struct {
-	ctx context.Context
-	tx  Tx
-	err error // of the last INSERT
+	publisher *Publisher
+	ctx       context.Context
+	tx        Tx
+	err       error // of the last INSERT
 }
 
 var _ watermillsql.ContextExecutor = (*executor)(nil)
@@ -111,6 +116,12 @@ func (e *executor) ExecContext(_ context.Context, query string, args ...any) (sq
 }
 
 func (e *executor) Exec(query string, args ...any) (result sql.Result, err error) {
+	if tx, wrapped := e.tx.(pgxTx); wrapped {
+		if holding := tx.holding(); holding != nil {
+			e.err = holding.Hold(e.ctx, func(err error) error { return e.publisher.failed(e.ctx, e.tx, err) }, query, args...)
+			return nil, e.err // Watermill's publisher asks the result nothing
+		}
+	}
 	result, e.err = e.tx.ExecContext(e.ctx, query, args...)
 	return result, e.err
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/outbox/drivers/ent"
+	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -63,6 +64,7 @@ func TestTheGuidesBlocksPublish(t *testing.T) {
 		func() error { return guideSQL(ctx, s.publisher, s.db) },
 		func() error { return guideSQLByHand(ctx, s.publisher, s.db) },
 		func() error { return guidePgx(ctx, s.publisher, s.pool) },
+		func() error { return guidePgxBatch(ctx, s.publisher, s.pool) },
 		func() error { return guideSqlx(ctx, s.publisher, sqlx.NewDb(s.db, "pgx")) },
 		func() error { return guideGorm(ctx, s.publisher, s.db) },
 		func() error { return guideBun(ctx, s.publisher, bun.NewDB(s.db, pgdialect.New())) },
@@ -91,7 +93,7 @@ func TestTheGuidesBlocksPublish(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sink.Deliver(ctx, s.delivery(t, "o-30"))
 	require.NoError(t, err)
-	require.Equal(t, []string{"o-17", "o-18", "o-19", "o-20", "o-21", "o-22", "o-23", "o-24", "o-25", "o-25", "o-26", ""},
+	require.Equal(t, []string{"o-17", "o-18", "o-19", "o-27", "o-20", "o-21", "o-22", "o-23", "o-24", "o-25", "o-25", "o-26", ""},
 		s.column(t, `SELECT key FROM outbox ORDER BY "offset"`))
 }
 
@@ -128,6 +130,17 @@ func guidePgx(ctx context.Context, publisher *outbox.Publisher, pool *pgxpool.Po
 		}
 		return publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{Order: "o-19", Product: "kite"})
 	})
+	return err
+}
+
+func guidePgxBatch(ctx context.Context, publisher *outbox.Publisher, pool *pgxpool.Pool) error {
+	placeOrder := func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO orders VALUES ('o-27', 'kite')`); err != nil {
+			return err
+		}
+		return publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{Order: "o-27", Product: "kite"})
+	}
+	err := outbox.RunInPgx(ctx, publisher, pgxbatch.Pool(pool), pgx.TxOptions{}, placeOrder)
 	return err
 }
 

@@ -12,9 +12,9 @@ CREATE SEQUENCE {{.Table "offset_seq"}} AS bigint CACHE 1;
 CREATE TABLE {{.Log}} (
     transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
 {{- if .Partitions}}
-    "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) DEFAULT {{.Default}},
+    "offset"       bigint      PRIMARY KEY DEFAULT {{.Default}},
 {{- else}}
-    "offset"       bigint      PRIMARY KEY CHECK ("offset" > 0) GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {{.Table "offset_seq"}} CACHE 1),
+    "offset"       bigint      PRIMARY KEY GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {{.Table "offset_seq"}} CACHE 1),
 {{- end}}
     slot           smallint    NOT NULL GENERATED ALWAYS AS
                    ((hashtextextended(CASE WHEN key = '' THEN id ELSE key END, 0) & 1023)::smallint) STORED,
@@ -24,12 +24,13 @@ CREATE TABLE {{.Log}} (
     key            text        NOT NULL DEFAULT '',
     occurred_on    timestamptz NOT NULL DEFAULT now(),
     deliver_at     timestamptz,
-    metadata       jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    metadata       jsonb       NOT NULL DEFAULT '{}',
     payload        {{.Payload}} NOT NULL,
     -- Refuse what a reader could not deliver, or what the indexes of parked
-    -- deliveries cannot hold.
-    CHECK (type <> '' AND id <> '' AND octet_length(type) <= 255 AND octet_length(id) <= 255 AND octet_length(key) <= 1024),
-    CHECK (isfinite(occurred_on) AND (deliver_at IS NULL OR isfinite(deliver_at)))
+    -- deliveries cannot hold. Each INSERT reads each constraint from its text, so there
+    -- are few, and short ones: isfinite of no time is NULL, which passes.
+    CONSTRAINT {{.Name "names"}} CHECK (type <> '' AND id <> '' AND octet_length(type) <= 255 AND octet_length(id) <= 255 AND octet_length(key) <= 1024),
+    CONSTRAINT {{.Name "values"}} CHECK ("offset" > 0 AND isfinite(occurred_on) AND isfinite(deliver_at) AND jsonb_typeof(metadata) = 'object')
 ){{if .Partitions}} PARTITION BY RANGE ("offset");
 
 -- Takes the rows for which no range was made in time, so that no insert fails.
