@@ -198,10 +198,10 @@ func (o outbox) fill(t *testing.T, rows int) {
 	}
 	id := `CASE WHEN n % 7 = 0 THEN ` + uuid + ` ELSE 'id-' || n END`
 	o.exec(t, `INSERT INTO outbox (id, type, "key", occurred_on, payload, metadata)
-		SELECT `+id+`, `+typ+`, 'key-' || n % 100000, `+at+`, '{"total": 12}', '{"tenant": "acme"}' FROM `+series, rows)
+		SELECT `+id+`, `+typ+`, 'key-' || (n % 100000), `+at+`, '{"total": 12}', '{"tenant": "acme"}' FROM `+series, rows)
 	t.Logf("%d rows in %s", rows, time.Since(began).Round(time.Second))
 	o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, "key", occurred_on, metadata, payload, state, attempt, due_at, last_error, first_parked_at)
-		SELECT CASE n % 2 WHEN 0 THEN 'events' ELSE 'partner' END, n, `+o.choose(`0`, `n % 1024`)+`, `+id+`, 'order.placed', 1, 'key-' || n % 100000, `+at+`, '{}', '{"total": 12}',
+		SELECT CASE n % 2 WHEN 0 THEN 'events' ELSE 'partner' END, n, `+o.choose(`0`, `n % 1024`)+`, `+id+`, 'order.placed', 1, 'key-' || (n % 100000), `+at+`, '{}', '{"total": 12}',
 			CASE n / 2 % 5 WHEN 0 THEN 'dead' WHEN 1 THEN 'retrying' WHEN 2 THEN 'blocked' WHEN 3 THEN 'dead' ELSE 'scheduled' END,
 			3, CASE WHEN n / 2 % 5 IN (1, 4) THEN `+o.choose(`'2100-01-01T00:00:00.000Z'`, `now() + interval '1 day'`)+` END, 'partner: 503', `+at+`
 		FROM `+series, rows/10)
