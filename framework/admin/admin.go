@@ -80,6 +80,8 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 
 // Status is a look at an outbox, and what holds up its sinks.
 type Status struct {
+	// SampledAt is when that was.
+	SampledAt time.Time `json:"sampled_at"`
 	store.Status
 	Conditions []store.Condition `json:"conditions"`
 	// Forwarders are those that live.
@@ -93,15 +95,19 @@ func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error)
 	if err != nil {
 		return Status{}, err
 	}
-	look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [] in JSON, not null
-	look.Parked = append([]store.ParkedCount{}, look.Parked...)
-	look.Holders = append([]store.Holder{}, look.Holders...)
 	membership, err := a.store.Membership(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	conditions := append([]store.Condition{}, membership.Conditions(time.Now())...)
-	return Status{look, conditions, forwardersOf(membership)}, nil
+	return StatusOf(time.Now(), look, membership), nil
+}
+
+// StatusOf is the status of an outbox that was looked at.
+func StatusOf(at time.Time, look store.Status, m store.Membership) Status {
+	look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [] in JSON, not null
+	look.Parked = append([]store.ParkedCount{}, look.Parked...)
+	look.Holders = append([]store.Holder{}, look.Holders...)
+	return Status{at.UTC(), look, append([]store.Condition{}, m.Conditions(at)...), forwardersOf(m)}
 }
 
 // Types counts the last rows of the log, and parked deliveries, by type and version, in

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -69,14 +70,14 @@ type Answer struct {
 // It is a look, not a snapshot: a delivery that moves meanwhile may be reported as
 // it was a moment ago.
 func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, error) {
-	answer, _, err := a.Look(ctx, id, 0, routing)
+	answer, _, err := a.Look(ctx, store.TraceQuery{ID: id}, routing)
 	return answer, err
 }
 
-// Look is Why with all that the outbox has of the notification, its payload too. at is the
-// offset of its row, 0 if that is not known.
-func (a *Admin) Look(ctx context.Context, id string, at int64, routing Routing) (Answer, store.Trace, error) {
-	trace, err := a.store.Trace(ctx, id, at)
+// Look is Why with all that the outbox has of the notification, its payload too. Where the query bounds
+// the search for its row, the trace says where to look on.
+func (a *Admin) Look(ctx context.Context, q store.TraceQuery, routing Routing) (Answer, store.Trace, error) {
+	trace, err := a.store.Trace(ctx, q)
 	if err != nil {
 		return Answer{}, trace, err
 	}
@@ -85,7 +86,7 @@ func (a *Admin) Look(ctx context.Context, id string, at int64, routing Routing) 
 		return Answer{}, trace, err
 	}
 	w.trace = trace
-	answer, err := w.answer(ctx, id)
+	answer, err := w.answer(ctx, q.ID)
 	return answer, trace, err
 }
 
@@ -188,6 +189,8 @@ func (w *inquiry) lanes() []store.TracedLane {
 func (w *inquiry) unknown(id string) string {
 	made := notification.IDTime(id)
 	switch {
+	case w.trace.Next > 0:
+		return fmt.Sprintf("not found yet: there is nothing of it but perhaps its row, before offset %d", w.trace.Next)
 	case !made.IsZero() && w.trace.Oldest != nil && made.Before(w.trace.Oldest.OccurredOn):
 		return "nothing is left of it: its id was made at " + timeText(made) + ", and the log begins at " + timeText(w.trace.Oldest.OccurredOn) +
 			"; if it was committed, every sink has settled it and retention took it"

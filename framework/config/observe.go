@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -90,6 +91,7 @@ func (o Observe) withDefaults() Observe {
 
 func (l *loader) checkObserve(o Observe) {
 	l.checkAddress(o.Address)
+	l.checkServed(o)
 	l.checkMasks(o.Masks)
 	for i, host := range o.Hosts {
 		at := "observe.hosts[" + strconv.Itoa(i) + "]"
@@ -120,6 +122,24 @@ func (l *loader) checkAddress(address string) {
 	_, port, err := net.SplitHostPort(address)
 	if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 {
 		l.mistake("observe.address", "observe.address is %q: use host:port, such as 127.0.0.1:8090", address)
+	}
+}
+
+// checkServed reports what the dashboard is told although nothing serves it.
+func (l *loader) checkServed(o Observe) {
+	if o.Address != "" || l.reported("observe.address") {
+		return
+	}
+	var told []string
+	for name, is := range map[string]bool{
+		"hosts": len(o.Hosts) > 0, "auth": !reflect.ValueOf(o.Auth).IsZero(), "masks": len(o.Masks) > 0, "pprof": o.Pprof,
+	} {
+		if is && !l.reported("observe."+name) {
+			told = append(told, "observe."+name)
+		}
+	}
+	if slices.Sort(told); len(told) > 0 {
+		l.mistake("observe.address", "observe.address is missing, so nothing serves the dashboard: write one, such as 127.0.0.1:8090, or remove %s", strings.Join(told, ", "))
 	}
 }
 

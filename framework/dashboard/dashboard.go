@@ -108,7 +108,7 @@ func New(c Config) (*Dashboard, error) {
 	mux.Handle("/", bound.Of(d.pages))
 	mux.Handle("/static/", d.pages)
 	mux.Handle("/live", d.pages)
-	v1 := bound.Of(http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})))
+	v1 := bound.Of(http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})))
 	mux.Handle("/api/v1/", v1)
 	mux.Handle("/api/v1", v1)
 	if c.Pprof {

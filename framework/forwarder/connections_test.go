@@ -103,7 +103,7 @@ func (s *counting) count() (ids, deliveries int) {
 func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 	for _, connections := range []int{4, forwarder.DefaultConnections} {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
-			const sinkCount, rows = 40, 100
+			const sinkCount, rows = 40, 40
 			o := openPostgres(t)
 			o.db.SetMaxIdleConns(connections)
 			most := watchConnections(o.db)

@@ -132,7 +132,7 @@ func TestAPasswordIsHashed(t *testing.T) {
 		r := answer(t, text, "config", "password")
 		require.Zero(t, r.code, r.stderr)
 		require.NoError(t, bcrypt.CompareHashAndPassword([]byte(strings.TrimSpace(r.stdout)), []byte("hunter2")))
-		_, err := config.Load(config.Source{File: writeFile(t, "database: sqlite:x.db\nsinks: {a: {kind: jsonlines, with: {path: x}}}\nroutes: {\"*\": [a]}\nobserve: {auth: {users: {ada: {password: \""+strings.TrimSpace(r.stdout)+"\"}}}}\n")}, config.Options{Kinds: ownKinds(t)})
+		_, err := config.Load(config.Source{File: writeFile(t, "database: sqlite:x.db\nsinks: {a: {kind: jsonlines, with: {path: x}}}\nroutes: {\"*\": [a]}\nobserve: {address: \"127.0.0.1:8090\", auth: {users: {ada: {password: \""+strings.TrimSpace(r.stdout)+"\"}}}}\n")}, config.Options{Kinds: ownKinds(t)})
 		require.NoError(t, err)
 	}
 	for _, text := range []string{"", "\nhunter2", strings.Repeat("a", 73)} {

@@ -57,12 +57,9 @@ type Inspector interface {
 	// both tables.
 	Types(ctx context.Context, limit int) ([]TypeCount, error)
 
-	// Trace gathers what the outbox has of a notification. Its row is looked for at an offset;
-	// where that is 0 around the time that the id holds, if it is a UUIDv7, and where it is not
-	// there through the log from its end, which takes a while where the row is an old one of
-	// many millions. Of several rows with one id it gives the last ones of the part in which
-	// it finds some.
-	Trace(ctx context.Context, id string, at int64) (Trace, error)
+	// Trace gathers what the outbox has of a notification. Of several rows with one id it gives
+	// the last ones of the part of the log in which it finds some.
+	Trace(ctx context.Context, q TraceQuery) (Trace, error)
 
 	// ReceiptsOf lists the archived receipts of rows of the log, in the order of offset, id
 	// and sink. There may be thousands of refs, or none.

@@ -29,6 +29,8 @@ type Sample struct {
 	Sinks []SinkSample // by name
 	// Forwarders are those that live.
 	Forwarders int
+	// LastOffset is the highest offset handed out.
+	LastOffset int64
 	// LogBytes is the size of the log with its indexes; in SQLite that of the file.
 	LogBytes int64
 	// Oldest is the first row that is still in the log; nil if there is none.
@@ -59,10 +61,23 @@ type SinkSample struct {
 	Lanes []LaneSample
 }
 
-// LaneSample is what one lane has before it: Pending and Lag as for the sink, of whose rows that were
-// counted, the oldest first, these are some. Where that stopped at the limit there may be more.
+// LaneSample is how a sink stands with one lane: of its rows that were counted, the oldest first, these
+// are some. Where that stopped at the limit there may be more.
 type LaneSample struct {
-	Number  int
-	Pending int
-	Lag     time.Duration
+	CursorStatus
+	Lag time.Duration // as for the sink
+}
+
+// Status is the sample for people. holders are the sinks that keep rows in the log.
+func (s *Sample) Status(holders []Holder) Status {
+	status := Status{LastOffset: s.LastOffset, Oldest: s.Oldest, Holders: holders}
+	figures := make([]ParkedFigures, len(s.Sinks))
+	for i := range s.Sinks {
+		figures[i] = s.Sinks[i].Parked
+		for _, lane := range s.Sinks[i].Lanes {
+			status.Cursors = append(status.Cursors, lane.CursorStatus)
+		}
+	}
+	status.Parked = ParkedCounts(figures)
+	return status
 }

@@ -2,6 +2,19 @@ package store
 
 import "github.com/waybill-go/waybill/framework/notification"
 
+// TraceQuery is about which notification a trace is, and where its row is looked for: at an offset, or else
+// around the time that the id holds, if it is a UUIDv7, and then through the log from its end, which takes a
+// while where the row is an old one of many millions.
+type TraceQuery struct {
+	ID string
+	// Offset is that of its row; 0: not known.
+	Offset int64
+	// Before is the offset before which to look; 0: from the end of the log on.
+	Before int64
+	// Offsets is how many offsets are looked through; 0: as many as there are.
+	Offsets int64
+}
+
 // Trace is what the outbox has of one notification.
 type Trace struct {
 	// Rows are those of the log: none, if retention took them or there never were any.
@@ -14,6 +27,8 @@ type Trace struct {
 	Cancelled []Cancellation
 	// Oldest is the first row of the log; nil: there is none.
 	Oldest *Row
+	// Next is the TraceQuery.Before with which to look on for its row; 0: that was found, or is nowhere.
+	Next int64
 }
 
 // Envelope is the notification as the last of its rows has it, or what is parked; nil if there

@@ -46,7 +46,7 @@ func TestAPrefixMayBeAWordOfSQLAndNameASchema(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, []string{"a"}, ids)
 				require.NoError(t, s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute, Number: 1, Position: end}))
-				_, err = s.Trace(ctx, "a", 0)
+				_, err = s.Trace(ctx, store.TraceQuery{ID: "a"})
 				require.NoError(t, err)
 				require.NoError(t, s.Announce(ctx))
 				_, err = s.ExtendPartitions(ctx)

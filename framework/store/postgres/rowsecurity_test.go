@@ -191,7 +191,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			},
 			"CountParked": func() error { _, _, err := s.CountParked(ctx, filter); return err },
 			"FindParked":  func() error { _, err := s.FindParked(ctx, filter, store.ParkedPlace{}, 10); return err },
-			"Trace":       func() error { _, err := s.Trace(ctx, "none", 0); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, store.TraceQuery{ID: "none"}); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 		},
 		"outbox_parked": {
@@ -210,7 +210,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			},
 			"ParkedFigures": func() error { _, err := s.ParkedFigures(ctx); return err },
 			"Traces":        func() error { _, err := s.Traces(ctx, "sink"); return err },
-			"Trace":         func() error { _, err := s.Trace(ctx, "a", 0); return err },
+			"Trace":         func() error { _, err := s.Trace(ctx, store.TraceQuery{ID: "a"}); return err },
 			"Status":        func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
 			"CountReplay":   func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Requeue": func() error {
@@ -237,7 +237,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"Types":       func() error { _, err := s.Types(ctx, 10); return err },
 			"Oldest":      func() error { _, err := s.Oldest(ctx); return err },
 			"Browse":      func() error { _, err := s.Browse(ctx, store.LogQuery{Offsets: 10, Limit: 10}); return err },
-			"Trace":       func() error { _, err := s.Trace(ctx, "a", 0); return err },
+			"Trace":       func() error { _, err := s.Trace(ctx, store.TraceQuery{ID: "a"}); return err },
 			"Prune":       func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
 			"CountReplay": func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Replay": func() error {
@@ -253,7 +253,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				_, err := s.ReceiptsOf(ctx, []store.Ref{{Offset: 1, ID: "a"}})
 				return err
 			},
-			"Trace":  func() error { _, err := s.Trace(ctx, "a", 0); return err },
+			"Trace":  func() error { _, err := s.Trace(ctx, store.TraceQuery{ID: "a"}); return err },
 			"Traces": func() error { _, err := s.Traces(ctx, "sink"); return err },
 		},
 	}

@@ -14,6 +14,7 @@ var traceFacts = []fact{
 	{"a trace shows how each sink stands with a row", traceRow},
 	{"a trace finds what is parked and archived, also without its row", traceLeft},
 	{"a trace of what was never published is empty", traceNothing},
+	{"a trace looks for the row in a part of the log, and then on", tracePart},
 	{"a cursor of another log says nothing of a row", traceOtherLog},
 	{"receipts are found by their rows", receiptsOfRows},
 	{"the oldest row is the first that is left", oldestRow},
@@ -21,9 +22,42 @@ var traceFacts = []fact{
 
 func (o *outbox) trace(t *testing.T, id string) store.Trace {
 	t.Helper()
-	trace, err := o.Trace(t.Context(), id, 0)
+	trace, err := o.Trace(t.Context(), store.TraceQuery{ID: id})
 	require.NoError(t, err)
 	return trace
+}
+
+func tracePart(t *testing.T, o *outbox) {
+	rows := several(7)
+	lease := o.settled(t, rows...)
+	search := func(id string) (found []store.TracedRow, looks int) {
+		t.Helper()
+		for q := (store.TraceQuery{ID: id, Offsets: 3}); ; looks++ {
+			trace, err := o.Trace(t.Context(), q)
+			require.NoError(t, err)
+			if trace.Next == 0 {
+				return trace.Rows, looks + 1
+			}
+			require.Empty(t, trace.Rows)
+			q.Before = trace.Next
+		}
+	}
+	for i, looks := range []int{3, 2, 2, 2, 1, 1, 1} {
+		found, n := search(rows[i].ID)
+		require.Len(t, found, 1)
+		require.EqualValues(t, i+1, found[0].Envelope.Offset)
+		require.Equal(t, looks, n, rows[i].ID)
+	}
+	found, looks := search("there is none")
+	require.Empty(t, found)
+	require.Equal(t, 3, looks)
+
+	parked := dead(1, "")
+	parked.Envelope.ID = rows[0].ID
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{parked} })
+	found, looks = search(rows[0].ID)
+	require.Len(t, found, 1, "what is parked says where the row is")
+	require.Equal(t, 1, looks)
 }
 
 func traceRow(t *testing.T, o *outbox) {

@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
@@ -39,6 +40,8 @@ type Config struct {
 	Target *target.Current
 	// Acts runs the actions that requests begin.
 	Acts *acts.Runner
+	// History has the figures.
+	History *history.History
 	// Prefix is the path below which the API is: locations begin with it, and requests come
 	// without it.
 	Prefix string
@@ -160,6 +163,9 @@ func (a *API) serve(handle handler) http.Handler {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
 		answer, err := handle(ctx, r)
+		if hr.Method == http.MethodPost {
+			a.History.Renew() // who has acted sees that
+		}
 		if err != nil {
 			a.fail(w, hr, err)
 			return

@@ -403,6 +403,27 @@ func TestAReroutePlanNamesTypesAndSinks(t *testing.T) {
 	require.EqualValues(t, 2, s.ended(t, begun.body["id"].(string)).Count)
 }
 
+func TestFiguresAreThoseOfALookBehindTheLastAct(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store})
+		o.park(t, "mail")
+		for _, c := range []struct {
+			act    string
+			paused bool
+		}{{"pause", true}, {"resume", false}} {
+			began := time.Now()
+			require.Equal(t, http.StatusOK, s.act(t, "/sinks/mail/"+c.act, "").status)
+			for _, path := range []string{"/sinks/mail", "/status", "/health/sinks"} {
+				a := s.do(t, viewer, http.MethodGet, path, "")
+				at, err := time.Parse(time.RFC3339Nano, a.body["sampled_at"].(string))
+				require.NoError(t, err)
+				require.True(t, at.After(began), path)
+				require.Equal(t, c.paused, strings.Contains(a.text, `"paused": true`) || strings.Contains(a.text, `"reason": "paused"`), a.text)
+			}
+		}
+	})
+}
+
 func TestASinkIsPausedWithAReason(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // notificationView is an envelope and where it is. Version and the fields behind it are left
@@ -45,7 +46,7 @@ func one(ctx context.Context, r *request) (any, error) {
 	if payload == 1 && !r.User.May(access.Operator) {
 		return nil, problemOf(http.StatusForbidden, "the payload needs the role of an operator")
 	}
-	answer, trace, err := r.Admin.Look(ctx, id, at, r.Routing)
+	answer, trace, err := r.Admin.Look(ctx, store.TraceQuery{ID: id, Offset: at}, r.Routing)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -17,15 +18,21 @@ func status(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	return answered(r.Admin.Status(ctx, r.Routing.Routes))
+	look, err := r.API.History.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return admin.StatusOf(look.At, look.Sample.Status(look.Holders), look.Membership), nil
 }
 
 // sinkView is a sink with its figures. Those that are counted stop at store.PendingLimit.
 type sinkView struct {
-	Sink       string  `json:"sink"`
-	Paused     bool    `json:"paused"`
-	Pending    int     `json:"pending"`
-	LagSeconds float64 `json:"lag_seconds"`
+	// SampledAt is when the outbox was looked at.
+	SampledAt  time.Time `json:"sampled_at"`
+	Sink       string    `json:"sink"`
+	Paused     bool      `json:"paused"`
+	Pending    int       `json:"pending"`
+	LagSeconds float64   `json:"lag_seconds"`
 	// Lanes that have a forwarder, and that have none.
 	Owned      int               `json:"lanes_owned"`
 	Free       int               `json:"lanes_free"`
@@ -37,21 +44,16 @@ type sinkView struct {
 
 func (s sinkView) dead() int { return s.Parked[string(store.StateDead)] }
 
-// sample looks at all sinks.
-func (r *request) sample(ctx context.Context) (views []sinkView, forwarders int, err error) {
-	sample, err := r.Store.Sample(ctx, store.SampleQuery{Types: r.Routing.Filters()})
-	if err != nil {
-		return nil, 0, err
+// sample is the last look at all sinks.
+func (r *request) sample(ctx context.Context) (views []sinkView, look history.Look, err error) {
+	if look, err = r.API.History.Wait(ctx); err != nil {
+		return nil, look, err
 	}
-	membership, err := r.Store.Membership(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	conditions := membership.Conditions(time.Now())
+	conditions := look.Membership.Conditions(time.Now())
 	views = []sinkView{}
-	for _, s := range sample.Sinks {
+	for _, s := range look.Sample.Sinks {
 		v := sinkView{
-			Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
+			SampledAt: look.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
 			Parked: make(map[string]int), Overdue: s.Parked.Overdue, DeadKeys: s.Parked.DeadKeys, Conditions: []store.Condition{},
 		}
 		for _, p := range s.Parked.States {
@@ -64,26 +66,26 @@ func (r *request) sample(ctx context.Context) (views []sinkView, forwarders int,
 		}
 		views = append(views, v)
 	}
-	return views, sample.Forwarders, nil
+	return views, look, nil
 }
 
 // sampleOf is that of the sink in the path.
-func (r *request) sampleOf(ctx context.Context) (view sinkView, forwarders int, err error) {
+func (r *request) sampleOf(ctx context.Context) (view sinkView, look history.Look, err error) {
 	name, err := r.name("sink")
 	if err != nil {
-		return view, 0, err
+		return view, look, err
 	}
-	views, forwarders, err := r.sample(ctx)
+	views, look, err := r.sample(ctx)
 	if err != nil {
-		return view, 0, err
+		return view, look, err
 	}
 	names := make([]string, len(views))
 	for i, v := range views {
 		if names[i] = v.Sink; v.Sink == name {
-			return v, forwarders, nil
+			return v, look, nil
 		}
 	}
-	return view, 0, fmt.Errorf("%w %q: the outbox knows %s", store.ErrUnknownSink, name, cmp.Or(strings.Join(names, ", "), "none yet"))
+	return view, look, fmt.Errorf("%w %q: the outbox knows %s", store.ErrUnknownSink, name, cmp.Or(strings.Join(names, ", "), "none yet"))
 }
 
 func sinks(ctx context.Context, r *request) (any, error) {
@@ -136,8 +138,9 @@ const defaultMaxLag = 5 * time.Minute
 
 // healthView is whether sinks are healthy.
 type healthView struct {
-	Healthy bool         `json:"healthy"`
-	Sinks   []sinkHealth `json:"sinks"`
+	SampledAt time.Time    `json:"sampled_at"`
+	Healthy   bool         `json:"healthy"`
+	Sinks     []sinkHealth `json:"sinks"`
 }
 
 // sinkHealth is whether one is, and why not.
@@ -154,18 +157,18 @@ type reason struct {
 }
 
 func healthOfSinks(ctx context.Context, r *request) (any, error) {
-	return r.health(ctx, func() ([]sinkView, int, error) { return r.sample(ctx) })
+	return r.health(ctx, func() ([]sinkView, history.Look, error) { return r.sample(ctx) })
 }
 
 func healthOfSink(ctx context.Context, r *request) (any, error) {
-	return r.health(ctx, func() ([]sinkView, int, error) {
-		view, forwarders, err := r.sampleOf(ctx)
-		return []sinkView{view}, forwarders, err
+	return r.health(ctx, func() ([]sinkView, history.Look, error) {
+		view, look, err := r.sampleOf(ctx)
+		return []sinkView{view}, look, err
 	})
 }
 
 // health is 200 or 503, with the same body.
-func (r *request) health(_ context.Context, look func() ([]sinkView, int, error)) (any, error) {
+func (r *request) health(_ context.Context, look func() ([]sinkView, history.Look, error)) (any, error) {
 	values, err := r.query("max_lag", "max_dead")
 	if err != nil {
 		return nil, err
@@ -178,14 +181,14 @@ func (r *request) health(_ context.Context, look func() ([]sinkView, int, error)
 	if err != nil {
 		return nil, err
 	}
-	views, forwarders, err := look()
+	views, seen, err := look()
 	if err != nil {
 		return nil, err
 	}
 	answer := &reply{status: http.StatusOK}
-	health := healthView{Healthy: true, Sinks: []sinkHealth{}}
+	health := healthView{SampledAt: seen.At.UTC(), Healthy: true, Sinks: []sinkHealth{}}
 	for _, v := range views {
-		reasons := v.ills(maxLag, maxDead, forwarders)
+		reasons := v.ills(maxLag, maxDead, seen.Sample.Forwarders)
 		health.Sinks = append(health.Sinks, sinkHealth{v.Sink, len(reasons) == 0, reasons})
 		health.Healthy = health.Healthy && len(reasons) == 0
 	}

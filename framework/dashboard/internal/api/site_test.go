@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -168,9 +169,10 @@ func (l *log) String() string {
 
 // site serves the API. Each exchange with it is held against its description.
 type site struct {
-	url    string
-	log    *log
-	router routers.Router
+	url     string
+	log     *log
+	history *history.History
+	router  routers.Router
 }
 
 // serve serves the API of an outbox, or of none.
@@ -186,7 +188,9 @@ func serveMasked(t *testing.T, show *target.Target, hidden masks.Masks) *site {
 	if show != nil {
 		current.Show(*show)
 	}
-	handler := http.StripPrefix(prefix+"/api/v1", api.New(api.Config{Target: &current, Acts: runner, Prefix: prefix, Logger: logger, Masks: hidden}))
+	s.history = history.New(&current, logger)
+	s.history.Begin()
+	handler := http.StripPrefix(prefix+"/api/v1", api.New(api.Config{Target: &current, Acts: runner, History: s.history, Prefix: prefix, Logger: logger, Masks: hidden}))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user := map[string]access.User{"eve": viewer, "ada": operator}[r.Header.Get("X-User")]
 		user.Address = "127.0.0.1"
@@ -195,6 +199,7 @@ func serveMasked(t *testing.T, show *target.Target, hidden masks.Masks) *site {
 	t.Cleanup(func() {
 		server.Close()
 		runner.Close()
+		s.history.Close()
 	})
 	s.url = server.URL
 	document, err := openapi3.NewLoader().LoadFromData(s.get(t, "/openapi.json"))
@@ -232,9 +237,11 @@ func (a answer) into(t *testing.T, value any) {
 	require.NoError(t, json.Unmarshal([]byte(a.text), value), a.text)
 }
 
-// look and act make requests as the viewer and as the operator. headers are names and values.
+// look and act make requests as the viewer and as the operator. A look is at what there is now. headers
+// are names and values.
 func (s *site) look(t *testing.T, path string) answer {
 	t.Helper()
+	s.history.Renew()
 	return s.do(t, viewer, http.MethodGet, path, "")
 }
 

@@ -48,8 +48,10 @@ type Look struct {
 	// Held is the doctor's finding about the transaction that holds the log; nil: none has held it
 	// for doctor.DefaultHeldAfter, or the target has no doctor.
 	Held *doctor.Finding
-	// Holders are the sinks that keep rows in the log for longer than the retention.
-	Holders []store.Holder
+	// Holders are the sinks that keep rows in the log, and KeptTooLong says that some are there for longer
+	// than the retention.
+	Holders     []store.Holder
+	KeptTooLong bool
 	// Err is why looks fail since then; nil: they do not.
 	Err error
 }
@@ -70,6 +72,8 @@ type History struct {
 	looked chan struct{} // closed and replaced with each look, also if that failed
 	began  time.Time     // of the look that goes on; zero: none does
 	tried  time.Time     // when the last look began
+	acts   int           // how often something was done, beginning with 1
+	seen   int           // how many of these were before the last look
 	took   time.Duration
 	series map[string]*series
 	told   map[source]done
@@ -79,7 +83,7 @@ type History struct {
 func New(t *target.Current, log *slog.Logger) *History {
 	h := &History{
 		target: t, log: log, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), looked: make(chan struct{}),
-		series: make(map[string]*series), told: make(map[source]done),
+		acts: 1, series: make(map[string]*series), told: make(map[source]done),
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
@@ -108,7 +112,7 @@ func (h *History) run() {
 		case <-timer.C:
 		case <-h.kick:
 		}
-		if h.age() >= fresh {
+		if h.due() {
 			h.look(h.ctx)
 		}
 		h.mu.Lock()
@@ -124,31 +128,58 @@ func (h *History) ask() {
 	}
 }
 
-// age is how long ago the last look began, as far as its share of the time is over; else 0.
-func (h *History) age() time.Duration {
+// due reports whether it is time for another look.
+func (h *History) due() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if age := time.Since(h.tried); age >= h.rest() {
-		return age
-	}
-	return 0
+	age := time.Since(h.tried)
+	return h.missing() || age >= fresh && age >= h.rest()
+}
+
+// missing reports whether there was no look yet, or none since Renew. The caller holds mu.
+func (h *History) missing() bool { return h.latest.Err == nil && h.seen < h.acts }
+
+// Renew says that something was done, which no look has seen yet.
+func (h *History) Renew() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.acts++
 }
 
 // rest is how far looks are apart at least, for what the last one took. The caller holds mu.
 func (h *History) rest() time.Duration { return min(share*h.took, longest) }
+
+// Wait is Look for programs: for the first look, and for the first one after Renew, it waits as long as ctx
+// lasts. The error is why looks fail, or that of ctx.
+func (h *History) Wait(ctx context.Context) (Look, error) {
+	for {
+		h.mu.Lock()
+		missing, looked := h.missing(), h.looked
+		h.mu.Unlock()
+		if !missing {
+			look := h.Look(ctx)
+			return look, look.Err
+		}
+		h.ask()
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			return Look{}, ctx.Err()
+		}
+	}
+}
 
 // Look returns the last look. If that is older than two seconds it looks again, and waits for that a
 // moment, unless looks take long or fail. The zero Look is that there was no time yet for the first
 // one. A look that does not end is an error too.
 func (h *History) Look(ctx context.Context) Look {
 	h.mu.Lock()
-	first := h.latest.At.IsZero() && h.latest.Err == nil
-	atOnce := h.latest.Err == nil && h.took <= quick
+	wait := h.missing() || h.latest.Err == nil && h.took <= quick
 	looked := h.looked
 	h.mu.Unlock()
-	if first || h.age() >= fresh {
+	if h.due() {
 		h.ask()
-		if first || atOnce {
+		if wait {
 			ctx, cancel := context.WithTimeout(ctx, waitTime)
 			defer cancel()
 			select {
@@ -185,7 +216,7 @@ func (h *History) look(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	h.setBegan(began)
+	acts := h.setBegan(began)
 	defer h.setBegan(time.Time{})
 	// Others wait for it too: it does not end with the one who asked.
 	bounded, cancel := context.WithTimeout(h.ctx, lookTime)
@@ -194,22 +225,24 @@ func (h *History) look(ctx context.Context) {
 	if now, _ := h.target.Get(); now != t || h.ctx.Err() != nil {
 		return // it may have failed for being closed
 	}
-	h.keep(t, seen, err, began)
+	h.keep(t, seen, err, began, acts)
 }
 
-func (h *History) setBegan(at time.Time) {
+// setBegan notes when a look begins, and returns what was done before.
+func (h *History) setBegan(at time.Time) (acts int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.began = at
+	return h.acts
 }
 
 // keep remembers a look, or why there was none.
-func (h *History) keep(t *target.Target, seen Look, err error, began time.Time) {
+func (h *History) keep(t *target.Target, seen Look, err error, began time.Time, acts int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.looked)
 	h.looked = make(chan struct{})
-	h.tried, h.took = began, time.Since(began)
+	h.tried, h.took, h.seen = began, time.Since(began), acts
 	if err != nil {
 		h.took = 0 // it says nothing of how long a look takes
 		if h.latest.Err == nil {
@@ -257,9 +290,8 @@ func take(ctx context.Context, t *target.Target) (seen Look, err error) {
 			seen.Held = &found[0]
 		}
 	}
-	if keepsTooLong(t, seen.Sample.Oldest) {
-		seen.Holders, err = t.Store.Holders(ctx, nil)
-	}
+	seen.KeptTooLong = keepsTooLong(t, seen.Sample.Oldest)
+	seen.Holders, err = t.Store.Holders(ctx, nil)
 	return seen, err
 }
 

@@ -70,6 +70,40 @@ func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
 	})
 }
 
+func TestOneLookServesAllUntilItIsOldOrSomethingWasDone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		outbox, _ := openStore(t, path)
+		s := &silent{Store: outbox}
+		current := new(target.Current)
+		defer current.Show(target.Target{Store: s})()
+		h := history.New(current, slog.New(slog.DiscardHandler))
+		defer h.Close()
+		h.Begin()
+		looks := func() int {
+			t.Helper()
+			_, err := h.Wait(t.Context())
+			require.NoError(t, err)
+			h.Look(t.Context())
+			return int(s.looks.Load())
+		}
+		require.Equal(t, 1, looks())
+		require.Equal(t, 1, looks())
+		h.Renew()
+		require.Equal(t, 2, looks())
+		time.Sleep(3 * time.Second)
+		require.Equal(t, 3, looks())
+
+		s.hangs.Store(true)
+		h.Renew()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := h.Wait(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "what was seen before is not what there is now")
+	})
+}
+
 func TestAForwarderThatIsAboutToBeginRuns(t *testing.T) {
 	t.Parallel()
 	s, _ := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// lookTime bounds the search for a notification whose offset is not known.
-const lookTime = 2 * time.Second
+// searchedRows is how much of the log one page looks through for a row whose offset is not known.
+const searchedRows = 500_000
 
 // notificationPage is one notification.
 type notificationPage struct {
@@ -25,6 +25,8 @@ type notificationPage struct {
 	Chain *admin.Tree
 	// Payload is nil unless it is asked for.
 	Payload *payload
+	// Next is the offset before which its row may still be; 0: all was searched.
+	Next int64
 	// MayAct says that the user may act on it.
 	MayAct bool
 }
@@ -100,15 +102,15 @@ func (r *request) notification(ctx context.Context) (page notificationPage, e *n
 		return page, nil, err
 	}
 	var trace store.Trace
-	looking, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	if page.Answer, trace, err = r.Admin.Look(looking, r.PathValue("id"), at, r.Routing); err != nil {
-		if ctx.Err() == nil && looking.Err() != nil {
-			err = problem{http.StatusGatewayTimeout, "It is not among the newest rows: " + lookTime.String() + " did not suffice to search all of the log. " +
-				"Find it in the log by its time, its type or its key, from where a link leads to it; or use waybill why, which takes the time it needs."}
-		}
+	before, err := number(r.URL.Query(), "before")
+	if err != nil {
 		return page, nil, err
 	}
+	q := store.TraceQuery{ID: r.PathValue("id"), Offset: at, Before: before, Offsets: searchedRows}
+	if page.Answer, trace, err = r.Admin.Look(ctx, q, r.Routing); err != nil {
+		return page, nil, err
+	}
+	page.Next = trace.Next
 	e = trace.Envelope()
 	page.Correlation, page.MayAct = page.Answer.ID, r.operates() == nil
 	if e != nil {

@@ -267,7 +267,7 @@ func outboxTroubles(l history.Look) (all []trouble) {
 	case held >= doctor.DefaultHeldAfter:
 		all = append(all, trouble{ID: "held", Class: "bad", Text: "A transaction that has written to the log is open for " + span(held) + ".", Fix: "waybill doctor --only held-transactions"})
 	}
-	if len(l.Holders) > 0 {
+	if l.KeptTooLong && len(l.Holders) > 0 {
 		text := "Rows stay in the log for longer than its retention. They are kept by " + l.Holders[0].Sink
 		if n := len(l.Holders) - 1; n > 0 {
 			text += fmt.Sprintf(" and %d more", n)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +318,34 @@ func TestOneRunOfTheChecksGoesOnAtATime(t *testing.T) {
 			return strings.Contains(page, "ok "+fmt.Sprint(len(doctor.IDs()))) && strings.Contains(page, "for ada")
 		}, 30*time.Second, 10*time.Millisecond)
 	})
+}
+
+func TestAnOldRowIsFoundInAsManyLooksAsItTakes(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.exec(t, `INSERT INTO outbox (id, type, payload) VALUES ('first', 'order.placed', '{}')`)
+	o.exec(t, `UPDATE sqlite_sequence SET seq = 2 * $1 WHERE name = 'outbox'`, searchedRows)
+	o.exec(t, `INSERT INTO outbox (id, type, payload) VALUES ('last', 'order.placed', '{}')`)
+	p := newPages(t, &target.Target{Store: o.store})
+	next := regexp.MustCompile(`rel="next" href="([^"]*)"`)
+	search := func(id string) (last, looks int) {
+		t.Helper()
+		for path := "/notifications/" + id; ; {
+			status, page := p.ask(t, access.Viewer, http.MethodGet, path, nil)
+			looks++
+			more := next.FindStringSubmatch(page)
+			if more == nil {
+				return status, looks
+			}
+			require.Equal(t, http.StatusNotFound, status)
+			require.Contains(t, page, "not found yet")
+			path = html.UnescapeString(more[1])
+		}
+	}
+	for id, want := range map[string][2]int{"last": {http.StatusOK, 1}, "first": {http.StatusOK, 3}, "none": {http.StatusNotFound, 3}} {
+		status, looks := search(id)
+		require.Equal(t, want, [2]int{status, looks}, id)
+	}
 }
 
 func TestFindLeadsToWhatAWordNames(t *testing.T) {

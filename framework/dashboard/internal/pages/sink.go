@@ -129,7 +129,7 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 			continue
 		}
 		row := laneRow{LaneState: l}
-		if i := slices.IndexFunc(s.Lanes, func(of store.LaneSample) bool { return of.Number == l.Lane.Number }); i >= 0 {
+		if i := slices.IndexFunc(s.Lanes, func(of store.LaneSample) bool { return of.Lane == l.Lane.Number }); i >= 0 {
 			row.Pending, row.Lag = int64(s.Lanes[i].Pending), s.Lanes[i].Lag
 		}
 		rows = append(rows, row)

@@ -99,39 +99,12 @@ func (t *Tables) settledInAny(cursors []cursor) Expr {
 
 // Status reports the log, the cursors and what is parked; see store.Inspector.
 func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.Status, err error) {
-	target, err := t.dialect.Probe(ctx)
+	sample, err := t.sample(ctx, store.SampleQuery(q))
 	if err != nil {
-		return status, err
+		return status, t.failed(err, "look at the outbox")
 	}
-	status.LastOffset = target.Last()
-	if status.Cursors, err = t.cursorStatus(ctx, q, target); err != nil {
-		return status, t.failed(err, "status of the cursors")
-	}
-	figures, err := t.allParkedFigures(ctx)
-	if err != nil {
-		return status, t.failed(err, "status of what is parked")
-	}
-	status.Parked = store.ParkedCounts(figures)
-	if status.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
-		return status, t.failed(err, "status of the log")
-	}
-	status.Holders, err = t.dialect.Holders(ctx, nil)
-	return status, err
-}
-
-func (t *Tables) cursorStatus(ctx context.Context, q store.StatusQuery, target store.Target) (status []store.CursorStatus, err error) {
-	cursors, err := t.cursors(ctx, t.db, "")
-	if err != nil {
-		return nil, err
-	}
-	waiting, more, err := t.waiting(ctx, cursors, q, target)
-	for i := range waiting {
-		c := &cursors[i]
-		_, named := q.TypesOf(c.Sink)
-		c.Pending, c.Uncounted, c.AllTypes = min(waiting[i].rows, store.PendingLimit), more[c.Sink], !named
-		status = append(status, c.CursorStatus)
-	}
-	return status, err
+	holders, err := t.dialect.Holders(ctx, nil)
+	return sample.Status(holders), err
 }
 
 // SinkCursors are the cursors of one sink, and so say which rows it keeps in the log.

@@ -71,6 +71,9 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		}
 		where.and(`?`, anyOf(state, f.States))
 	}
+	if f.Key != "" && hold(f.States) {
+		where.and(`p."key" <> '' AND p.` + keyed) // in the words of the index, or SQLite does not take it
+	}
 	if f.Heads {
 		// Not one look for each row: how many a key has is not known.
 		where.and(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
@@ -92,6 +95,16 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(t.dialect.Position()+`(lower(p.last_error), lower(?)) > 0`, f.Error)
 	}
 	return where
+}
+
+// hold reports whether a filter selects only states of the index of keys.
+func hold(states []store.State) bool {
+	for _, s := range states {
+		if s != store.StateRetrying && s != store.StateBlocked && s != store.StateDead {
+			return false
+		}
+	}
+	return len(states) > 0
 }
 
 // at is the condition that a parked delivery, called p, is at one of the places.

@@ -12,25 +12,21 @@ import (
 // take up what is due within seconds.
 const overdueAfter = time.Minute
 
-// ParkedFigures counts what is parked; see store.Inspector.
+// ParkedFigures counts what is parked; see store.Inspector. It goes from sink to sink by the primary
+// key, however much is parked.
 func (t *Tables) ParkedFigures(ctx context.Context) (all []store.ParkedFigures, err error) {
-	if all, err = t.allParkedFigures(ctx); err != nil {
-		return nil, t.failed(err, "count parked deliveries")
-	}
-	return all, nil
-}
-
-// allParkedFigures goes from sink to sink by the primary key, however much is parked.
-func (t *Tables) allParkedFigures(ctx context.Context) (all []store.ParkedFigures, err error) {
 	for sink := ""; ; {
 		var next sql.NullString
-		if err := t.run.Row(ctx, t.db, `SELECT min(sink) FROM {parked} WHERE sink > ? {whole parked}`, sink).Scan(&next); err != nil || !next.Valid {
-			return all, err
+		if err := t.run.Row(ctx, t.db, `SELECT min(sink) FROM {parked} WHERE sink > ? {whole parked}`, sink).Scan(&next); err != nil {
+			return nil, t.failed(err, "count parked deliveries")
+		}
+		if !next.Valid {
+			return all, nil
 		}
 		sink = next.String
 		figures, err := t.parkedFigures(ctx, sink)
 		if err != nil {
-			return nil, err
+			return nil, t.failed(err, "count parked deliveries")
 		}
 		all = append(all, figures)
 	}

@@ -26,6 +26,7 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 	if err := t.run.Row(ctx, t.db, `SELECT {now}`).Scan(&now); err != nil {
 		return sample, err
 	}
+	sample.LastOffset = target.Last()
 	cursors, err := t.cursors(ctx, t.db, "")
 	if err != nil {
 		return sample, err
@@ -43,7 +44,8 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 		if sinks[c.Sink] == nil {
 			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
 		}
-		sinks[c.Sink].Uncounted = more[c.Sink]
+		_, named := store.StatusQuery(q).TypesOf(c.Sink)
+		c.Uncounted, c.AllTypes = more[c.Sink], !named
 		sampleCursor(c, waiting[i], now.Time, sinks[c.Sink])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
@@ -64,13 +66,13 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 
 // sampleCursor adds one lane to its sink.
 func sampleCursor(c *cursor, before waited, now time.Time, s *store.SinkSample) {
-	s.Paused = s.Paused || c.Paused
+	s.Paused, s.Uncounted = s.Paused || c.Paused, c.Uncounted
 	if c.Owner == "" {
 		s.Free++
 	} else {
 		s.Owned++
 	}
-	lane := store.LaneSample{Number: c.lane.Number}
+	lane := store.LaneSample{CursorStatus: c.CursorStatus}
 	if before.rows > 0 {
 		lane.Pending, lane.Lag = min(before.rows, store.PendingLimit), max(now.Sub(before.oldest), 0)
 	}

@@ -21,15 +21,15 @@ const tracedBefore = 50_000
 const tracedDeliveries = 1000
 
 // Trace gathers what there is of a notification; see store.Inspector.
-func (t *Tables) Trace(ctx context.Context, id string, at int64) (store.Trace, error) {
-	trace, err := t.trace(ctx, id, at)
+func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (store.Trace, error) {
+	trace, err := t.trace(ctx, q)
 	if err != nil {
-		return store.Trace{}, t.failed(err, "look for notification %s", id)
+		return store.Trace{}, t.failed(err, "look for notification %s", q.ID)
 	}
 	return trace, nil
 }
 
-func (t *Tables) trace(ctx context.Context, id string, at int64) (trace store.Trace, err error) {
+func (t *Tables) trace(ctx context.Context, q store.TraceQuery) (trace store.Trace, err error) {
 	// A delivery goes from the log to the parked table or the receipts, never back:
 	// looking in this order finds it in one of them.
 	cursors, err := t.placed(ctx, t.db, "")
@@ -40,45 +40,45 @@ func (t *Tables) trace(ctx context.Context, id string, at int64) (trace store.Tr
 		return trace, err
 	}
 	if trace.Oldest != nil {
-		if err := t.traceLog(ctx, id, at, cursors, &trace); err != nil {
+		if err := t.traceLog(ctx, q, cursors, &trace); err != nil {
 			return trace, err
 		}
 	}
-	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: id}, store.ParkedPlace{}, tracedDeliveries); err != nil {
+	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: q.ID}, store.ParkedPlace{}, tracedDeliveries); err != nil {
 		return trace, err
 	}
-	if trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, id)); err != nil {
+	if trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, q.ID)); err != nil {
 		return trace, err
 	}
-	err = t.eachCancellation(ctx, SQL(`id = ?`, id), func(_ string, c store.Cancellation) { trace.Cancelled = append(trace.Cancelled, c) })
+	err = t.eachCancellation(ctx, SQL(`id = ?`, q.ID), func(_ string, c store.Cancellation) { trace.Cancelled = append(trace.Cancelled, c) })
+	if err != nil || trace.Next == 0 {
+		return trace, err
+	}
+	if q.Offset = offsetOf(&trace); q.Offset > 0 { // what else there is of it says where its row is
+		trace.Next = 0
+		err = t.traceLog(ctx, q, cursors, &trace)
+	}
 	return trace, err
 }
 
-// traceLog looks for the row at an offset, or else around the time that the id holds, and then
-// from the end of the log on.
-func (t *Tables) traceLog(ctx context.Context, id string, at int64, cursors []cursor, trace *store.Trace) error {
-	last, err := t.lastOffset(ctx)
+// offsetOf is that of the notification's row, as far as it is known without that; else 0.
+func offsetOf(trace *store.Trace) int64 {
+	switch {
+	case len(trace.Parked) > 0:
+		return trace.Parked[0].Envelope.Offset
+	case len(trace.Receipts) > 0:
+		return trace.Receipts[0].Offset
+	case len(trace.Cancelled) > 0:
+		return trace.Cancelled[0].Offset
+	}
+	return 0
+}
+
+// traceLog looks for the row, and how the cursors stand with it.
+func (t *Tables) traceLog(ctx context.Context, q store.TraceQuery, cursors []cursor, trace *store.Trace) error {
+	err := t.findRow(ctx, q, trace)
 	if err != nil {
 		return err
-	}
-	if at > 0 {
-		if err := t.tracePart(ctx, id, at, at, trace); err != nil {
-			return err
-		}
-		last = 0
-	} else if made := notification.IDTime(id); !made.IsZero() && last-trace.Oldest.Offset >= traceSpan {
-		since, err := t.writtenSince(ctx, made, trace.Oldest.Offset, last)
-		if err != nil {
-			return err
-		}
-		if err := t.tracePart(ctx, id, since-traceSpan/2, since+traceSpan/2, trace); err != nil {
-			return err
-		}
-	}
-	for ; last >= trace.Oldest.Offset && len(trace.Rows) == 0; last -= traceSpan {
-		if err := t.tracePart(ctx, id, last-traceSpan+1, last, trace); err != nil {
-			return err
-		}
 	}
 	sinks := make(map[string]bool)
 	for i := range cursors {
@@ -90,6 +90,43 @@ func (t *Tables) traceLog(ctx context.Context, id string, at int64, cursors []cu
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// findRow looks for the row at an offset, or else around the time that the id holds, and then from the end
+// of the log on.
+func (t *Tables) findRow(ctx context.Context, q store.TraceQuery, trace *store.Trace) error {
+	if q.Offset > 0 {
+		return t.tracePart(ctx, q.ID, q.Offset, q.Offset, trace)
+	}
+	last, err := t.lastOffset(ctx)
+	if err != nil {
+		return err
+	}
+	oldest := trace.Oldest.Offset
+	if made := notification.IDTime(q.ID); q.Before > 0 {
+		last = min(last, q.Before-1)
+	} else if !made.IsZero() && last-oldest >= traceSpan {
+		since, err := t.writtenSince(ctx, made, oldest, last)
+		if err != nil {
+			return err
+		}
+		if err := t.tracePart(ctx, q.ID, since-traceSpan/2, since+traceSpan/2, trace); err != nil {
+			return err
+		}
+	}
+	first := oldest
+	if q.Offsets > 0 {
+		first = max(oldest, last-q.Offsets+1)
+	}
+	for ; last >= first && len(trace.Rows) == 0; last -= traceSpan {
+		if err := t.tracePart(ctx, q.ID, max(first, last-traceSpan+1), last, trace); err != nil {
+			return err
+		}
+	}
+	if len(trace.Rows) == 0 && first > oldest {
+		trace.Next = first
 	}
 	return nil
 }
