@@ -27,6 +27,9 @@ const (
 	axis  = "#9aa1ab"
 )
 
+// halo keeps a text apart from the lines behind it.
+const halo = ` stroke="#fff" stroke-width="3" paint-order="stroke"`
+
 // drawing is a chart on its way to SVG.
 type drawing struct {
 	Chart
@@ -79,7 +82,7 @@ func newDrawing(c Chart) *drawing {
 	if c.X.Label != "" {
 		lines++
 	}
-	top := border + float64(2+len(d.legend))*lineHeight + 10
+	top := border + float64(2+len(d.legend))*lineHeight + 16
 	bottom := top + height - 4*lineHeight
 	d.y.from, d.y.to = bottom, top
 	d.height = bottom + tickLength + float64(lines)*lineHeight + border
@@ -153,7 +156,7 @@ func (d *drawing) head() {
 			x += widthOf(e.name) + 20
 		}
 	}
-	d.words(border, d.y.to-9, "start", faint, "", d.Y.Label)
+	d.words(border, d.y.to-13, "start", faint, "", d.Y.Label)
 }
 
 func (d *drawing) axes() {
@@ -209,7 +212,7 @@ func (d *drawing) bars(i int, set Bars) {
 			middle-thick/2, min(zero, end), thick, math.Abs(zero-end), colour(i), html.EscapeString(p.told(set.Name)))
 		d.whisker(middle, p, ink)
 		if figure := Number(p.Y); widthOf(figure) <= room {
-			d.words(middle, min(zero, end, d.y.at(p.High))-5, "middle", ink, ` font-size="11"`, figure)
+			d.words(middle, min(zero, end, d.y.at(p.High))-5, "middle", ink, ` font-size="11"`+halo, figure)
 		}
 	}
 }
