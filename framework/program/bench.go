@@ -43,12 +43,17 @@ written. What can be your own:
                forwarder and sinks. waybill.yaml is not read unless it is named. In
                place of each sink stands a receiver inside the process.
   --sinks      configured sinks that are really delivered to. Their receivers get
-               made-up notifications: it asks first.`,
+               made-up notifications: it asks first.
+
+With --against the result is compared with an earlier one, as bench compare does. If a
+figure is worse by more than --tolerance, and its runs do not lie so far apart that
+chance may explain it, it is named and the exit code is 1.`,
 		Example: `  waybill bench
   waybill bench drain --rows 300000 --database postgres://app@localhost/app
   waybill bench sweep --delay 20ms --html report.html
   waybill bench latency -c waybill.yaml --sinks events --rate 200
-  waybill bench --json > before.json`,
+  waybill bench --json > before.json
+  waybill bench --against before.json --tolerance 20%`,
 		ValidArgs: append(bench.AllScenarios(), "all"),
 		Args:      cobra.ArbitraryArgs, // judged with all else
 		RunE:      b.run,
@@ -72,6 +77,9 @@ written. What can be your own:
 	f.BoolVar(&b.yes, "yes", false, "do not ask")
 	f.StringVar(&b.html, "html", "", "file to write the result to as a page with plots, which needs no network")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
+	f.StringVar(&b.against.file, "against", "", "earlier result (of --json) to compare with; exit code 1 if a figure is worse")
+	b.against.tolerance = defaultTolerance
+	f.Var(&b.against.tolerance, "tolerance", "by how much a figure may be worse than in the earlier result")
 	cmd.AddCommand(newBenchCompare(p))
 	return cmd
 }
@@ -82,6 +90,7 @@ type benchmark struct {
 	flags     sourceFlags
 	html      string
 	yes, json bool
+	against   against
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
@@ -89,7 +98,7 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	if err := b.configure(cmd); err != nil {
 		return err
 	}
-	if err := b.Validate(); err != nil {
+	if err := errors.Join(b.Validate(), b.against.read(cmd, b.Config)); err != nil {
 		return wrongUsage(cmd, err)
 	}
 	if agreed, err := b.agree(cmd); err != nil || !agreed {
@@ -108,11 +117,13 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	if page != nil {
 		err = errors.Join(err, result.WriteHTML(page), page.Close())
 	}
+	worse := b.against.judge(result)
 	if b.json {
-		return errors.Join(err, printJSON(b.stdout, result))
+		return errors.Join(err, printJSON(b.stdout, result), worse)
 	}
 	result.Print(b.stdout)
-	return err
+	b.against.print(b.stdout, result.Against)
+	return errors.Join(err, worse)
 }
 
 // createPage makes the file before anything starts, since an hour later would be

@@ -48,6 +48,68 @@ func TestBenchesAreCompared(t *testing.T) {
 	}
 }
 
+// benchFile is a result of draining to nowhere with each of its figures times a factor.
+func benchFile(t *testing.T, r bench.Result, factor float64) string {
+	t.Helper()
+	for _, c := range r.Scenarios[0].Cases {
+		for i := range c.Metrics {
+			for k := range c.Metrics[i].Runs {
+				c.Metrics[i].Runs[k] *= factor
+			}
+			c.Metrics[i].Median *= factor
+		}
+	}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "before.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+func TestABenchAgainstAnEarlierResultFailsWhereItIsWorse(t *testing.T) {
+	t.Parallel()
+	drain := append([]string{"bench", "drain", "--receivers", "noop"}, quickly...)
+	first := waybill(t, append(drain, "--json")...)
+	require.Zero(t, first.code, first.stderr)
+	var result bench.Result
+	require.NoError(t, json.Unmarshal([]byte(first.stdout), &result))
+	require.Nil(t, result.Against)
+	slow := benchFile(t, result, 1e-6)
+	fast := benchFile(t, result, 1e12)
+
+	better := waybill(t, append(drain, "--against", slow, "--tolerance", "0%")...)
+	require.Zero(t, better.code, better.stderr)
+	require.Regexp(t, `(?s)all 100 notifications arrived.*Against .*before\.json:.*drain, noop +throughput`, better.stdout)
+
+	worse := waybill(t, append(drain, "--against", fast)...)
+	require.Equal(t, exitFailed, worse.code, worse.stderr)
+	require.Regexp(t, `worse than in .*before\.json by more than 10%: drain, noop: throughput notifications/s was [0-9,]+ before and is [0-9,]+ now: 0\.00 times\n`, worse.stderr)
+	require.Regexp(t, `(?s)all 100 notifications arrived.*Against`, worse.stdout, "the result is printed all the same")
+
+	asJSON := waybill(t, append(drain, "--against", fast, "--json")...)
+	require.Equal(t, exitFailed, asJSON.code)
+	require.NoError(t, json.Unmarshal([]byte(asJSON.stdout), &result))
+	require.Less(t, result.Against.Rows[0].Ratio, 0.01)
+
+	for _, c := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"bench", "latency", "--against", fast}, "has none of the scenarios that are to be measured"},
+		{[]string{"bench", "--against", "nowhere.json"}, "--against: open nowhere.json"},
+		{[]string{"bench", "--tolerance", "5%"}, "--tolerance is for --against"},
+		{[]string{"bench", "--against", fast, "--tolerance", "5"}, "use a percentage from 0% to less than 100%"},
+		{[]string{"bench", "--against", fast, "--tolerance", "NaN%"}, "use a percentage"},
+	} {
+		r := waybill(t, c.args...)
+		require.Equal(t, exitUsage, r.code, c.args)
+		require.Contains(t, r.stderr, c.stderr)
+	}
+	nothing := waybill(t, append([]string{"bench", "drain", "--receivers", "http", "--against", fast}, quickly...)...)
+	require.Equal(t, exitFailed, nothing.code)
+	require.Contains(t, nothing.stderr, "have no figure in common")
+}
+
 // partner is a configuration with a real HTTP sink, and one that needs a secret.
 func partner(t *testing.T, o outbox, url string) string {
 	return writeFile(t, fmt.Sprintf(`

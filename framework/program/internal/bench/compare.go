@@ -93,6 +93,36 @@ func (s Server) stable() Server {
 	return s
 }
 
+// Worse are the metrics that are worse by more than a tolerance, a share: a tenth less
+// where more is better, a tenth more where less is. Of these, unclear are those whose
+// interval holds 1, so that chance may explain them. Where single runs give no interval
+// the ratio decides.
+func (c Comparison) Worse(tolerance float64) (worse, unclear []ComparedMetric) {
+	for _, m := range c.Rows {
+		switch by := m.worseBy(); {
+		case by <= tolerance:
+		case m.Verdict == Same:
+			unclear = append(unclear, m)
+		default:
+			worse = append(worse, m)
+		}
+	}
+	return worse, unclear
+}
+
+// worseBy is the share by which after is worse; below 0 where it is better.
+func (m ComparedMetric) worseBy() float64 {
+	if m.Better == "higher" {
+		return 1 - m.Ratio
+	}
+	return m.Ratio - 1
+}
+
+// String names the metric with both values.
+func (m ComparedMetric) String() string {
+	return fmt.Sprintf("%s, %s: %s was %s before and is %s now: %.2f times", m.Scenario, m.Case, m.title(), number(m.Before), number(m.After), m.Ratio)
+}
+
 func (c *Comparison) warn(which string, r *Result) {
 	if !r.OK {
 		c.Warnings = append(c.Warnings, which+" lost notifications: its figures are worth nothing")

@@ -99,6 +99,12 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// Measures reports whether the config measures a scenario that a result has.
+func (c Config) Measures(r *Result) bool {
+	wanted := c.withDefaults().Scenarios
+	return slices.ContainsFunc(r.Scenarios, func(s Scenario) bool { return slices.Contains(wanted, s.Name) })
+}
+
 // Validate reports all mistakes at once, by the names of the flags.
 func (c Config) Validate() error {
 	c = c.withDefaults()

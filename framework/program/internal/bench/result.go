@@ -27,6 +27,8 @@ type Result struct {
 	// Warnings are reasons not to trust the figures, or to trust them less.
 	Warnings  []string   `json:"warnings"`
 	Scenarios []Scenario `json:"scenarios"`
+	// Against compares with an earlier result; nil if that was not asked for.
+	Against *Comparison `json:"against,omitempty"`
 }
 
 // Settings are what the user chose; 0 and "" are left to the scenarios.
