@@ -1,9 +1,11 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 
@@ -77,6 +79,7 @@ chance may explain it, it is named and the exit code is 1.`,
 	f.BoolVar(&b.yes, "yes", false, "do not ask")
 	f.StringVar(&b.html, "html", "", "file to write the result to as a page with plots, which needs no network")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
+	f.StringVar(&b.profile, "cpu-profile", "", "file to write a profile of the whole bench's processor time to, for go tool pprof")
 	f.StringVar(&b.against.file, "against", "", "earlier result (of --json) to compare with; exit code 1 if a figure is worse")
 	b.against.tolerance = defaultTolerance
 	f.Var(&b.against.tolerance, "tolerance", "by how much a figure may be worse than in the earlier result")
@@ -89,6 +92,7 @@ type benchmark struct {
 	bench.Config
 	flags     sourceFlags
 	html      string
+	profile   string
 	yes, json bool
 	against   against
 }
@@ -104,15 +108,22 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	if agreed, err := b.agree(cmd); err != nil || !agreed {
 		return err
 	}
-	page, err := b.createPage()
+	page, err := createFile("--html", b.html)
 	if err != nil {
 		return wrongUsage(cmd, err)
 	}
+	profile, err := createFile("--cpu-profile", b.profile)
+	if err != nil {
+		return errors.Join(wrongUsage(cmd, err), removeFile(page))
+	}
 	progress := bench.NewProgress(b.stderr)
-	result, err := bench.Run(cmd.Context(), b.Config, progress)
+	result, err := b.measure(cmd.Context(), profile, progress)
 	progress.Close()
 	if result == nil {
-		return errors.Join(err, removePage(page))
+		return errors.Join(err, removeFile(page), removeFile(profile))
+	}
+	if profile != nil {
+		err = errors.Join(err, profile.Close())
 	}
 	if page != nil {
 		err = errors.Join(err, result.WriteHTML(page), page.Close())
@@ -126,24 +137,35 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, worse)
 }
 
-// createPage makes the file before anything starts, since an hour later would be
-// late to hear that it cannot be made; nil where none is wanted.
-func (b *benchmark) createPage() (*os.File, error) {
-	if b.html == "" {
-		return nil, nil
+// measure runs the bench, and writes a profile of it where there is a file for one.
+func (b *benchmark) measure(ctx context.Context, profile *os.File, progress bench.Progress) (*bench.Result, error) {
+	if profile != nil {
+		if err := pprof.StartCPUProfile(profile); err != nil {
+			return nil, fmt.Errorf("--cpu-profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
 	}
-	page, err := os.Create(b.html)
-	if err != nil {
-		return nil, fmt.Errorf("--html: %w", err)
-	}
-	return page, nil
+	return bench.Run(ctx, b.Config, progress)
 }
 
-func removePage(page *os.File) error {
-	if page == nil {
+// createFile makes the file of a flag before anything starts, since an hour later would
+// be late to hear that it cannot be made; nil where none is wanted.
+func createFile(flag, name string) (*os.File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return file, nil
+}
+
+func removeFile(file *os.File) error {
+	if file == nil {
 		return nil
 	}
-	return errors.Join(page.Close(), os.Remove(page.Name()))
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // configure reads what the user names of his own. Sinks are not built, so that their

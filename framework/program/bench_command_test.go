@@ -17,13 +17,14 @@ var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms", "--c
 
 func TestABenchPrintsTablesAndPages(t *testing.T) {
 	t.Parallel()
-	page := filepath.Join(t.TempDir(), "report.html")
-	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page}, quickly...)...)
+	page, profile := filepath.Join(t.TempDir(), "report.html"), filepath.Join(t.TempDir(), "cpu.prof")
+	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page, "--cpu-profile", profile}, quickly...)...)
 	require.Zero(t, r.code, r.stderr)
 	require.Regexp(t, `(?s)On SQLite .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "<svg")
+	require.FileExists(t, profile)
 }
 
 func TestBenchesAreCompared(t *testing.T) {
@@ -174,6 +175,7 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
 		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
+		"profile":        {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
 		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
 	} {
 		t.Run(name, func(t *testing.T) {
