@@ -1,7 +1,9 @@
 package program
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,8 +33,8 @@ the process or with a database, sinks and settings of your own.
 Without a name the first three are measured, which takes a minute or two; "all" is
 everything. docs/benchmarking.md explains how to read the result.
 
-Each case is measured --runs times after a warm-up, the cases of a scenario in
-turns. The receivers report what arrived: if a notification was lost, or one arrived
+Each case is measured --runs times after a warm-up, which is not counted, the cases
+of a scenario in turns. The output says what each run finds in caches. The receivers report what arrived: if a notification was lost, or one arrived
 that was never published, the exit code is 1.
 
 Everything happens in the bench's own tables with random names, waybill_bench_…,
@@ -46,6 +48,8 @@ written. What can be your own:
                place of each sink stands a receiver inside the process.
   --sinks      configured sinks that are really delivered to. Their receivers get
                made-up notifications: it asks first.
+  --type, --data   a notification of your own, for sinks that cannot take made-up
+               ones: its type, and a file with its payload.
 
 With --against the result is compared with an earlier one, as bench compare does. If a
 figure is worse by more than --tolerance, and its runs do not lie so far apart that
@@ -54,6 +58,7 @@ chance may explain it, it is named and the exit code is 1.`,
   waybill bench drain --rows 300000 --database postgres://app@localhost/app
   waybill bench sweep --delay 20ms --html report.html
   waybill bench latency -c waybill.yaml --sinks events --rate 200
+  waybill bench drain -c waybill.yaml --sinks mail --type order.placed --data order.json
   waybill bench --json > before.json
   waybill bench --against before.json --tolerance 20%`,
 		ValidArgs: append(bench.AllScenarios(), "all"),
@@ -65,6 +70,8 @@ chance may explain it, it is named and the exit code is 1.`,
 	f.StringVar(&b.flags.database, "database", "", "address of the database, in place of the configuration's or of a temporary SQLite file")
 	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that are really delivered to")
 	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink, or all)")
+	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, in place of made-up ones")
+	f.StringVar(&b.data, "data", "", "file with the payload of that notification; - for standard input")
 	f.IntVar(&b.Rows, "rows", 0, "notifications of a backlog (default: as many as take about a second)")
 	f.IntVar(&b.Runs, "runs", bench.DefaultRuns, "runs that count, after a warm-up")
 	f.IntVar(&b.PayloadBytes, "payload-bytes", bench.DefaultPayloadBytes, "size of a payload")
@@ -93,13 +100,14 @@ type benchmark struct {
 	flags     sourceFlags
 	html      string
 	profile   string
+	data      string
 	yes, json bool
 	against   against
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	b.Scenarios, b.Version = args, readBuild(b.name).Version
-	if err := b.configure(cmd); err != nil {
+	if err := errors.Join(b.readSample(cmd), b.configure(cmd)); err != nil {
 		return err
 	}
 	if err := errors.Join(b.Validate(), b.against.read(cmd, b.Config)); err != nil {
@@ -166,6 +174,37 @@ func removeFile(file *os.File) error {
 		return nil
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// readSample reads the notification that the user gives. It has the version that the
+// program writes, where it knows the type.
+func (b *benchmark) readSample(cmd *cobra.Command) error {
+	if b.data == "" && b.Sample.Type == "" {
+		return nil
+	}
+	if b.data == "" || b.Sample.Type == "" {
+		return wrongUsage(cmd, errors.New("--type and --data are of one notification: give both"))
+	}
+	if cmd.Flags().Changed("payload-bytes") {
+		return wrongUsage(cmd, errors.New("--payload-bytes is for made-up payloads: leave it out with --data"))
+	}
+	s := sample{file: b.data}
+	if err := s.read(cmd); err != nil {
+		return wrongUsage(cmd, err)
+	}
+	var payload bytes.Buffer // as a publisher would write it
+	if err := json.Compact(&payload, s.payload); err != nil {
+		return wrongUsage(cmd, fmt.Errorf("--data: %w", err))
+	}
+	b.Sample.Version, b.Sample.Payload = 1, payload.Bytes()
+	if b.options.Types != nil {
+		info, known := b.options.Types.Lookup(b.Sample.Type)
+		if !known {
+			return wrongUsage(cmd, fmt.Errorf("--type: the program has no type %q", b.Sample.Type))
+		}
+		b.Sample.Type, b.Sample.Version = info.Name, info.Version
+	}
+	return nil
 }
 
 // configure reads what the user names of his own. Sinks are not built, so that their

@@ -20,7 +20,7 @@ func TestABenchPrintsTablesAndPages(t *testing.T) {
 	page, profile := filepath.Join(t.TempDir(), "report.html"), filepath.Join(t.TempDir(), "cpu.prof")
 	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page, "--cpu-profile", profile}, quickly...)...)
 	require.Zero(t, r.code, r.stderr)
-	require.Regexp(t, `(?s)On SQLite .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
+	require.Regexp(t, `(?s)On SQLite .*Warm in each run: .* Cold: .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "<svg")
@@ -160,8 +160,30 @@ func TestRealSinksAreAskedFor(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(agreed.stdout), &result))
 	check := result.Scenarios[0].Cases[0].Checks[0]
 	require.Equal(t, bench.Check{Sink: "partner", Counted: "receipts", Expected: 100, Arrived: 100}, check, "a warm-up and a run")
+	require.Equal(t, "partner (http)", result.Scenarios[0].Cases[0].Name, "with its kind")
 	count, _ = r.bodies()
 	require.Equal(t, 50, count)
+}
+
+func TestABenchPublishesANotificationOfTheUsersOwn(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := newReceiver(t)
+		file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
+		data := filepath.Join(t.TempDir(), "order.json")
+		require.NoError(t, os.WriteFile(data, []byte("{\"order\": \"ü-17\"}\n"), 0o600))
+		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--yes", "--type", "order.placed", "--data", data, "--json"}, quickly...)...)
+		require.Zero(t, got.code, got.stderr)
+		require.Contains(t, got.stderr, "It delivers the notification given, of the type order.placed, again and again to the real sink partner.\n")
+		var result bench.Result
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
+		require.Equal(t, "order.placed", result.Settings.Type)
+		require.Equal(t, 17, result.Settings.PayloadBytes)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Len(t, r.counts, 1, "the same from the backlog as from the publisher")
+		require.Contains(t, r.counts, `{"order":"ü-17"}`)
+	})
 }
 
 func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
@@ -175,6 +197,9 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
 		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
+		"type alone":     {[]string{"bench", "--type", "order.placed"}, `--type and --data are of one notification`},
+		"no such data":   {[]string{"bench", "--type", "order.placed", "--data", "nowhere.json"}, `--data: open nowhere.json`},
+		"data and size":  {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes is for made-up payloads`},
 		"profile":        {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
 		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
 	} {

@@ -31,7 +31,7 @@ func measurements() []measurement {
 		{"drain-nowhere", []string{"drain", "--receivers", "noop", "--rows", "100000"}, []figure{{"drain to nowhere", "drain", "noop", "throughput"}}},
 		{"drain-http", []string{"drain", "--receivers", "http", "--rows", "10000"}, []figure{{"drain to HTTP", "drain", "http", "throughput"}}},
 		{"drain-kafka", []string{"drain", "--receivers", "kafka", "--rows", "50000"}, []figure{{"drain to Kafka", "drain", "kafka", "throughput"}}},
-		{"latency", []string{"latency", "--receivers", "noop", "--rate", "100"}, []figure{{"latency p50", "latency", "noop", "p50"}, {"latency p99", "latency", "noop", "p99"}}},
+		{"latency", []string{"latency", "--receivers", "noop", "--rate", "200", "--duration", "3s"}, []figure{{"latency p50", "latency", "noop", "p50"}, {"latency p99", "latency", "noop", "p99"}}},
 	}
 }
 

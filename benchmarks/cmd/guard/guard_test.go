@@ -155,7 +155,7 @@ func TestEveryFigureIsThere(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	g := &guard{options: options{database: server.DSN()}}
 	for _, m := range measurements() {
-		r, err := g.bench(t.Context(), built, append(m.args, "--rows", "100", "--duration", "100ms"))
+		r, err := g.bench(t.Context(), built, append(m.args, "--rows", "100", "--duration", "100ms")) // the last ones hold
 		require.NoError(t, err)
 		for _, f := range m.figures {
 			p, err := pairOf(f, r, r)

@@ -166,7 +166,9 @@ func TestWhateverIsDrawnIsInside(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.OneOf(rapid.Float64Range(0, 1e9), rapid.Float64Range(-50, 50), rapid.Just(0.0), rapid.Just(math.NaN()), rapid.Float64Range(1e-6, 1e-3))
-		word := rapid.StringN(0, 40, -1).Filter(func(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0xfffe || r == 0xffff }) })
+		word := rapid.StringN(0, 40, -1).Filter(func(s string) bool {
+			return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0xfffe || r == 0xffff })
+		})
 		points := func() (all []Point) {
 			for x := range rapid.IntRange(0, 12).Draw(t, "points") {
 				y := value.Draw(t, "y")
