@@ -110,9 +110,9 @@ func revisionOf(ctx context.Context, o options) (string, error) {
 	return git(ctx, o.root, "rev-parse", "--verify", "--end-of-options", revision+"^{commit}")
 }
 
-// build leaves paths out, so that what both trees share is compiled once.
+// build makes the program of a tree.
 func build(ctx context.Context, tree, to string) error {
-	_, err := output(ctx, tree, "go", "build", "-trimpath", "-o", to, "./cmd/waybill")
+	_, err := output(ctx, tree, "go", "build", "-o", to, "./cmd/waybill")
 	return err
 }
 
