@@ -105,7 +105,7 @@ func (p pairs) worse(tolerance float64) bool { return p.speed() < 1-tolerance }
 func (p pairs) String() string {
 	slowest := slices.MinFunc(p, func(a, b pair) int { return cmp.Compare(a.speed, b.speed) }).speed
 	fastest := slices.MaxFunc(p, func(a, b pair) int { return cmp.Compare(a.speed, b.speed) }).speed
-	return fmt.Sprintf("%10.4g before %10.4g now   speed %.2f (%.2f–%.2f) of %d pairs", p.median(func(one pair) float64 { return one.before }),
+	return fmt.Sprintf("%10.4g before %10.4g now   speed %.2f (%.2f–%.2f), pairs: %d", p.median(func(one pair) float64 { return one.before }),
 		p.median(func(one pair) float64 { return one.now }), p.speed(), slowest, fastest, len(p))
 }
 
@@ -116,7 +116,6 @@ type guard struct {
 	measurements []measurement
 	out          io.Writer
 	found        map[string]pairs // by figure
-	turn         int
 }
 
 // errWorse says that a figure has become worse.
@@ -161,7 +160,7 @@ func (g *guard) suspects() []measurement {
 func (g *guard) measure(ctx context.Context, list []measurement) error {
 	for n := range g.pairs {
 		for _, m := range list {
-			if err := g.measurePair(ctx, m); err != nil {
+			if err := g.measurePair(ctx, m, n); err != nil {
 				return fmt.Errorf("%s: %w", m.name, err)
 			}
 		}
@@ -170,11 +169,11 @@ func (g *guard) measure(ctx context.Context, list []measurement) error {
 	return nil
 }
 
-func (g *guard) measurePair(ctx context.Context, m measurement) error {
-	g.turn++
+// measurePair makes pair n.
+func (g *guard) measurePair(ctx context.Context, m measurement, n int) error {
 	var results [2]*result // before, now
 	for i := range results {
-		which := (i + g.turn/len(g.measurements)) % 2
+		which := (i + n) % 2
 		var err error
 		if results[which], err = g.bench(ctx, []string{g.before, g.now}[which], m.args); err != nil {
 			return err

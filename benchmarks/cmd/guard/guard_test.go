@@ -67,7 +67,7 @@ func TestTheMedianOfThePairsDecides(t *testing.T) {
 	} {
 		require.Equal(t, c.worse, c.pairs.worse(0.1), name)
 	}
-	require.Equal(t, "       100 before         85 now   speed 0.85 (0.80–3.00) of 3 pairs", of(0.85, 3, 0.8).String())
+	require.Equal(t, "       100 before         85 now   speed 0.85 (0.80–3.00), pairs: 3", of(0.85, 3, 0.8).String())
 }
 
 // program is an executable that does as it says.
@@ -100,20 +100,20 @@ func TestWhatSeemsWorseIsMeasuredOnceMoreAndThenFails(t *testing.T) {
 	err := g.run(t.Context())
 	require.ErrorIs(t, err, errWorse)
 	require.EqualError(t, err, "worse than before by more than 10 %: it")
-	require.Contains(t, out.String(), "speed 0.80 (0.80–0.80) of 4 pairs")
+	require.Contains(t, out.String(), "speed 0.80 (0.80–0.80), pairs: 4")
 	require.FileExists(t, filepath.Join(folder, "profiles", "guard-drain-now.prof"))
 	require.FileExists(t, filepath.Join(folder, "profiles", "guard-drain-before.prof"))
 	calls, err := os.ReadFile(filepath.Join(folder, "calls"))
 	require.NoError(t, err)
 	const args = " bench drain --rows 7 --runs 1 --json --database postgres://nowhere\n"
-	require.Contains(t, string(calls), "now"+args+"before"+args+"before"+args+"now"+args+"now"+args+"before"+args+"before"+args+"now"+args, "each is the first in turn")
+	require.Contains(t, string(calls), "before"+args+"now"+args+"now"+args+"before"+args+"before"+args+"now"+args+"now"+args+"before"+args, "each is the first in turn")
 
-	g.programs.now, g.turn = printing(t, folder, "now", 95), 0
+	g.now = printing(t, folder, "now", 95)
 	out.Reset()
 	require.NoError(t, g.run(t.Context()))
-	require.Contains(t, out.String(), "of 2 pairs")
+	require.Contains(t, out.String(), ", pairs: 2\n")
 
-	g.programs.now = program(t, folder, "now", "echo lost >&2; exit 1")
+	g.now = program(t, folder, "now", "echo lost >&2; exit 1")
 	require.ErrorContains(t, g.run(t.Context()), "lost")
 }
 
