@@ -13,6 +13,10 @@ LONG ?= 15s
 LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType
 # Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
 PEERS ?=
+# What bench-guard compares with: a revision; default the latest tag, or else the parent of HEAD.
+GUARD_AGAINST ?=
+# Further flags of bench-guard; GUARD=--help lists them.
+GUARD ?=
 # Time that each benchmark gets.
 BENCHTIME ?= 200ms
 
@@ -23,7 +27,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint bench bench-peers profile examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint bench bench-peers bench-guard profile examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +93,9 @@ bench: ## Run the packages' benchmarks, briefly
 
 bench-peers: ## Compare with peers, in about half an hour; docs/benchmarks.md gets the tables (PEERS=--help)
 	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
+
+bench-guard: ## Fail where a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes; profiles go to .cache/profile
+	cd benchmarks && go run ./cmd/guard --against '$(GUARD_AGAINST)' $(GUARD)
 
 profile: ## Profile the drain of a backlog: where processor time and memory go
 	@mkdir -p .cache/profile

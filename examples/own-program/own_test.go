@@ -96,6 +96,19 @@ func TestAllCommandsKnowTheShopsKindsAndTypes(t *testing.T) {
 	require.NotContains(t, parked, "new")
 }
 
+func TestABenchMeasuresTheShopsOwnSinks(t *testing.T) {
+	s := newShop(t)
+	printed := s.run(t, "bench", "drain", "-c", "waybill.yaml", "--sinks", "ledger,warehouse,audit,mail", "--type", "order.placed", "--data", "order.json",
+		"--rows", "5", "--runs", "1", "--yes")
+	for _, sink := range []string{"ledger (ledger)", "warehouse (function)", "audit (go)", "mail (email)"} {
+		require.Contains(t, printed, sink)
+	}
+	content, err := os.ReadFile(filepath.Join(s.folder, "ledger.csv"))
+	require.NoError(t, err)
+	require.Equal(t, 10, strings.Count(string(content), ",o-17,1999,EUR\n"), "a warm-up and a run")
+	require.Len(t, s.mailbox.Messages(), 10)
+}
+
 // forward runs until all that was published is delivered or parked.
 func (s *shop) forward(t *testing.T) {
 	t.Helper()

@@ -1,9 +1,13 @@
 package program
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +33,8 @@ the process or with a database, sinks and settings of your own.
 Without a name the first three are measured, which takes a minute or two; "all" is
 everything. docs/benchmarking.md explains how to read the result.
 
-Each case is measured --runs times after a warm-up, the cases of a scenario in
-turns. The receivers report what arrived: if a notification was lost, or one arrived
+Each case is measured --runs times after a warm-up, which is not counted, the cases
+of a scenario in turns. The output says what each run finds in caches. The receivers report what arrived: if a notification was lost, or one arrived
 that was never published, the exit code is 1.
 
 Everything happens in the bench's own tables with random names, waybill_bench_…,
@@ -43,12 +47,20 @@ written. What can be your own:
                forwarder and sinks. waybill.yaml is not read unless it is named. In
                place of each sink stands a receiver inside the process.
   --sinks      configured sinks that are really delivered to. Their receivers get
-               made-up notifications: it asks first.`,
+               made-up notifications: it asks first.
+  --type, --data   a notification of your own, for sinks that cannot take made-up
+               ones: its type, and a file with its payload.
+
+With --against the result is compared with an earlier one, as bench compare does. If a
+figure is worse by more than --tolerance, and its runs do not lie so far apart that
+chance may explain it, it is named and the exit code is 1.`,
 		Example: `  waybill bench
   waybill bench drain --rows 300000 --database postgres://app@localhost/app
   waybill bench sweep --delay 20ms --html report.html
   waybill bench latency -c waybill.yaml --sinks events --rate 200
-  waybill bench --json > before.json`,
+  waybill bench drain -c waybill.yaml --sinks mail --type order.placed --data order.json
+  waybill bench --json > before.json
+  waybill bench --against before.json --tolerance 20%`,
 		ValidArgs: append(bench.AllScenarios(), "all"),
 		Args:      cobra.ArbitraryArgs, // judged with all else
 		RunE:      b.run,
@@ -58,6 +70,8 @@ written. What can be your own:
 	f.StringVar(&b.flags.database, "database", "", "address of the database, in place of the configuration's or of a temporary SQLite file")
 	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that are really delivered to")
 	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink, or all)")
+	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, in place of made-up ones")
+	f.StringVar(&b.data, "data", "", "file with the payload of that notification; - for standard input")
 	f.IntVar(&b.Rows, "rows", 0, "notifications of a backlog (default: as many as take about a second)")
 	f.IntVar(&b.Runs, "runs", bench.DefaultRuns, "runs that count, after a warm-up")
 	f.IntVar(&b.PayloadBytes, "payload-bytes", bench.DefaultPayloadBytes, "size of a payload")
@@ -72,6 +86,10 @@ written. What can be your own:
 	f.BoolVar(&b.yes, "yes", false, "do not ask")
 	f.StringVar(&b.html, "html", "", "file to write the result to as a page with plots, which needs no network")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
+	f.StringVar(&b.profile, "cpu-profile", "", "file to write a profile of the whole bench's processor time to, for go tool pprof")
+	f.StringVar(&b.against.file, "against", "", "earlier result (of --json) to compare with; exit code 1 if a figure is worse")
+	b.against.tolerance = defaultTolerance
+	f.Var(&b.against.tolerance, "tolerance", "by how much a figure may be worse than in the earlier result")
 	cmd.AddCommand(newBenchCompare(p))
 	return cmd
 }
@@ -81,58 +99,112 @@ type benchmark struct {
 	bench.Config
 	flags     sourceFlags
 	html      string
+	profile   string
+	data      string
 	yes, json bool
+	against   against
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	b.Scenarios, b.Version = args, readBuild(b.name).Version
-	if err := b.configure(cmd); err != nil {
+	if err := errors.Join(b.readSample(cmd), b.configure(cmd)); err != nil {
 		return err
 	}
-	if err := b.Validate(); err != nil {
+	if err := errors.Join(b.Validate(), b.against.read(cmd, b.Config)); err != nil {
 		return wrongUsage(cmd, err)
 	}
 	if agreed, err := b.agree(cmd); err != nil || !agreed {
 		return err
 	}
-	page, err := b.createPage()
+	page, err := createFile("--html", b.html)
 	if err != nil {
 		return wrongUsage(cmd, err)
 	}
+	profile, err := createFile("--cpu-profile", b.profile)
+	if err != nil {
+		return errors.Join(wrongUsage(cmd, err), removeFile(page))
+	}
 	progress := bench.NewProgress(b.stderr)
-	result, err := bench.Run(cmd.Context(), b.Config, progress)
+	result, err := b.measure(cmd.Context(), profile, progress)
 	progress.Close()
 	if result == nil {
-		return errors.Join(err, removePage(page))
+		return errors.Join(err, removeFile(page), removeFile(profile))
+	}
+	if profile != nil {
+		err = errors.Join(err, profile.Close())
 	}
 	if page != nil {
 		err = errors.Join(err, result.WriteHTML(page), page.Close())
 	}
+	worse := b.against.judge(result)
 	if b.json {
-		return errors.Join(err, printJSON(b.stdout, result))
+		return errors.Join(err, printJSON(b.stdout, result), worse)
 	}
 	result.Print(b.stdout)
-	return err
+	b.against.print(b.stdout, result.Against)
+	return errors.Join(err, worse)
 }
 
-// createPage makes the file before anything starts, since an hour later would be
-// late to hear that it cannot be made; nil where none is wanted.
-func (b *benchmark) createPage() (*os.File, error) {
-	if b.html == "" {
+// measure runs the bench, and writes a profile of it where there is a file for one.
+func (b *benchmark) measure(ctx context.Context, profile *os.File, progress bench.Progress) (*bench.Result, error) {
+	if profile != nil {
+		if err := pprof.StartCPUProfile(profile); err != nil {
+			return nil, fmt.Errorf("--cpu-profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	return bench.Run(ctx, b.Config, progress)
+}
+
+// createFile makes the file of a flag before anything starts, since an hour later would
+// be late to hear that it cannot be made; nil where none is wanted.
+func createFile(flag, name string) (*os.File, error) {
+	if name == "" {
 		return nil, nil
 	}
-	page, err := os.Create(b.html)
+	file, err := os.Create(name)
 	if err != nil {
-		return nil, fmt.Errorf("--html: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	return page, nil
+	return file, nil
 }
 
-func removePage(page *os.File) error {
-	if page == nil {
+func removeFile(file *os.File) error {
+	if file == nil {
 		return nil
 	}
-	return errors.Join(page.Close(), os.Remove(page.Name()))
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// readSample reads the notification that the user gives. It has the version that the
+// program writes, where it knows the type.
+func (b *benchmark) readSample(cmd *cobra.Command) error {
+	if b.data == "" && b.Sample.Type == "" {
+		return nil
+	}
+	if b.data == "" || b.Sample.Type == "" {
+		return wrongUsage(cmd, errors.New("--type and --data are of one notification: give both"))
+	}
+	if cmd.Flags().Changed("payload-bytes") {
+		return wrongUsage(cmd, errors.New("--payload-bytes is for made-up payloads: leave it out with --data"))
+	}
+	s := sample{file: b.data}
+	if err := s.read(cmd); err != nil {
+		return wrongUsage(cmd, err)
+	}
+	var payload bytes.Buffer // as a publisher would write it
+	if err := json.Compact(&payload, s.payload); err != nil {
+		return wrongUsage(cmd, fmt.Errorf("--data: %w", err))
+	}
+	b.Sample.Version, b.Sample.Payload = 1, payload.Bytes()
+	if b.options.Types != nil {
+		info, known := b.options.Types.Lookup(b.Sample.Type)
+		if !known {
+			return wrongUsage(cmd, fmt.Errorf("--type: the program has no type %q", b.Sample.Type))
+		}
+		b.Sample.Type, b.Sample.Version = info.Name, info.Version
+	}
+	return nil
 }
 
 // configure reads what the user names of his own. Sinks are not built, so that their

@@ -17,13 +17,14 @@ var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms", "--c
 
 func TestABenchPrintsTablesAndPages(t *testing.T) {
 	t.Parallel()
-	page := filepath.Join(t.TempDir(), "report.html")
-	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page}, quickly...)...)
+	page, profile := filepath.Join(t.TempDir(), "report.html"), filepath.Join(t.TempDir(), "cpu.prof")
+	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page, "--cpu-profile", profile}, quickly...)...)
 	require.Zero(t, r.code, r.stderr)
-	require.Regexp(t, `(?s)On SQLite .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
+	require.Regexp(t, `(?s)On SQLite .*Warm in each run: .* Cold: .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "<svg")
+	require.FileExists(t, profile)
 }
 
 func TestBenchesAreCompared(t *testing.T) {
@@ -46,6 +47,68 @@ func TestBenchesAreCompared(t *testing.T) {
 	for _, args := range [][]string{{"bench", "compare"}, {"bench", "compare", file}, {"bench", "compare", file, other}, {"bench", "compare", file, "nowhere.json"}} {
 		require.Equal(t, exitUsage, waybill(t, args...).code, args)
 	}
+}
+
+// benchFile is a result of draining to nowhere with each of its figures times a factor.
+func benchFile(t *testing.T, r bench.Result, factor float64) string {
+	t.Helper()
+	for _, c := range r.Scenarios[0].Cases {
+		for i := range c.Metrics {
+			for k := range c.Metrics[i].Runs {
+				c.Metrics[i].Runs[k] *= factor
+			}
+			c.Metrics[i].Median *= factor
+		}
+	}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "before.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+func TestABenchAgainstAnEarlierResultFailsWhereItIsWorse(t *testing.T) {
+	t.Parallel()
+	drain := append([]string{"bench", "drain", "--receivers", "noop"}, quickly...)
+	first := waybill(t, append(drain, "--json")...)
+	require.Zero(t, first.code, first.stderr)
+	var result bench.Result
+	require.NoError(t, json.Unmarshal([]byte(first.stdout), &result))
+	require.Nil(t, result.Against)
+	slow := benchFile(t, result, 1e-6)
+	fast := benchFile(t, result, 1e12)
+
+	better := waybill(t, append(drain, "--against", slow, "--tolerance", "0%")...)
+	require.Zero(t, better.code, better.stderr)
+	require.Regexp(t, `(?s)all 100 notifications arrived.*Against .*before\.json:.*drain, noop +throughput`, better.stdout)
+
+	worse := waybill(t, append(drain, "--against", fast)...)
+	require.Equal(t, exitFailed, worse.code, worse.stderr)
+	require.Regexp(t, `worse than in .*before\.json by more than 10%: drain, noop: throughput notifications/s was [0-9,]+ before and is [0-9,]+ now: 0\.00 times\n`, worse.stderr)
+	require.Regexp(t, `(?s)all 100 notifications arrived.*Against`, worse.stdout, "the result is printed all the same")
+
+	asJSON := waybill(t, append(drain, "--against", fast, "--json")...)
+	require.Equal(t, exitFailed, asJSON.code)
+	require.NoError(t, json.Unmarshal([]byte(asJSON.stdout), &result))
+	require.Less(t, result.Against.Rows[0].Ratio, 0.01)
+
+	for _, c := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"bench", "latency", "--against", fast}, "has none of the scenarios that are to be measured"},
+		{[]string{"bench", "--against", "nowhere.json"}, "--against: open nowhere.json"},
+		{[]string{"bench", "--tolerance", "5%"}, "--tolerance is for --against"},
+		{[]string{"bench", "--against", fast, "--tolerance", "5"}, "use a percentage from 0% to less than 100%"},
+		{[]string{"bench", "--against", fast, "--tolerance", "NaN%"}, "use a percentage"},
+	} {
+		r := waybill(t, c.args...)
+		require.Equal(t, exitUsage, r.code, c.args)
+		require.Contains(t, r.stderr, c.stderr)
+	}
+	nothing := waybill(t, append([]string{"bench", "drain", "--receivers", "http", "--against", fast}, quickly...)...)
+	require.Equal(t, exitFailed, nothing.code)
+	require.Contains(t, nothing.stderr, "have no figure in common")
 }
 
 // partner is a configuration with a real HTTP sink, and one that needs a secret.
@@ -97,8 +160,30 @@ func TestRealSinksAreAskedFor(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(agreed.stdout), &result))
 	check := result.Scenarios[0].Cases[0].Checks[0]
 	require.Equal(t, bench.Check{Sink: "partner", Counted: "receipts", Expected: 100, Arrived: 100}, check, "a warm-up and a run")
+	require.Equal(t, "partner (http)", result.Scenarios[0].Cases[0].Name, "with its kind")
 	count, _ = r.bodies()
 	require.Equal(t, 50, count)
+}
+
+func TestABenchPublishesANotificationOfTheUsersOwn(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		r := newReceiver(t)
+		file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
+		data := filepath.Join(t.TempDir(), "order.json")
+		require.NoError(t, os.WriteFile(data, []byte("{\"order\": \"ü-17\"}\n"), 0o600))
+		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--yes", "--type", "order.placed", "--data", data, "--json"}, quickly...)...)
+		require.Zero(t, got.code, got.stderr)
+		require.Contains(t, got.stderr, "It delivers the notification given, of the type order.placed, again and again to the real sink partner.\n")
+		var result bench.Result
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
+		require.Equal(t, "order.placed", result.Settings.Type)
+		require.Equal(t, 17, result.Settings.PayloadBytes)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Len(t, r.counts, 1, "the same from the backlog as from the publisher")
+		require.Contains(t, r.counts, `{"order":"ü-17"}`)
+	})
 }
 
 func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
@@ -112,6 +197,10 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
 		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
+		"type alone":     {[]string{"bench", "--type", "order.placed"}, `--type and --data are of one notification`},
+		"no such data":   {[]string{"bench", "--type", "order.placed", "--data", "nowhere.json"}, `--data: open nowhere.json`},
+		"data and size":  {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes is for made-up payloads`},
+		"profile":        {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
 		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
 	} {
 		t.Run(name, func(t *testing.T) {

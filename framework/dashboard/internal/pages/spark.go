@@ -1,36 +1,9 @@
 package pages
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/internal/chart"
 )
-
-// The inner size of a line's drawing, which the page stretches.
-const (
-	lineWidth  = 240
-	lineHeight = 40
-)
-
-// line is the points attribute of a polyline through values, from 0 at the bottom to most at
-// the top.
-func line(values [history.Points]float64, most float64) string {
-	var points strings.Builder
-	for i, v := range values {
-		if i > 0 {
-			points.WriteByte(' ')
-		}
-		y := lineHeight - 1.0
-		if most > 0 {
-			y -= v / most * (lineHeight - 3)
-		}
-		points.WriteString(strconv.Itoa(i * lineWidth / (history.Points - 1)))
-		points.WriteByte(',')
-		points.WriteString(strconv.FormatFloat(y, 'f', 1, 64))
-	}
-	return points.String()
-}
 
 // hour is the last hour of a sink, to draw and to sum up.
 type hour struct {
@@ -52,9 +25,9 @@ func hourOf(points [history.Points]history.Point) (h hour) {
 		h.Failed += p.Failed
 		h.Dead += p.Dead
 	}
-	h.Delivered, h.Lag = line(delivered, most), line(lag, mostLag)
+	h.Delivered, h.Lag = chart.Spark(delivered[:], most), chart.Spark(lag[:], mostLag)
 	if h.Failed+h.Dead > 0 {
-		h.Errors = line(errors, most)
+		h.Errors = chart.Spark(errors[:], most)
 	}
 	h.MostLag = span(seconds(mostLag))
 	return h

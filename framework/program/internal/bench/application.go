@@ -36,7 +36,7 @@ type application struct {
 }
 
 func (b *bench) newApplication(named batch, c outbox.Config) (*application, error) {
-	types, err := newTypes(b.config.Keys)
+	types, err := b.config.newTypes()
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -10,19 +11,23 @@ import (
 // signal is heeded soon.
 const chunk = 100_000
 
-// Statements that write rows $1 to $2 of a batch into the log: $3 is the batch's
-// tag, $4 the number of keys, $5 the padding of a payload.
+// Statements that write rows $1 to $2 of a batch into the log: $3 is the batch's tag, $4
+// the number of keys, $5 the padding of a made-up payload, or the user's, $6 the type and
+// $7 its version. PAYLOAD stands for one of the two texts below.
 const (
-	fillPostgres = fillBegin + `$3::text || n, '` + Type + `', 'k' || (n % $4::bigint), ` + contentType + `, (` + payloadText + `)::json` + fillSeries
-	fillBinary   = fillBegin + `$3::text || n, '` + Type + `', 'k' || (n % $4::bigint), ` + contentType + `, convert_to(` + payloadText + `, 'UTF8')` + fillSeries
-	fillSQLite   = `INSERT INTO outbox (id, type, key, metadata, payload)
+	fillPostgres = fillBegin + `(PAYLOAD)::json` + fillSeries
+	fillBinary   = fillBegin + `convert_to(PAYLOAD, 'UTF8')` + fillSeries
+	fillSQLite   = `INSERT INTO outbox (id, type, version, key, metadata, payload)
 		WITH RECURSIVE number (n) AS (SELECT $1 UNION ALL SELECT n + 1 FROM number WHERE n < $2)
-		SELECT $3 || n, '` + Type + `', 'k' || (n % $4), ` + contentType + `, ` + payloadText + ` FROM number`
+		SELECT $3 || n, $6, $7, 'k' || (n % $4), ` + contentType + `, PAYLOAD FROM number`
 
-	fillBegin   = `INSERT INTO outbox (id, type, key, metadata, payload) SELECT `
+	fillBegin = `INSERT INTO outbox (id, type, version, key, metadata, payload)
+		SELECT $3::text || n, $6::text, $7::int, 'k' || (n % $4::bigint), ` + contentType + `, `
 	fillSeries  = ` FROM generate_series($1::bigint, $2::bigint) n`
 	contentType = `'{"content-type":"application/json"}'`
-	payloadText = `'{"n":' || n || ',"pad":"' || $5 || '"}'`
+
+	madeUpText = `'{"n":' || n || ',"pad":"' || $5 || '"}'`
+	sampleText = `$5`
 )
 
 // fill empties the log and writes a backlog of n notifications into it.
@@ -36,10 +41,13 @@ func (b *bench) fill(ctx context.Context, n int) (batch, error) {
 // append writes a backlog of n notifications behind what is in the log.
 func (b *bench) append(ctx context.Context, n int) (batch, error) {
 	named := b.database.newBatch()
-	query := b.fillStatement()
+	query, s, content := b.fillStatement(), b.config.sample(), b.config.pad()
+	if s.Payload != nil {
+		content = string(s.Payload)
+	}
 	for from := 0; from < n; from += chunk {
 		b.progress.Now(fmt.Sprintf("writing %s of %s rows", count(int64(from)), count(int64(n))))
-		if err := b.database.exec(ctx, query, from, min(from+chunk, n)-1, named.tag, b.config.Keys, b.config.pad()); err != nil {
+		if err := b.database.exec(ctx, query, from, min(from+chunk, n)-1, named.tag, b.config.Keys, content, s.Type, s.Version); err != nil {
 			return named, fmt.Errorf("write a backlog: %w", err)
 		}
 	}
@@ -50,13 +58,17 @@ func (b *bench) append(ctx context.Context, n int) (batch, error) {
 }
 
 func (b *bench) fillStatement() string {
+	query, payload := fillPostgres, madeUpText
 	switch {
 	case !b.database.postgres:
-		return fillSQLite
+		query = fillSQLite
 	case b.database.Store.BinaryPayload():
-		return fillBinary
+		query = fillBinary
 	}
-	return fillPostgres
+	if b.config.Sample.Payload != nil {
+		payload = sampleText
+	}
+	return strings.Replace(query, "PAYLOAD", payload, 1)
 }
 
 const (

@@ -11,7 +11,7 @@
 // destination.go, forwarding.go, delivering.go; then a file for each scenario:
 // publish.go, drain.go, latency.go, sustain.go with space.go, sweep.go, fault.go;
 // then what is said of it: environment.go, progress.go, table.go, report.go with
-// charts.go and plot.go, compare.go.
+// charts.go, compare.go.
 package bench
 
 import (

@@ -6,149 +6,113 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot"
+	"github.com/waybill-go/waybill/framework/internal/chart"
 )
 
-// charts are the plots of a scenario.
-func (s Scenario) charts() ([]template.HTML, error) {
-	var plots []*plot.Plot
-	var err error
+// images are the charts of a scenario as parts of a page.
+func (s Scenario) images() []template.HTML {
+	var images []template.HTML
+	for _, c := range s.charts() {
+		if svg := c.SVG(); svg != "" {
+			images = append(images, template.HTML(svg)) // which escapes the texts in it
+		}
+	}
+	return images
+}
+
+func (s Scenario) charts() []chart.Chart {
 	switch s.Name {
 	case "publish":
-		plots, err = s.publishCharts()
+		return s.publishCharts()
 	case "latency":
-		plots, err = s.latencyCharts()
+		return s.latencyCharts()
 	case "sustain":
-		plots, err = s.sustainCharts()
+		return s.sustainCharts()
 	case "sweep":
-		plots, err = s.sweepCharts()
-	default:
-		plots, err = s.throughputCharts()
+		return s.sweepCharts()
 	}
-	if err != nil {
-		return nil, err
-	}
-	var images []template.HTML
-	for _, p := range plots {
-		image, err := render(p)
-		if err != nil {
-			return nil, err
-		}
-		images = append(images, image)
-	}
-	return images, nil
+	return s.throughputCharts()
+}
+
+// at is a metric as a point.
+func at(x float64, m *Metric) chart.Point {
+	return chart.Point{X: x, Y: m.Median, Low: m.Min, High: m.Max}
 }
 
 // publishCharts have a group of bars for each number of clients.
-func (s Scenario) publishCharts() ([]*plot.Plot, error) {
-	var groups, sets []string
-	values := make(map[string]spreads)
-	for _, c := range s.Cases {
-		group, set, _ := strings.Cut(c.Name, ", ")
-		if !slices.Contains(groups, group) {
-			groups = append(groups, group)
+func (s Scenario) publishCharts() []chart.Chart {
+	c := chart.Chart{Title: "Transactions per second", Y: chart.Axis{Label: transactions.Unit}}
+	for _, one := range s.Cases {
+		group, set, _ := strings.Cut(one.Name, ", ")
+		if !slices.Contains(c.X.Names, group) {
+			c.X.Names = append(c.X.Names, group)
 		}
-		if !slices.Contains(sets, set) {
-			sets = append(sets, set)
+		i := slices.IndexFunc(c.Bars, func(b chart.Bars) bool { return b.Name == set })
+		if i < 0 {
+			i, c.Bars = len(c.Bars), append(c.Bars, chart.Bars{Name: set})
 		}
-		if m := c.find(transactions.Name); m != nil {
-			values[set] = append(values[set], spreadOf(float64(slices.Index(groups, group)), m))
-		}
-	}
-	p := newPlot("Transactions per second", "", transactions.Unit)
-	addGrid(p)
-	for i, set := range sets {
-		if err := addBars(p, set, values[set], i, len(sets)); err != nil {
-			return nil, err
+		if m := one.find(transactions.Name); m != nil {
+			c.Bars[i].Values = append(c.Bars[i].Values, at(float64(slices.Index(c.X.Names, group)), m))
 		}
 	}
-	p.NominalX(groups...)
-	p.Y.Min = 0
-	roomForLegend(p)
-	return []*plot.Plot{p}, nil
+	return []chart.Chart{c}
 }
 
 // throughputCharts have a bar for each case.
-func (s Scenario) throughputCharts() ([]*plot.Plot, error) {
-	var names []string
-	var values spreads
-	for _, c := range s.Cases {
-		if m := c.find(throughput.Name); m != nil {
-			values = append(values, spreadOf(float64(len(names)), m))
-			names = append(names, c.Name)
+func (s Scenario) throughputCharts() []chart.Chart {
+	c := chart.Chart{Title: "Throughput", Y: chart.Axis{Label: throughput.Unit}, Bars: make([]chart.Bars, 1)}
+	for _, one := range s.Cases {
+		if m := one.find(throughput.Name); m != nil {
+			c.Bars[0].Values = append(c.Bars[0].Values, at(float64(len(c.X.Names)), m))
+			c.X.Names = append(c.X.Names, one.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	p := newPlot("Throughput", "", throughput.Unit)
-	addGrid(p)
-	if err := addBars(p, "", values, 0, 1); err != nil {
-		return nil, err
-	}
-	p.NominalX(names...)
-	p.Y.Min = 0
-	p.Y.Max *= 1.05
-	return []*plot.Plot{p}, nil
+	return []chart.Chart{c}
 }
 
 // latencyCharts have a line over the percentiles for each case.
-func (s Scenario) latencyCharts() ([]*plot.Plot, error) {
-	p := newPlot("From the commit to the sink's receipt", "", "ms")
-	addGrid(p)
-	percentiles := []Quantity{p50, p95, p99, longest}
-	for i, c := range s.Cases {
-		var values spreads
-		for x, q := range percentiles {
-			if m := c.find(q.Name); m != nil && m.Min > 0 {
-				values = append(values, spreadOf(float64(x), m))
+func (s Scenario) latencyCharts() []chart.Chart {
+	c := chart.Chart{Title: "From the commit to the sink's receipt", Y: chart.Axis{Label: "ms", Log: true}}
+	for _, q := range []Quantity{p50, p95, p99, longest} {
+		c.X.Names = append(c.X.Names, q.Name)
+	}
+	for _, one := range s.Cases {
+		line := chart.Line{Name: one.Name, Dots: true}
+		for x, q := range c.X.Names {
+			if m := one.find(q); m != nil {
+				line.Points = append(line.Points, at(float64(x), m))
 			}
 		}
-		if err := addLine(p, c.Name, values, i); err != nil {
-			return nil, err
-		}
+		c.Lines = append(c.Lines, line)
 	}
-	p.NominalX(p50.Name, p95.Name, p99.Name, longest.Name)
-	p.X.Min, p.X.Max = -0.2, 3.2
-	logarithmic(&p.Y)
-	p.Legend.Left = true
-	return []*plot.Plot{p}, nil
+	return []chart.Chart{c}
 }
 
 // sweepCharts have throughput, and the time of a call, over the threshold.
-func (s Scenario) sweepCharts() ([]*plot.Plot, error) {
-	rate := newPlot("Throughput", "parallelism threshold", throughput.Unit)
-	calls := newPlot("Time of a call to the sink", "parallelism threshold", "ms")
-	addGrid(rate)
-	addGrid(calls)
-	for i, name := range s.sinksSwept() {
-		var rates, p50s, p99s spreads
+func (s Scenario) sweepCharts() []chart.Chart {
+	over := chart.Axis{Label: "parallelism threshold", Log: true}
+	rate := chart.Chart{Title: "Throughput", X: over, Y: chart.Axis{Label: throughput.Unit, Log: true}}
+	calls := chart.Chart{Title: "Time of a call to the sink", X: over, Y: chart.Axis{Label: "ms", Log: true}}
+	for _, name := range s.sinksSwept() {
+		rates, halves, most := chart.Line{Name: name, Dots: true}, chart.Line{Name: name + " p50", Dots: true}, chart.Line{Name: name + " p99", Dots: true}
 		for _, c := range s.Cases {
 			own, _, _ := strings.Cut(c.Name, ", threshold ")
-			n, r, half, most := c.find(atMost.Name), c.find(throughput.Name), c.find(callP50.Name), c.find(callP99.Name)
-			if own != name || n == nil || r == nil || half == nil || most == nil || half.Min <= 0 {
+			n := c.find(atMost.Name)
+			if own != name || n == nil {
 				continue
 			}
-			rates = append(rates, spreadOf(n.Median, r))
-			p50s = append(p50s, spreadOf(n.Median, half))
-			p99s = append(p99s, spreadOf(n.Median, most))
-		}
-		for _, add := range []error{
-			addLine(rate, name, rates, i),
-			addLine(calls, name+" p50", p50s, 2*i),
-			addLine(calls, name+" p99", p99s, 2*i+1),
-		} {
-			if add != nil {
-				return nil, add
+			for _, one := range []struct {
+				of   *Metric
+				line *chart.Line
+			}{{c.find(throughput.Name), &rates}, {c.find(callP50.Name), &halves}, {c.find(callP99.Name), &most}} {
+				if one.of != nil {
+					one.line.Points = append(one.line.Points, at(n.Median, one.of))
+				}
 			}
 		}
+		rate.Lines, calls.Lines = append(rate.Lines, rates), append(calls.Lines, halves, most)
 	}
-	for _, p := range []*plot.Plot{rate, calls} {
-		logarithmic(&p.X)
-		logarithmic(&p.Y)
-		p.Legend.Left = true
-	}
-	return []*plot.Plot{rate, calls}, nil
+	return []chart.Chart{rate, calls}
 }
 
 // sinksSwept are the sinks that were swept over, in their order.
@@ -164,10 +128,10 @@ func (s Scenario) sinksSwept() []string {
 }
 
 // sustainCharts have the last run over time.
-func (s Scenario) sustainCharts() ([]*plot.Plot, error) {
-	var plots []*plot.Plot
-	for _, c := range s.Cases {
-		for _, chart := range []struct {
+func (s Scenario) sustainCharts() []chart.Chart {
+	var charts []chart.Chart
+	for _, one := range s.Cases {
+		for _, about := range []struct {
 			title, unit string
 			of          []Quantity
 		}{
@@ -176,37 +140,28 @@ func (s Scenario) sustainCharts() ([]*plot.Plot, error) {
 			{"Size", tableSize.Unit, []Quantity{tableSize, memory}},
 			{"Dead rows", deadInLog.Unit, []Quantity{deadInLog, deadOutside}},
 		} {
-			p := newPlot(fmt.Sprintf("%s, %s", chart.title, c.Name), "s", chart.unit)
-			addGrid(p)
-			drawn := 0
-			for _, series := range c.Series {
-				if i := slices.Index(chart.of, series.Quantity); i >= 0 && len(series.Points) > 1 {
-					if err := addCurve(p, strings.ReplaceAll(series.Name, "_", " "), series.Points, i); err != nil {
-						return nil, err
-					}
-					drawn++
-				}
+			c := chart.Chart{
+				Title: fmt.Sprintf("%s, %s", about.title, one.Name),
+				X:     chart.Axis{Label: "s"}, Y: chart.Axis{Label: about.unit},
 			}
-			if drawn == 0 {
-				continue
+			for _, q := range about.of {
+				c.Lines = append(c.Lines, one.curve(q))
 			}
-			p.Y.Min = 0
-			p.Y.Max = max(p.Y.Max, 1)
-			roomForLegend(p)
-			plots = append(plots, p)
+			charts = append(charts, c)
 		}
 	}
-	return plots, nil
+	return charts
 }
 
-// roomForLegend leaves room above what is drawn.
-func roomForLegend(p *plot.Plot) { p.Y.Max *= 1.25 }
-
-// logarithmic makes an axis logarithmic, with room at both ends.
-func logarithmic(a *plot.Axis) {
-	if a.Min <= 0 || a.Max <= a.Min {
-		return // nothing that could be drawn so
+// curve is a quantity over time; without points where it was not followed.
+func (c Case) curve(q Quantity) chart.Line {
+	line := chart.Line{Name: strings.ReplaceAll(q.Name, "_", " ")}
+	for _, series := range c.Series {
+		if series.Quantity == q && len(series.Points) > 1 {
+			for _, p := range series.Points {
+				line.Points = append(line.Points, chart.Point{X: p.Seconds, Y: p.Value})
+			}
+		}
 	}
-	a.Min, a.Max = a.Min/1.15, a.Max*1.15
-	a.Scale, a.Tick.Marker = plot.LogScale{}, logTicks{}
+	return line
 }

@@ -9,8 +9,7 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+	"gonum.org/v1/gonum/mathext"
 
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
 )
@@ -94,6 +93,36 @@ func (s Server) stable() Server {
 	return s
 }
 
+// Worse are the metrics that are worse by more than a tolerance, a share: a tenth less
+// where more is better, a tenth more where less is. Of these, unclear are those whose
+// interval holds 1, so that chance may explain them. Where single runs give no interval
+// the ratio decides.
+func (c Comparison) Worse(tolerance float64) (worse, unclear []ComparedMetric) {
+	for _, m := range c.Rows {
+		switch by := m.worseBy(); {
+		case by <= tolerance:
+		case m.Verdict == Same:
+			unclear = append(unclear, m)
+		default:
+			worse = append(worse, m)
+		}
+	}
+	return worse, unclear
+}
+
+// worseBy is the share by which after is worse; below 0 where it is better.
+func (m ComparedMetric) worseBy() float64 {
+	if m.Better == "higher" {
+		return 1 - m.Ratio
+	}
+	return m.Ratio - 1
+}
+
+// String names the metric with both values.
+func (m ComparedMetric) String() string {
+	return fmt.Sprintf("%s, %s: %s was %s before and is %s now: %.2f times", m.Scenario, m.Case, m.title(), number(m.Before), number(m.After), m.Ratio)
+}
+
 func (c *Comparison) warn(which string, r *Result) {
 	if !r.OK {
 		c.Warnings = append(c.Warnings, which+" lost notifications: its figures are worth nothing")
@@ -141,19 +170,41 @@ func (c *Comparison) compareCases(before, after Scenario) {
 // Biometrika 34, 1947.
 func ratio(before, after []float64) (ratio, low, high float64) {
 	x, y := logarithms(before), logarithms(after)
-	difference := stat.Mean(y, nil) - stat.Mean(x, nil)
+	meanX, vx := meanOf(x)
+	meanY, vy := meanOf(y)
+	difference := meanY - meanX
 	ratio = math.Exp(difference)
 	if len(x) < 2 || len(y) < 2 {
 		return ratio, 0, 0
 	}
-	vx, vy := stat.Variance(x, nil)/float64(len(x)), stat.Variance(y, nil)/float64(len(y))
 	if vx+vy == 0 {
 		return ratio, ratio, ratio // nothing varies, so nothing is uncertain
 	}
 	freedom := (vx + vy) * (vx + vy) / (vx*vx/float64(len(x)-1) + vy*vy/float64(len(y)-1))
-	t := distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(1 - (1-confidence)/2)
-	margin := t * math.Sqrt(vx+vy)
+	margin := student(freedom) * math.Sqrt(vx+vy)
 	return ratio, math.Exp(difference - margin), math.Exp(difference + margin)
+}
+
+// meanOf returns the mean of values, and the variance of that mean, which is not a number
+// where there is one value only.
+func meanOf(values []float64) (mean, variance float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v / n
+	}
+	for _, v := range values {
+		variance += (v - mean) * (v - mean) / (n - 1)
+	}
+	return mean, variance / n
+}
+
+// student is how far from 0, on both sides, a value with Student's distribution of that
+// freedom lies with the confidence of a Comparison: from the distribution's tails as an
+// incomplete beta function (Abramowitz and Stegun, "Handbook of Mathematical Functions",
+// 26.7.1).
+func student(freedom float64) float64 {
+	x := mathext.InvRegIncBeta(freedom/2, 0.5, 1-confidence)
+	return math.Sqrt(freedom * (1 - x) / x)
 }
 
 func logarithms(values []float64) []float64 {

@@ -51,6 +51,32 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, Better, one(throughput, []float64{5, 5}, []float64{10, 10}).Verdict)
 }
 
+func TestWorseIsByMoreThanTheToleranceAndSurely(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		of             Quantity
+		before, after  []float64
+		worse, unclear int
+	}{
+		"slower":                 {throughput, []float64{100, 101, 102}, []float64{80, 81, 82}, 1, 0},
+		"a little slower":        {throughput, []float64{100, 101, 102}, []float64{92, 93, 94}, 0, 0},
+		"faster":                 {throughput, []float64{100, 101, 102}, []float64{150, 151, 152}, 0, 0},
+		"longer":                 {p99, []float64{100, 101, 102}, []float64{115, 116, 117}, 1, 0},
+		"shorter":                {p99, []float64{100, 101, 102}, []float64{50, 51, 52}, 0, 0},
+		"slower, perhaps":        {throughput, []float64{50, 100, 200}, []float64{40, 80, 160}, 0, 1},
+		"one run, slower":        {throughput, []float64{100}, []float64{80}, 1, 0},
+		"one run, hardly slower": {throughput, []float64{100}, []float64{91}, 0, 0},
+		"neither good nor bad":   {rowsOf, []float64{100}, []float64{1}, 0, 0},
+	} {
+		comparison := Compare(resultOf(map[Quantity][]float64{c.of: c.before}), resultOf(map[Quantity][]float64{c.of: c.after}))
+		worse, unclear := comparison.Worse(0.1)
+		require.Len(t, worse, c.worse, name)
+		require.Len(t, unclear, c.unclear, name)
+	}
+	require.Equal(t, "drain, noop: throughput notifications/s was 176,043 before and is 88,022 now: 0.50 times",
+		one(throughput, []float64{176043}, []float64{88021.5}).String())
+}
+
 func TestWhatCannotBeComparedIsTold(t *testing.T) {
 	t.Parallel()
 	before := resultOf(map[Quantity][]float64{throughput: {1, 2}, rowsOf: {3, 3}, lag: {0, 0}})

@@ -32,6 +32,9 @@ type Config struct {
 	// each configured sink, of its kind; without a configuration all there are.
 	Receivers []string
 
+	// Sample is published in place of made-up notifications.
+	Sample Sample
+
 	Rows         int           // of a backlog; default: as many as take about a second
 	Runs         int           // that count, after a warm-up; default 3
 	PayloadBytes int           // of a notification, about; default 300
@@ -81,6 +84,9 @@ func (c Config) withDefaults() Config {
 	}
 	setDefault(&c.Runs, DefaultRuns)
 	setDefault(&c.PayloadBytes, DefaultPayloadBytes)
+	if c.Sample.Payload != nil {
+		c.PayloadBytes = len(c.Sample.Payload)
+	}
 	setDefault(&c.Keys, DefaultKeys)
 	setDefault(&c.Backlog, DefaultBacklog)
 	if len(c.Clients) == 0 {
@@ -97,6 +103,12 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// Measures reports whether the config measures a scenario that a result has.
+func (c Config) Measures(r *Result) bool {
+	wanted := c.withDefaults().Scenarios
+	return slices.ContainsFunc(r.Scenarios, func(s Scenario) bool { return slices.Contains(wanted, s.Name) })
 }
 
 // Validate reports all mistakes at once, by the names of the flags.
@@ -165,8 +177,8 @@ func (c Config) duration(own time.Duration) time.Duration {
 // largeBacklog is from how many bytes on a bench asks before it writes them.
 const largeBacklog = 1 << 30
 
-// bytesOnDisk is about what n notifications take in the log.
-func (c Config) bytesOnDisk(n int) int64 { return int64(n) * int64(c.PayloadBytes+150) }
+// bytesOnDisk is about what n notifications with such payloads take in the log.
+func bytesOnDisk(n, payload int) int64 { return int64(n) * int64(payload+150) }
 
 // Plan says in words what a bench will do to things of the user's. consent says
 // that the user is to agree before.
@@ -179,14 +191,18 @@ func (c Config) Plan() (lines []string, consent bool) {
 		lines = append(lines, fmt.Sprintf("It makes a database file of its own beside the %s, and removes it at the end.", c.Database))
 	}
 	for _, name := range c.Sinks {
-		lines = append(lines, fmt.Sprintf("It delivers made-up notifications of the type %s to the real sink %s.", Type, name))
+		what := "made-up notifications of the type " + Type
+		if c.Sample.Payload != nil {
+			what = fmt.Sprintf("the notification given, of the type %s, again and again", c.Sample.Type)
+		}
+		lines = append(lines, fmt.Sprintf("It delivers %s to the real sink %s.", what, name))
 		consent = true
 	}
 	largest := c.Rows
 	if slices.Contains(c.Scenarios, "fault") {
 		largest = max(largest, c.Backlog)
 	}
-	if bytes := c.bytesOnDisk(largest); bytes >= largeBacklog {
+	if bytes := bytesOnDisk(largest, c.PayloadBytes); bytes >= largeBacklog {
 		lines = append(lines, fmt.Sprintf("It writes a backlog of %s notifications: about %s on the disk.", count(int64(largest)), bytesText(bytes)))
 		consent = true
 	}

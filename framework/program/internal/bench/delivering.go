@@ -79,8 +79,12 @@ func (d *delivering) await(n int) (took time.Duration, err error) {
 			return fmt.Sprintf("%s of %s delivered to %s", count(p.watch.receipts.distinct.Load()), count(int64(n)), p.name)
 		})
 		if !p.watch.receipts.await(d.ctx, n, d.bench.stalled) && d.ctx.Err() == nil {
-			return 0, fmt.Errorf("%w: %s took %s of %s notifications, and then none for %s", errStalled,
+			err := fmt.Errorf("%w: %s took %s of %s notifications, and then none for %s", errStalled,
 				p.name, count(p.watch.receipts.distinct.Load()), count(int64(n)), d.bench.stalled)
+			if problem := p.watch.problem.Load(); problem != nil {
+				err = fmt.Errorf("%w; one failed: %w", err, *problem)
+			}
+			return 0, err
 		}
 	}
 	return time.Since(d.began), nil

@@ -24,12 +24,22 @@ import (
 // destination is a sink to deliver to, and how.
 type destination struct {
 	name string
+	// kind is that of a configured sink that is really delivered to.
+	kind string
 	// counted says where arrivals are counted: see Check. It is empty for a
 	// destination that is meant to fail.
 	counted  string
 	settings forwarder.Sink // without the sink
 	delay    time.Duration  // of a built-in receiver
 	open     func(context.Context, opening) (*opened, error)
+}
+
+// title is the name, and the kind where it is not in the name.
+func (d destination) title() string {
+	if d.kind == "" {
+		return d.name
+	}
+	return fmt.Sprintf("%s (%s)", d.name, d.kind)
 }
 
 func (d destination) fails() bool { return d.counted == "" }
@@ -121,7 +131,7 @@ func (c Config) chosen() []destination {
 		list = append(list, c.tuned(builtIn[name]))
 	}
 	for _, name := range c.Sinks {
-		d := destination{name: name, counted: countedReceipts, settings: c.configured(name)}
+		d := destination{name: name, kind: c.Configured.Sinks[name].Kind, counted: countedReceipts, settings: c.configured(name)}
 		d.open = func(context.Context, opening) (*opened, error) { return openReal(c, name) }
 		list = append(list, c.tuned(d))
 	}

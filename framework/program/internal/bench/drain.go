@@ -19,7 +19,7 @@ func (b *bench) drain(ctx context.Context) ([]Case, error) {
 	for _, to := range b.config.destinations() {
 		list := []destination{to}
 		b.progress.Begin("drain", 1)
-		b.progress.Step(to.name + ": how many rows take a second")
+		b.progress.Step(to.title() + ": how many rows take a second")
 		rows, tried, err := b.rowsToDrain(ctx, list)
 		if err != nil {
 			return nil, err
@@ -29,7 +29,7 @@ func (b *bench) drain(ctx context.Context) ([]Case, error) {
 			return nil, err
 		}
 		b.progress.End()
-		cases, err := b.rounds(ctx, "drain", []trial{{to.name, func(ctx context.Context, _ round) (measurement, error) {
+		cases, err := b.rounds(ctx, "drain", []trial{{to.title(), func(ctx context.Context, _ round) (measurement, error) {
 			if err := b.database.again(ctx); err != nil {
 				return measurement{}, err
 			}

@@ -94,3 +94,17 @@ func TestRunsThatLieFarApartAreTold(t *testing.T) {
 	require.Contains(t, r.Warnings[0], "1 of 2 cases (such as drain, apart: 100 to 200 notifications/s)")
 	require.Equal(t, []float64{140, 100, 200}, []float64{r.Scenarios[0].Cases[1].Metrics[0].Median, r.Scenarios[0].Cases[1].Metrics[0].Min, r.Scenarios[0].Cases[1].Metrics[0].Max})
 }
+
+func TestABacklogThatDoesNotFitInMemoryIsTold(t *testing.T) {
+	t.Parallel()
+	of := func(rows float64) *Result {
+		r := resultOf(map[Quantity][]float64{rowsOf: {rows}})
+		r.Settings = Settings{Runs: DefaultRuns, PayloadBytes: 350}
+		r.Machine.MemoryBytes = 1e9
+		r.judge()
+		return r
+	}
+	require.Empty(t, of(900_000).Warnings)
+	require.Equal(t, []string{"the backlog takes about 600 MB, and the machine has 1.0 GB of memory: parts of it are read from the disk, more or fewer from run to run"},
+		of(1_200_000).Warnings)
+}

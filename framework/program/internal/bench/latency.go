@@ -54,7 +54,7 @@ func (b *bench) latency(ctx context.Context) ([]Case, error) {
 	}
 	if chosen := b.config.chosen(); len(chosen) > 0 {
 		for _, to := range chosen {
-			add(to.name, to, b.database.waking())
+			add(to.title(), to, b.database.waking())
 		}
 	} else {
 		for _, w := range []waking{byListen, byProcess, byPolling} {

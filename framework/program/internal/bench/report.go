@@ -15,7 +15,7 @@ var reportPage string
 // other files, no network, no scripts.
 func (r *Result) WriteHTML(w io.Writer) error {
 	page, err := template.New("report").Funcs(template.FuncMap{
-		"charts": Scenario.charts,
+		"images": Scenario.images,
 		"explain": func(s Scenario) string {
 			return strings.ToUpper(explanations[s.Name][:1]) + explanations[s.Name][1:] + "."
 		},

@@ -27,6 +27,8 @@ type Result struct {
 	// Warnings are reasons not to trust the figures, or to trust them less.
 	Warnings  []string   `json:"warnings"`
 	Scenarios []Scenario `json:"scenarios"`
+	// Against compares with an earlier result; nil if that was not asked for.
+	Against *Comparison `json:"against,omitempty"`
 }
 
 // Settings are what the user chose; 0 and "" are left to the scenarios.
@@ -34,6 +36,7 @@ type Settings struct {
 	Runs         int     `json:"runs"`
 	Rows         int     `json:"rows"`
 	PayloadBytes int     `json:"payload_bytes"`
+	Type         string  `json:"type"` // of a notification of the user's; "" where they are made up
 	Keys         int     `json:"keys"`
 	Threshold    int     `json:"threshold"`
 	DelayMS      float64 `json:"delay_ms"`
@@ -43,7 +46,7 @@ type Settings struct {
 
 func (c Config) settings() Settings {
 	return Settings{
-		Runs: c.Runs, Rows: c.Rows, PayloadBytes: c.PayloadBytes, Keys: c.Keys, Threshold: c.Threshold,
+		Runs: c.Runs, Rows: c.Rows, PayloadBytes: c.PayloadBytes, Type: c.Sample.Type, Keys: c.Keys, Threshold: c.Threshold,
 		DelayMS: milliseconds(c.Delay), Rate: c.Rate, Duration: c.Duration.Seconds(),
 	}
 }
@@ -200,11 +203,28 @@ func (r *Result) judge() {
 	if r.Settings.Runs < DefaultRuns {
 		r.warn("%s a case: chance decides; use at least %d", plural(r.Settings.Runs, "run"), DefaultRuns)
 	}
+	r.judgeMemory()
 	r.judgeSpread()
 	for i := range r.Scenarios {
 		r.Scenarios[i].fill()
 	}
 	r.Warnings = append([]string{}, r.Warnings...)
+}
+
+// judgeMemory warns of backlogs that are not wholly in memory when they are read.
+func (r *Result) judgeMemory() {
+	largest := 0.0
+	for _, s := range r.Scenarios {
+		for _, c := range s.Cases {
+			if m := c.find(rowsOf.Name); m != nil {
+				largest = max(largest, m.Max)
+			}
+		}
+	}
+	if size := bytesOnDisk(int(largest), r.Settings.PayloadBytes); r.Machine.MemoryBytes > 0 && uint64(size) > r.Machine.MemoryBytes/2 {
+		r.warn("the backlog takes about %s, and the machine has %s of memory: parts of it are read from the disk, more or fewer from run to run",
+			bytesText(size), bytesText(int64(r.Machine.MemoryBytes)))
+	}
 }
 
 // maxSpread is how far the runs of a case may lie apart, as a share of the median,

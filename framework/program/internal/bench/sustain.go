@@ -22,7 +22,7 @@ func (b *bench) sustain(ctx context.Context) ([]Case, error) {
 	to := b.config.chosenOrNoOp()
 	var names []string
 	for _, one := range to {
-		names = append(names, one.name)
+		names = append(names, one.title())
 	}
 	return b.rounds(ctx, "sustain", []trial{{"to " + strings.Join(names, ", "), func(ctx context.Context, r round) (measurement, error) {
 		return b.sustainOnce(ctx, r, to)

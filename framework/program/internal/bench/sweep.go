@@ -24,7 +24,7 @@ func (b *bench) sweep(ctx context.Context) ([]Case, error) {
 		setDefault(&to.delay, defaultSweepDelay)
 		for i, n := range b.config.Thresholds {
 			to.settings.Parallelism.Threshold = n
-			name := fmt.Sprintf("%s, threshold %d", to.name, n)
+			name := fmt.Sprintf("%s, threshold %d", to.title(), n)
 			rows, checks, err := b.rowsUnder(ctx, name, to)
 			if err != nil {
 				return nil, err

@@ -15,7 +15,7 @@ import (
 // Print writes the result for people: for each scenario a table with a line for
 // each case, and the median of its runs with the least and the most.
 func (r *Result) Print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s\n%s\n", r.Where(), r.How())
+	fmt.Fprintf(w, "\n%s\n%s\n%s\n", r.Where(), r.How(), r.Caches())
 	for _, s := range r.Scenarios {
 		fmt.Fprintf(w, "\n%s: %s\n\n", s.Name, explanations[s.Name])
 		s.print(w)
@@ -63,8 +63,14 @@ func orUnknown(text string) string {
 // How says in a line how it was measured.
 func (r *Result) How() string {
 	s := r.Settings
-	return fmt.Sprintf("Payloads of %s over %s; medians of %s after a warm-up, in parentheses the least and the most.",
+	return fmt.Sprintf("Payloads of %s over %s; medians of %s after a warm-up, which is not counted, in parentheses the least and the most.",
 		plural(s.PayloadBytes, "byte"), plural(s.Keys, "key"), plural(s.Runs, "run"))
+}
+
+// Caches says in a line what each run finds warm, and what cold.
+func (r *Result) Caches() string {
+	return "Warm in each run: the rows of a backlog, which were written just before and come from memory; the connections to the database. " +
+		"Cold: the forwarder, its cursors, the sinks and their connections."
 }
 
 // quantities are those that any case of the scenario has, in their order.

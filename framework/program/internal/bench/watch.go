@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -14,8 +15,9 @@ import (
 // receipt for it.
 type watch struct {
 	receipts *tally
-	calls    *durations.Histogram // how long calls took; nil if not measured
-	waits    *waits               // from commit to receipt; nil if not measured
+	calls    *durations.Histogram  // how long calls took; nil if not measured
+	waits    *waits                // from commit to receipt; nil if not measured
+	problem  atomic.Pointer[error] // why the latest delivery failed that did; nil if none did
 }
 
 // watched is a sink that is watched. It opens and closes the sink inside.
@@ -50,6 +52,8 @@ func (s watched) Deliver(ctx context.Context, d *notification.Delivery) (notific
 	s.watch.called(began, time.Now())
 	if err == nil {
 		s.watch.delivered(d.ID)
+	} else {
+		s.watch.problem.Store(&err)
 	}
 	return receipt, err
 }
@@ -75,7 +79,10 @@ func (s watchedBatcher) DeliverBatch(ctx context.Context, batch []*notification.
 	results := s.batcher.DeliverBatch(ctx, batch)
 	s.watch.called(began, time.Now())
 	for i, r := range results {
-		if i < len(batch) && r.Err == nil {
+		switch {
+		case r.Err != nil:
+			s.watch.problem.Store(&r.Err)
+		case i < len(batch):
 			s.watch.delivered(batch[i].ID)
 		}
 	}
