@@ -188,13 +188,9 @@ func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
 	}
 }
 
-func TestBatchLimitsAreTheConfigured(t *testing.T) {
-	limits := func(change ...func(*kafka.Config)) sinks.BatchLimits {
-		return newSinkAt(t, []string{"a:1"}, "orders", change...).BatchLimits()
-	}
-	assert.Equal(t, sinks.BatchLimits{Size: 500}, limits())
-	assert.Equal(t, sinks.BatchLimits{Size: 20, Wait: time.Millisecond},
-		limits(func(c *kafka.Config) { c.Batch = kafka.Batch{Size: 20, Wait: time.Millisecond} }))
+func TestBatchesAreOrderedAndWaitForNothing(t *testing.T) {
+	assert.Equal(t, sinks.BatchLimits{Size: 500, Ordered: true}, newSinkAt(t, []string{"a:1"}, "orders").BatchLimits())
+	assert.Equal(t, sinks.BatchLimits{Size: 1}, newSinkAt(t, []string{"a:1"}, "orders", withWatermill).BatchLimits())
 }
 
 // batchOf makes deliveries of different keys.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -116,11 +115,6 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// tokenFunc is a function as a provider of tokens.
-type tokenFunc func() (*sarama.AccessToken, error)
-
-func (f tokenFunc) Token() (*sarama.AccessToken, error) { return f() }
-
 // letInWith has the cluster let in those who say one token, as Apache Kafka does; kfake
 // knows no OAUTHBEARER.
 func letInWith(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) {
@@ -169,21 +163,26 @@ func TestATokenLetsInAndIsReadForEachConnection(t *testing.T) {
 	assert.NoError(t, sink.CheckHealth(t.Context()))
 }
 
+// tokenFunc is a function as a provider of tokens.
+type tokenFunc func() (kafka.Token, error)
+
+func (f tokenFunc) Token(context.Context) (kafka.Token, error) { return f() }
+
 func TestTheProgramGivesTokens(t *testing.T) {
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 	var wanted atomic.Value
 	wanted.Store("my-token\x01logicalCluster=lkc-1")
 	letInWith(t, cluster, &wanted)
 	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.TokenProvider = tokenFunc(func() (*sarama.AccessToken, error) {
-			return &sarama.AccessToken{Token: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
+		c.TokenProvider = tokenFunc(func() (kafka.Token, error) {
+			return kafka.Token{Text: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
 		})
 	})
 	_, err := sink.Deliver(t.Context(), delivery("k"))
 	assert.NoError(t, err)
 
 	sink = newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.TokenProvider = tokenFunc(func() (*sarama.AccessToken, error) { return nil, errors.New("no token today") })
+		c.TokenProvider = tokenFunc(func() (kafka.Token, error) { return kafka.Token{}, errors.New("no token today") })
 	})
 	_, err = sink.Deliver(t.Context(), delivery("k"))
 	assertUnavailable(t, err, "no token today")
@@ -193,7 +192,7 @@ func TestContradictionsAboutTokensAreNamed(t *testing.T) {
 	given := tokenFunc(nil)
 	for _, c := range []struct {
 		sasl     kafka.SASL
-		provider sarama.AccessTokenProvider
+		provider kafka.TokenProvider
 		want     string
 	}{
 		{kafka.SASL{}, given, ""},
