@@ -118,6 +118,8 @@ func isClosed(signal <-chan struct{}) bool {
 	}
 }
 
+func withFranz(c *kafka.Config) { c.Client = kafka.ClientFranz }
+
 func withWatermill(c *kafka.Config) { c.Client = kafka.ClientWatermill }
 
 // eachClient runs a test with each client that writes records.
