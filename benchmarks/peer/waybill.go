@@ -191,11 +191,7 @@ func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.D
 func (w WaybillForwarder) sink(to receiver.Destination) (sinks.Sink, error) {
 	switch to.Kind {
 	case receiver.Kafka:
-		c := kafka.Config{Brokers: to.Brokers, Topic: to.Topic}
-		if !w.Batches {
-			c.Batch.Size = 1
-		}
-		return kafka.New(sinks.Instance{Name: waybillSink}, c)
+		return kafka.New(sinks.Instance{Name: waybillSink}, kafka.Config{Brokers: to.Brokers, Topic: to.Topic})
 	case receiver.HTTP:
 		return httpsink.New(sinks.Instance{Name: waybillSink}, httpsink.Config{URL: to.URL})
 	case receiver.Nowhere:

@@ -325,7 +325,7 @@ func (s *Sink) outcome(ctx context.Context, w *session, p *publication) (notific
 		return p.receipt(), nil
 	case errors.Is(err, errBehind), errors.As(err, &classed):
 		return "", err
-	case errors.As(err, &connecting), errors.Is(err, kerr.ClusterAuthorizationFailed):
+	case errors.As(err, &connecting) && isProtocol(err), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		s.replace(w, err) // the client remembers that it was refused a producer id
 	}
 	if ended := context.Cause(w.life); errors.Is(ended, ErrOverdue) || errors.Is(ended, ErrClosed) {

@@ -127,6 +127,9 @@ func (c *watermillClient) await(ctx context.Context, topic string) error {
 	}
 	answer := c.asked.DoChan(topic, func() (any, error) {
 		err := c.franz.ask(ctx, c.asking, topic)
+		if err != nil && !isProtocol(err) {
+			err = &connectError{err}
+		}
 		if err == nil {
 			err = c.connect(ctx)
 		}
