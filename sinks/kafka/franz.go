@@ -19,7 +19,7 @@ const (
 	retries = 4
 	// leastAge is the time between two questions for the topics' state: a record whose
 	// partition has no leader is sent again after it.
-	leastAge = 100 * time.Millisecond
+	leastAge = 250 * time.Millisecond
 	// linger is longer than making a batch takes. Nothing waits for its end: what is
 	// written at once is sent when all of it is in the client.
 	linger = 10 * time.Millisecond

@@ -142,12 +142,29 @@ func (s SASL) franz(token *rememberedToken) sasl.Mechanism {
 	case mechanismPlain:
 		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism()
 	case mechanismOAuth:
-		return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+		return oauthMechanism{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 			given, err := token.get(ctx)
 			return oauth.Auth{Token: given.Text, Extensions: given.Extensions}, err
-		})
+		})}
 	}
 	return scramMechanism(s)
+}
+
+// oauthMechanism is OAUTHBEARER where a challenge is a refusal, as in RFC 7628, section 3.2.2.
+type oauthMechanism struct{ sasl.Mechanism }
+
+func (m oauthMechanism) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	_, first, err := m.Mechanism.Authenticate(ctx, host)
+	return oauthSession{}, first, err
+}
+
+type oauthSession struct{}
+
+func (oauthSession) Challenge(refusal []byte) (done bool, response []byte, err error) {
+	if len(refusal) > 0 {
+		return false, nil, fmt.Errorf("%w: %s", kerr.SaslAuthenticationFailed, refusal)
+	}
+	return true, nil, nil
 }
 
 // scramMechanism is SCRAM for franz-go, whose own does not prepare user and password as
