@@ -98,7 +98,7 @@ type franzClient struct {
 	end      sync.Once
 }
 
-func (c *franzClient) close() { c.end.Do(c.Client.Close) }
+func (c *franzClient) close() { c.end.Do(c.Close) }
 
 func (c *franzClient) produce(ctx context.Context, list []*publication) {
 	if err := c.prepare(ctx); err != nil {
