@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/wneessen/go-mail"
 	"golang.org/x/sync/errgroup"
 
@@ -127,6 +128,29 @@ func deliverAsync(ctx context.Context, _ string, to receiver.Destination) error 
 	producer.AsyncClose()
 	answers.Wait()
 	return failed
+}
+
+// FranzGo is fed without waiting for anything.
+func FranzGo() peer.Relay {
+	return peer.Relay{
+		Name:          "Limit: franz-go",
+		Configuration: "fed as fast as it takes records; idempotent, acks=all, no linger: its defaults",
+		Bare:          true,
+		Outbox:        peer.Business{},
+		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
+			client, err := kgo.NewClient(kgo.SeedBrokers(to.Brokers...), kgo.DefaultProduceTopic(to.Topic), kgo.ProducerLinger(0))
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			var failed kgo.FirstErrPromise
+			for number := 0; number < to.Orders && ctx.Err() == nil; number++ {
+				o := workload.New(number)
+				client.Produce(context.WithoutCancel(ctx), &kgo.Record{Key: []byte(workload.Key(number)), Value: o.JSON()}, failed.Promise())
+			}
+			return failed.Err()
+		},
+	}
 }
 
 func record(number int, topic string) *sarama.ProducerMessage {

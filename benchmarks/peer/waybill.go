@@ -209,7 +209,7 @@ type WaybillForwarder struct {
 	// Threshold of each sink; 0 is the default. Where a Destination's InFlight bounds it,
 	// for HTTP and mail, that is the threshold.
 	Threshold int
-	// Batches hands many to a sink that takes many. It counts for nowhere and Kafka.
+	// Batches hands many to a sink that takes many. It counts for nowhere.
 	Batches bool
 	// Listen lets the forwarder wait for announcements.
 	Listen bool
@@ -269,11 +269,7 @@ func (w WaybillForwarder) sink(number int, to receiver.Destination) (sinks.Sink,
 	in := sinks.Instance{Name: waybillSink(number)}
 	switch to.Kind {
 	case receiver.Kafka:
-		c := kafka.Config{Brokers: to.Brokers, Topic: to.Topic}
-		if !w.Batches {
-			c.Batch.Size = 1
-		}
-		return kafka.New(in, c)
+		return kafka.New(in, kafka.Config{Brokers: to.Brokers, Topic: to.Topic})
 	case receiver.HTTP:
 		return httpsink.New(in, httpsink.Config{URL: to.URL})
 	case receiver.Mail:

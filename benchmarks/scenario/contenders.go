@@ -10,17 +10,17 @@ import (
 
 func waybillDefault() peer.Relay {
 	return peer.WaybillForwarder{Listen: true}.Relay("default",
-		fmt.Sprintf("threshold %d, single deliveries, LISTEN", forwarder.DefaultThreshold))
+		fmt.Sprintf("threshold %d, single deliveries, LISTEN; to Kafka by the sink's batches: all default", forwarder.DefaultThreshold))
 }
 
 func waybillSingle(threshold int) peer.Relay {
 	return peer.WaybillForwarder{Threshold: threshold, Listen: true}.Relay("single",
-		fmt.Sprintf("threshold %d, single deliveries, LISTEN; Kafka idempotent, acks=all; all else default", threshold))
+		fmt.Sprintf("threshold %d, single deliveries, LISTEN; all else default", threshold))
 }
 
 func waybillBatches() peer.Relay {
 	return peer.WaybillForwarder{Batches: true, Listen: true}.Relay("batches",
-		fmt.Sprintf("threshold %d, batches of up to 500, LISTEN; Kafka idempotent, acks=all: all default", forwarder.DefaultThreshold))
+		fmt.Sprintf("threshold %d, batches of up to 500, LISTEN: all default", forwarder.DefaultThreshold))
 }
 
 func waybillMail(connections int) peer.Relay {

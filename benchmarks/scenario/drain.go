@@ -177,9 +177,9 @@ func kafkaScenario(s Sizes, name, title string, backlog int, delay time.Duration
 	return Scenario{
 		Name: name, Title: title, Metrics: drainMetrics, About: about,
 		Contenders: drains(to, backlog, s.Limit,
-			waybillSingle(s.InFlight), waybillBatches(),
+			waybillDefault(),
 			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
-			peer.Textbook(), peer.SkipLocked(), limit.SyncProducer(s.InFlight), limit.AsyncProducer()),
+			peer.Textbook(), peer.SkipLocked(), limit.SyncProducer(s.InFlight), limit.AsyncProducer(), limit.FranzGo()),
 	}
 }
 

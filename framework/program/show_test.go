@@ -63,14 +63,12 @@ sinks:
     with:
       brokers: ['localhost:9092']
       topic: ${TOPIC}
+      client: franz-go
       acks: all
       compression: none
       idempotent: true
       timeout: 10s
       max_message_bytes: 1048576
-      linger: 500µs
-      batch:
-        size: 500
       format: json
     parallelism:
       threshold: 16

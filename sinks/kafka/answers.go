@@ -8,7 +8,7 @@ var answers = []sinks.Answer{
 	{Says: "MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP; larger than max_message_bytes", Means: "permanent; in a batch, for those that are refused alone as well"},
 	{Says: "no topic, or an illegal name, comes of the topic's template", Means: "permanent"},
 	{Says: "INVALID_TOPIC_EXCEPTION", Means: "unavailable; permanent where data names the topic"},
-	{Says: "UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR", Means: "unavailable; transient where data names the topic"},
+	{Says: "UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR", Means: "unavailable; transient where data names the topic"},
 	{Says: "no connection, one that ends, no agreement on TLS; NETWORK_EXCEPTION; no answer in time", Means: "unavailable"},
 	{Says: "SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Means: "unavailable"},
 	{Says: "UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_COMPRESSION_TYPE, INVALID_REQUIRED_ACKS", Means: "unavailable"},

@@ -3,8 +3,11 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +125,41 @@ func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
 	}
 }
 
+// The batch is so large, and a request so small, that the broker refuses one while the client
+// still gets records of the key.
+func TestNothingOfAKeyIsStoredBehindItsFirstFailure(t *testing.T) {
+	for name, idempotent := range map[string]bool{"idempotent": true, "not idempotent": false} {
+		t.Run(name, func(t *testing.T) {
+			const size = 5000
+			cluster := kafkatest.Fake(t)
+			topic := cluster.CreateTopic(t, 1, nil)
+			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.MaxMessageBytes, c.Idempotent = 2000, &idempotent })
+			_, err := sink.Deliver(t.Context(), delivery("connects"))
+			require.NoError(t, err)
+			var requests atomic.Int64
+			cluster.Fake.Fault(kfake.Fault{
+				Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: 1,
+				When: func(kmsg.Request) bool { return requests.Add(1) == 3 },
+			})
+			batch := make([]*notification.Delivery, size)
+			for i := range batch {
+				batch[i] = numbered(7, i)
+			}
+			results := sink.DeliverBatch(t.Context(), batch)
+			delivered := slices.IndexFunc(results, func(r sinks.Result) bool { return r.Err != nil })
+			require.Positive(t, delivered)
+			for _, r := range results[delivered:] {
+				require.Error(t, r.Err)
+			}
+			records := cluster.ConsumeAll(t, topic, 1+delivered)
+			require.Len(t, records, 1+delivered)
+			for i, r := range records[1:] {
+				require.Equal(t, strconv.Itoa(i), string(r.Value))
+			}
+		})
+	}
+}
+
 func TestACancelledBatchPublishesNothing(t *testing.T) {
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -188,13 +226,9 @@ func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
 	}
 }
 
-func TestBatchLimitsAreTheConfigured(t *testing.T) {
-	limits := func(change ...func(*kafka.Config)) sinks.BatchLimits {
-		return newSinkAt(t, []string{"a:1"}, "orders", change...).BatchLimits()
-	}
-	assert.Equal(t, sinks.BatchLimits{Size: 500}, limits())
-	assert.Equal(t, sinks.BatchLimits{Size: 20, Wait: time.Millisecond},
-		limits(func(c *kafka.Config) { c.Batch = kafka.Batch{Size: 20, Wait: time.Millisecond} }))
+func TestBatchesAreOrderedAndWaitForNothing(t *testing.T) {
+	assert.Equal(t, sinks.BatchLimits{Size: 500, Ordered: true}, newSinkAt(t, []string{"a:1"}, "orders").BatchLimits())
+	assert.Equal(t, sinks.BatchLimits{Size: 1}, newSinkAt(t, []string{"a:1"}, "orders", withWatermill).BatchLimits())
 }
 
 // batchOf makes deliveries of different keys.

@@ -3,7 +3,7 @@ package kafka
 import (
 	"strconv"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
@@ -17,9 +17,9 @@ const (
 
 // eventHeaders returns the headers of an event in binary mode. Values are UTF-8
 // as they are: unlike HTTP's, Kafka's binding encodes nothing.
-func eventHeaders(e *notification.Envelope, source string) []sarama.RecordHeader {
+func eventHeaders(e *notification.Envelope, source string) []kgo.RecordHeader {
 	h := newHeaders(e, 12)
-	set := func(name, value string) { h.add(eventHeaderPrefix, name, value) }
+	set := func(name, value string) { h.add(eventHeaderPrefix+name, value) }
 	set("specversion", "1.0")
 	set("id", cloudevents.Attribute(e.ID))
 	set("source", source)
@@ -34,12 +34,12 @@ func eventHeaders(e *notification.Envelope, source string) []sarama.RecordHeader
 	for name, value := range cloudevents.Extensions(e.Metadata) {
 		set(name, value)
 	}
-	h.add("", headerContentType, cloudevents.ContentType(e.Metadata, cloudevents.IsString))
+	h.add(headerContentType, cloudevents.ContentType(e.Metadata, cloudevents.IsString))
 	for _, name := range []string{notification.MetadataTraceparent, notification.MetadataTracestate} {
 		if value := e.Metadata.Get(name); value != "" {
-			h.add("", name, value)
+			h.add(name, value)
 		}
 	}
-	h.add("", HeaderWatermillUUID, e.ID)
+	h.add(HeaderWatermillUUID, e.ID)
 	return h.list
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -27,14 +28,13 @@ func TestAMinimalConfigurationIsValid(t *testing.T) {
 		Idempotent:      new(true),
 		Timeout:         10 * time.Second,
 		MaxMessageBytes: 1 << 20,
-		Linger:          new(500 * time.Microsecond),
-		Batch:           kafka.Batch{Size: 500},
+		Client:          kafka.ClientFranz,
 	}, c)
 }
 
 func TestEverySettingIsAccepted(t *testing.T) {
 	for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
-		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, linger: 3s, batch: {size: 1, wait: 1m}, compression: `+compression+`}`)
+		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, client: watermill, compression: `+compression+`}`)
 		require.NoError(t, c.Validate())
 		_, err := kafka.New(sinks.Instance{Name: "events"}, c)
 		require.NoError(t, err)
@@ -59,10 +59,7 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: t, cloudevents: {source: /shop}}`:                              "cloudevents.source: is for format cloudevents-binary",
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "/a b"}}`: `cloudevents.source: "/a b" is not a URI`,
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: has a user",
-		`{brokers: [a:1], topic: t, linger: -1ms}`:                                                         "linger: -1ms is outside 0s..1s",
-		`{brokers: [a:1], topic: t, timeout: 1s, linger: 200ms}`:                                           "linger: 200ms is outside 0s..100ms",
-		`{brokers: [a:1], topic: t, batch: {size: -1}}`:                                                    "batch.size: -1 is outside 1..10000",
-		`{brokers: [a:1], topic: t, batch: {wait: 2m}}`:                                                    "batch.wait: 2m0s is outside 0s..1m0s",
+		`{brokers: [a:1], topic: t, client: java}`:                                                         `client: "java" is not offered; use franz-go or watermill`,
 		`{brokers: [a:1], topic: t, acks: none}`:                                                           "acks: none",
 		`{brokers: [a:1], topic: t, acks: two}`:                                                            `acks: "two"`,
 		`{brokers: [a:1], topic: t, acks: leader}`:                                                         "idempotent: needs acks: all",
@@ -154,13 +151,17 @@ func give(t *testing.T, v reflect.Value) {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-	case reflect.Func:
-		v.Set(reflect.MakeFunc(v.Type(), func([]reflect.Value) []reflect.Value { panic("not called") }))
 	case reflect.Interface:
-		v.Set(reflect.ValueOf(new(tokenFunc)))
+		v.Set(reflect.ValueOf(givenByProgram{}))
 	default:
 		t.Fatalf("a field of kind %s: say here how to set it", v.Kind())
 	}
+}
+
+// givenByProgram is what a program gives, whatever that is.
+type givenByProgram struct {
+	kafka.TokenProvider
+	wmkafka.Marshaler
 }
 
 func TestDefaultsHoldInGoAsInYAML(t *testing.T) {
@@ -171,7 +172,6 @@ func TestDefaultsHoldInGoAsInYAML(t *testing.T) {
 	receipt, err := sink.Deliver(t.Context(), delivery("k"))
 	require.NoError(t, err)
 	assert.Equal(t, "kafka "+topic+"/0@0", string(receipt))
-	assert.Equal(t, sinks.BatchLimits{Size: kafka.DefaultBatchSize}, sink.BatchLimits())
 	require.NoError(t, sink.Close(t.Context()))
 }
 

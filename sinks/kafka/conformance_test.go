@@ -16,13 +16,17 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { eachClient(t, testConformance) }
+
+func testConformance(t *testing.T, client func(*kafka.Config)) {
 	var (
 		cluster *kafkatest.Cluster
 		topic   string
 	)
 	unopened := func(t *testing.T, brokers []string, topic string) sinks.Sink {
-		sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: brokers, Topic: topic, Timeout: time.Minute})
+		c := kafka.Config{Brokers: brokers, Topic: topic, Timeout: time.Minute}
+		client(&c)
+		sink, err := kafka.New(sinks.Instance{Name: "events"}, c)
 		require.NoError(t, err)
 		return sink
 	}

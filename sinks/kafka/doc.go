@@ -1,5 +1,5 @@
 // Package kafka is the sink of kind "kafka": one Kafka record for each
-// delivery, written with Watermill's Kafka publisher and marshaler.
+// delivery, written with franz-go, or with Watermill's Kafka publisher.
 //
 // # The record
 //
@@ -40,8 +40,7 @@
 // a field's name, metadata that a notification lacks makes its delivery
 // permanently undeliverable, as an illegal name does; Get makes it "". What the
 // template is made of should be the same for all notifications of a key: Kafka
-// knows no order between topics. Each topic is looked for ahead of its first
-// record, with one client for all. One that is unknown, or refused, is transient and
+// knows no order between topics. One that is unknown, or refused, is transient and
 // not what it is where the configuration names it: only the notifications that name it
 // wait, and go through if it is created or granted before their attempts are spent.
 //
@@ -51,38 +50,24 @@
 // it, so other producers of the topic agree on where a key lives. Records
 // without a key are spread over the partitions that can be written.
 //
-// The engine never has one key in flight twice, and Deliver returns only when
-// the outcome is known, so the next record of a key is not even made before
-// the one ahead of it is stored: no retry inside the client, and no restart of
-// a broker, can swap them. One hole remains without idempotence: a request
-// whose answer was lost is sent again, and the first one, still waiting in the
-// broker, may be stored after newer records of its key. An idempotent
-// producer's broker recognizes such a copy and drops it; that is why idempotent
-// is on by default.
+// The engine never has one key in two calls at once. A batch may have many deliveries of
+// a key, in their order, and once one fails no later one is stored. franz-go writes
+// the batches of a partition in order, also where it sends them again, and when one fails
+// it fails all of the partition that it holds. But it stores what it gets after that, and nothing tells a
+// caller in time. So the sink's partitioner, which the client asks before it begins a batch, lets
+// a record go only into the batch that the one before it of its key is in, which is stored as a whole or
+// not at all. Otherwise it waits until that one is stored. That is rare: the records of a call are in the client
+// before it sends them, but for what goes with another call's.
 //
-// # Batches
+// With up to five requests on the way to a broker, it is the producer id and its
+// sequence numbers by which the broker drops copies and refuses what would leave a gap; that is why idempotent
+// is on by default. Without, a broker has one request at a time.
 //
-// The engine hands over what may go, up to batch.size deliveries, and the sink
-// gives them to the client at once. Watermill's Publish would wait for each
-// record before it sends the next; so a batch goes to the sarama producer that
-// the publisher stands on, with the same marshaler, configuration and producer
-// id. The client makes requests of all that waits, from several batches as well.
-// A batch ends with its last record, and each record has its own result.
+// # Watermill
 //
-// A batch has one record of each key. More would need a client that stops a
-// partition at its first failure, and sarama does not: it may have given a later
-// record of the key to the broker by then. Of 1,600 records in batches with five of
-// each key, with a third of the requests refused, 24 to 56 were written behind
-// one of their key that had failed. What that costs stands in docs/sinks-kafka.md.
-//
-// # What idempotent costs
-//
-// An idempotent producer has one request in flight to each broker instead of
-// five. Against a broker in the same machine that costs nothing measurable.
-// Over a network with a round trip of 2 ms and 256 single deliveries in flight
-// over 6 partitions it took 19,000 records/s instead of 36,000 (36,000 and 41,000
-// on one partition): records of all partitions wait for the same round trip.
-// Batches bring that back, more partitions do not.
+// The client watermill is Watermill's publisher, used through Publish alone, with the
+// marshalers and decorators of the program. It stands on sarama, which cannot call back a later record of a key when
+// it gives an earlier one up. So it gets one record of a key at a time, and no batches.
 //
 // # Errors
 //
@@ -110,24 +95,18 @@
 //
 // # Time
 //
-// Watermill's Publish and sarama's producer take no context, and what they were given
-// cannot be called back: sarama would go on to send it, after the engine has tried the
-// delivery again, and later ones of its key. So a delivery whose context has ended
-// waits for its outcome for half a second more, which is enough where the cluster
-// answers. Then the sink cuts the connections of the producer, which fails all that the
-// producer holds, and replaces it. So Deliver returns within about a second, and nothing
-// is left behind in the client. The deliveries beside it fail as well, unavailable: also
-// those to other brokers than the silent one. So the sink's timeout is to be longer than
-// this kind's, with which the client gives up a record by itself and leaves the others
-// alone: 30 s and 10 s by default.
+// A delivery takes the configured timeout at most. Then the client gives up its record,
+// with all that it holds of the partition, and goes on with another epoch of its producer id: a broker
+// refuses what comes late of the old one. Other partitions are left alone.
+//
+// A delivery whose context has ended waits for its outcome for half a second more, which is
+// enough where the cluster answers. Then its record is given up in the same way. Where the client does not do
+// so within half a second, as with a record that shares a batch with one whose time is not over, the sink ends
+// the client and opens another. So Deliver returns within about a second, and nothing
+// is left behind that could be sent after the engine has tried the delivery again, and later ones of its
+// key. The deliveries beside it fail as well, unavailable. The client watermill cannot give up records,
+// and is always ended.
 //
 // A request that was on its way may be stored all the same. That is no other than with
 // any request whose answer is lost: its delivery is repeated.
-//
-// Without a context's end, the client's own limits end a delivery within the configured
-// timeout; deliveries that wait behind others for a broker that fell silent may take as
-// long again.
-//
-// After three failures to find a partition's leader, sarama waits 10 seconds
-// before it asks again. So the first delivery after an outage can be that late.
 package kafka

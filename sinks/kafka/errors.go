@@ -7,8 +7,8 @@ import (
 	"io"
 	"net"
 
-	"github.com/IBM/sarama"
-	"github.com/eapache/go-resiliency/breaker"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -17,18 +17,23 @@ import (
 var (
 	// ErrTopic is returned for a notification whose topic cannot be made of it.
 	ErrTopic = errors.New("topic cannot be used")
+	// ErrTooLarge is returned for a record that is larger than max_message_bytes.
+	ErrTooLarge = errors.New("record is too large")
 	// ErrClosed is returned by a sink whose Close was called.
 	ErrClosed = errors.New("kafka sink is closed")
-	// ErrOverdue is returned where the connections were cut, because a delivery's time was
-	// over and the cluster had not answered: to that delivery, and those beside it.
+	// ErrOverdue is returned where the cluster did not answer in time: to the delivery
+	// whose time is over, and to those that were given up with it.
 	ErrOverdue = errors.New("kafka did not answer in the time of a delivery")
-	// ErrNotConnected is returned while there is no connection; it wraps what
-	// the last attempt to make one met.
+	// ErrNotConnected is returned while nothing can be sent; it wraps what
+	// the attempt to connect met.
 	ErrNotConnected = errors.New("not connected to kafka")
 	// ErrHungUp is returned when a broker closed the connection while it was
 	// being made.
 	ErrHungUp = errors.New("a broker hung up")
 )
+
+// errBehind is that of a record that is not written, since one before it of its key was not.
+var errBehind = errors.New("waits behind one of its key")
 
 // ErrRecord is returned by [Envelope] for a record that is no notification.
 var ErrRecord = errors.New("not a record of a notification")
@@ -81,72 +86,60 @@ type verdict struct {
 // What one partition has, such as no leader, counts as the cluster's: it passes, and
 // spends no attempt. Where others get through meanwhile, the engine spends one.
 var verdicts = []verdict{
-	// Who may come in, and in which language. ErrOutOfBrokers, below, wraps these.
-	{err: sarama.ErrSASLAuthenticationFailed, fault: ofCluster, hint: "the brokers refuse sasl.user and sasl.password, or the token"},
-	{err: sarama.ErrUnsupportedSASLMechanism, fault: ofCluster, hint: "the brokers do not offer this sasl.mechanism"},
-	{err: sarama.ErrIllegalSASLState, fault: ofCluster},
-	{err: sarama.ErrClusterAuthorizationFailed, fault: ofCluster, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
-	{err: sarama.ErrTransactionalIDAuthorizationFailed, fault: ofCluster},
-	{err: sarama.ErrUnsupportedVersion, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
-	{err: sarama.ErrInvalidRequest, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
-	{err: sarama.ErrUnsupportedCompressionType, fault: ofCluster, hint: "choose another compression"},
-	{err: sarama.ErrInvalidRequiredAcks, fault: ofCluster, hint: "choose other acks"},
+	// Who may come in, and in which language.
+	{err: kerr.SaslAuthenticationFailed, fault: ofCluster, hint: "the brokers refuse sasl.user and sasl.password, or the token"},
+	{err: kerr.UnsupportedSaslMechanism, fault: ofCluster, hint: "the brokers do not offer this sasl.mechanism"},
+	{err: kerr.IllegalSaslState, fault: ofCluster},
+	{err: kerr.ClusterAuthorizationFailed, fault: ofCluster, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
+	{err: kerr.TransactionalIDAuthorizationFailed, fault: ofCluster},
+	{err: kerr.UnsupportedVersion, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
+	{err: kerr.InvalidRequest, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
+	{err: kerr.UnsupportedCompressionType, fault: ofCluster, hint: "choose another compression"},
+	{err: kerr.InvalidRequiredAcks, fault: ofCluster, hint: "choose other acks"},
 
-	// The client, and the way to the brokers.
-	{err: ErrClosed, fault: ofCluster},
-	{err: ErrOverdue, fault: ofCluster},
-	{err: ErrHungUp, fault: ofCluster},
-	{err: sarama.ErrOutOfBrokers, fault: ofCluster, hint: "is the cluster running, and are the brokers' addresses right?"},
-	{err: sarama.ErrBrokerNotFound, fault: ofCluster},
-	{err: sarama.ErrClosedClient, fault: ofCluster},
-	{err: sarama.ErrNotConnected, fault: ofCluster},
-	{err: sarama.ErrShuttingDown, fault: ofCluster},
-	{err: sarama.ErrInsufficientData, fault: ofCluster},
-	{err: sarama.ErrNetworkException, fault: ofCluster},
-	{err: breaker.ErrBreakerOpen, fault: ofCluster, hint: "the client asks again 10 seconds after its third failure"},
-	{err: io.EOF, fault: ofCluster},
-	{err: io.ErrUnexpectedEOF, fault: ofCluster},
-	{err: net.ErrClosed, fault: ofCluster},
+	{err: kerr.NetworkException, fault: ofCluster},
 
 	// Leaders that change, and replicas that are missing or slow.
-	{err: sarama.ErrLeaderNotAvailable, fault: ofCluster},
-	{err: sarama.ErrNotLeaderForPartition, fault: ofCluster},
-	{err: sarama.ErrFencedLeaderEpoch, fault: ofCluster},
-	{err: sarama.ErrUnknownLeaderEpoch, fault: ofCluster},
-	{err: sarama.ErrNotController, fault: ofCluster},
-	{err: sarama.ErrBrokerNotAvailable, fault: ofCluster},
-	{err: sarama.ErrReplicaNotAvailable, fault: ofCluster},
-	{err: sarama.ErrNotEnoughReplicas, fault: ofCluster, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
-	{err: sarama.ErrNotEnoughReplicasAfterAppend, fault: ofCluster, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
-	{err: sarama.ErrRequestTimedOut, fault: ofCluster, hint: "the replicas in sync did not store the record in time"},
-	{err: sarama.ErrKafkaStorageError, fault: ofCluster, hint: "look at the broker's disks"},
+	{err: kerr.LeaderNotAvailable, fault: ofCluster},
+	{err: kerr.NotLeaderForPartition, fault: ofCluster},
+	{err: kerr.FencedLeaderEpoch, fault: ofCluster},
+	{err: kerr.UnknownLeaderEpoch, fault: ofCluster},
+	{err: kerr.NotController, fault: ofCluster},
+	{err: kerr.BrokerNotAvailable, fault: ofCluster},
+	{err: kerr.ReplicaNotAvailable, fault: ofCluster},
+	{err: kerr.NotEnoughReplicas, fault: ofCluster, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
+	{err: kerr.NotEnoughReplicasAfterAppend, fault: ofCluster, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
+	{err: kerr.RequestTimedOut, fault: ofCluster, hint: "the replicas in sync did not store the record in time"},
+	{err: kerr.KafkaStorageError, fault: ofCluster, hint: "look at the broker's disks"},
 
 	// A broker that has just started says these when it is asked for a producer id.
-	{err: sarama.ErrOffsetsLoadInProgress, fault: ofCluster},
-	{err: sarama.ErrConsumerCoordinatorNotAvailable, fault: ofCluster},
-	{err: sarama.ErrNotCoordinatorForConsumer, fault: ofCluster},
+	{err: kerr.CoordinatorLoadInProgress, fault: ofCluster},
+	{err: kerr.CoordinatorNotAvailable, fault: ofCluster},
+	{err: kerr.NotCoordinator, fault: ofCluster},
 
 	// What broker and client know of the producer differs. The client has begun anew
 	// when it reports these.
-	{err: sarama.ErrOutOfOrderSequenceNumber, fault: ofCluster},
-	{err: sarama.ErrUnknownProducerID, fault: ofCluster},
-	{err: sarama.ErrInvalidProducerEpoch, fault: ofCluster},
-	{err: sarama.ErrInvalidProducerIDMapping, fault: ofCluster},
-	{err: sarama.ErrProducerFenced, fault: ofCluster},
+	{err: kerr.OutOfOrderSequenceNumber, fault: ofCluster},
+	{err: kerr.UnknownProducerID, fault: ofCluster},
+	{err: kerr.InvalidProducerEpoch, fault: ofCluster},
+	{err: kerr.InvalidProducerIDMapping, fault: ofCluster},
+	{err: kerr.ProducerFenced, fault: ofCluster},
 
-	{err: sarama.ErrUnknownTopicOrPartition, fault: ofTopic, hint: "create the topic, or correct its name"},
-	{err: sarama.ErrTopicAuthorizationFailed, fault: ofTopic, hint: "grant this client WRITE and DESCRIBE on the topic"},
-	{err: sarama.ErrUnsupportedForMessageFormat, fault: ofTopic, hint: "raise the topic's message.format.version"},
+	{err: kerr.UnknownTopicOrPartition, fault: ofTopic, hint: "create the topic, or correct its name"},
+	{err: kerr.UnknownTopicID, fault: ofTopic, hint: "the topic was deleted, and perhaps created again"},
+	{err: kerr.TopicAuthorizationFailed, fault: ofTopic, hint: "grant this client WRITE and DESCRIBE on the topic"},
+	{err: kerr.UnsupportedForMessageFormat, fault: ofTopic, hint: "raise the topic's message.format.version"},
 	// These two of brokers that create topics which are asked for.
-	{err: sarama.ErrInvalidPartitions, fault: ofTopic, hint: "create the topic; the brokers could not"},
-	{err: sarama.ErrInvalidReplicationFactor, fault: ofTopic, hint: "create the topic; the brokers could not"},
+	{err: kerr.InvalidPartitions, fault: ofTopic, hint: "create the topic; the brokers could not"},
+	{err: kerr.InvalidReplicationFactor, fault: ofTopic, hint: "create the topic; the brokers could not"},
 
-	{err: sarama.ErrInvalidTopic, fault: ofTopicName, hint: "correct the topic's name; see the broker's log for what is wrong with it"},
+	{err: kerr.InvalidTopicException, fault: ofTopicName, hint: "correct the topic's name; see the broker's log for what is wrong with it"},
 
-	{err: sarama.ErrMessageSizeTooLarge, fault: ofRecord, hint: "raise the topic's max.message.bytes"},
-	{err: sarama.ErrMessageSetSizeTooLarge, fault: ofRecord, hint: "raise the topic's segment.bytes"},
-	{err: sarama.ErrInvalidRecord, fault: ofRecord, hint: "a compacted topic takes no record without a key"},
-	{err: sarama.ErrInvalidTimestamp, fault: ofRecord, hint: "occurred_on is outside the topic's message.timestamp limits"},
+	{err: ErrTooLarge, fault: ofRecord, hint: "raise max_message_bytes and the topic's max.message.bytes"},
+	{err: kerr.MessageTooLarge, fault: ofRecord, hint: "raise the topic's max.message.bytes"},
+	{err: kerr.RecordListTooLarge, fault: ofRecord, hint: "raise the topic's segment.bytes"},
+	{err: kerr.InvalidRecord, fault: ofRecord, hint: "a compacted topic takes no record without a key"},
+	{err: kerr.InvalidTimestamp, fault: ofRecord, hint: "occurred_on is outside the topic's message.timestamp limits"},
 }
 
 // classify gives err its class and says what was tried.
@@ -154,6 +147,11 @@ func classify(o origin, topic string, err error) error {
 	f, _ := faultOf(err)
 	return &sinks.Error{Class: f.class(o), Err: describe(topic, err)}
 }
+
+// connectError is what a client met before it could send anything.
+type connectError struct{ error }
+
+func (e *connectError) Unwrap() error { return e.error }
 
 // notConnected is for what was met before anything was sent: no attempt of a
 // delivery was made, so none may be spent.
@@ -172,6 +170,8 @@ func describe(topic string, err error) error {
 	return fmt.Errorf("topic %s: %w", topic, err)
 }
 
+// faultOf judges by the first verdict that fits. What the brokers say and is not listed is
+// unclear; what they did not say, the client met on the way to them.
 func faultOf(err error) (f fault, hint string) {
 	if hint := aboutTLS(err); hint != "" {
 		return ofCluster, hint
@@ -181,25 +181,35 @@ func faultOf(err error) (f fault, hint string) {
 			return v.fault, v.hint
 		}
 	}
-	var (
-		network  net.Error
-		garbage  sarama.PacketDecodingError
-		refusal  sarama.ConfigurationError
-		encoding sarama.PacketEncodingError
-	)
+	var network *net.OpError
 	switch {
-	case errors.As(err, &network):
-		return ofCluster, ""
-	case errors.As(err, &garbage):
-		return ofCluster, "is it a Kafka broker that answers at this address?"
-	case errors.As(err, &refusal):
-		// Made by the client before it sends. The configuration itself was
-		// accepted when the client was made, so it is about the record.
-		return ofRecord, "raise max_message_bytes and the topic's max.message.bytes"
-	case errors.As(err, &encoding):
-		return ofRecord, ""
+	case isProtocol(err):
+		return unclear, ""
+	case errors.As(err, &network) && network.Op == "dial":
+		return ofCluster, "is the cluster running, and are the brokers' addresses right?"
 	}
-	return unclear, ""
+	return ofCluster, ""
+}
+
+// isProtocol tells whether a broker said it.
+func isProtocol(err error) bool {
+	var said *kerr.Error
+	return errors.As(err, &said)
+}
+
+// isUnknownTopic tells whether the client looks for a topic that is not there, or not
+// there any more under its id.
+func isUnknownTopic(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
+}
+
+// hungUp tells whether a broker ended the connection as soon as it was made.
+func hungUp(err error) bool {
+	var (
+		first      *kgo.ErrFirstReadEOF
+		connecting *connectError
+	)
+	return errors.As(err, &first) || errors.As(err, &connecting) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
 // aboutTLS returns the way out if a TLS connection could not be made, and "" for
@@ -221,11 +231,11 @@ func aboutTLS(err error) (hint string) {
 	return ""
 }
 
-// blamesBatch tells whether a broker says err to all records of a batch when
-// only one of them, or only their sum, is at fault.
-func blamesBatch(err error) bool {
-	return errors.Is(err, sarama.ErrMessageSizeTooLarge) ||
-		errors.Is(err, sarama.ErrMessageSetSizeTooLarge) ||
-		errors.Is(err, sarama.ErrInvalidRecord) ||
-		errors.Is(err, sarama.ErrInvalidTimestamp)
+// blamesBatch tells whether a broker says to all records of a batch what
+// only one of them, or only their sum, is at fault for.
+func (p *publication) blamesBatch() bool {
+	return errors.Is(p.err, kerr.MessageTooLarge) ||
+		errors.Is(p.err, kerr.RecordListTooLarge) ||
+		errors.Is(p.err, kerr.InvalidRecord) ||
+		errors.Is(p.err, kerr.InvalidTimestamp)
 }

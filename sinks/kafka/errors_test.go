@@ -13,6 +13,8 @@ import (
 	"github.com/eapache/go-resiliency/breaker"
 	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -90,15 +92,22 @@ func TestEachErrorHasItsClass(t *testing.T) {
 
 		{sarama.ErrInvalidMessage, transient, transient},
 		{sarama.ErrPolicyViolation, transient, transient},
-		{sarama.ErrIncompleteResponse, transient, transient},
 		{sarama.ErrUnknown, transient, transient},
-		{errors.New("something else"), transient, transient},
+		{kerr.UnknownServerError, transient, transient},
+
+		{errors.New("something else"), unavailable, unavailable},
+		{sarama.ErrIncompleteResponse, unavailable, unavailable},
+		{breaker.ErrBreakerOpen, unavailable, unavailable},
+		{kgo.ErrRecordRetries, unavailable, unavailable},
+		{ErrTooLarge, permanent, permanent},
+		{kerr.MessageTooLarge, permanent, permanent},
+		{kerr.UnknownTopicID, unavailable, transient},
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
 			// As Watermill's publisher hands it on.
 			err := pkgerrors.Wrapf(c.err, "cannot produce message %s", "id")
 			for origin, want := range map[origin]sinks.Class{configured: c.configured, fromData: c.fromData} {
-				err := classify(origin, "orders", err)
+				err := classify(origin, "orders", inKafkasWords(err))
 				class, _ := sinks.Classify(err)
 				assert.Equal(t, want, class, "%v", origin)
 				assert.ErrorIs(t, err, c.err)
@@ -110,23 +119,22 @@ func TestEachErrorHasItsClass(t *testing.T) {
 
 // What else a broker may ever say kills nothing.
 func TestOnlyWhatIsAboutTheRecordIsPermanent(t *testing.T) {
-	permanent := map[origin][]sarama.KError{}
-	for code := sarama.ErrUnknown; code < 200; code++ {
+	permanent := map[origin][]error{}
+	for code := int16(-1); code < 200; code++ {
+		err := kerr.ErrorForCode(code)
 		for _, origin := range []origin{configured, fromData} {
-			if class, _ := sinks.Classify(classify(origin, "orders", code)); class == sinks.ClassPermanent {
-				permanent[origin] = append(permanent[origin], code)
+			if class, _ := sinks.Classify(classify(origin, "orders", err)); class == sinks.ClassPermanent {
+				permanent[origin] = append(permanent[origin], err)
 			}
 		}
 	}
-	record := []sarama.KError{
-		sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidTimestamp, sarama.ErrInvalidRecord,
-	}
+	record := []error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidTimestamp, kerr.InvalidRecord}
 	assert.ElementsMatch(t, record, permanent[configured])
-	assert.ElementsMatch(t, append(record, sarama.ErrInvalidTopic), permanent[fromData])
+	assert.ElementsMatch(t, append(record, kerr.InvalidTopicException), permanent[fromData])
 }
 
 func TestWhileConnectingEverythingIsUnavailable(t *testing.T) {
-	for _, met := range []error{errors.New("something else"), sarama.ErrUnknownTopicOrPartition, sarama.ErrInvalidTopic} {
+	for _, met := range []error{errors.New("something else"), kerr.UnknownTopicOrPartition, kerr.InvalidTopicException} {
 		err := notConnected("orders", met)
 		class, _ := sinks.Classify(err)
 		assert.Equal(t, sinks.ClassUnavailable, class)
@@ -141,7 +149,7 @@ func TestAMessageThatTheSinkDidNotMakeIsRefused(t *testing.T) {
 }
 
 func TestAReceiptHasNoOffsetWhereTheBrokerKnewACopy(t *testing.T) {
-	p := &publication{record: sarama.ProducerMessage{Topic: "orders", Partition: 3, Offset: noOffset}}
+	p := &publication{topic: "orders", record: kgo.Record{Partition: 3, Offset: noOffset}}
 	assert.EqualValues(t, "kafka orders/3", p.receipt())
 	p.record.Offset = 1042
 	assert.EqualValues(t, "kafka orders/3@1042", p.receipt())

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -63,63 +62,62 @@ func TestADialerThatHangsIsGivenUp(t *testing.T) {
 }
 
 func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
-	authority := newAuthority(t)
-	cluster := kafkatest.Fake(t,
-		kfake.TLS(&tls.Config{
-			Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
-			ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.pool,
-		}),
-		kfake.SeedTopics(1, "orders"))
-	mine := &tls.Config{RootCAs: authority.pool, Certificates: []tls.Certificate{authority.issue(t, "shop")}}
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.TLSConfig = mine })
-	mine.RootCAs = x509.NewCertPool() // New has copied it
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assert.NoError(t, err)
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		authority := newAuthority(t)
+		cluster := kafkatest.Fake(t,
+			kfake.TLS(&tls.Config{
+				Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
+				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.pool,
+			}),
+			kfake.SeedTopics(1, "orders"))
+		mine := &tls.Config{RootCAs: authority.pool, Certificates: []tls.Certificate{authority.issue(t, "shop")}}
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) { c.TLSConfig = mine })
+		mine.RootCAs = x509.NewCertPool() // New has copied it
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assert.NoError(t, err)
 
-	c := kafka.Config{Brokers: cluster.Brokers, Topic: "orders", TLSConfig: mine, TLS: kafka.TLS{Enabled: true}}
-	assert.NoError(t, c.Validate())
-	c.TLS.CAFile = authority.file
-	assert.ErrorContains(t, c.Validate(), "tls: the program gives a TLSConfig")
+		c := kafka.Config{Brokers: cluster.Brokers, Topic: "orders", TLSConfig: mine, TLS: kafka.TLS{Enabled: true}}
+		assert.NoError(t, c.Validate())
+		c.TLS.CAFile = authority.file
+		assert.ErrorContains(t, c.Validate(), "tls: the program gives a TLSConfig")
+	})
 }
 
 func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
-	authority, other := newAuthority(t), newAuthority(t)
-	cluster := kafkatest.Fake(t,
-		kfake.TLS(&tls.Config{
-			Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
-			ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.pool,
-		}),
-		kfake.SeedTopics(1, "orders"))
-	folder := t.TempDir()
-	renew := func(name, from string) {
-		text, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "new"), text, 0o600))
-		require.NoError(t, os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, name)))
-	}
-	renewPair := func(certificate tls.Certificate) {
-		certFile, keyFile := writePair(t, certificate)
-		renew("cert", certFile)
-		renew("key", keyFile)
-	}
-	renew("ca", other.file)
-	renewPair(other.issue(t, "shop"))
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.TLS = kafka.TLS{Enabled: true, CAFile: filepath.Join(folder, "ca"), CertFile: filepath.Join(folder, "cert"), KeyFile: filepath.Join(folder, "key")}
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		authority, other := newAuthority(t), newAuthority(t)
+		cluster := kafkatest.Fake(t,
+			kfake.TLS(&tls.Config{
+				Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
+				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.pool,
+			}),
+			kfake.SeedTopics(1, "orders"))
+		folder := t.TempDir()
+		renew := func(name, from string) {
+			text, err := os.ReadFile(from)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "new"), text, 0o600))
+			require.NoError(t, os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, name)))
+		}
+		renewPair := func(certificate tls.Certificate) {
+			certFile, keyFile := writePair(t, certificate)
+			renew("cert", certFile)
+			renew("key", keyFile)
+		}
+		renew("ca", other.file)
+		renewPair(other.issue(t, "shop"))
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+			c.TLS = kafka.TLS{Enabled: true, CAFile: filepath.Join(folder, "ca"), CertFile: filepath.Join(folder, "cert"), KeyFile: filepath.Join(folder, "key")}
+		})
+		assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.ca_file")
+		renew("ca", authority.file)
+		assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.cert_file")
+		renewPair(authority.issue(t, "shop"))
+		assert.NoError(t, sink.CheckHealth(t.Context()))
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assert.NoError(t, err)
 	})
-	assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.ca_file")
-	renew("ca", authority.file)
-	assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.cert_file")
-	renewPair(authority.issue(t, "shop"))
-	assert.NoError(t, sink.CheckHealth(t.Context()))
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assert.NoError(t, err)
 }
-
-// tokenFunc is a function as a provider of tokens.
-type tokenFunc func() (*sarama.AccessToken, error)
-
-func (f tokenFunc) Token() (*sarama.AccessToken, error) { return f() }
 
 // letInWith has the cluster let in those who say one token, as Apache Kafka does; kfake
 // knows no OAUTHBEARER.
@@ -143,57 +141,66 @@ func letInWith(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) {
 }
 
 func TestATokenLetsInAndIsReadForEachConnection(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-	var wanted atomic.Value
-	wanted.Store("first-token")
-	letInWith(t, cluster, &wanted)
-	file := filepath.Join(t.TempDir(), "token")
-	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.SASL = kafka.SASL{Mechanism: "oauthbearer", TokenFile: file}
-	})
-	assertUnavailable(t, sink.CheckHealth(t.Context()), "sasl.token_file")
-	write(" \n")
-	assertUnavailable(t, sink.CheckHealth(t.Context()), "is empty")
-	write("first-token\x01auth=Bearer x")
-	assertUnavailable(t, sink.CheckHealth(t.Context()), "something else than one token")
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+		var wanted atomic.Value
+		wanted.Store("first-token")
+		letInWith(t, cluster, &wanted)
+		file := filepath.Join(t.TempDir(), "token")
+		write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: "oauthbearer", TokenFile: file}
+		})
+		assertUnavailable(t, sink.CheckHealth(t.Context()), "sasl.token_file")
+		write(" \n")
+		assertUnavailable(t, sink.CheckHealth(t.Context()), "is empty")
+		write("first-token\x01auth=Bearer x")
+		assertUnavailable(t, sink.CheckHealth(t.Context()), "something else than one token")
 
-	write("first-token\n")
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	require.NoError(t, err)
-	wanted.Store("second-token")
-	err = sink.CheckHealth(t.Context())
-	assertUnavailable(t, err, "or the token")
-	assert.NotContains(t, err.Error(), "first-token")
-	write("second-token\n")
-	assert.NoError(t, sink.CheckHealth(t.Context()))
+		write("first-token\n")
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		require.NoError(t, err)
+		wanted.Store("second-token")
+		err = sink.CheckHealth(t.Context())
+		assertUnavailable(t, err, "or the token")
+		assert.NotContains(t, err.Error(), "first-token")
+		write("second-token\n")
+		assert.NoError(t, sink.CheckHealth(t.Context()))
+	})
 }
 
-func TestTheProgramGivesTokens(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-	var wanted atomic.Value
-	wanted.Store("my-token\x01logicalCluster=lkc-1")
-	letInWith(t, cluster, &wanted)
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.TokenProvider = tokenFunc(func() (*sarama.AccessToken, error) {
-			return &sarama.AccessToken{Token: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
-		})
-	})
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assert.NoError(t, err)
+// tokenFunc is a function as a provider of tokens.
+type tokenFunc func() (kafka.Token, error)
 
-	sink = newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.TokenProvider = tokenFunc(func() (*sarama.AccessToken, error) { return nil, errors.New("no token today") })
+func (f tokenFunc) Token(context.Context) (kafka.Token, error) { return f() }
+
+func TestTheProgramGivesTokens(t *testing.T) {
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+		var wanted atomic.Value
+		wanted.Store("my-token\x01logicalCluster=lkc-1")
+		letInWith(t, cluster, &wanted)
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+			c.TokenProvider = tokenFunc(func() (kafka.Token, error) {
+				return kafka.Token{Text: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
+			})
+		})
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assert.NoError(t, err)
+
+		sink = newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+			c.TokenProvider = tokenFunc(func() (kafka.Token, error) { return kafka.Token{}, errors.New("no token today") })
+		})
+		_, err = sink.Deliver(t.Context(), delivery("k"))
+		assertUnavailable(t, err, "no token today")
 	})
-	_, err = sink.Deliver(t.Context(), delivery("k"))
-	assertUnavailable(t, err, "no token today")
 }
 
 func TestContradictionsAboutTokensAreNamed(t *testing.T) {
 	given := tokenFunc(nil)
 	for _, c := range []struct {
 		sasl     kafka.SASL
-		provider sarama.AccessTokenProvider
+		provider kafka.TokenProvider
 		want     string
 	}{
 		{kafka.SASL{}, given, ""},

@@ -117,3 +117,15 @@ func isClosed(signal <-chan struct{}) bool {
 		return false
 	}
 }
+
+func withFranz(c *kafka.Config) { c.Client = kafka.ClientFranz }
+
+func withWatermill(c *kafka.Config) { c.Client = kafka.ClientWatermill }
+
+// eachClient runs a test with each client that writes records.
+func eachClient(t *testing.T, test func(t *testing.T, client func(*kafka.Config))) {
+	t.Helper()
+	for _, name := range []string{kafka.ClientFranz, kafka.ClientWatermill} {
+		t.Run(name, func(t *testing.T) { test(t, func(c *kafka.Config) { c.Client = name }) })
+	}
+}

@@ -38,7 +38,10 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 		restarted      = make(chan struct{})
 		checks         []func()
 	)
-	for _, size := range []int{1, 5} {
+	for _, c := range []struct {
+		size, depth int
+		client      func(*kafka.Config)
+	}{{1, 1, withFranz}, {5, 1, withFranz}, {5, 8, withFranz}, {1, 1, withWatermill}} {
 		topic := cluster.CreateTopic(t, 4, nil)
 		failed := make(chan struct{})
 		var (
@@ -47,7 +50,7 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 			counts []int
 		)
 		r := &rush{
-			sink: newSink(t, cluster, topic), keys: keys, workers: 8, size: size, delivery: numbered,
+			sink: newSink(t, cluster, topic, c.client), keys: keys, workers: 8, size: c.size, depth: c.depth, delivery: numbered,
 			goesOn: func(key, count int) bool {
 				if count == before {
 					warm.Done()
@@ -66,7 +69,7 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 		warm.Add(keys)
 		finished.Go(func() { counts = r.run(t) })
 		noticed = append(noticed, failed)
-		checks = append(checks, func() { assertNothingLostAndInOrder(t, cluster, topic, counts) })
+		checks = append(checks, func() { assertNothingLostAndInOrder(t, cluster, topic, counts, c.depth) })
 	}
 	warm.Wait()
 	cluster.Stop(t)
@@ -84,18 +87,35 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 // Whatever the broker has against a request, and however often its answer is
 // lost after it has stored the records.
 func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
+	for name, c := range orderings {
+		t.Run(name, func(t *testing.T) { testKeysStayInOrderThroughFailedRequests(t, c.client, c.depth) })
+	}
+}
+
+// orderings are a client, and how many of a key it gets at a time.
+var orderings = map[string]struct {
+	client func(*kafka.Config)
+	depth  int
+}{
+	"franz-go, one at a time":       {withFranz, 1},
+	"franz-go, several at a time":   {withFranz, 7},
+	"franz-go, without idempotence": {func(c *kafka.Config) { c.Idempotent = new(false) }, 7},
+	"watermill":                     {withWatermill, 1},
+}
+
+func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.Config), depth int) {
 	const keys, each = 40, 60
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	var answers lossy
 	cluster := kafkatest.Fake(t, kfake.ListenFn(answers.listen))
 	topic := cluster.CreateTopic(t, 4, nil)
-	sink := newSink(t, cluster, topic)
+	sink := newSink(t, cluster, topic, client)
 
 	dice := rand.New(rand.NewPCG(seed, 0)) // used by the cluster's goroutine alone
 	for _, fault := range []*kerr.Error{
-		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.RequestTimedOut, // sarama tries them again
-		kerr.MessageTooLarge, kerr.InvalidRecord, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, // it does not
+		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.RequestTimedOut, // the clients try them again
+		kerr.MessageTooLarge, kerr.InvalidRecord, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, // they do not
 	} {
 		cluster.Fake.Fault(kfake.Fault{
 			Keys: []kmsg.Key{kmsg.Produce}, Err: fault, Count: -1,
@@ -105,12 +125,12 @@ func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 	answers.lose.Store(20)
 	var failures atomic.Int64
 	r := &rush{
-		sink: sink, keys: keys, workers: 4, size: 20,
+		sink: sink, keys: keys, workers: 4, size: 20, depth: depth,
 		delivery: numbered,
-		goesOn:   func(_, count int) bool { return count < each },
+		goesOn:   func(_, count int) bool { return count < each*depth },
 		failed:   func(error) { failures.Add(1) },
 	}
-	assertNothingLostAndInOrder(t, cluster, topic, r.run(t))
+	assertNothingLostAndInOrder(t, cluster, topic, r.run(t), depth)
 	assert.NotZero(t, failures.Load(), "the faults hurt nobody")
 	assert.LessOrEqual(t, answers.lose.Load(), int64(0), "answers were lost")
 }
@@ -118,32 +138,39 @@ func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 // Where a broker falls silent after it has stored the records, until the deliveries are
 // given up and made again. What the client still held must not come behind that.
 func TestKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T) {
+	for name, c := range orderings {
+		t.Run(name, func(t *testing.T) { testKeysStayInOrderThroughDeliveriesOutOfTime(t, c.client, c.depth) })
+	}
+}
+
+func testKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T, client func(*kafka.Config), depth int) {
 	const keys, each = 40, 60
 	var answers muting
 	cluster := kafkatest.Fake(t, kfake.ListenFn(answers.listen))
 	topic := cluster.CreateTopic(t, 4, nil)
-	sink := newSink(t, cluster, topic) // gives a request up after a second, later than the deliveries
+	sink := newSink(t, cluster, topic, client) // gives a request up after a second, later than the deliveries
 	answers.mute.Store(4)
 	var failures atomic.Int64
 	r := &rush{
-		sink: sink, keys: keys, workers: 4, size: 20, timeout: 100 * time.Millisecond,
+		sink: sink, keys: keys, workers: 4, size: 20, depth: depth, timeout: 100 * time.Millisecond,
 		delivery: numbered,
-		goesOn:   func(_, count int) bool { return count < each },
+		goesOn:   func(_, count int) bool { return count < each*depth },
 		failed: func(err error) {
 			assertClass(t, sinks.ClassUnavailable, err)
 			failures.Add(1)
 		},
 	}
-	assertNothingLostAndInOrder(t, cluster, topic, r.run(t))
+	assertNothingLostAndInOrder(t, cluster, topic, r.run(t), depth)
 	assert.NotZero(t, failures.Load(), "the silence hurts some")
 	assert.LessOrEqual(t, answers.mute.Load(), int64(0))
 }
 
 // rush delivers as the engine does with a backlog: a worker takes what may go,
-// one delivery of each key, and one that failed goes again.
+// some deliveries of each key, and from one that failed on they go again.
 type rush struct {
 	sink                *kafka.Sink
-	keys, workers, size int           // size 1: with Deliver
+	keys, workers, size int           // size: keys in a batch; 1 with one delivery of the key: with Deliver
+	depth               int           // deliveries of each key in a batch
 	timeout             time.Duration // of a delivery or batch, 0 for none
 
 	delivery func(key, count int) *notification.Delivery // that comes after so many of the key
@@ -192,30 +219,45 @@ func (r *rush) take(key int) []int {
 }
 
 func (r *rush) deliver(t testing.TB, batch []int) {
-	deliveries := make([]*notification.Delivery, len(batch))
-	for i, key := range batch {
-		deliveries[i] = r.delivery(key, r.counts[key])
+	var deliveries []*notification.Delivery
+	for _, key := range batch {
+		for i := range r.depth {
+			deliveries = append(deliveries, r.delivery(key, r.counts[key]+i))
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(r.timeout, time.Hour))
 	defer cancel()
 	var results []sinks.Result
-	if r.size == 1 {
+	if len(deliveries) == 1 {
 		receipt, err := r.sink.Deliver(ctx, deliveries[0])
 		results = []sinks.Result{{Receipt: receipt, Err: err}}
 	} else {
 		results = r.sink.DeliverBatch(ctx, deliveries)
 	}
 	for i, key := range batch {
-		if err := results[i].Err; err != nil {
-			r.failed(err)
-		} else if r.counts[key]++; !r.goesOn(key, r.counts[key]) {
-			if r.left.Add(-1) == 0 {
-				close(r.ready)
-			}
-			continue
+		if r.settle(t, key, results[i*r.depth:(i+1)*r.depth]) {
+			r.ready <- key
+		} else if r.left.Add(-1) == 0 {
+			close(r.ready)
 		}
-		r.ready <- key
 	}
+}
+
+// settle says whether there is more of the key to deliver.
+func (r *rush) settle(t testing.TB, key int, results []sinks.Result) (more bool) {
+	more = true
+	for i, result := range results {
+		if result.Err != nil {
+			r.failed(result.Err)
+			for _, later := range results[i:] {
+				assert.Error(t, later.Err, "one of the key was delivered behind one that was not")
+			}
+			break
+		}
+		r.counts[key]++
+		more = more && r.goesOn(key, r.counts[key])
+	}
+	return more
 }
 
 // numbered is the delivery of a key that comes after so many.
@@ -225,28 +267,28 @@ func numbered(key, count int) *notification.Delivery {
 	return d
 }
 
-// assertNothingLostAndInOrder allows a record to be there twice, as long as no
-// newer one of its key is between.
-func assertNothingLostAndInOrder(t *testing.T, cluster *kafkatest.Cluster, topic string, counts []int) {
+// assertNothingLostAndInOrder allows that what was in one batch of a key comes again, from
+// any of its records on, but no gap: behind each record comes the next one, or an
+// earlier one once more. The newest is the last.
+func assertNothingLostAndInOrder(t *testing.T, cluster *kafkatest.Cluster, topic string, counts []int, depth int) {
 	t.Helper()
 	total := 0
 	for _, n := range counts {
 		total += n
 	}
-	next := make(map[string]int) // by key: what must come, or what came last once more
-	for _, r := range cluster.Consume(t, topic, total) {
+	last, first := make(map[string]int), make(map[string]int) // by key, of what comes next
+	for _, r := range cluster.ConsumeAll(t, topic, total) {
 		var i int
 		_, err := fmt.Sscan(string(r.Value), &i)
 		require.NoError(t, err)
 		key := string(r.Key)
-		if i == next[key]-1 {
-			continue
-		}
-		require.Equal(t, next[key], i, "of %s", key)
-		next[key]++
+		require.LessOrEqual(t, i, last[key], "of %s", key)
+		require.GreaterOrEqual(t, i, first[key]-depth, "of %s", key)
+		last[key] = i + 1
+		first[key] = max(first[key], i+1)
 	}
 	for k, n := range counts {
-		assert.Equal(t, n, next[fmt.Sprint("key-", k)], "records of key-%d", k)
+		assert.Equal(t, n, last[fmt.Sprint("key-", k)], "records of key-%d", k)
 	}
 }
 

@@ -18,133 +18,143 @@ import (
 )
 
 func TestUnavailableUntilABrokerAppears(t *testing.T) {
-	cluster := kafkatest.Fake(t)
-	topic := cluster.CreateTopic(t, 1, nil)
-	cluster.Stop(t)
-	sink := newSink(t, cluster, topic)
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertClass(t, sinks.ClassUnavailable, err)
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t)
+		topic := cluster.CreateTopic(t, 1, nil)
+		cluster.Stop(t)
+		sink := newSink(t, cluster, topic, client)
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assertClass(t, sinks.ClassUnavailable, err)
 
-	cluster.Start(t)
-	deliverAtLast(t, sink, delivery("k"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
-	assert.Len(t, cluster.Consume(t, topic, 1), 1)
+		cluster.Start(t)
+		deliverAtLast(t, sink, delivery("k"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
+		assert.Len(t, cluster.Consume(t, topic, 1), 1)
+	})
 }
 
 func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
-	for _, idempotent := range []bool{true, false} {
-		t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
-			const timeout = 2 * time.Second
-			cluster := kafkatest.Fake(t)
-			sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) {
-				c.Timeout, c.Idempotent = timeout, &idempotent
-			})
-			_, err := sink.Deliver(t.Context(), delivery("k"))
-			require.NoError(t, err)
-			silence(cluster)
-			var workers sync.WaitGroup
-			begin := time.Now()
-			for i := range 256 {
-				workers.Go(func() {
-					_, err := sink.Deliver(t.Context(), delivery(fmt.Sprint(i)))
-					assertClass(t, sinks.ClassUnavailable, err)
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		for _, idempotent := range []bool{true, false} {
+			t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
+				const timeout = 2 * time.Second
+				cluster := kafkatest.Fake(t)
+				sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), client, func(c *kafka.Config) {
+					c.Timeout, c.Idempotent = timeout, &idempotent
 				})
-			}
-			workers.Wait()
-			assert.Less(t, time.Since(begin), 2*timeout)
-		})
-	}
+				_, err := sink.Deliver(t.Context(), delivery("k"))
+				require.NoError(t, err)
+				silence(cluster)
+				var workers sync.WaitGroup
+				begin := time.Now()
+				for i := range 256 {
+					workers.Go(func() {
+						_, err := sink.Deliver(t.Context(), delivery(fmt.Sprint(i)))
+						assertClass(t, sinks.ClassUnavailable, err)
+					})
+				}
+				workers.Wait()
+				assert.Less(t, time.Since(begin), 2*timeout)
+			})
+		}
+	})
 }
 
 // What a broker did not answer is not sent again by the client when the engine has given
 // the delivery up: the record is there as often as it was delivered, in the order in which
 // that happened.
 func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
-	for name, deliver := range map[string]func(*kafka.Sink, context.Context, *notification.Delivery) error{
-		"alone": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
-			_, err := s.Deliver(ctx, d)
-			return err
-		},
-		"in a batch": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
-			return s.DeliverBatch(ctx, []*notification.Delivery{d})[0].Err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := kafkatest.Fake(t)
-			topic := cluster.CreateTopic(t, 1, nil)
-			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.Timeout = time.Minute })
-			require.NoError(t, deliver(sink, t.Context(), delivery("first")))
-			silence(cluster)
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		for name, deliver := range map[string]func(*kafka.Sink, context.Context, *notification.Delivery) error{
+			"alone": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
+				_, err := s.Deliver(ctx, d)
+				return err
+			},
+			"in a batch": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
+				return s.DeliverBatch(ctx, []*notification.Delivery{d})[0].Err
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				cluster := kafkatest.Fake(t)
+				topic := cluster.CreateTopic(t, 1, nil)
+				sink := newSink(t, cluster, topic, client, func(c *kafka.Config) { c.Timeout = time.Minute })
+				require.NoError(t, deliver(sink, t.Context(), delivery("first")))
+				silence(cluster)
 
-			beside := make(chan error, 1)
-			go func() { beside <- deliver(sink, t.Context(), delivery("beside")) }()
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(10*time.Millisecond, cancel)
-			err := deliver(sink, ctx, delivery("cancelled"))
-			assert.Equal(t, context.Canceled, err)
-			select {
-			case err := <-beside:
+				beside := make(chan error, 1)
+				go func() { beside <- deliver(sink, t.Context(), delivery("beside")) }()
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(10*time.Millisecond, cancel)
+				err := deliver(sink, ctx, delivery("cancelled"))
+				assert.Equal(t, context.Canceled, err)
+				select {
+				case err := <-beside:
+					assertClass(t, sinks.ClassUnavailable, err)
+					assert.ErrorIs(t, err, kafka.ErrOverdue)
+				case <-time.After(30 * time.Second): // half the timeout
+					t.Fatal("a delivery beside it is still in flight")
+				}
+
+				ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				err = deliver(sink, ctx, delivery("late"))
 				assertClass(t, sinks.ClassUnavailable, err)
-				assert.ErrorIs(t, err, kafka.ErrOverdue)
-			case <-time.After(30 * time.Second): // half the timeout
-				t.Fatal("a delivery beside it is still in flight")
-			}
 
-			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
-			defer cancel()
-			err = deliver(sink, ctx, delivery("late"))
-			assertClass(t, sinks.ClassUnavailable, err)
-
-			cluster.Stop(t)
-			cluster.Start(t)
-			deliverAtLast(t, sink, delivery("last"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
-			records := cluster.Consume(t, topic, 2)
-			assert.Equal(t, []string{"first", "last"}, []string{string(records[0].Key), string(records[1].Key)})
-			assert.Equal(t, 2, countRecords(t, cluster, topic))
-		})
-	}
+				cluster.Stop(t)
+				cluster.Start(t)
+				deliverAtLast(t, sink, delivery("last"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
+				records := cluster.Consume(t, topic, 2)
+				assert.Equal(t, []string{"first", "last"}, []string{string(records[0].Key), string(records[1].Key)})
+				assert.Equal(t, 2, countRecords(t, cluster, topic))
+			})
+		}
+	})
 }
 
 // A healthy cluster's answer comes within the moment that is left to it.
 func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		cancel() // the record is under way
-		return nil, nil, false
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t)
+		sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), client)
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			cancel() // the record is under way
+			return nil, nil, false
+		})
+		receipt, err := sink.Deliver(ctx, delivery("k"))
+		require.NoError(t, err)
+		assert.Contains(t, receipt, "/0@1")
 	})
-	receipt, err := sink.Deliver(ctx, delivery("k"))
-	require.NoError(t, err)
-	assert.Contains(t, receipt, "/0@1")
 }
 
 func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) {
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, cluster.CreateTopic(t, 6, nil))
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	require.NoError(t, err)
-	// The broker swallows a request, and dies while the deliveries wait.
-	arrived := make(chan struct{})
-	cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		close(arrived)
-		return nil, nil, true
-	})
-	var workers sync.WaitGroup
-	for i := range 256 {
-		workers.Go(func() {
-			if _, err := sink.Deliver(t.Context(), delivery(fmt.Sprint(i))); err != nil {
-				assertClass(t, sinks.ClassUnavailable, err)
-			}
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t)
+		sink := newSink(t, cluster, cluster.CreateTopic(t, 6, nil), client)
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		require.NoError(t, err)
+		// The broker swallows a request, and dies while the deliveries wait.
+		arrived := make(chan struct{})
+		cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			close(arrived)
+			return nil, nil, true
 		})
-	}
-	await(t, arrived, "no request came")
-	begin := time.Now()
-	cluster.Stop(t)
-	workers.Wait()
-	assert.Less(t, time.Since(begin), 10*time.Second)
-	t.Log("all ended after", time.Since(begin))
+		var workers sync.WaitGroup
+		for i := range 256 {
+			workers.Go(func() {
+				if _, err := sink.Deliver(t.Context(), delivery(fmt.Sprint(i))); err != nil {
+					assertClass(t, sinks.ClassUnavailable, err)
+				}
+			})
+		}
+		await(t, arrived, "no request came")
+		begin := time.Now()
+		cluster.Stop(t)
+		workers.Wait()
+		assert.Less(t, time.Since(begin), 10*time.Second)
+		t.Log("all ended after", time.Since(begin))
+	})
 }
 
 func TestHealthFollowsTheBroker(t *testing.T) { testHealthFollowsTheBroker(t, kafkatest.Fake(t)) }

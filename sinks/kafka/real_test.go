@@ -82,7 +82,7 @@ func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster
 	require.NoError(t, deliver(withToken))
 	assertUnavailable(t, deliver(access("PLAIN", secure.Password, newAuthority(t).file)), "check tls.ca_file")
 	assertUnavailable(t, deliver(func(c *kafka.Config) { c.TLS = kafka.TLS{Enabled: true, CAFile: secure.CAFile} }), "does it want sasl")
-	assertUnavailable(t, deliver(func(*kafka.Config) {}), "does it want sasl, or tls?")
+	assertUnavailable(t, deliver(func(*kafka.Config) {}), "plaintext connection speaking to a tls endpoint?")
 	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)+1), len(mechanisms)+1)
 }
 

@@ -13,13 +13,9 @@ import (
 
 // written is the record that the sink makes of an envelope.
 func written(source string, e *notification.Envelope) Record {
-	p := publication{envelope: e, topic: "orders"}
-	marshaler{source: source}.fill(&p)
-	r := Record{Value: p.payload, Key: p.key}
-	for _, h := range p.record.Headers {
-		r.Headers = append(r.Headers, Header{string(h.Key), h.Value})
-	}
-	return r
+	p := publication{envelope: e}
+	p.fill("orders", source)
+	return Record{Key: p.record.Key, Value: p.record.Value, Headers: Headers(p.record.Headers)}
 }
 
 func FuzzWhatWasWrittenIsReadBack(f *testing.F) {

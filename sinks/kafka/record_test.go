@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -108,9 +110,13 @@ func TestAnEmptyPayloadIsNoTombstone(t *testing.T) {
 }
 
 func TestKeysGoWhereTheJavaClientPutsThem(t *testing.T) {
+	eachClient(t, testKeysGoWhereTheJavaClientPutsThem)
+}
+
+func testKeysGoWhereTheJavaClientPutsThem(t *testing.T, client func(*kafka.Config)) {
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 24, nil)
-	sink := newSink(t, cluster, topic)
+	sink := newSink(t, cluster, topic, client)
 	for i := range 50 {
 		_, err := sink.Deliver(t.Context(), delivery(fmt.Sprint("order-", i)))
 		require.NoError(t, err)
@@ -120,6 +126,32 @@ func TestKeysGoWhereTheJavaClientPutsThem(t *testing.T) {
 	for _, r := range cluster.Consume(t, topic, 50) {
 		assert.Equal(t, java.Partition(&kgo.Record{Key: r.Key}, 24), int(r.Partition), "%s", r.Key)
 	}
+}
+
+// prefixed is a marshaler of a program.
+type prefixed struct{ wmkafka.DefaultMarshaler }
+
+func (prefixed) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
+	r, err := wmkafka.DefaultMarshaler{}.Marshal(topic, m)
+	r.Key, r.Value = sarama.StringEncoder("mine"), sarama.ByteEncoder("> "+string(m.Payload))
+	return r, err
+}
+
+func TestAProgramsMarshalerAndDecoratorsAreUsed(t *testing.T) {
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	decorate := message.MessageTransformPublisherDecorator(func(m *message.Message) { m.Metadata.Set("decorated", "yes") })
+	d := delivery("k")
+	receipt, err := newSink(t, cluster, topic, withWatermill, func(c *kafka.Config) {
+		c.Marshaler, c.Decorators = prefixed{}, []message.PublisherDecorator{decorate}
+	}).Deliver(t.Context(), d)
+	require.NoError(t, err)
+	r := cluster.Consume(t, topic, 1)[0]
+	assert.Equal(t, "kafka "+topic+"/0@0", string(receipt))
+	assert.Equal(t, "mine", string(r.Key))
+	assert.Equal(t, "> "+string(d.Payload), string(r.Value))
+	assert.Equal(t, "yes", headersOf(r)["decorated"])
+	assert.Equal(t, d.Type, headersOf(r)["type"])
 }
 
 func TestAWatermillSubscriberReadsTheRecord(t *testing.T) {

@@ -20,63 +20,65 @@ import (
 // Each is answered to every request of its kind until it is taken back; then the
 // same delivery goes through.
 func TestEachRefusalOfABrokerHasItsClassAndPasses(t *testing.T) {
-	const (
-		permanent, transient, unavailable = sinks.ClassPermanent, sinks.ClassTransient, sinks.ClassUnavailable
-	)
-	for _, c := range []struct {
-		of                   kmsg.Key
-		err                  *kerr.Error
-		configured, fromData sinks.Class
-	}{
-		{kmsg.Produce, kerr.UnknownTopicOrPartition, unavailable, transient},
-		{kmsg.Produce, kerr.TopicAuthorizationFailed, unavailable, transient},
-		{kmsg.Produce, kerr.InvalidTopicException, unavailable, permanent},
-		{kmsg.Produce, kerr.ClusterAuthorizationFailed, unavailable, unavailable},
-		{kmsg.Produce, kerr.UnsupportedVersion, unavailable, unavailable},
-		{kmsg.Produce, kerr.UnsupportedForMessageFormat, unavailable, transient},
-		{kmsg.Produce, kerr.NotEnoughReplicas, unavailable, unavailable},
-		{kmsg.Produce, kerr.NotEnoughReplicasAfterAppend, unavailable, unavailable},
-		{kmsg.Produce, kerr.NotLeaderForPartition, unavailable, unavailable},
-		{kmsg.Produce, kerr.LeaderNotAvailable, unavailable, unavailable},
-		{kmsg.Produce, kerr.RequestTimedOut, unavailable, unavailable},
-		{kmsg.Produce, kerr.NetworkException, unavailable, unavailable},
-		{kmsg.Produce, kerr.KafkaStorageError, unavailable, unavailable},
-		{kmsg.Produce, kerr.OutOfOrderSequenceNumber, unavailable, unavailable},
-		{kmsg.Produce, kerr.InvalidProducerEpoch, unavailable, unavailable},
-		{kmsg.Produce, kerr.UnknownServerError, transient, transient},
-		{kmsg.Produce, kerr.CorruptMessage, transient, transient},
-		{kmsg.Produce, kerr.MessageTooLarge, permanent, permanent},
-		{kmsg.Produce, kerr.RecordListTooLarge, permanent, permanent},
-		{kmsg.Produce, kerr.InvalidRecord, permanent, permanent},
-		{kmsg.Produce, kerr.InvalidTimestamp, permanent, permanent},
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		const (
+			permanent, transient, unavailable = sinks.ClassPermanent, sinks.ClassTransient, sinks.ClassUnavailable
+		)
+		for _, c := range []struct {
+			of                   kmsg.Key
+			err                  *kerr.Error
+			configured, fromData sinks.Class
+		}{
+			{kmsg.Produce, kerr.UnknownTopicOrPartition, unavailable, transient},
+			{kmsg.Produce, kerr.TopicAuthorizationFailed, unavailable, transient},
+			{kmsg.Produce, kerr.InvalidTopicException, unavailable, permanent},
+			{kmsg.Produce, kerr.ClusterAuthorizationFailed, unavailable, unavailable},
+			{kmsg.Produce, kerr.UnsupportedVersion, unavailable, unavailable},
+			{kmsg.Produce, kerr.UnsupportedForMessageFormat, unavailable, transient},
+			{kmsg.Produce, kerr.NotEnoughReplicas, unavailable, unavailable},
+			{kmsg.Produce, kerr.NotEnoughReplicasAfterAppend, unavailable, unavailable},
+			{kmsg.Produce, kerr.NotLeaderForPartition, unavailable, unavailable},
+			{kmsg.Produce, kerr.LeaderNotAvailable, unavailable, unavailable},
+			{kmsg.Produce, kerr.RequestTimedOut, unavailable, unavailable},
+			{kmsg.Produce, kerr.NetworkException, unavailable, unavailable},
+			{kmsg.Produce, kerr.KafkaStorageError, unavailable, unavailable},
+			{kmsg.Produce, kerr.OutOfOrderSequenceNumber, unavailable, unavailable},
+			{kmsg.Produce, kerr.InvalidProducerEpoch, unavailable, unavailable},
+			{kmsg.Produce, kerr.UnknownServerError, transient, transient},
+			{kmsg.Produce, kerr.CorruptMessage, transient, transient},
+			{kmsg.Produce, kerr.MessageTooLarge, permanent, permanent},
+			{kmsg.Produce, kerr.RecordListTooLarge, permanent, permanent},
+			{kmsg.Produce, kerr.InvalidRecord, permanent, permanent},
+			{kmsg.Produce, kerr.InvalidTimestamp, permanent, permanent},
 
-		{kmsg.Metadata, kerr.UnknownTopicOrPartition, unavailable, transient},
-		{kmsg.Metadata, kerr.TopicAuthorizationFailed, unavailable, transient},
-		{kmsg.Metadata, kerr.InvalidTopicException, unavailable, permanent},
-		{kmsg.Metadata, kerr.LeaderNotAvailable, unavailable, unavailable},
-		{kmsg.Metadata, kerr.InvalidReplicationFactor, unavailable, transient},
+			{kmsg.Metadata, kerr.UnknownTopicOrPartition, unavailable, transient},
+			{kmsg.Metadata, kerr.TopicAuthorizationFailed, unavailable, transient},
+			{kmsg.Metadata, kerr.InvalidTopicException, unavailable, permanent},
+			{kmsg.Metadata, kerr.LeaderNotAvailable, unavailable, unavailable},
+			{kmsg.Metadata, kerr.InvalidReplicationFactor, unavailable, transient},
 
-		{kmsg.InitProducerID, kerr.ClusterAuthorizationFailed, unavailable, unavailable},
-		{kmsg.InitProducerID, kerr.CoordinatorNotAvailable, unavailable, unavailable},
-		{kmsg.InitProducerID, kerr.CoordinatorLoadInProgress, unavailable, unavailable},
-		{kmsg.InitProducerID, kerr.NotCoordinator, unavailable, unavailable},
-		{kmsg.InitProducerID, kerr.UnknownServerError, unavailable, unavailable},
-	} {
-		for topic, want := range map[string]sinks.Class{"orders": c.configured, "{{.Key}}": c.fromData} {
-			t.Run(fmt.Sprintf("%s of %s to %s", c.err.Message, c.of.Name(), topic), func(t *testing.T) {
-				t.Parallel()
-				cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-				sink := newSink(t, cluster, topic)
-				fault := cluster.Fake.Fault(kfake.Fault{
-					Keys: []kmsg.Key{c.of}, Err: c.err, Count: -1, TopLevel: c.of == kmsg.InitProducerID,
+			{kmsg.InitProducerID, kerr.ClusterAuthorizationFailed, unavailable, unavailable},
+			{kmsg.InitProducerID, kerr.CoordinatorNotAvailable, unavailable, unavailable},
+			{kmsg.InitProducerID, kerr.CoordinatorLoadInProgress, unavailable, unavailable},
+			{kmsg.InitProducerID, kerr.NotCoordinator, unavailable, unavailable},
+			{kmsg.InitProducerID, kerr.UnknownServerError, unavailable, unavailable},
+		} {
+			for topic, want := range map[string]sinks.Class{"orders": c.configured, "{{.Key}}": c.fromData} {
+				t.Run(fmt.Sprintf("%s of %s to %s", c.err.Message, c.of.Name(), topic), func(t *testing.T) {
+					t.Parallel()
+					cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+					sink := newSink(t, cluster, topic, client)
+					fault := cluster.Fake.Fault(kfake.Fault{
+						Keys: []kmsg.Key{c.of}, Err: c.err, Count: -1, TopLevel: c.of == kmsg.InitProducerID,
+					})
+					_, err := sink.Deliver(t.Context(), delivery("orders"))
+					assertClass(t, want, err)
+					fault.Remove()
+					deliverAtLast(t, sink, delivery("orders"), func(err error) { assertClass(t, want, err) })
 				})
-				_, err := sink.Deliver(t.Context(), delivery("orders"))
-				assertClass(t, want, err)
-				fault.Remove()
-				deliverAtLast(t, sink, delivery("orders"), func(err error) { assertClass(t, want, err) })
-			})
+			}
 		}
-	}
+	})
 }
 
 func TestAConfiguredTopicThatVanishesKillsNothing(t *testing.T) {
@@ -111,47 +113,51 @@ func testAConfiguredTopicThatVanishesKillsNothing(t *testing.T, cluster *kafkate
 // The records that were given up with the topic that vanished say nothing about the
 // others.
 func TestATopicFromDataThatVanishesLeavesTheOthersAlone(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(2, "here", "gone"))
-	sink := newSink(t, cluster, `{{.Metadata.topic}}`)
-	batch := batchOf(40)
-	for i, d := range batch {
-		d.Metadata = map[string]string{"topic": []string{"here", "gone"}[i%2]}
-	}
-	for _, r := range sink.DeliverBatch(t.Context(), batch) {
-		require.NoError(t, r.Err)
-	}
-	deleteTopic(t, cluster, "gone")
-	for range 4 { // sarama's breaker opens at the third
-		for i, r := range sink.DeliverBatch(t.Context(), batch) {
-			if i%2 == 0 {
-				assert.NoError(t, r.Err)
-			} else {
-				assertClass(t, sinks.ClassTransient, r.Err)
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.SeedTopics(2, "here", "gone"))
+		sink := newSink(t, cluster, `{{.Metadata.topic}}`, client)
+		batch := batchOf(40)
+		for i, d := range batch {
+			d.Metadata = map[string]string{"topic": []string{"here", "gone"}[i%2]}
+		}
+		for _, r := range sink.DeliverBatch(t.Context(), batch) {
+			require.NoError(t, r.Err)
+		}
+		deleteTopic(t, cluster, "gone")
+		for range 4 { // sarama's breaker opens at the third
+			for i, r := range sink.DeliverBatch(t.Context(), batch) {
+				if i%2 == 0 {
+					assert.NoError(t, r.Err)
+				} else {
+					assertClass(t, sinks.ClassTransient, r.Err)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A sink whose own timeout is shorter than the client's learns all the same that
 // the broker is at fault.
 func TestADeliveryOutOfTimeIsUnavailableWhereTheBrokerIsSilent(t *testing.T) {
-	for _, topic := range []string{"orders", "{{.Type}}"} {
-		t.Run(topic, func(t *testing.T) {
-			cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders", "order.placed"))
-			second := func(c *kafka.Config) { c.Timeout = time.Second }
-			connected, connecting := newSink(t, cluster, topic, second), newSink(t, cluster, topic, second)
-			_, err := connected.Deliver(t.Context(), delivery("k"))
-			require.NoError(t, err)
-			cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
-				cluster.Fake.KeepControl()
-				return nil, nil, true // read, never answered
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		for _, topic := range []string{"orders", "{{.Type}}"} {
+			t.Run(topic, func(t *testing.T) {
+				cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders", "order.placed"))
+				second := func(c *kafka.Config) { c.Timeout = time.Second }
+				connected, connecting := newSink(t, cluster, topic, client, second), newSink(t, cluster, topic, client, second)
+				_, err := connected.Deliver(t.Context(), delivery("k"))
+				require.NoError(t, err)
+				cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+					cluster.Fake.KeepControl()
+					return nil, nil, true // read, never answered
+				})
+				for _, sink := range []*kafka.Sink{connected, connecting} {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					_, err := sink.Deliver(ctx, delivery("k"))
+					assertClass(t, sinks.ClassUnavailable, err)
+				}
 			})
-			for _, sink := range []*kafka.Sink{connected, connecting} {
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				defer cancel()
-				_, err := sink.Deliver(ctx, delivery("k"))
-				assertClass(t, sinks.ClassUnavailable, err)
-			}
-		})
-	}
+		}
+	})
 }

@@ -1,13 +1,17 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/xdg-go/scram"
 )
 
@@ -19,32 +23,40 @@ type SASL struct {
 	TokenFile string `yaml:"token_file" doc:"File with the token for OAUTHBEARER, kept current by another program; it is read for each new connection."`
 }
 
+// Names of the mechanisms.
+const (
+	mechanismPlain  = "PLAIN"
+	mechanismSHA256 = "SCRAM-SHA-256"
+	mechanismSHA512 = "SCRAM-SHA-512"
+	mechanismOAuth  = "OAUTHBEARER"
+)
+
 // scramHashes are the mechanisms by the names that Kafka gives them; those that are not
 // SCRAM have no hash.
 var scramHashes = map[string]scram.HashGeneratorFcn{
-	sarama.SASLTypePlaintext:   nil,
-	sarama.SASLTypeSCRAMSHA256: scram.SHA256,
-	sarama.SASLTypeSCRAMSHA512: scram.SHA512,
-	sarama.SASLTypeOAuth:       nil,
+	mechanismPlain:  nil,
+	mechanismSHA256: scram.SHA256,
+	mechanismSHA512: scram.SHA512,
+	mechanismOAuth:  nil,
 }
 
 func (s SASL) mechanism() string { return strings.ToUpper(s.Mechanism) }
 
 // clear says whether what lets the client in is sent as it is.
 func (s SASL) clear() bool {
-	return s.mechanism() == sarama.SASLTypePlaintext || s.mechanism() == sarama.SASLTypeOAuth
+	return s.mechanism() == mechanismPlain || s.mechanism() == mechanismOAuth
 }
 
 // with is SASL where the program may give tokens itself, which needs no key.
-func (s SASL) with(given sarama.AccessTokenProvider) SASL {
+func (s SASL) with(given TokenProvider) SASL {
 	if given != nil && s == (SASL{}) {
-		s.Mechanism = sarama.SASLTypeOAuth
+		s.Mechanism = mechanismOAuth
 	}
 	return s
 }
 
 // validate reports all mistakes; no error repeats the password.
-func (s SASL) validate(given sarama.AccessTokenProvider) error {
+func (s SASL) validate(given TokenProvider) error {
 	if s == (SASL{}) {
 		return nil
 	}
@@ -57,13 +69,13 @@ func (s SASL) validate(given sarama.AccessTokenProvider) error {
 	case !known:
 		mechanism = fmt.Errorf("sasl.mechanism: %q is not offered; use one of %s", s.Mechanism, names)
 	}
-	if s.mechanism() == sarama.SASLTypeOAuth {
+	if s.mechanism() == mechanismOAuth {
 		return s.validateToken(given)
 	}
 	return errors.Join(mechanism, s.validatePassword(given))
 }
 
-func (s SASL) validateToken(given sarama.AccessTokenProvider) error {
+func (s SASL) validateToken(given TokenProvider) error {
 	var problems []error
 	if s.User != "" || s.Password != "" {
 		problems = append(problems, errors.New("sasl.user, sasl.password: OAUTHBEARER knows the user by the token; leave them out"))
@@ -77,11 +89,11 @@ func (s SASL) validateToken(given sarama.AccessTokenProvider) error {
 	return errors.Join(problems...)
 }
 
-func (s SASL) validatePassword(given sarama.AccessTokenProvider) error {
+func (s SASL) validatePassword(given TokenProvider) error {
 	var problems []error
 	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
 	hash := scramHashes[s.mechanism()]
-	plain := s.mechanism() == sarama.SASLTypePlaintext
+	plain := s.mechanism() == mechanismPlain
 	if s.TokenFile != "" || given != nil {
 		problem("sasl.mechanism: a token is for OAUTHBEARER only")
 	}
@@ -111,33 +123,72 @@ func prepared(hash scram.HashGeneratorFcn, user, password string) bool {
 	return err == nil
 }
 
-// apply sets what the client needs. The configuration is valid.
-func (s SASL) apply(conf *sarama.Config, given sarama.AccessTokenProvider) {
-	if s == (SASL{}) {
-		return
-	}
-	if s.TokenFile != "" {
+// token is what gives tokens; nil without OAUTHBEARER.
+func (s SASL) token(given TokenProvider) *rememberedToken {
+	switch {
+	case s.mechanism() != mechanismOAuth:
+		return nil
+	case given == nil:
 		given = fileToken(s.TokenFile)
 	}
-	if given != nil {
-		conf.Net.SASL.TokenProvider = &rememberedToken{AccessTokenProvider: given}
-	}
-	conf.Net.SASL.Enable = true
-	conf.Net.SASL.Mechanism = sarama.SASLMechanism(s.mechanism())
-	conf.Net.SASL.User, conf.Net.SASL.Password = s.User, s.Password
-	if hash := scramHashes[s.mechanism()]; hash != nil {
-		conf.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: hash} }
-	}
+	return &rememberedToken{given: given}
 }
 
-// scramClient is one SCRAM exchange, as sarama wants it.
+// franz is the mechanism for franz-go; nil without SASL.
+func (s SASL) franz(token *rememberedToken) sasl.Mechanism {
+	switch s.mechanism() {
+	case "":
+		return nil
+	case mechanismPlain:
+		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism()
+	case mechanismOAuth:
+		return oauthMechanism{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+			given, err := token.get(ctx)
+			return oauth.Auth{Token: given.Text, Extensions: given.Extensions}, err
+		})}
+	}
+	return scramMechanism(s)
+}
+
+// oauthMechanism is OAUTHBEARER where a challenge is a refusal, as in RFC 7628, section 3.2.2.
+type oauthMechanism struct{ sasl.Mechanism }
+
+func (m oauthMechanism) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	_, first, err := m.Mechanism.Authenticate(ctx, host)
+	return oauthSession{}, first, err
+}
+
+type oauthSession struct{}
+
+func (oauthSession) Challenge(refusal []byte) (done bool, response []byte, err error) {
+	if len(refusal) > 0 {
+		return false, nil, fmt.Errorf("%w: %s", kerr.SaslAuthenticationFailed, refusal)
+	}
+	return true, nil, nil
+}
+
+// scramMechanism is SCRAM for franz-go, whose own does not prepare user and password as
+// RFC 5802 wants it.
+type scramMechanism SASL
+
+func (m scramMechanism) Name() string { return SASL(m).mechanism() }
+
+func (m scramMechanism) Authenticate(context.Context, string) (sasl.Session, []byte, error) {
+	c := &scramClient{hash: scramHashes[m.Name()]}
+	if err := c.Begin(m.User, m.Password, ""); err != nil {
+		return nil, nil, err
+	}
+	first, err := c.Step("")
+	return c, []byte(first), err
+}
+
+// scramClient is one SCRAM exchange, in the form of franz-go and in that of sarama.
 type scramClient struct {
 	hash         scram.HashGeneratorFcn
 	conversation *scram.ClientConversation
 }
 
-var _ sarama.SCRAMClient = (*scramClient)(nil)
-
+// Begin begins it.
 func (c *scramClient) Begin(user, password, authzID string) error {
 	client, err := c.hash.NewClient(user, password, authzID)
 	if err != nil {
@@ -147,14 +198,21 @@ func (c *scramClient) Begin(user, password, authzID string) error {
 	return nil
 }
 
-// Step fails where the broker refuses the proof, or cannot prove that it knows
-// the password itself.
+// Step answers a challenge. It fails where the broker refuses the proof, or cannot prove
+// that it knows the password itself.
 func (c *scramClient) Step(challenge string) (string, error) {
 	response, err := c.conversation.Step(challenge)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", sarama.ErrSASLAuthenticationFailed, err)
+		return "", fmt.Errorf("%w: %w", kerr.SaslAuthenticationFailed, err)
 	}
 	return response, nil
 }
 
+// Done tells whether the exchange has ended.
 func (c *scramClient) Done() bool { return c.conversation.Done() }
+
+// Challenge is Step for franz-go.
+func (c *scramClient) Challenge(challenge []byte) (done bool, response []byte, err error) {
+	text, err := c.Step(string(challenge))
+	return c.Done(), []byte(text), err
+}

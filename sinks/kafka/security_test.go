@@ -36,78 +36,88 @@ const user, password = "shop", "p=ss, w\u00f6rd"
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 
 func TestEachMechanismLetsTheRightPasswordIn(t *testing.T) {
-	for _, mechanism := range mechanisms {
-		for _, named := range []string{mechanism, strings.ToLower(mechanism)} {
-			t.Run(named, func(t *testing.T) {
-				cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
-				sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-					c.SASL = kafka.SASL{Mechanism: named, User: user, Password: password}
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		for _, mechanism := range mechanisms {
+			for _, named := range []string{mechanism, strings.ToLower(mechanism)} {
+				t.Run(named, func(t *testing.T) {
+					cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
+					sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+						c.SASL = kafka.SASL{Mechanism: named, User: user, Password: password}
+					})
+					receipt, err := sink.Deliver(t.Context(), delivery("k"))
+					require.NoError(t, err)
+					assert.Equal(t, "kafka orders/0@0", string(receipt))
+					assert.NoError(t, sink.CheckHealth(t.Context()))
 				})
-				receipt, err := sink.Deliver(t.Context(), delivery("k"))
-				require.NoError(t, err)
-				assert.Equal(t, "kafka orders/0@0", string(receipt))
-				assert.NoError(t, sink.CheckHealth(t.Context()))
-			})
+			}
 		}
-	}
+	})
 }
 
 func TestWrongCredentialsAreUnavailable(t *testing.T) {
-	for _, mechanism := range mechanisms {
-		for name, wrong := range map[string]kafka.SASL{
-			"password": {Mechanism: mechanism, User: user, Password: "wrong-secret"},
-			"user":     {Mechanism: mechanism, User: "nobody", Password: password},
-		} {
-			t.Run(mechanism+" "+name, func(t *testing.T) {
-				cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
-				sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.SASL = wrong })
-				_, err := sink.Deliver(t.Context(), delivery("k"))
-				assertUnavailable(t, err, "sasl.user, sasl.password and sasl.mechanism")
-				assertUnavailable(t, sink.CheckHealth(t.Context()), "sasl.user, sasl.password and sasl.mechanism")
-			})
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		for _, mechanism := range mechanisms {
+			for name, wrong := range map[string]kafka.SASL{
+				"password": {Mechanism: mechanism, User: user, Password: "wrong-secret"},
+				"user":     {Mechanism: mechanism, User: "nobody", Password: password},
+			} {
+				t.Run(mechanism+" "+name, func(t *testing.T) {
+					cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
+					sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) { c.SASL = wrong })
+					_, err := sink.Deliver(t.Context(), delivery("k"))
+					assertUnavailable(t, err, "sasl.user, sasl.password and sasl.mechanism")
+					assertUnavailable(t, sink.CheckHealth(t.Context()), "sasl.user, sasl.password and sasl.mechanism")
+				})
+			}
 		}
-	}
+	})
 }
 
 // Brokers since Kafka 2.0 say it; the fake hangs up.
 func TestABrokersRefusalOfTheCredentialsIsRepeated(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
-	cluster.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.Fake.KeepControl()
-		response := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-		response.ErrorCode = kerr.SaslAuthenticationFailed.Code
-		response.ErrorMessage = kmsg.StringPtr("Authentication failed: Invalid username or password wrong-secret")
-		return response, nil, true
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
+		cluster.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.Fake.KeepControl()
+			response := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			response.ErrorCode = kerr.SaslAuthenticationFailed.Code
+			response.ErrorMessage = kmsg.StringPtr("Authentication failed: Invalid username or password wrong-secret")
+			return response, nil, true
+		})
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: "PLAIN", User: user, Password: "wrong-secret"}
+		})
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assertUnavailable(t, err, "the brokers refuse sasl.user and sasl.password")
+		assert.ErrorContains(t, err, "Invalid username or password ***")
+		assert.NotContains(t, err.Error(), "wrong-secret")
 	})
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.SASL = kafka.SASL{Mechanism: "PLAIN", User: user, Password: "wrong-secret"}
-	})
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertUnavailable(t, err, "the brokers refuse sasl.user and sasl.password")
-	assert.ErrorContains(t, err, "Invalid username or password ***")
-	assert.NotContains(t, err.Error(), "wrong-secret")
 }
 
 func TestABrokerWithoutTheMechanismIsUnavailable(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
-	cluster.Fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.Fake.KeepControl()
-		response := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
-		response.ErrorCode = kerr.UnsupportedSaslMechanism.Code
-		response.SupportedMechanisms = []string{"PLAIN"}
-		return response, nil, true
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
+		cluster.Fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.Fake.KeepControl()
+			response := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
+			response.ErrorCode = kerr.UnsupportedSaslMechanism.Code
+			response.SupportedMechanisms = []string{"PLAIN"}
+			return response, nil, true
+		})
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
+		})
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assertUnavailable(t, err, "sasl.mechanism")
 	})
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) {
-		c.SASL = kafka.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
-	})
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertUnavailable(t, err, "sasl.mechanism")
 }
 
 func TestABrokerThatWantsCredentialsIsUnavailableWithoutThem(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.SeedTopics(1, "orders"))
-	_, err := newSink(t, cluster, "orders").Deliver(t.Context(), delivery("k"))
-	assertUnavailable(t, err, "does it want sasl, or tls?")
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.SeedTopics(1, "orders"))
+		_, err := newSink(t, cluster, "orders", client).Deliver(t.Context(), delivery("k"))
+		assertUnavailable(t, err, "does it want sasl, or tls?")
+	})
 }
 
 func TestAPasswordInTheClearIsWarnedOf(t *testing.T) {
@@ -127,41 +137,45 @@ func TestAPasswordInTheClearIsWarnedOf(t *testing.T) {
 }
 
 func TestBrokersAreVerified(t *testing.T) {
-	authority := newAuthority(t)
-	server := authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)
-	named := authority.issue(t, "kafka.test")
-	for name, c := range map[string]struct {
-		certificate tls.Certificate
-		tls         kafka.TLS
-		problem     string
-	}{
-		"of a known authority":    {server, kafka.TLS{Enabled: true, CAFile: authority.file}, ""},
-		"of an unknown authority": {server, kafka.TLS{Enabled: true}, "check tls.ca_file"},
-		"of another's authority":  {server, kafka.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
-		"not of this host":        {named, kafka.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
-		"of the name that is set": {named, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
-		"of another name":         {server, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
-		"not, if it is insecure":  {server, kafka.TLS{Enabled: true, Insecure: true}, ""},
-		"not, without tls":        {server, kafka.TLS{}, "does it want sasl, or tls?"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
-			sink := newSink(t, cluster, "orders", func(config *kafka.Config) { config.TLS = c.tls })
-			_, err := sink.Deliver(t.Context(), delivery("k"))
-			if c.problem != "" {
-				assertUnavailable(t, err, c.problem)
-				return
-			}
-			require.NoError(t, err)
-		})
-	}
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		authority := newAuthority(t)
+		server := authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)
+		named := authority.issue(t, "kafka.test")
+		for name, c := range map[string]struct {
+			certificate tls.Certificate
+			tls         kafka.TLS
+			problem     string
+		}{
+			"of a known authority":    {server, kafka.TLS{Enabled: true, CAFile: authority.file}, ""},
+			"of an unknown authority": {server, kafka.TLS{Enabled: true}, "check tls.ca_file"},
+			"of another's authority":  {server, kafka.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
+			"not of this host":        {named, kafka.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
+			"of the name that is set": {named, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
+			"of another name":         {server, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
+			"not, if it is insecure":  {server, kafka.TLS{Enabled: true, Insecure: true}, ""},
+			"not, without tls":        {server, kafka.TLS{}, "does it want sasl, or tls?"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
+				sink := newSink(t, cluster, "orders", client, func(config *kafka.Config) { config.TLS = c.tls })
+				_, err := sink.Deliver(t.Context(), delivery("k"))
+				if c.problem != "" {
+					assertUnavailable(t, err, c.problem)
+					return
+				}
+				require.NoError(t, err)
+			})
+		}
+	})
 }
 
 func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
-	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-	sink := newSink(t, cluster, "orders", func(c *kafka.Config) { c.TLS.Enabled, c.Timeout = true, time.Second })
-	_, err := sink.Deliver(t.Context(), delivery("k"))
-	assertClass(t, sinks.ClassUnavailable, err)
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) { c.TLS.Enabled, c.Timeout = true, time.Second })
+		_, err := sink.Deliver(t.Context(), delivery("k"))
+		assertClass(t, sinks.ClassUnavailable, err)
+	})
 }
 
 // Apache Kafka answers with an alert of TLS, a few bytes of no record.
@@ -185,7 +199,7 @@ func TestABrokerThatWantsTLSIsToldFromOneThatIsGone(t *testing.T) {
 	t.Cleanup(broker.Wait)
 	t.Cleanup(func() { _ = listener.Close() })
 	_, err = newSinkAt(t, []string{listener.Addr().String()}, "orders").Deliver(t.Context(), delivery("k"))
-	assertUnavailable(t, err, "does it want sasl, or tls?")
+	assertUnavailable(t, err, "plaintext connection speaking to a tls endpoint?")
 }
 
 func TestAClientShowsItsCertificateWithSASLOnTop(t *testing.T) {

@@ -90,41 +90,45 @@ func testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T, cluster *k
 }
 
 func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T) {
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, "{{.Metadata.topic}}")
-	topic := cluster.CreateTopic(t, 1, nil)
-	to := func() *notification.Delivery {
-		d := delivery("k")
-		d.Metadata = notification.Metadata{"topic": topic}
-		return d
-	}
-	transient := func(err error) { assertClass(t, sinks.ClassTransient, err) }
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t)
+		sink := newSink(t, cluster, "{{.Metadata.topic}}", client)
+		topic := cluster.CreateTopic(t, 1, nil)
+		to := func() *notification.Delivery {
+			d := delivery("k")
+			d.Metadata = notification.Metadata{"topic": topic}
+			return d
+		}
+		transient := func(err error) { assertClass(t, sinks.ClassTransient, err) }
 
-	deleteTopic(t, cluster, topic)
-	_, err := sink.Deliver(t.Context(), to())
-	transient(err)
-	createTopic(t, cluster, topic)
-	deliverAtLast(t, sink, to(), transient)
-	deleteTopic(t, cluster, topic)
-	_, err = sink.Deliver(t.Context(), to())
-	transient(err)
-	createTopic(t, cluster, topic)
-	deliverAtLast(t, sink, to(), transient)
+		deleteTopic(t, cluster, topic)
+		_, err := sink.Deliver(t.Context(), to())
+		transient(err)
+		createTopic(t, cluster, topic)
+		deliverAtLast(t, sink, to(), transient)
+		deleteTopic(t, cluster, topic)
+		_, err = sink.Deliver(t.Context(), to())
+		transient(err)
+		createTopic(t, cluster, topic)
+		deliverAtLast(t, sink, to(), transient)
+	})
 }
 
 func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
-	for _, idempotent := range []bool{true, false} {
-		t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
-			cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
-			cluster.Stop(t)
-			sink := newSink(t, cluster, "{{.Key}}", func(c *kafka.Config) { c.Idempotent = &idempotent })
-			_, err := sink.Deliver(t.Context(), delivery("orders"))
-			assertClass(t, sinks.ClassUnavailable, err)
-			assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
-			cluster.Start(t)
-			deliverAtLast(t, sink, delivery("orders"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
-		})
-	}
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		for _, idempotent := range []bool{true, false} {
+			t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
+				cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
+				cluster.Stop(t)
+				sink := newSink(t, cluster, "{{.Key}}", client, func(c *kafka.Config) { c.Idempotent = &idempotent })
+				_, err := sink.Deliver(t.Context(), delivery("orders"))
+				assertClass(t, sinks.ClassUnavailable, err)
+				assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
+				cluster.Start(t)
+				deliverAtLast(t, sink, delivery("orders"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
+			})
+		}
+	})
 }
 
 // The client that looks for topics gets over the end of its connections.

@@ -89,6 +89,42 @@ func (c *Cluster) Consume(t testing.TB, topic string, n int) []*kgo.Record {
 	return records
 }
 
+// ConsumeAll returns the records that a topic has now, at least n.
+func (c *Cluster) ConsumeAll(t testing.TB, topic string, n int) []*kgo.Record {
+	t.Helper()
+	return c.Consume(t, topic, max(n, c.count(t, topic)))
+}
+
+// count asks for the ends of the topic's partitions, none of whose records was removed.
+func (c *Cluster) count(t testing.TB, topic string) (n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := c.client(t)
+	defer client.Close()
+	metadata := kmsg.NewPtrMetadataRequest()
+	metadata.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr(topic)}}
+	known, err := metadata.RequestWith(ctx, client)
+	require.NoError(t, err)
+	ends := kmsg.NewListOffsetsRequestTopic()
+	ends.Topic = topic
+	for _, p := range known.Topics[0].Partitions {
+		asked := kmsg.NewListOffsetsRequestTopicPartition()
+		asked.Partition, asked.Timestamp = p.Partition, -1
+		ends.Partitions = append(ends.Partitions, asked)
+	}
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.Topics = append(request.Topics, ends)
+	response, err := request.RequestWith(ctx, client)
+	require.NoError(t, err)
+	for _, t := range response.Topics {
+		for _, p := range t.Partitions {
+			n += int(p.Offset)
+		}
+	}
+	return n
+}
+
 func (c *Cluster) client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(c.Brokers...))...)

@@ -1,0 +1,288 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/singleflight"
+)
+
+// watermill makes clients of Watermill's publisher, which stands on sarama.
+type watermill struct {
+	config  Config
+	sarama  *sarama.Config
+	network network
+	franz   franz
+}
+
+func newWatermill(c Config, n network, sasl SASL, token *rememberedToken, f franz) (watermill, error) {
+	w := watermill{config: c, network: n, franz: f, sarama: c.saramaConfig(sasl, token)}
+	return w, w.sarama.Validate()
+}
+
+// saramaConfig is the configuration of sarama. It has no limit for a delivery as a whole.
+// Where a broker takes connections and never answers, a request ends after five steps:
+// its own answer, three on a new connection, and one at another broker.
+func (c *Config) saramaConfig(sasl SASL, token *rememberedToken) *sarama.Config {
+	conf := sarama.NewConfig()
+	conf.ClientID = c.ClientID
+	step := c.step()
+	conf.Net.DialTimeout, conf.Net.ReadTimeout, conf.Net.WriteTimeout = step, step, step
+	conf.Metadata.Timeout = step
+	conf.Metadata.Full = false // only our topics': a large cluster's is megabytes with each refresh
+	conf.Producer.Timeout = step * 4 / 5
+	conf.Producer.Retry.Max = retries
+	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
+	conf.Producer.Return.Successes = true
+	conf.Producer.Partitioner = sarama.NewMurmur2Partitioner
+	conf.Producer.Compression = codecs[c.Compression].sarama
+	conf.Producer.MaxMessageBytes = max(c.MaxMessageBytes, leastBatchBytes)
+	conf.Producer.RequiredAcks = sarama.WaitForAll
+	if c.Acks == AcksLeader {
+		conf.Producer.RequiredAcks = sarama.WaitForLocal
+	}
+	if *c.Idempotent {
+		conf.Producer.Idempotent = true
+		conf.Net.MaxOpenRequests = 1 // sarama insists
+	}
+	if sasl == (SASL{}) {
+		return conf
+	}
+	conf.Net.SASL.Enable, conf.Net.SASL.Mechanism = true, sarama.SASLMechanism(sasl.mechanism())
+	conf.Net.SASL.User, conf.Net.SASL.Password = sasl.User, sasl.Password
+	if token != nil {
+		conf.Net.SASL.TokenProvider = saramaToken{token, step}
+	}
+	if hash := scramHashes[sasl.mechanism()]; hash != nil {
+		conf.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: hash} }
+	}
+	return conf
+}
+
+// saramaToken gives tokens to sarama.
+type saramaToken struct {
+	*rememberedToken
+	timeout time.Duration
+}
+
+func (t saramaToken) Token() (*sarama.AccessToken, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), t.timeout)
+	defer cancel()
+	given, err := t.get(ctx)
+	return &sarama.AccessToken{Token: given.Text, Extensions: given.Extensions}, err
+}
+
+// open returns a client whose connections end with life.
+func (w watermill) open(life context.Context) client {
+	conf := *w.sarama
+	conf.Net.Proxy.Enable, conf.Net.Proxy.Dialer = true, dialer{life, w.network}
+	pause := func(try, _ int) time.Duration {
+		if life.Err() != nil {
+			return 0
+		}
+		return backoff(try)
+	}
+	conf.Producer.Retry.BackoffFunc, conf.Metadata.Retry.BackoffFunc = pause, pause
+	return &watermillClient{watermill: w, sarama: &conf, asking: w.franz.client()}
+}
+
+// watermillClient writes with Watermill's publisher.
+type watermillClient struct {
+	watermill
+	sarama *sarama.Config
+
+	// asking finds out whether there is what the publisher needs, before it is used: sarama
+	// would report little of a cluster that does not let it in, and its breaker would make
+	// of the third record to a topic that is not there a reason for all others to wait.
+	asking *kgo.Client
+	asked  singleflight.Group
+	found  sync.Map // topics, by name
+
+	using     sync.RWMutex // held for writing by what changes the publisher
+	publisher message.Publisher
+	closed    bool
+}
+
+func (c *watermillClient) produce(ctx context.Context, list []*publication) {
+	for _, p := range list {
+		if p.err = c.await(ctx, p.topic); p.err == nil && p.goes() {
+			p.err = c.publish(p)
+		}
+	}
+}
+
+// await returns when there is a publisher, and the topic.
+func (c *watermillClient) await(ctx context.Context, topic string) error {
+	if _, ok := c.found.Load(topic); ok {
+		return nil
+	}
+	answer := c.asked.DoChan(topic, func() (any, error) {
+		err := c.franz.ask(ctx, c.asking, topic)
+		if err != nil && !isProtocol(err) {
+			err = &connectError{err}
+		}
+		if err == nil {
+			err = c.connect(ctx)
+		}
+		if err == nil {
+			c.found.Store(topic, nil)
+		}
+		return nil, err
+	})
+	select {
+	case a := <-answer:
+		return a.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connect makes the publisher.
+func (c *watermillClient) connect(ctx context.Context) error {
+	c.using.Lock()
+	defer c.using.Unlock()
+	if c.publisher != nil || c.closed {
+		return nil
+	}
+	if *c.config.Idempotent {
+		if _, _, err := c.asking.ProducerID(ctx); err != nil {
+			return &connectError{err}
+		}
+	}
+	var publisher message.Publisher
+	publisher, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{
+		Brokers: c.config.Brokers, Marshaler: marshaler{c.config.Marshaler}, OverwriteSaramaConfig: c.sarama,
+	}, nil)
+	for _, decorate := range c.config.Decorators {
+		if err == nil {
+			publisher, err = decorate(publisher)
+		}
+	}
+	if err != nil {
+		return &connectError{inKafkasWords(err)}
+	}
+	c.publisher = publisher
+	return nil
+}
+
+func (c *watermillClient) publish(p *publication) error {
+	c.using.RLock()
+	defer c.using.RUnlock()
+	if c.closed {
+		return ErrClosed
+	}
+	if err := inKafkasWords(c.publisher.Publish(p.topic, p.message())); err != nil {
+		c.found.Delete(p.topic) // it may have gone, which sarama's breaker hides
+		return err
+	}
+	if p.sent != nil {
+		p.record.Partition, p.record.Offset = p.sent.Partition, p.sent.Offset
+	}
+	return nil
+}
+
+// close ends it. The connections are cut already.
+func (c *watermillClient) close() {
+	c.asking.Close()
+	c.using.Lock()
+	defer c.using.Unlock()
+	if c.publisher != nil && !c.closed {
+		_ = c.publisher.Close()
+	}
+	c.closed = true
+}
+
+// inKafkasWords is an error of sarama as franz-go says it.
+func inKafkasWords(err error) error {
+	var (
+		said     sarama.KError
+		refusal  sarama.ConfigurationError
+		encoding sarama.PacketEncodingError
+	)
+	switch {
+	case errors.As(err, &refusal), errors.As(err, &encoding):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err) // the configuration itself was accepted
+	case errors.As(err, &said):
+		return fmt.Errorf("%w: %w", kerr.ErrorForCode(int16(said)), err)
+	}
+	return err
+}
+
+// dialer reaches the brokers in the form that sarama wants, which has no context: all of its
+// connections end with life, and none is made after that.
+type dialer struct {
+	life    context.Context
+	network network
+}
+
+func (d dialer) Dial(protocol, address string) (net.Conn, error) {
+	if d.life.Err() != nil {
+		return nil, context.Cause(d.life)
+	}
+	conn, err := d.network.connect(d.life, protocol, address)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{Conn: conn, forget: context.AfterFunc(d.life, func() { _ = conn.Close() })}, nil
+}
+
+// connection is one that its dialer forgets when it is closed.
+type connection struct {
+	net.Conn
+	forget func() bool
+}
+
+func (c *connection) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+type publicationKey struct{}
+
+// message is the publication for Watermill: the record's headers are the metadata.
+func (p *publication) message() *message.Message {
+	m := message.NewMessage(p.envelope.ID, p.record.Value)
+	for _, h := range p.record.Headers {
+		if h.Key != HeaderWatermillUUID {
+			m.Metadata.Set(h.Key, string(h.Value))
+		}
+	}
+	m.SetContext(context.WithValue(context.Background(), publicationKey{}, p))
+	return m
+}
+
+// marshaler makes records, and looks where they were stored.
+type marshaler struct {
+	given wmkafka.Marshaler // nil for our own form
+}
+
+func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
+	p, ok := m.Context().Value(publicationKey{}).(*publication)
+	if !ok {
+		return nil, errors.New("the message was not made by this sink")
+	}
+	if f.given != nil {
+		r, err := f.given.Marshal(topic, m)
+		p.sent = r
+		return r, err
+	}
+	r, err := wmkafka.DefaultMarshaler{}.Marshal(topic, m)
+	if err != nil {
+		return nil, err
+	}
+	r.Timestamp = p.record.Timestamp
+	if p.record.Key != nil {
+		r.Key = sarama.ByteEncoder(p.record.Key)
+	}
+	p.sent = r
+	return r, nil
+}
