@@ -444,22 +444,6 @@ func (l *Lane) WaitForRoom(ctx context.Context) (rows int, ok bool) {
 	}
 }
 
-// RoomBehind is how many rows the page behind one that is not added yet may have; 0 if it is
-// to wait for room.
-func (l *Lane) RoomBehind(page store.Page) (rows int) {
-	bytes := 0
-	for i := range page.Envelopes {
-		bytes += len(page.Envelopes[i].Payload) + envelopeBytes
-	}
-	l.dispatcher.mu.Lock()
-	defer l.dispatcher.mu.Unlock()
-	rows = WindowRows - l.rows - len(page.Envelopes)
-	if rows < leastRows || l.crowded() || l.space.Used()+bytes >= windowBytes || l.space.Full() {
-		return 0
-	}
-	return min(rows, PageRows)
-}
-
 func (l *Lane) hasRoom() (rows int) {
 	d := l.dispatcher
 	d.mu.Lock()

@@ -166,65 +166,34 @@ func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Fi
 // catchUp reads page by page up to a target, and returns the place behind it.
 // restarted says that it had to begin again, in another log.
 func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store.Target, failing *pace.Trouble) (end store.Position, restarted, ok bool) {
-	var next <-chan answer // what was asked for
-	defer func() {
-		if next != nil {
-			<-next // the reader is for one at a time
-		}
-	}()
 	for {
-		if next == nil {
-			limit, ok := s.lane.WaitForRoom(ctx)
-			if !ok {
-				return nil, false, false
-			}
-			next = ask(ctx, reader, target, limit)
+		limit, ok := s.lane.WaitForRoom(ctx)
+		if !ok {
+			return nil, false, false
 		}
-		a := <-next
-		next = nil
+		asked := time.Now()
+		page, err := reader.Next(ctx, target, limit)
 		switch {
 		case ctx.Err() != nil:
 			return nil, false, false
-		case errors.Is(a.err, store.ErrServerChanged):
-			s.lane.GiveUp(a.err)
+		case errors.Is(err, store.ErrServerChanged):
+			s.lane.GiveUp(err)
 			return nil, false, false
-		case a.err != nil:
-			policy.Failed(s.Observer, policy.OpRead, a.err)
-			if !pace.Sleep(ctx, failing.Met(a.err)) {
+		case err != nil:
+			policy.Failed(s.Observer, policy.OpRead, err)
+			if !pace.Sleep(ctx, failing.Met(err)) {
 				return nil, false, false
 			}
 			continue
 		}
 		failing.Over()
-		if !a.page.CaughtUp && a.page.Rebased == "" {
-			if limit := s.lane.RoomBehind(a.page); limit > 0 {
-				next = ask(ctx, reader, target, limit) // the database works while the page is taken apart
-			}
-		}
-		s.lane.Add(a.page)
-		restarted = restarted || a.page.Rebased != ""
-		if a.page.CaughtUp {
-			return a.page.End, restarted, true
+		page.Asked = asked
+		s.lane.Add(page)
+		restarted = restarted || page.Rebased != ""
+		if page.CaughtUp {
+			return page.End, restarted, true
 		}
 	}
-}
-
-// answer is what a reader answers.
-type answer struct {
-	page store.Page
-	err  error
-}
-
-// ask asks a reader for its next page.
-func ask(ctx context.Context, reader store.Reader, target store.Target, limit int) <-chan answer {
-	answers := make(chan answer, 1)
-	go func() {
-		asked := time.Now()
-		page, err := reader.Next(ctx, target, limit)
-		page.Asked = asked
-		answers <- answer{page, err}
-	}()
-	return answers
 }
 
 func (s *Session) join(ctx context.Context, filter store.Filter, at store.Target, end store.Position) *feed.Member {
