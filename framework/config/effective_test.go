@@ -66,7 +66,7 @@ func TestDefaultsAreTheForwarders(t *testing.T) {
 	require.NoError(t, f.Adjust("a", func(s *forwarder.Sink) { its = *s }))
 
 	e := c.Effective("a", "order.placed")
-	require.Equal(t, its.Parallelism, forwarder.Parallelism(e.Parallelism))
+	require.Equal(t, its.Parallelism, forwarder.Parallelism{Threshold: e.Parallelism.Threshold, Above: e.Parallelism.Above})
 	require.Equal(t, its.Retry, forwarder.Retry{
 		MaxAttempts: e.Retry.MaxAttempts, MaxAge: e.Retry.MaxAge, Initial: e.Retry.Initial,
 		Multiplier: e.Retry.Multiplier, Max: e.Retry.Max, Jitter: *e.Retry.Jitter,

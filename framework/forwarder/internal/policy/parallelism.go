@@ -22,11 +22,14 @@ type Parallelism struct {
 // value is none.
 type Adaptive struct {
 	Min int // default 1
-	Max int // default 512, at most 65,536
+	Max int // default 512, or Min if that is more; at most 65,536
 }
 
-// DefaultAdaptiveMax is the default of Adaptive.Max.
-const DefaultAdaptiveMax = 512
+// Defaults of an Adaptive.
+const (
+	DefaultAdaptiveMin = 1
+	DefaultAdaptiveMax = 512
+)
 
 // Above is a rule for a backlog larger than the threshold.
 type Above string
@@ -46,7 +49,7 @@ func (s Parallelism) WithDefaults() Parallelism {
 	if !s.IsAdaptive() {
 		s.Threshold = cmp.Or(s.Threshold, DefaultThreshold)
 	} else {
-		s.Adaptive.Min = cmp.Or(s.Adaptive.Min, 1)
+		s.Adaptive.Min = cmp.Or(s.Adaptive.Min, DefaultAdaptiveMin)
 		s.Adaptive.Max = cmp.Or(s.Adaptive.Max, max(DefaultAdaptiveMax, s.Adaptive.Min))
 	}
 	s.Above = cmp.Or(s.Above, AboveBounded)
