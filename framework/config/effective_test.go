@@ -75,3 +75,17 @@ func TestDefaultsAreTheForwarders(t *testing.T) {
 	require.Equal(t, its.Timeout, e.Timeout)
 	require.Equal(t, its.Rate, e.Rate)
 }
+
+func TestAnAdaptiveParallelismHasItsDefaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]config.Parallelism{
+		"{adaptive: {}}":        {Adaptive: &config.Adaptive{Min: 1, Max: 512}},
+		"{adaptive: {max: 8}}":  {Adaptive: &config.Adaptive{Min: 1, Max: 8}},
+		"{adaptive: {min: 20}}": {Adaptive: &config.Adaptive{Min: 20, Max: 512}},
+		"{}":                    {Threshold: 16, Above: forwarder.AboveBounded},
+	} {
+		c, err := config.LoadDeliveries(config.Source{File: write(t, "sinks: {a: {kind: http, parallelism: "+text+"}}\nroutes: {\"*\": [a]}\n")}, config.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, c.Effective("a", "order.placed").Parallelism, text)
+	}
+}
