@@ -15,6 +15,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -116,6 +117,13 @@ type With struct{ node *yaml.Node }
 type Parallelism struct {
 	Threshold int             `yaml:"threshold" zero:"refused" doc:"most deliveries in flight, 1 to 65536. Default 16"`
 	Above     forwarder.Above `yaml:"above" enum:"bounded,sequential" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
+	Adaptive  *Adaptive       `yaml:"adaptive" doc:"a threshold that follows the latency and the refusals of the destination, for each where the sink has several, instead of a fixed one. Default: none"`
+}
+
+// Adaptive bounds a threshold that follows the destination.
+type Adaptive struct {
+	Min int `yaml:"min" zero:"refused" doc:"the smallest threshold. Default 1"`
+	Max int `yaml:"max" zero:"refused" doc:"the largest threshold, up to 65536, for all destinations together. Default 512, or min if that is more"`
 }
 
 // OnUnknown says how long what a sink does not know is tried again.
@@ -239,7 +247,7 @@ func (s Sink) forwarder() forwarder.Sink {
 	return forwarder.Sink{
 		Sink:        s.Sink,
 		Start:       s.Start,
-		Parallelism: forwarder.Parallelism{Threshold: s.Parallelism.Threshold, Above: s.Parallelism.Above},
+		Parallelism: s.Parallelism.forwarder(),
 		Retry:       s.Retry.forwarder(),
 		OnDead:      s.OnDead,
 		OnUnknown:   forwarder.OnUnknown(s.OnUnknown),
@@ -249,6 +257,15 @@ func (s Sink) forwarder() forwarder.Sink {
 		Fairness:    s.Fairness,
 		Trace:       s.Trace,
 	}
+}
+
+func (p Parallelism) forwarder() forwarder.Parallelism {
+	its := forwarder.Parallelism{Threshold: p.Threshold, Above: p.Above}
+	if p.Adaptive != nil {
+		its.Adaptive = forwarder.Adaptive(*p.Adaptive)
+		its.Adaptive.Min = cmp.Or(its.Adaptive.Min, forwarder.DefaultAdaptiveMin) // an empty mapping is adaptive as well
+	}
+	return its
 }
 
 func (r Retry) forwarder() forwarder.Retry {

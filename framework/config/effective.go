@@ -24,7 +24,7 @@ func (c *Config) Effective(sink, typ string) Effective {
 	s := c.Sinks[sink].forwarder().WithDefaults()
 	retry, from := s.Retry.For(typ)
 	return Effective{
-		Parallelism: Parallelism(s.Parallelism),
+		Parallelism: parallelismOf(s.Parallelism),
 		Retry:       policyOf(retry),
 		RetryFrom:   from,
 		OnDead:      s.OnDead,
@@ -44,10 +44,20 @@ func (s Sink) withDefaults() Sink {
 		policy, _ := its.Retry.For(pattern)
 		types[pattern] = policyOf(policy)
 	}
-	s.Parallelism = Parallelism(its.Parallelism)
+	s.Parallelism = parallelismOf(its.Parallelism)
 	s.Retry = Retry{Policy: policyOf(its.Retry), Types: types}
 	s.OnDead, s.OnUnknown, s.Timeout, s.Breaker = its.OnDead, OnUnknown(its.OnUnknown), its.Timeout, Breaker(its.Breaker)
 	return s
+}
+
+// parallelismOf is a parallelism as the file has it.
+func parallelismOf(p forwarder.Parallelism) Parallelism {
+	its := Parallelism{Threshold: p.Threshold, Above: p.Above}
+	if p.IsAdaptive() {
+		its.Adaptive = new(Adaptive(p.Adaptive))
+		its.Above = "" // of a fixed one
+	}
+	return its
 }
 
 // policyOf is a policy as the file has it.

@@ -66,7 +66,7 @@ func TestDefaultsAreTheForwarders(t *testing.T) {
 	require.NoError(t, f.Adjust("a", func(s *forwarder.Sink) { its = *s }))
 
 	e := c.Effective("a", "order.placed")
-	require.Equal(t, its.Parallelism, forwarder.Parallelism(e.Parallelism))
+	require.Equal(t, its.Parallelism, forwarder.Parallelism{Threshold: e.Parallelism.Threshold, Above: e.Parallelism.Above})
 	require.Equal(t, its.Retry, forwarder.Retry{
 		MaxAttempts: e.Retry.MaxAttempts, MaxAge: e.Retry.MaxAge, Initial: e.Retry.Initial,
 		Multiplier: e.Retry.Multiplier, Max: e.Retry.Max, Jitter: *e.Retry.Jitter,
@@ -74,4 +74,18 @@ func TestDefaultsAreTheForwarders(t *testing.T) {
 	require.Equal(t, its.OnDead, e.OnDead)
 	require.Equal(t, its.Timeout, e.Timeout)
 	require.Equal(t, its.Rate, e.Rate)
+}
+
+func TestAnAdaptiveParallelismHasItsDefaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]config.Parallelism{
+		"{adaptive: {}}":        {Adaptive: &config.Adaptive{Min: 1, Max: 512}},
+		"{adaptive: {max: 8}}":  {Adaptive: &config.Adaptive{Min: 1, Max: 8}},
+		"{adaptive: {min: 20}}": {Adaptive: &config.Adaptive{Min: 20, Max: 512}},
+		"{}":                    {Threshold: 16, Above: forwarder.AboveBounded},
+	} {
+		c, err := config.LoadDeliveries(config.Source{File: write(t, "sinks: {a: {kind: http, parallelism: "+text+"}}\nroutes: {\"*\": [a]}\n")}, config.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, c.Effective("a", "order.placed").Parallelism, text)
+	}
 }

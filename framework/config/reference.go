@@ -77,10 +77,11 @@ func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.value), plain.Replace(standard), plain.Replace(meaning)+f.secrecy(untagged).mark())
 		value := f.value
-		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice {
-			if value.Kind() == reflect.Map {
+		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice || value.Kind() == reflect.Pointer {
+			switch value.Kind() {
+			case reflect.Map:
 				at += ".NAME"
-			} else {
+			case reflect.Slice:
 				at += "[]"
 			}
 			value = elementOf(value)

@@ -142,8 +142,14 @@ type Sink struct {
 	Hooks Hooks
 }
 
-// Parallelism is the threshold of deliveries in flight to one sink: Threshold and Above.
+// Parallelism is the threshold of deliveries in flight to one sink: Threshold and Above, or
+// Adaptive.
 type Parallelism = policy.Parallelism
+
+// Adaptive bounds a threshold that follows the latency and the refusals of the destination,
+// for each of them where the sink is a sinks.Addresser without Fairness: Min and Max. Max
+// is for all destinations together, and what else a threshold bounds is bounded by it.
+type Adaptive = policy.Adaptive
 
 // Above is a rule for a backlog larger than the threshold.
 type Above = policy.Above
@@ -243,6 +249,8 @@ const (
 	DefaultPollMin         = time.Millisecond
 	DefaultPollMax         = 50 * time.Millisecond
 	DefaultThreshold       = policy.DefaultThreshold
+	DefaultAdaptiveMin     = policy.DefaultAdaptiveMin
+	DefaultAdaptiveMax     = policy.DefaultAdaptiveMax
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
 	DefaultInboxRetention  = 30 * 24 * time.Hour

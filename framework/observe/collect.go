@@ -33,7 +33,7 @@ var (
 	deadTotal          = describe("dead_total", "Deliveries that were given up, by why.", "sink", "reason")
 	parkedTotal        = describe("parked_total", "Deliveries that were parked, by the state that they were parked in.", "sink", "state")
 	inFlight           = describe("in_flight", "Deliveries in the sink's hands.", "sink")
-	threshold          = describe("threshold", "Most deliveries, or batches, in flight.", "sink")
+	threshold          = describe("threshold", "Most deliveries, or batches, in flight; where that is adaptive, as it is now.", "sink")
 	pendingInMemory    = describe("pending_in_memory", "Deliveries that were read and are not settled.", "sink")
 	abandonedCalls     = describe("abandoned_calls", "Calls of the sink that have not come back after their deadline.", "sink")
 	breakerOpen        = describe("breaker_open", "1 while the sink's breaker is open, else 0.", "sink")

@@ -93,8 +93,21 @@ type deliveryView struct {
 }
 
 type parallelismView struct {
-	Threshold int    `json:"threshold"`
-	Above     string `json:"above"`
+	Threshold int           `json:"threshold,omitempty"`
+	Above     string        `json:"above,omitempty"`
+	Adaptive  *adaptiveView `json:"adaptive,omitempty"`
+}
+
+type adaptiveView struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+}
+
+func (p parallelismView) String() string {
+	if p.Adaptive != nil {
+		return fmt.Sprintf("%d to %d", p.Adaptive.Min, p.Adaptive.Max)
+	}
+	return fmt.Sprintf("%d %s", p.Threshold, p.Above)
 }
 
 type retryView struct {
@@ -166,7 +179,7 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	view := deliveryView{
 		Sink:        sink,
 		Kind:        c.Sinks[sink].Kind,
-		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above)},
+		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above), (*adaptiveView)(e.Parallelism.Adaptive)},
 		Retry: retryView{
 			Types:       e.RetryFrom,
 			MaxAttempts: e.Retry.MaxAttempts,
@@ -210,7 +223,7 @@ func printType(w io.Writer, view typeView) {
 			by = "retry.types." + d.Retry.Types
 		}
 		t.AppendRow(table.Row{
-			d.Sink, d.Kind, d.patterns(), fmt.Sprintf("%d %s", d.Parallelism.Threshold, d.Parallelism.Above),
+			d.Sink, d.Kind, d.patterns(), d.Parallelism,
 			d.Retry.MaxAttempts, d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
 		})
 	}

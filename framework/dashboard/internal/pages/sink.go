@@ -154,8 +154,12 @@ func settingsOf(s forwarder.Sink) []setting {
 	if rate == "" {
 		rate = "not bounded"
 	}
+	parallelism := fmt.Sprintf("threshold %d, above it %s", s.Parallelism.Threshold, s.Parallelism.Above)
+	if s.Parallelism.IsAdaptive() {
+		parallelism = fmt.Sprintf("adaptive, %d to %d", s.Parallelism.Adaptive.Min, s.Parallelism.Adaptive.Max)
+	}
 	settings := []setting{
-		{"parallelism", fmt.Sprintf("threshold %d, above it %s", s.Parallelism.Threshold, s.Parallelism.Above)},
+		{"parallelism", parallelism},
 		{"timeout", compact(s.Timeout)},
 		{"rate", rate},
 		{"retry", retry},

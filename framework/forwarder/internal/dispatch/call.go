@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -20,6 +21,9 @@ type call struct {
 	abandoned  bool            // it did not come back in time, and its items are settled
 	probe      bool            // it is to find out whether what is down is back
 	span       context.Context // for log lines; nil without tracing
+
+	governor    *policy.Governor // nil: none
+	destination string           // that it governs
 }
 
 // end makes a call ready for the next one.
@@ -43,8 +47,8 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 		}
 		return false
 	}
-	threshold := d.settings.Parallelism.Threshold
-	limit := d.breaker.Limit(d.settings.Parallelism.Limit(d.pending), now)
+	threshold := d.settings.Parallelism.Most()
+	limit := d.breaker.Limit(d.limit(), now)
 	if limit == 0 {
 		d.lookAt(d.breaker.Next())
 	}
@@ -164,6 +168,7 @@ func (d *Dispatcher) begin(worker *call, now time.Time) {
 		worker.probe = d.probes(it) || worker.probe
 	}
 	worker.began = now
+	d.govern(worker)
 	worker.ctx, worker.release = callContext(worker.items, now, d.settings.Timeout)
 	if !d.watching {
 		d.watching = true
@@ -188,13 +193,13 @@ func (d *Dispatcher) abandonLate() {
 		d.stuck++
 		d.log.Error("sink does not heed its deadline: the call was abandoned and keeps its slot",
 			"delivery", worker.deliveries[0], "deliveries", len(worker.deliveries), "abandoned", d.stuck)
-		late := &call{ctx: worker.ctx, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
+		late := &call{ctx: worker.ctx, began: worker.began, probe: worker.probe, governor: worker.governor, destination: worker.destination, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
 		for _, it := range worker.items {
 			copied := *it // the sink still reads the delivery that it was given
 			late.items = append(late.items, &copied)
 		}
 		d.settle(late)
-		if d.stuck >= d.settings.Parallelism.Threshold {
+		if d.stuck >= d.settings.Parallelism.Most() {
 			d.log.Error("all slots of the sink are taken by abandoned calls: nothing is delivered until one comes back", "abandoned", d.stuck)
 		}
 		d.rouse() // there may be something put back

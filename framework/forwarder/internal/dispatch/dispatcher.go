@@ -8,7 +8,7 @@
 // Resume methods what was parked.
 //
 // The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
-// trace.go, result.go, destination.go, outcome.go, closing.go, deadline.go.
+// trace.go, result.go, destination.go, governing.go, outcome.go, closing.go, deadline.go.
 package dispatch
 
 import (
@@ -68,7 +68,8 @@ type Dispatcher struct {
 	work         *sync.Cond              // signalled when a worker may have something to do
 	drained      *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
 	breaker      *policy.Circuit
-	destinations map[string]*destination // those of the sink that do not go well
+	destinations map[string]*destination     // those of the sink that do not go well
+	governors    map[string]*policy.Governor // of an adaptive parallelism: one of the sink, or of each destination
 	rate         *policy.Limiter
 	settling     context.Context // for log lines: with the span of the call that is settled; nil: there is none
 	back         []*item         // put back by what is being settled, the first one first
@@ -100,7 +101,7 @@ func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
-		lanes: make(map[*Lane]bool), destinations: make(map[string]*destination), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
+		lanes: make(map[*Lane]bool), destinations: make(map[string]*destination), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
 	d.work = sync.NewCond(&d.mu)
 	d.drained = sync.NewCond(&d.mu)
@@ -137,7 +138,7 @@ func (d *Dispatcher) Stats() Stats {
 // Figures are what a sink does at one moment.
 type Figures struct {
 	Sink      string
-	Threshold int // most deliveries, or batches, in flight
+	Threshold int // most deliveries, or batches, in flight; what an adaptive one is now
 	InFlight  int // deliveries in the sink's hands
 	Pending   int // deliveries in memory and not settled, those in flight included
 	// Abandoned are calls of the sink that did not come back after their deadline and
@@ -152,7 +153,7 @@ type Figures struct {
 func (d *Dispatcher) Figures() Figures {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f := Figures{Sink: d.name, Threshold: d.settings.Parallelism.Threshold, InFlight: d.inFlight, Pending: d.pending,
+	f := Figures{Sink: d.name, Threshold: d.threshold(), InFlight: d.inFlight, Pending: d.pending,
 		Abandoned: d.stuck, BreakerOpen: d.breaker.IsOpen()}
 	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
 		f.ThrottledUntil = until.UTC()
@@ -201,8 +202,10 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	if s.Rate != d.settings.Rate {
 		d.rate = policy.NewLimiter(s.Rate)
 	}
-	regroup := s.Fairness != d.settings.Fairness
+	before := d.settings
+	regroup := s.Fairness != before.Fairness
 	d.settings = s
+	d.regovern(before)
 	if regroup {
 		d.queue.Regroup(d.groupOf, func(a, b *item) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
@@ -252,7 +255,7 @@ func (d *Dispatcher) rouse() {
 	switch workers := len(d.workers); {
 	case d.idle > 0:
 		d.work.Signal()
-	case workers < d.settings.Parallelism.Threshold && workers < d.calls+d.queue.Len():
+	case workers < d.settings.Parallelism.Most() && workers < d.calls+d.queue.Len():
 		worker := &call{}
 		d.workers = append(d.workers, worker)
 		go d.run(worker)

@@ -509,7 +509,7 @@ const (
 // log of few keys is better read slowly than copied.
 func (l *Lane) spill() {
 	d := l.dispatcher
-	if d.queue.Len() > 0 || d.breaker.IsOpen() || d.calls >= d.settings.Parallelism.Threshold {
+	if d.queue.Len() > 0 || d.breaker.IsOpen() || d.calls >= d.settings.Parallelism.Most() {
 		return
 	}
 	var hot []string

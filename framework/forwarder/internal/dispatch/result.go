@@ -19,6 +19,7 @@ import (
 func (d *Dispatcher) settle(worker *call) {
 	d.settling = worker.span
 	d.inFlight -= len(worker.items)
+	d.learn(worker)
 	for i, it := range worker.items {
 		if it == nil {
 			continue // it waits behind one that failed

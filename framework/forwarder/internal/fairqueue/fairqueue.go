@@ -43,12 +43,14 @@ const ParkedShare = 16
 // Queue is a fair queue. It is for one goroutine at a time.
 type Queue[T Item] struct {
 	fresh, parked part[T]
-	picks         int // of fresh items since the last parked one
+	picks         int             // of fresh items since the last parked one
+	held          map[string]bool // groups of which nothing goes
 }
 
 // New returns an empty queue.
 func New[T Item]() *Queue[T] {
-	return &Queue[T]{fresh: newPart[T](), parked: newPart[T]()}
+	held := make(map[string]bool)
+	return &Queue[T]{fresh: newPart[T](held), parked: newPart[T](held), held: held}
 }
 
 // Len is how many items wait.
@@ -58,19 +60,41 @@ func (q *Queue[T]) Len() int { return q.fresh.count + q.parked.count }
 // of them.
 func (q *Queue[T]) Push(item T, group string, front bool) { q.of(item).push(item, group, front) }
 
+// Hold lets nothing of a group go, or lets it go again. It holds whether or not the group
+// has something now, until it is taken back.
+func (q *Queue[T]) Hold(group string, hold bool) {
+	if q.held[group] == hold {
+		return
+	}
+	if hold {
+		q.held[group] = true
+	} else {
+		delete(q.held, group)
+	}
+	q.fresh.hold(group, hold)
+	q.parked.hold(group, hold)
+}
+
+// Release lets all groups go again that are held.
+func (q *Queue[T]) Release() {
+	for group := range q.held {
+		q.Hold(group, false)
+	}
+}
+
 // Next finds where the next item is to be popped from; false if none may go now. slots is
 // how many may be in flight. Asking changes nothing.
 func (q *Queue[T]) Next(slots int) (from Origin, ok bool) {
 	share := max(1, slots/ParkedShare)
 	switch {
-	case q.fresh.count > 0 && q.parked.count > 0:
+	case q.fresh.ready() && q.parked.ready():
 		if q.picks >= ParkedShare-1 && q.parked.inFlight < share {
 			return FromParked, true
 		}
 		return FromLog, true
-	case q.fresh.count > 0:
+	case q.fresh.ready():
 		return FromLog, true
-	case q.parked.count > 0 && (slots == 1 || q.parked.inFlight < slots-share):
+	case q.parked.ready() && (slots == 1 || q.parked.inFlight < slots-share):
 		return FromParked, true
 	}
 	return FromLog, false
@@ -143,9 +167,22 @@ type part[T Item] struct {
 	count    int                 // items that wait
 	inFlight int
 	served   int // items that went
+	held     map[string]bool
 }
 
-func newPart[T Item]() part[T] { return part[T]{groups: make(map[string]*line[T])} }
+func newPart[T Item](held map[string]bool) part[T] {
+	return part[T]{groups: make(map[string]*line[T]), held: held}
+}
+
+// ready says whether something waits whose group is not held.
+func (p *part[T]) ready() bool { return p.count > 0 && !p.lines[0].held }
+
+func (p *part[T]) hold(name string, hold bool) {
+	if l := p.groups[name]; l != nil {
+		l.held = hold
+		p.update(&l.group)
+	}
+}
 
 func (p *part[T]) push(item T, name string, front bool) {
 	l := p.line(name)
@@ -174,7 +211,7 @@ func (p *part[T]) line(name string) *line[T] {
 	if l == nil {
 		// It comes behind those that wait already: a group of one item at a time
 		// would be a new one, and the first, each time.
-		l = &line[T]{group: group{name: name, index: -1, last: p.served}}
+		l = &line[T]{group: group{name: name, index: -1, last: p.served, held: p.held[name]}}
 		p.groups[name] = l
 	}
 	return l

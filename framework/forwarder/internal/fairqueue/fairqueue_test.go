@@ -36,11 +36,12 @@ type model struct {
 	*Queue[*item]
 	made    int
 	waiting map[bool]map[string][]*item // by whether it was parked, and by group
+	holds   map[string]bool
 	flying  map[bool]map[*item]string
 }
 
 func newModel() *model {
-	m := &model{Queue: New[*item](), waiting: make(map[bool]map[string][]*item), flying: make(map[bool]map[*item]string)}
+	m := &model{Queue: New[*item](), holds: make(map[string]bool), waiting: make(map[bool]map[string][]*item), flying: make(map[bool]map[*item]string)}
 	for _, parked := range []bool{false, true} {
 		m.waiting[parked] = make(map[string][]*item)
 		m.flying[parked] = make(map[*item]string)
@@ -92,20 +93,41 @@ func (m *model) count(parked bool) (n int) {
 	return n
 }
 
+// free is how many wait whose group is not held.
+func (m *model) free(parked bool) (n int) {
+	for group, items := range m.waiting[parked] {
+		if !m.holds[group] {
+			n += len(items)
+		}
+	}
+	return n
+}
+
+func (m *model) Hold(t *rapid.T) {
+	group, hold := drawGroup(t), rapid.Bool().Draw(t, "hold")
+	m.Queue.Hold(group, hold)
+	m.holds[group] = hold
+}
+
+func (m *model) Release(*rapid.T) {
+	m.Queue.Release()
+	clear(m.holds)
+}
+
 func (m *model) Pop(t *rapid.T) {
 	n := rapid.SampledFrom([]int{1, 2, 16, 100}).Draw(t, "n")
 	share := max(1, n/ParkedShare)
 	from, ok := m.Next(n)
 	if !ok {
-		require.Zero(t, m.count(false), "fresh ones may always go")
-		require.True(t, m.count(true) == 0 || n > 1 && m.inFlight(true, "*") >= n-share)
+		require.Zero(t, m.free(false), "fresh ones may always go")
+		require.True(t, m.free(true) == 0 || n > 1 && m.inFlight(true, "*") >= n-share)
 		return
 	}
 	it := m.Queue.Pop(from)
 	require.Equal(t, from, it.Origin)
 	parked := isParked(it)
 	switch {
-	case parked && m.count(false) > 0:
+	case parked && m.free(false) > 0:
 		require.Less(t, m.inFlight(true, "*"), share, "beside fresh ones, parked ones have their share")
 	case parked && n > 1:
 		require.Less(t, m.inFlight(true, "*"), n-share, "they leave room for fresh ones")
@@ -117,8 +139,9 @@ func (m *model) Pop(t *rapid.T) {
 		}
 	}
 	require.Same(t, it, m.waiting[parked][group][0], "the first of its group")
+	require.False(t, m.holds[group], "of a group that is not held")
 	for name, items := range m.waiting[parked] {
-		if len(items) > 0 {
+		if len(items) > 0 && !m.holds[name] {
 			require.LessOrEqual(t, m.inFlight(parked, group), m.inFlight(parked, name), "the group with the fewest in flight")
 		}
 	}
@@ -242,6 +265,7 @@ func TestAQueueLosesNothingAndGivesNothingTwice(t *testing.T) {
 		m := newModel()
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.Check, "push": m.Push, "pop": m.Pop, "done": m.Done, "put back": m.PutBack, "join": m.Join, "drop": m.Drop, "regroup": m.Regroup,
+			"hold": m.Hold, "release": m.Release,
 		})
 	})
 }

@@ -8,6 +8,7 @@ type group struct {
 	inFlight int
 	last     int // when it was its turn last, by part.served
 	index    int // in the heap of those that have items; -1 if it has none
+	held     bool
 }
 
 // line is a group with its items that wait.
@@ -22,6 +23,9 @@ type lines[T Item] []*line[T]
 func (h lines[T]) Len() int { return len(h) }
 
 func (h lines[T]) Less(i, j int) bool {
+	if h[i].held != h[j].held {
+		return h[j].held
+	}
 	if h[i].inFlight != h[j].inFlight {
 		return h[i].inFlight < h[j].inFlight
 	}

@@ -66,7 +66,7 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 		took = b.tamper(took)
 	}
 	var err error
-	p.opened, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Threshold, took: took})
+	p.opened, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
 	return p, err
 }
 

@@ -162,7 +162,7 @@ func (c Config) configured(name string) forwarder.Sink {
 func (c Config) tuned(d destination) destination {
 	d.delay = c.Delay
 	if c.Threshold > 0 {
-		d.settings.Parallelism.Threshold = c.Threshold
+		d.settings.Parallelism = forwarder.Parallelism{Threshold: c.Threshold, Above: d.settings.Parallelism.Above}
 	}
 	return d
 }

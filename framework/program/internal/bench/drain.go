@@ -35,7 +35,7 @@ func (b *bench) drain(ctx context.Context) ([]Case, error) {
 			}
 			took, checks, err := b.drainOnce(ctx, named, rows, list, nil)
 			return measurement{figures: []figure{
-				perSecond(rows, took), {rowsOf, float64(rows)}, {atMost, float64(to.settings.Parallelism.Threshold)},
+				perSecond(rows, took), {rowsOf, float64(rows)}, {atMost, float64(to.settings.Parallelism.Most())},
 			}, checks: checks}, err
 		}}})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
@@ -23,7 +24,7 @@ func (b *bench) sweep(ctx context.Context) ([]Case, error) {
 		tried := make([][]Check, len(b.config.Thresholds))
 		setDefault(&to.delay, defaultSweepDelay)
 		for i, n := range b.config.Thresholds {
-			to.settings.Parallelism.Threshold = n
+			to.settings.Parallelism = forwarder.Parallelism{Threshold: n, Above: to.settings.Parallelism.Above}
 			name := fmt.Sprintf("%s, threshold %d", to.title(), n)
 			rows, checks, err := b.rowsUnder(ctx, name, to)
 			if err != nil {
@@ -64,7 +65,7 @@ func (b *bench) sweepTrial(to destination, rows int) func(context.Context, round
 				perSecond(rows, took),
 				{callP50, calls.Percentile(50)},
 				{callP99, calls.Percentile(99)},
-				{atMost, float64(to.settings.Parallelism.Threshold)},
+				{atMost, float64(to.settings.Parallelism.Most())},
 			},
 			checks: checks,
 		}, err

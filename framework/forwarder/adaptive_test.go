@@ -1,0 +1,204 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// crowded is a sink whose destinations, named by what stands before the dash of an id, each
+// work on so many deliveries at once, for a second each. Others wait for them, or are refused.
+type crowded struct {
+	script
+	refuses  bool
+	mu       sync.Mutex
+	capacity map[string]int
+	works    map[string]int
+	calls    map[string]int             // that are under way
+	waiting  map[string][]chan struct{} // in order; closed when it is its turn
+	refused  int
+}
+
+func newCrowded(refuses bool, capacity map[string]int) *crowded {
+	s := &crowded{refuses: refuses, capacity: capacity, works: make(map[string]int), calls: make(map[string]int), waiting: make(map[string][]chan struct{})}
+	s.answer = func(_ context.Context, d *notification.Delivery) error {
+		name, _, _ := strings.Cut(d.ID, "-")
+		turn, err := s.enter(name)
+		if err != nil {
+			return err
+		}
+		<-turn
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.calls[name]--
+		s.works[name]--
+		s.next(name)
+		return nil
+	}
+	return s
+}
+
+// enter has a call wait for its turn, or refuses it.
+func (s *crowded) enter(name string) (turn chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuses && s.works[name] >= s.capacity[name] {
+		s.refused++
+		return nil, sinks.Throttled(time.Now().Add(100*time.Millisecond), errors.New("429"))
+	}
+	turn = make(chan struct{})
+	s.calls[name]++
+	s.waiting[name] = append(s.waiting[name], turn)
+	s.next(name)
+	return turn, nil
+}
+
+// next begins with those that wait, the first one first.
+func (s *crowded) next(name string) {
+	for len(s.waiting[name]) > 0 && s.works[name] < s.capacity[name] {
+		s.works[name]++
+		close(s.waiting[name][0])
+		s.waiting[name] = s.waiting[name][1:]
+	}
+}
+
+func (s *crowded) set(name string, capacity int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.capacity[name] = capacity
+	s.next(name)
+}
+
+// underWay is how many calls to a destination are.
+func (s *crowded) underWay(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[name]
+}
+
+// several is a crowded sink that tells its destinations apart.
+type several struct{ *crowded }
+
+func (s several) Destination(d *notification.Delivery) string {
+	name, _, _ := strings.Cut(d.ID, "-")
+	return name
+}
+
+var adaptive = forwarder.Parallelism{Adaptive: forwarder.Adaptive{Min: 1, Max: 200}}
+
+func (e *engine) threshold() int { return e.Figures().Sinks[0].Threshold }
+
+func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
+	for name, refuses := range map[string]bool{"by its latency": false, "by its refusals": true} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				const keys = 300
+				s := newCrowded(refuses, map[string]int{"a": 4})
+				var rows []notification.Envelope
+				for i := range 12 {
+					for j := range keys {
+						rows = append(rows, notification.Envelope{ID: fmt.Sprintf("a-%03d-%02d", j, i), Type: "t", Key: fmt.Sprint(j)})
+					}
+				}
+				for chunk := range slices.Chunk(rows, 1000) {
+					o.insert(chunk...)
+				}
+				f := o.one(forwarder.Sink{Sink: s, Parallelism: adaptive, Timeout: time.Hour})
+				f.Wake()
+				time.Sleep(3 * time.Minute)
+				synctest.Wait()
+				require.InDelta(t, 4, f.threshold(), 4)
+				require.LessOrEqual(t, s.underWay("a"), 8)
+
+				s.set("a", 40)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				require.InDelta(t, 45, f.threshold(), 30)
+
+				time.Sleep(20 * time.Minute)
+				synctest.Wait()
+				require.Equal(t, int64(12*keys), f.Stats()[0].Delivered)
+				require.Zero(t, s.overlaps, "a key is never in flight twice")
+				last := make(map[string]string)
+				for _, id := range s.given() {
+					key := id[:len("a-000")]
+					require.LessOrEqual(t, last[key], id, "keys stay in order")
+					last[key] = id
+				}
+				require.LessOrEqual(t, s.refused, 12*keys/50)
+				f.end()
+			})
+		})
+	}
+}
+
+func TestEachDestinationHasAnAdaptiveThresholdOfItsOwn(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newCrowded(false, map[string]int{"tight": 4, "wide": 50})
+		for range 20 {
+			o.append("t", "", numbered("tight-", 40)...)
+			o.append("t", "", numbered("wide-", 400)...)
+		}
+		f := o.one(forwarder.Sink{Sink: several{s}, Parallelism: adaptive, Timeout: time.Hour})
+		f.Wake()
+		time.Sleep(150 * time.Second)
+		synctest.Wait()
+		tight, wide := s.underWay("tight"), s.underWay("wide")
+		require.LessOrEqual(t, tight, 9)
+		require.GreaterOrEqual(t, tight, 1)
+		require.Greater(t, wide, 25)
+		require.LessOrEqual(t, tight+wide, f.threshold())
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, int64(20*440), f.Stats()[0].Delivered)
+		require.Equal(t, 200, f.threshold(), "nothing is in flight")
+		f.end()
+	})
+}
+
+func TestParallelismBecomesAdaptiveAndFixedAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := seconds()
+		o.append("t", "", numbered("", 4000)...)
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
+		f.Wake()
+		time.Sleep(2500 * time.Millisecond)
+		require.Equal(t, 4, f.threshold())
+
+		f.adjust(func(s *forwarder.Sink) { s.Parallelism = adaptive })
+		synctest.Wait()
+		require.Equal(t, forwarder.DefaultThreshold, f.Stats()[0].InFlight)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Greater(t, f.Stats()[0].InFlight, 30)
+
+		f.adjust(func(s *forwarder.Sink) { s.Parallelism.Adaptive = forwarder.Adaptive{Min: 5, Max: 10} })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 10, f.threshold())
+		require.LessOrEqual(t, f.Stats()[0].InFlight, 10)
+
+		f.adjust(func(s *forwarder.Sink) { s.Parallelism = forwarder.Parallelism{Threshold: 50} })
+		synctest.Wait()
+		require.Equal(t, 50, f.Stats()[0].InFlight)
+		err := f.Adjust("sink", func(s *forwarder.Sink) { s.Parallelism.Adaptive.Max = 100 })
+		require.ErrorIs(t, err, forwarder.ErrConfig, "one of the two")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, numbered("", 4000), s.given())
+		f.end()
+	})
+}
