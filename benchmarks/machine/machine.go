@@ -17,7 +17,9 @@ import (
 // Usage is processor time of the whole machine, summed over its cores, since it was
 // started.
 type Usage struct {
-	// Busy is what processes and the kernel had.
+	// Busy is what the processes have had that are to be seen here, those that have ended
+	// included. It is not what /proc/stat says: that is sampled at the ticks of the clock, at which
+	// timers fire too, so a program that wakes every millisecond seems to keep a core busy.
 	Busy time.Duration
 	// Stolen is what the hypervisor gave to others while there was something to do here.
 	Stolen time.Duration
@@ -36,9 +38,16 @@ func Used() (u Usage, ok bool) {
 	if err != nil {
 		return u, false
 	}
-	c := all.CPUTotal // guests are within user
-	u.Busy = seconds(c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ)
-	u.Stolen = seconds(c.Steal)
+	processes, err := proc.AllProcs()
+	if err != nil {
+		return u, false
+	}
+	for _, p := range processes {
+		if of, err := p.Stat(); err == nil {
+			u.Busy += Ticks(of.UTime + of.STime + uint(of.CUTime+of.CSTime))
+		}
+	}
+	u.Stolen = seconds(all.CPUTotal.Steal)
 	u.Throttled = throttled()
 	return u, true
 }
