@@ -1,8 +1,8 @@
 package storetest
 
 import (
-	"errors"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
