@@ -568,6 +568,7 @@ func TestStricterIsolationLosesAndRepeatsNothing(t *testing.T) {
 				})
 				sink.Retry = forwarder.Retry{Initial: time.Millisecond}
 				c.Sinks["sink"], c.Lanes = sink, 4
+				c.Lease = time.Minute // what a lease that runs out repeats is another matter
 			}
 			stops := []func(){w.forward(w.server.DSN(), flaky), w.forward(w.server.DSN(), flaky)}
 			for i := range 10 {

