@@ -69,7 +69,38 @@ func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string
 	response, err := request.RequestWith(ctx, client)
 	require.NoError(t, err)
 	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
+	for !leads(ctx, client, topic.Topic, partitions) { // the answer comes before the broker knows that it leads
+		require.NoError(t, ctx.Err(), "no leader of %s", topic.Topic)
+		time.Sleep(20 * time.Millisecond)
+	}
 	return topic.Topic
+}
+
+// leads says whether each partition of a topic has a leader that knows it.
+func leads(ctx context.Context, client *kgo.Client, topic string, partitions int32) bool {
+	asked := kmsg.NewListOffsetsRequestTopic()
+	asked.Topic = topic
+	for n := range partitions {
+		partition := kmsg.NewListOffsetsRequestTopicPartition()
+		partition.Partition, partition.Timestamp = n, -1
+		asked.Partitions = append(asked.Partitions, partition)
+	}
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.ReplicaID = -1
+	request.Topics = append(request.Topics, asked)
+	response, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return false
+	}
+	known := int32(0)
+	for _, t := range response.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode == 0 {
+				known++
+			}
+		}
+	}
+	return known == partitions
 }
 
 // Consume returns the records of a topic from its beginning, in the order of
