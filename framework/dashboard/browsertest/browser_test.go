@@ -3,6 +3,7 @@ package browsertest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +116,14 @@ func (b *tab) do(actions ...chromedp.Action) {
 // open loads a page and returns the text of its main part.
 func (b *tab) open(path string) (text string) {
 	b.t.Helper()
+	for began := time.Now(); b.expected != "503" && time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
+		r, err := http.Get(b.base + path)
+		require.NoError(b.t, err)
+		require.NoError(b.t, r.Body.Close())
+		if r.StatusCode != http.StatusServiceUnavailable { // the first look at the outbox is over
+			break
+		}
+	}
 	b.do(chromedp.Navigate(b.base+path), chromedp.Text("main", &text, chromedp.ByQuery))
 	return text
 }
