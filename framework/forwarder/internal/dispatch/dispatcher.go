@@ -266,11 +266,10 @@ func (d *Dispatcher) rouse() {
 func (d *Dispatcher) run(worker *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for now := time.Now(); d.next(worker, now); {
+	for d.next(worker) {
 		d.mu.Unlock()
 		d.deliver(worker)
-		now = time.Now() // the only look at the clock for a delivery: it takes as long as all else that is counted
-		d.observe(worker, now)
+		d.observe(worker)
 		d.mu.Lock()
 		d.calls--
 		if worker.abandoned {
@@ -284,11 +283,10 @@ func (d *Dispatcher) run(worker *call) {
 	d.drained.Broadcast()
 }
 
-// next waits for something that may go; false when the dispatcher stops. now is the time
-// as long as it need not wait.
-func (d *Dispatcher) next(worker *call, now time.Time) bool {
-	for ; !d.stopping; now = time.Now() {
-		if d.fill(worker, now) {
+// next waits for something that may go; false when the dispatcher stops.
+func (d *Dispatcher) next(worker *call) bool {
+	for !d.stopping {
+		if d.fill(worker) {
 			if d.queue.Len() > 0 {
 				d.rouse() // one worker at a time wakes the next, as far as there is work
 			}

@@ -7,12 +7,12 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// observe reports to the observer a call of the sink that has ended now.
-func (d *Dispatcher) observe(worker *call, now time.Time) {
+// observe reports to the observer a call of the sink that has ended.
+func (d *Dispatcher) observe(worker *call) {
 	if d.observer == nil {
 		return
 	}
-	took := now.Sub(worker.began)
+	took := time.Since(worker.began)
 	if d.caller.Batcher != nil {
 		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(worker.deliveries), Began: worker.began, Duration: took})
 	}
