@@ -29,13 +29,20 @@ func SkipLocked() Relay {
 }
 
 func deliverSkipLocked(ctx context.Context, dsn string, to receiver.Destination) error {
+	return relayTurns(ctx, dsn, to, skipLockedTurn, skipLockedBatch, skipLockedPoll)
+}
+
+// relayTurns delivers batch after batch. After one that is not full it waits.
+func relayTurns(ctx context.Context, dsn string, to receiver.Destination,
+	turn func(ctx context.Context, db *sql.DB, out sender) (n int, err error), full int, poll time.Duration,
+) error {
 	return relayRows(dsn, to, func(db *sql.DB, out sender) error {
 		for ctx.Err() == nil {
-			n, err := skipLockedTurn(context.WithoutCancel(ctx), db, out)
+			n, err := turn(context.WithoutCancel(ctx), db, out)
 			if err != nil {
 				return err
 			}
-			if n < skipLockedBatch && !pause(ctx, skipLockedPoll) {
+			if n < full && !pause(ctx, poll) {
 				return nil
 			}
 		}

@@ -145,18 +145,7 @@ func FileTable() Relay {
 		Configuration: fmt.Sprintf("SELECT … ORDER BY id LIMIT %d; deliver the batch; DELETE up to its last id; a poll every %s; one relay", fileBatch, filePoll),
 		Outbox:        InFile{Table{}},
 		Deliver: func(ctx context.Context, dsn string, to receiver.Destination) error {
-			return relayRows(dsn, to, func(db *sql.DB, out sender) error {
-				for ctx.Err() == nil {
-					n, err := fileTurn(context.WithoutCancel(ctx), db, out)
-					if err != nil {
-						return err
-					}
-					if n < fileBatch && !pause(ctx, filePoll) {
-						return nil
-					}
-				}
-				return nil
-			})
+			return relayTurns(ctx, dsn, to, fileTurn, fileBatch, filePoll)
 		},
 	}
 }

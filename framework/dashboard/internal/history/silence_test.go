@@ -33,17 +33,24 @@ func (s *silent) Sample(ctx context.Context, q store.SampleQuery) (store.Sample,
 	return s.Store.Sample(ctx, q)
 }
 
+// watchSilent has a history look at an outbox that falls silent when it is told to.
+func watchSilent(t *testing.T, path string) (*silent, *history.History) {
+	t.Helper()
+	outbox, _ := openStore(t, path)
+	s := &silent{Store: outbox}
+	current := new(target.Current)
+	h := history.New(current, slog.New(slog.DiscardHandler))
+	t.Cleanup(current.Show(target.Target{Store: s}))
+	t.Cleanup(h.Close)
+	h.Begin()
+	return s, h
+}
+
 func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	synctest.Test(t, func(t *testing.T) {
-		outbox, _ := openStore(t, path)
-		s := &silent{Store: outbox}
-		current := new(target.Current)
-		defer current.Show(target.Target{Store: s})()
-		h := history.New(current, slog.New(slog.DiscardHandler))
-		defer h.Close()
-		h.Begin()
+		s, h := watchSilent(t, path)
 		synctest.Wait()
 		require.NoError(t, h.Look(t.Context()).Err)
 
@@ -74,13 +81,7 @@ func TestOneLookServesAllUntilItIsOldOrSomethingWasDone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	synctest.Test(t, func(t *testing.T) {
-		outbox, _ := openStore(t, path)
-		s := &silent{Store: outbox}
-		current := new(target.Current)
-		defer current.Show(target.Target{Store: s})()
-		h := history.New(current, slog.New(slog.DiscardHandler))
-		defer h.Close()
-		h.Begin()
+		s, h := watchSilent(t, path)
 		looks := func() int {
 			t.Helper()
 			_, err := h.Wait(t.Context())
