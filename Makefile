@@ -11,6 +11,10 @@ EXAMPLE_LIMIT ?= 120
 LONG ?= 15s
 # The tests that ask for testing.Short.
 LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType
+# How many tests of a package run at once: they wait for databases and brokers more than they work.
+PARALLEL ?= 4
+# Runs a command with its temporary folder in memory, where there is room.
+IN_MEMORY := $(CURDIR)/.ci/in-memory
 # Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
 PEERS ?=
 # What bench-guard compares with: a revision; default the latest tag, or else the parent of HEAD.
@@ -36,14 +40,14 @@ demo: ## Watch notifications travel, with nothing to install
 	go run ./cmd/waybill demo
 
 test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
-	go test -short -timeout 20m ./...
+	$(IN_MEMORY) go test -short -parallel $(PARALLEL) -timeout 20m ./...
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
-	WAYBILL_CRASH_EFFECTS=$(LONG) go test -count 1 -run '$(LONG_TESTS)' -parallel 4 -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/crashtest ./framework/forwarder ./framework/store/postgres
 
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
-	CGO_ENABLED=1 go test -race -short -timeout 30m ./...
+	CGO_ENABLED=1 $(IN_MEMORY) go test -race -short -parallel $(PARALLEL) -timeout 30m ./...
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
@@ -53,13 +57,13 @@ test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbi
 
 test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's promises over pgx
 	cd framework/outbox/pgxbatch && go vet ./...
-	cd framework/outbox/drivers && go vet ./... && go test -timeout 20m ./...
+	cd framework/outbox/drivers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
 	bash .ci/test-languages
 
 test-dashboard: ## Run the tests of the dashboard in a real browser (needs Chromium)
-	cd framework/dashboard/browsertest && go test -timeout 15m ./...
+	cd framework/dashboard/browsertest && $(IN_MEMORY) go test -timeout 15m ./...
 
 screenshots: ## Make the pictures of docs/dashboard.md (needs Chromium)
 	cd framework/dashboard/browsertest && WAYBILL_PICTURES=$(CURDIR)/docs/images/dashboard go test -count 1 -timeout 15m -run '^TestPicturesOfTheDocumentation$$' .
@@ -68,7 +72,7 @@ bench-dashboard: ## Time each page of the dashboard over 10,000,000 rows and 1,0
 	WAYBILL_DASHBOARD_ROWS=10000000 go test -count 1 -run '^TestEveryPageIsQuickHoweverMuchThereIs$$' -v -timeout 1h ./framework/dashboard/internal/pages
 
 test-peers: ## Test the comparison with peers: everything once, with tiny sizes
-	cd benchmarks && go vet ./... && go test -timeout 20m ./...
+	cd benchmarks && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
 test-deploy: ## Judge what installs and watches the program: image, chart, compose file, packages, unit
 	cd framework/program/internal/deploy/check && go vet ./... && go test -count 1 -timeout 20m ./...

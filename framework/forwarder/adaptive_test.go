@@ -124,7 +124,7 @@ func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
 				require.LessOrEqual(t, s.underWay("a"), 8)
 
 				s.set("a", 40)
-				time.Sleep(2 * time.Minute)
+				time.Sleep(5 * time.Minute) // the last refusals are paid for by then
 				synctest.Wait()
 				require.InDelta(t, 45, f.threshold(), 30)
 

@@ -224,6 +224,8 @@ func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
 		}
 		o.append("t", "", numbered("", 200)...)
 		f := o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before it was noticed")

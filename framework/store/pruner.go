@@ -17,21 +17,21 @@ type Pruner interface {
 	// removes nothing and looks at nothing, which is no error.
 	Prune(ctx context.Context, e Pruning) (Pruned, error)
 
-	// PruneReceipts removes archived receipts of deliveries that were made longer
-	// than age ago, by the database's clock, at most limit of them. It returns how
-	// many it removed.
+	// PruneReceipts removes archived receipts of deliveries that were made age ago or
+	// earlier, by the database's clock, at most limit of them. It returns how many it
+	// removed.
 	PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// PruneInbox removes ids that were noted longer than age ago, by the database's
+	// PruneInbox removes ids that were noted age ago or earlier, by the database's
 	// clock, at most limit of them. It returns how many it removed.
 	PruneInbox(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// PruneCancelled removes cancellations that were made longer than age ago, by the
+	// PruneCancelled removes cancellations that were made age ago or earlier, by the
 	// database's clock, and that nothing in the log or scheduled needs any more, at most
 	// limit of them. It returns how many it removed.
 	PruneCancelled(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// PruneClaims removes claims of uniqueness keys that ended longer than age ago, by the
+	// PruneClaims removes claims of uniqueness keys that ended age ago or earlier, by the
 	// database's clock, at most limit of them. It returns how many it removed.
 	PruneClaims(ctx context.Context, age time.Duration, limit int) (int, error)
 

@@ -15,6 +15,7 @@ var protocolName = regexp.MustCompile(`\b[A-Z]{2,}_[A-Z_]+\b`)
 // The reference says what the sink does: each error that has a verdict stands in it once,
 // with its class, and nothing else does.
 func TestTheAnswersOfTheReferenceAreTrueAndComplete(t *testing.T) {
+	t.Parallel()
 	means := make(map[string]string)
 	for _, answer := range Kind().Answers {
 		for _, name := range protocolName.FindAllString(answer.Says, -1) {

@@ -24,6 +24,7 @@ import (
 )
 
 func TestABatchArrivesWithItsReceipts(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true})
 	testABatchArrivesWithItsReceipts(t, cluster)
@@ -49,6 +50,7 @@ func testABatchArrivesWithItsReceipts(t *testing.T, cluster *kafkatest.Cluster) 
 }
 
 func TestOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true})
 	testOnlyTheLargeRecordsOfABatchAreRejected(t, cluster)
@@ -77,6 +79,7 @@ func testOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T, cluster *kafkatest
 }
 
 func TestARecordAboveTheClientsOwnLimitLeavesItsBatchAlone(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
 	batch := batchOf(3)
@@ -88,6 +91,7 @@ func TestARecordAboveTheClientsOwnLimitLeavesItsBatchAlone(t *testing.T) {
 }
 
 func TestABatchGoesToManyTopics(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "one", "two"))
 	batch := batchOf(6)
 	for i, topic := range []string{"one", "two", "nobody-made-this", "not legal", "one", "neither-this"} {
@@ -106,6 +110,7 @@ func TestABatchGoesToManyTopics(t *testing.T) {
 }
 
 func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 4, nil)
 	sink := newSink(t, cluster, topic)
@@ -128,6 +133,7 @@ func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
 // The batch is so large, and a request so small, that the broker refuses one while the client
 // still gets records of the key.
 func TestNothingOfAKeyIsStoredBehindItsFirstFailure(t *testing.T) {
+	t.Parallel()
 	for name, idempotent := range map[string]bool{"idempotent": true, "not idempotent": false} {
 		t.Run(name, func(t *testing.T) {
 			const size = 5000
@@ -161,6 +167,7 @@ func TestNothingOfAKeyIsStoredBehindItsFirstFailure(t *testing.T) {
 }
 
 func TestACancelledBatchPublishesNothing(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	sink := newSink(t, cluster, topic)
@@ -175,6 +182,7 @@ func TestACancelledBatchPublishesNothing(t *testing.T) {
 }
 
 func TestABatchIsUnavailableWithoutABrokerAndOnceTheSinkIsClosed(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	cluster.Stop(t)
@@ -189,6 +197,7 @@ func TestABatchIsUnavailableWithoutABrokerAndOnceTheSinkIsClosed(t *testing.T) {
 }
 
 func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
+	t.Parallel()
 	const timeout = 2 * time.Second
 	for name, end := range map[string]func(*kafkatest.Cluster){
 		"silent": func(*kafkatest.Cluster) {},
@@ -227,6 +236,7 @@ func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
 }
 
 func TestBatchesAreOrderedAndWaitForNothing(t *testing.T) {
+	t.Parallel()
 	assert.Equal(t, sinks.BatchLimits{Size: 500, Ordered: true}, newSinkAt(t, []string{"a:1"}, "orders").BatchLimits())
 	assert.Equal(t, sinks.BatchLimits{Size: 1}, newSinkAt(t, []string{"a:1"}, "orders", withWatermill).BatchLimits())
 }

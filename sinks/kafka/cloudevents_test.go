@@ -17,6 +17,7 @@ import (
 )
 
 func TestAnEventFollowsTheKafkaBinding(t *testing.T) {
+	t.Parallel()
 	d := delivery("größe 17")
 	d.Payload = []byte("{\"total\": 12}\x00\xff")
 	d.Metadata = notification.Metadata{
@@ -48,6 +49,7 @@ func TestAnEventFollowsTheKafkaBinding(t *testing.T) {
 }
 
 func TestAPayloadOfNoMediaTypeIsBytes(t *testing.T) {
+	t.Parallel()
 	for given, want := range map[string]string{
 		"": "application/json", "application/json": "application/json", "text/plain": "text/plain",
 		"json": "application/octet-stream", "text/plain; x=\"\x01\"": "application/octet-stream",
@@ -63,6 +65,7 @@ func TestAPayloadOfNoMediaTypeIsBytes(t *testing.T) {
 
 // The reference implementation takes what is sent.
 func TestOddDeliveriesAreValidEvents(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*notification.Delivery){
 		"plain":    func(*notification.Delivery) {},
 		"controls": func(d *notification.Delivery) { d.Key, d.Metadata["a"] = "a\x00\x7f\u0085", "\ufffe\xff" },

@@ -17,6 +17,7 @@ import (
 )
 
 func TestAMinimalConfigurationIsValid(t *testing.T) {
+	t.Parallel()
 	c := decode(t, `{brokers: [localhost:9092], topic: orders}`)
 	require.NoError(t, c.Validate())
 	assert.Equal(t, kafka.Config{
@@ -33,6 +34,7 @@ func TestAMinimalConfigurationIsValid(t *testing.T) {
 }
 
 func TestEverySettingIsAccepted(t *testing.T) {
+	t.Parallel()
 	for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		c := decode(t, `{brokers: [a:9092, "[::1]:9093"], topic: a.b-c_1, client_id: shop, acks: leader, idempotent: false, timeout: 30s, max_message_bytes: 5000000, client: watermill, compression: `+compression+`}`)
 		require.NoError(t, c.Validate())
@@ -42,6 +44,7 @@ func TestEverySettingIsAccepted(t *testing.T) {
 }
 
 func TestEachMistakeIsNamedByItsField(t *testing.T) {
+	t.Parallel()
 	for given, want := range map[string]string{
 		`{topic: t}`:                                                                            "brokers: at least one",
 		`{brokers: [localhost], topic: t}`:                                                      `brokers: "localhost" is not host:port`,
@@ -78,6 +81,7 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := decode(t, `{brokers: [x, y], acks: none, compression: rar, timeout: 1ms, max_message_bytes: -1}`)
 	err := c.Validate()
 	for _, field := range []string{`"x"`, `"y"`, "topic:", "acks:", "compression:", "timeout:", "max_message_bytes:"} {
@@ -87,6 +91,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 
 // The fields are found by reflection, so that one that is added later is looked at too.
 func TestDefaultsFillWhatIsZeroAndNothingElse(t *testing.T) {
+	t.Parallel()
 	var defaults kafka.Config
 	defaults.SetDefaults()
 	again := defaults
@@ -165,6 +170,7 @@ type givenByProgram struct {
 }
 
 func TestDefaultsHoldInGoAsInYAML(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: cluster.Brokers, Topic: topic})
@@ -184,6 +190,7 @@ func decode(t *testing.T, text string) kafka.Config {
 }
 
 func TestTheKindBuildsTheSink(t *testing.T) {
+	t.Parallel()
 	sink, err := kafka.Kind().Build(sinks.Instance{Name: "events"}, func(config any) error {
 		c := config.(*kafka.Config)
 		c.Brokers, c.Topic = []string{"localhost:9092"}, "orders"

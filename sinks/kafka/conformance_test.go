@@ -16,7 +16,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-func TestConformance(t *testing.T) { eachClient(t, testConformance) }
+func TestConformance(t *testing.T) {
+	t.Run(kafka.ClientFranz, func(t *testing.T) { testConformance(t, withFranz) })
+	t.Run(kafka.ClientWatermill, func(t *testing.T) { testConformance(t, withWatermill) })
+}
 
 func testConformance(t *testing.T, client func(*kafka.Config)) {
 	var (

@@ -18,6 +18,7 @@ import (
 )
 
 func TestAnUnknownTopicIsUnavailable(t *testing.T) {
+	t.Parallel()
 	testAnUnknownTopicIsUnavailable(t, kafkatest.Fake(t))
 }
 
@@ -31,6 +32,7 @@ func testAnUnknownTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 }
 
 func TestManyDeliveriesConnectOnce(t *testing.T) {
+	t.Parallel()
 	var connections counter
 	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen))
 	sink := newSink(t, cluster, "nobody-made-this")
@@ -46,6 +48,7 @@ func TestManyDeliveriesConnectOnce(t *testing.T) {
 }
 
 func TestACancelledDeliveryPublishesNothing(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	sink := newSink(t, cluster, topic)
@@ -60,6 +63,7 @@ func TestACancelledDeliveryPublishesNothing(t *testing.T) {
 }
 
 func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		silent := listenSilently(t)
 		sink := newSinkAt(t, []string{silent}, "orders", client)
@@ -73,6 +77,7 @@ func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 }
 
 func TestCloseEndsTheSinkAndLaterDeliveriesAreUnavailable(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), client)
@@ -87,6 +92,7 @@ func TestCloseEndsTheSinkAndLaterDeliveriesAreUnavailable(t *testing.T) {
 }
 
 func TestCloseEndsAnAttemptToConnect(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		silent := listenSilently(t)
 		sink := newSinkAt(t, []string{silent}, "orders", client, func(c *kafka.Config) { c.Timeout = time.Hour })
@@ -101,6 +107,7 @@ func TestCloseEndsAnAttemptToConnect(t *testing.T) {
 }
 
 func TestCloseEndsWhatIsInFlightWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), client, func(c *kafka.Config) { c.Timeout = time.Hour })

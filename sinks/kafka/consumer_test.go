@@ -23,6 +23,7 @@ import (
 )
 
 func TestAConsumerGetsWhatWasPublished(t *testing.T) {
+	t.Parallel()
 	testAConsumerGetsWhatWasPublished(t, kafkatest.Fake(t))
 }
 
@@ -67,6 +68,7 @@ func testAConsumerGetsWhatWasPublished(t *testing.T, cluster *kafkatest.Cluster)
 }
 
 func TestARecordThatIsNoNotificationIsRefusedByTheHeader(t *testing.T) {
+	t.Parallel()
 	record := func(pairs ...string) kafka.Record {
 		var r kafka.Record
 		for i := 0; i < len(pairs); i += 2 {

@@ -20,6 +20,7 @@ import (
 )
 
 func TestEachErrorHasItsClass(t *testing.T) {
+	t.Parallel()
 	const (
 		permanent, transient, unavailable = sinks.ClassPermanent, sinks.ClassTransient, sinks.ClassUnavailable
 	)
@@ -119,6 +120,7 @@ func TestEachErrorHasItsClass(t *testing.T) {
 
 // What else a broker may ever say kills nothing.
 func TestOnlyWhatIsAboutTheRecordIsPermanent(t *testing.T) {
+	t.Parallel()
 	permanent := map[origin][]error{}
 	for code := int16(-1); code < 200; code++ {
 		err := kerr.ErrorForCode(code)
@@ -134,6 +136,7 @@ func TestOnlyWhatIsAboutTheRecordIsPermanent(t *testing.T) {
 }
 
 func TestWhileConnectingEverythingIsUnavailable(t *testing.T) {
+	t.Parallel()
 	for _, met := range []error{errors.New("something else"), kerr.UnknownTopicOrPartition, kerr.InvalidTopicException} {
 		err := notConnected("orders", met)
 		class, _ := sinks.Classify(err)
@@ -144,11 +147,13 @@ func TestWhileConnectingEverythingIsUnavailable(t *testing.T) {
 }
 
 func TestAMessageThatTheSinkDidNotMakeIsRefused(t *testing.T) {
+	t.Parallel()
 	_, err := marshaler{}.Marshal("orders", message.NewMessage("id", nil))
 	assert.Error(t, err)
 }
 
 func TestAReceiptHasNoOffsetWhereTheBrokerKnewACopy(t *testing.T) {
+	t.Parallel()
 	p := &publication{topic: "orders", record: kgo.Record{Partition: 3, Offset: noOffset}}
 	assert.EqualValues(t, "kafka orders/3", p.receipt())
 	p.record.Offset = 1042

@@ -25,6 +25,7 @@ import (
 )
 
 func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
+	t.Parallel()
 	var connections counter
 	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen), kfake.SeedTopics(1, "orders"))
 	var dialled atomic.Int64
@@ -50,6 +51,7 @@ func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
 }
 
 func TestADialerThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
 	in := sinks.Instance{Name: "events", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -62,6 +64,7 @@ func TestADialerThatHangsIsGivenUp(t *testing.T) {
 }
 
 func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		authority := newAuthority(t)
 		cluster := kafkatest.Fake(t,
@@ -84,6 +87,7 @@ func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
 }
 
 func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		authority, other := newAuthority(t), newAuthority(t)
 		cluster := kafkatest.Fake(t,
@@ -141,6 +145,7 @@ func letInWith(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) {
 }
 
 func TestATokenLetsInAndIsReadForEachConnection(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 		var wanted atomic.Value
@@ -175,6 +180,7 @@ type tokenFunc func() (kafka.Token, error)
 func (f tokenFunc) Token(context.Context) (kafka.Token, error) { return f() }
 
 func TestTheProgramGivesTokens(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 		var wanted atomic.Value
@@ -197,6 +203,7 @@ func TestTheProgramGivesTokens(t *testing.T) {
 }
 
 func TestContradictionsAboutTokensAreNamed(t *testing.T) {
+	t.Parallel()
 	given := tokenFunc(nil)
 	for _, c := range []struct {
 		sasl     kafka.SASL

@@ -126,6 +126,9 @@ func withWatermill(c *kafka.Config) { c.Client = kafka.ClientWatermill }
 func eachClient(t *testing.T, test func(t *testing.T, client func(*kafka.Config))) {
 	t.Helper()
 	for _, name := range []string{kafka.ClientFranz, kafka.ClientWatermill} {
-		t.Run(name, func(t *testing.T) { test(t, func(c *kafka.Config) { c.Client = name }) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, func(c *kafka.Config) { c.Client = name })
+		})
 	}
 }

@@ -26,6 +26,7 @@ import (
 )
 
 func TestKeysStayInOrderThroughARestart(t *testing.T) {
+	t.Parallel()
 	testKeysStayInOrderThroughARestart(t, kafkatest.Fake(t))
 }
 
@@ -87,8 +88,12 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 // Whatever the broker has against a request, and however often its answer is
 // lost after it has stored the records.
 func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
+	t.Parallel()
 	for name, c := range orderings {
-		t.Run(name, func(t *testing.T) { testKeysStayInOrderThroughFailedRequests(t, c.client, c.depth) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testKeysStayInOrderThroughFailedRequests(t, c.client, c.depth)
+		})
 	}
 }
 
@@ -138,8 +143,12 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 // Where a broker falls silent after it has stored the records, until the deliveries are
 // given up and made again. What the client still held must not come behind that.
 func TestKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T) {
+	t.Parallel()
 	for name, c := range orderings {
-		t.Run(name, func(t *testing.T) { testKeysStayInOrderThroughDeliveriesOutOfTime(t, c.client, c.depth) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testKeysStayInOrderThroughDeliveriesOutOfTime(t, c.client, c.depth)
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 )
 
 func TestUnavailableUntilABrokerAppears(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		topic := cluster.CreateTopic(t, 1, nil)
@@ -33,6 +34,7 @@ func TestUnavailableUntilABrokerAppears(t *testing.T) {
 }
 
 func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, idempotent := range []bool{true, false} {
 			t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
@@ -63,6 +65,7 @@ func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
 // the delivery up: the record is there as often as it was delivered, in the order in which
 // that happened.
 func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for name, deliver := range map[string]func(*kafka.Sink, context.Context, *notification.Delivery) error{
 			"alone": func(s *kafka.Sink, ctx context.Context, d *notification.Delivery) error {
@@ -112,6 +115,7 @@ func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
 
 // A healthy cluster's answer comes within the moment that is left to it.
 func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), client)
@@ -129,6 +133,7 @@ func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
 }
 
 func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		sink := newSink(t, cluster, cluster.CreateTopic(t, 6, nil), client)
@@ -157,7 +162,10 @@ func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) 
 	})
 }
 
-func TestHealthFollowsTheBroker(t *testing.T) { testHealthFollowsTheBroker(t, kafkatest.Fake(t)) }
+func TestHealthFollowsTheBroker(t *testing.T) {
+	t.Parallel()
+	testHealthFollowsTheBroker(t, kafkatest.Fake(t))
+}
 
 func testHealthFollowsTheBroker(t *testing.T, cluster *kafkatest.Cluster) {
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))

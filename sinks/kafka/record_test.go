@@ -22,6 +22,7 @@ import (
 )
 
 func TestARecordCarriesTheNotification(t *testing.T) {
+	t.Parallel()
 	testARecordCarriesTheNotification(t, kafkatest.Fake(t))
 }
 
@@ -55,6 +56,7 @@ func testARecordCarriesTheNotification(t *testing.T, cluster *kafkatest.Cluster)
 }
 
 func TestParallelDeliveriesAllArriveWithTheirReceipts(t *testing.T) {
+	t.Parallel()
 	testParallelDeliveriesAllArriveWithTheirReceipts(t, kafkatest.Fake(t))
 }
 
@@ -98,6 +100,7 @@ func testParallelDeliveriesAllArriveWithTheirReceipts(t *testing.T, cluster *kaf
 }
 
 func TestAnEmptyPayloadIsNoTombstone(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	d := delivery("k")
@@ -110,6 +113,7 @@ func TestAnEmptyPayloadIsNoTombstone(t *testing.T) {
 }
 
 func TestKeysGoWhereTheJavaClientPutsThem(t *testing.T) {
+	t.Parallel()
 	eachClient(t, testKeysGoWhereTheJavaClientPutsThem)
 }
 
@@ -138,6 +142,7 @@ func (prefixed) Marshal(topic string, m *message.Message) (*sarama.ProducerMessa
 }
 
 func TestAProgramsMarshalerAndDecoratorsAreUsed(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	decorate := message.MessageTransformPublisherDecorator(func(m *message.Message) { m.Metadata.Set("decorated", "yes") })
@@ -155,6 +160,7 @@ func TestAProgramsMarshalerAndDecoratorsAreUsed(t *testing.T) {
 }
 
 func TestAWatermillSubscriberReadsTheRecord(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	d := delivery("k")
@@ -180,6 +186,7 @@ func TestAWatermillSubscriberReadsTheRecord(t *testing.T) {
 }
 
 func TestARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing.T) {
+	t.Parallel()
 	testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t, kafkatest.Fake(t))
 }
 
@@ -213,6 +220,7 @@ func testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing
 }
 
 func TestARecordAboveTheClientsOwnLimitIsPermanent(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
 	d := delivery("k")

@@ -20,6 +20,7 @@ import (
 // Each is answered to every request of its kind until it is taken back; then the
 // same delivery goes through.
 func TestEachRefusalOfABrokerHasItsClassAndPasses(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		const (
 			permanent, transient, unavailable = sinks.ClassPermanent, sinks.ClassTransient, sinks.ClassUnavailable
@@ -82,6 +83,7 @@ func TestEachRefusalOfABrokerHasItsClassAndPasses(t *testing.T) {
 }
 
 func TestAConfiguredTopicThatVanishesKillsNothing(t *testing.T) {
+	t.Parallel()
 	testAConfiguredTopicThatVanishesKillsNothing(t, kafkatest.Fake(t))
 }
 
@@ -113,6 +115,7 @@ func testAConfiguredTopicThatVanishesKillsNothing(t *testing.T, cluster *kafkate
 // The records that were given up with the topic that vanished say nothing about the
 // others.
 func TestATopicFromDataThatVanishesLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(2, "here", "gone"))
 		sink := newSink(t, cluster, `{{.Metadata.topic}}`, client)
@@ -139,6 +142,7 @@ func TestATopicFromDataThatVanishesLeavesTheOthersAlone(t *testing.T) {
 // A sink whose own timeout is shorter than the client's learns all the same that
 // the broker is at fault.
 func TestADeliveryOutOfTimeIsUnavailableWhereTheBrokerIsSilent(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, topic := range []string{"orders", "{{.Type}}"} {
 			t.Run(topic, func(t *testing.T) {

@@ -36,6 +36,7 @@ const user, password = "shop", "p=ss, w\u00f6rd"
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 
 func TestEachMechanismLetsTheRightPasswordIn(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, mechanism := range mechanisms {
 			for _, named := range []string{mechanism, strings.ToLower(mechanism)} {
@@ -55,6 +56,7 @@ func TestEachMechanismLetsTheRightPasswordIn(t *testing.T) {
 }
 
 func TestWrongCredentialsAreUnavailable(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, mechanism := range mechanisms {
 			for name, wrong := range map[string]kafka.SASL{
@@ -75,6 +77,7 @@ func TestWrongCredentialsAreUnavailable(t *testing.T) {
 
 // Brokers since Kafka 2.0 say it; the fake hangs up.
 func TestABrokersRefusalOfTheCredentialsIsRepeated(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
 		cluster.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -95,6 +98,7 @@ func TestABrokersRefusalOfTheCredentialsIsRepeated(t *testing.T) {
 }
 
 func TestABrokerWithoutTheMechanismIsUnavailable(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
 		cluster.Fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -113,6 +117,7 @@ func TestABrokerWithoutTheMechanismIsUnavailable(t *testing.T) {
 }
 
 func TestABrokerThatWantsCredentialsIsUnavailableWithoutThem(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.SeedTopics(1, "orders"))
 		_, err := newSink(t, cluster, "orders", client).Deliver(t.Context(), delivery("k"))
@@ -121,6 +126,7 @@ func TestABrokerThatWantsCredentialsIsUnavailableWithoutThem(t *testing.T) {
 }
 
 func TestAPasswordInTheClearIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	c := decode(t, `{brokers: [a:1], topic: t, sasl: {mechanism: plain, user: u, password: hush-hush}}`)
 	in := sinks.Instance{Name: "events", Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -137,6 +143,7 @@ func TestAPasswordInTheClearIsWarnedOf(t *testing.T) {
 }
 
 func TestBrokersAreVerified(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		authority := newAuthority(t)
 		server := authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)
@@ -170,6 +177,7 @@ func TestBrokersAreVerified(t *testing.T) {
 }
 
 func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) { c.TLS.Enabled, c.Timeout = true, time.Second })
@@ -180,6 +188,7 @@ func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
 
 // Apache Kafka answers with an alert of TLS, a few bytes of no record.
 func TestABrokerThatWantsTLSIsToldFromOneThatIsGone(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var broker sync.WaitGroup
@@ -203,6 +212,7 @@ func TestABrokerThatWantsTLSIsToldFromOneThatIsGone(t *testing.T) {
 }
 
 func TestAClientShowsItsCertificateWithSASLOnTop(t *testing.T) {
+	t.Parallel()
 	authority := newAuthority(t)
 	client := authority.issue(t, "shop")
 	cluster := kafkatest.Fake(t,
@@ -226,6 +236,7 @@ func TestAClientShowsItsCertificateWithSASLOnTop(t *testing.T) {
 }
 
 func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
+	t.Parallel()
 	authority := newAuthority(t)
 	certFile, keyFile := writePair(t, authority.issue(t, "shop"))
 	_, otherKey := writePair(t, authority.issue(t, "other"))

@@ -23,6 +23,7 @@ import (
 )
 
 func TestATopicIsMadeOfTheNotification(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"shop.{{.Type}}":                           "shop.order.placed",
 		"{{.Metadata.tenant}}.v{{.Version}}":       "acme.v2",
@@ -45,6 +46,7 @@ func TestATopicIsMadeOfTheNotification(t *testing.T) {
 }
 
 func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ text, tenant, says string }{
 		{"{{.Metadata.missing}}", "", "missing"},
 		{`{{.Metadata.Get "missing"}}`, "", "the name of a topic is needed"},
@@ -67,6 +69,7 @@ func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
 }
 
 func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
+	t.Parallel()
 	testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t, kafkatest.Fake(t))
 }
 
@@ -90,6 +93,7 @@ func testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T, cluster *k
 }
 
 func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		sink := newSink(t, cluster, "{{.Metadata.topic}}", client)
@@ -115,6 +119,7 @@ func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T)
 }
 
 func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
+	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, idempotent := range []bool{true, false} {
 			t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
@@ -133,6 +138,7 @@ func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 
 // The client that looks for topics gets over the end of its connections.
 func TestANewTopicIsFoundAfterABrokersRestart(t *testing.T) {
+	t.Parallel()
 	testANewTopicIsFoundAfterABrokersRestart(t, kafkatest.Fake(t))
 }
 
@@ -149,6 +155,7 @@ func testANewTopicIsFoundAfterABrokersRestart(t *testing.T, cluster *kafkatest.C
 }
 
 func TestAClosedSinkLooksForNoTopic(t *testing.T) {
+	t.Parallel()
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 	sink := newSink(t, cluster, "{{.Key}}")
 	_, err := sink.Deliver(t.Context(), delivery("orders"))
@@ -160,6 +167,7 @@ func TestAClosedSinkLooksForNoTopic(t *testing.T) {
 }
 
 func TestAllTopicsAreLookedForOverTheSameConnections(t *testing.T) {
+	t.Parallel()
 	const count = 302
 	batch := batchOf(count)
 	topics := make([]string, count)

@@ -128,12 +128,19 @@ func kill(t *testing.T, db *sql.DB) {
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
+	witness, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer witness.Close()
+	require.NoError(t, witness.PingContext(t.Context()))
 	var pid int
 	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
 	process, err := os.FindProcess(pid)
 	require.NoError(t, err)
 	require.NoError(t, process.Kill())
-	require.Eventually(t, func() bool { return conn.PingContext(t.Context()) != nil }, 10e9, 1e7)
+	// Until the server has noticed, it takes new connections.
+	require.Eventually(t, func() bool { return witness.PingContext(t.Context()) != nil }, 10e9, 1e7)
+	db.SetMaxIdleConns(0) // some may live on for a moment
+	db.SetMaxIdleConns(2)
 }
 
 // A page of a server that lags behind would look like the end of the log.

@@ -33,7 +33,7 @@ func (r *Runner) ScanRow(row *sql.Row) (*store.Row, error) {
 // for each row.
 func (t *Tables) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
 	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {receipts} WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM (
-		SELECT sink, "offset", id FROM {receipts} WHERE delivered_at < (SELECT ?) ORDER BY delivered_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
+		SELECT sink, "offset", id FROM {receipts} WHERE delivered_at <= (SELECT ?) ORDER BY delivered_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
 	if err != nil {
 		return 0, t.failed(err, "remove old receipts")
 	}
