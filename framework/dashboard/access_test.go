@@ -479,8 +479,13 @@ func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
 	}
 }
 
+// profiling is held by a test that records a profile: a process records one at a time.
+var profiling sync.Mutex
+
 func TestProfilesAreForOperatorsWhereTheyAreOn(t *testing.T) {
 	t.Parallel()
+	profiling.Lock()
+	defer profiling.Unlock()
 	status, _ := newSite(t, dashboard.Config{}).ask(t, "GET", "/debug/pprof/")
 	require.Equal(t, http.StatusNotFound, status)
 	s := newSite(t, dashboard.Config{Pprof: true, Access: dashboard.Access{Tokens: tokens}})

@@ -47,7 +47,8 @@ func TestTheDeadlinesOfAServerEndNothingThatLastsLonger(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 
-	get := func(path string) io.Reader {
+	get := func(t *testing.T, path string) io.Reader {
+		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 		require.NoError(t, err)
 		response, err := server.Client().Do(r)
@@ -59,7 +60,7 @@ func TestTheDeadlinesOfAServerEndNothingThatLastsLonger(t *testing.T) {
 	t.Run("live figures", func(t *testing.T) {
 		t.Parallel()
 		events := 0
-		for lines := bufio.NewScanner(get("/live?of=/")); events < 3 && lines.Scan(); {
+		for lines := bufio.NewScanner(get(t, "/live?of=/")); events < 3 && lines.Scan(); {
 			if strings.HasPrefix(lines.Text(), "event: ") {
 				events++
 			}
@@ -69,15 +70,17 @@ func TestTheDeadlinesOfAServerEndNothingThatLastsLonger(t *testing.T) {
 	t.Run("checks", func(t *testing.T) {
 		t.Parallel()
 		var text bytes.Buffer
-		_, err := text.ReadFrom(get("/api/v1/doctor"))
+		_, err := text.ReadFrom(get(t, "/api/v1/doctor"))
 		require.NoError(t, err)
 		require.Contains(t, text.String(), "slow")
 	})
 	t.Run("a profile", func(t *testing.T) {
 		t.Parallel()
+		profiling.Lock()
+		defer profiling.Unlock()
 		var text bytes.Buffer
 		began := time.Now()
-		_, err := text.ReadFrom(get("/debug/pprof/profile?seconds=1"))
+		_, err := text.ReadFrom(get(t, "/debug/pprof/profile?seconds=1"))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(began), time.Second)
 		require.Equal(t, "\x1f\x8b", text.String()[:2])
