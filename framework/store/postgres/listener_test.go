@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -222,7 +223,7 @@ func TestTheConnectionToListenOnIsDialledAsGiven(t *testing.T) {
 	e.awaitWake(t)
 	e.stop()
 	require.NoError(t, e.awaitEnd(t))
-	require.Equal(t, []string{"orders.cloud.invalid:5432"}, dialled)
+	require.Equal(t, []string{"orders.cloud.invalid:5432"}, slices.Compact(dialled), "again where the machine is slow")
 }
 
 func TestContradictionsAboutListeningAreRefused(t *testing.T) {
