@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,6 @@ func newFranz(c Config, n network, sasl SASL, token *rememberedToken) (franz, er
 
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.AllowIdempotentProduceCancellation(), // the engine sends again what it gave up
-		kgo.ProducerBatchCompression(codecs[c.Compression].franz),
 		kgo.ProducerBatchMaxBytes(int32(max(c.MaxMessageBytes, leastBatchBytes))),
 		kgo.ProduceRequestTimeout(c.step()),
 		kgo.ProducerLinger(linger),
@@ -78,7 +78,8 @@ func newFranz(c Config, n network, sasl SASL, token *rememberedToken) (franz, er
 
 // client returns a client. It connects to nothing yet.
 func (f franz) client() *kgo.Client {
-	client, err := kgo.NewClient(f.options...)
+	compression := kgo.ProducerBatchCompression(codecs[f.config.Compression].franz) // one for each, since clients write to it
+	client, err := kgo.NewClient(append(slices.Clip(f.options), compression)...)
 	if err != nil {
 		panic(err) // they are validated
 	}
