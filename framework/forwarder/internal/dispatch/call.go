@@ -38,7 +38,7 @@ func (w *call) end() {
 }
 
 // fill gives a worker what may go now; false if nothing may.
-func (d *Dispatcher) fill(worker *call) bool {
+func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 	if d.queue.Len() == 0 {
 		for l := range d.lanes {
 			if l.full {
@@ -47,7 +47,6 @@ func (d *Dispatcher) fill(worker *call) bool {
 		}
 		return false
 	}
-	now := time.Now() // with the lock: what waited for it longer than a lease lasts must not begin
 	threshold := d.settings.Parallelism.Most()
 	limit := d.breaker.Limit(d.limit(), now)
 	if limit == 0 {

@@ -266,11 +266,12 @@ func (d *Dispatcher) rouse() {
 func (d *Dispatcher) run(worker *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.next(worker) {
+	for now := time.Now(); d.next(worker, now); {
 		d.mu.Unlock()
 		d.deliver(worker)
-		d.observe(worker)
 		d.mu.Lock()
+		now = time.Now() // with the lock: what waited for it longer than a lease lasts must not begin
+		d.observe(worker, now)
 		d.calls--
 		if worker.abandoned {
 			d.stuck--
@@ -284,9 +285,9 @@ func (d *Dispatcher) run(worker *call) {
 }
 
 // next waits for something that may go; false when the dispatcher stops.
-func (d *Dispatcher) next(worker *call) bool {
+func (d *Dispatcher) next(worker *call, now time.Time) bool {
 	for !d.stopping {
-		if d.fill(worker) {
+		if d.fill(worker, now) {
 			if d.queue.Len() > 0 {
 				d.rouse() // one worker at a time wakes the next, as far as there is work
 			}
@@ -295,6 +296,7 @@ func (d *Dispatcher) next(worker *call) bool {
 		d.idle++
 		d.work.Wait()
 		d.idle--
+		now = time.Now()
 	}
 	return false
 }

@@ -48,7 +48,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 			for b.Loop() {
 				l.Add(store.Page{Envelopes: envelopes})
 				d.mu.Lock()
-				for d.fill(worker) {
+				for d.fill(worker, time.Now()) {
 					worker.results = append(worker.results, sinks.Result{})
 					d.calls--
 					d.settle(worker)

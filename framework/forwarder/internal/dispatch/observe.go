@@ -8,11 +8,11 @@ import (
 )
 
 // observe reports to the observer a call of the sink that has ended.
-func (d *Dispatcher) observe(worker *call) {
+func (d *Dispatcher) observe(worker *call, now time.Time) {
 	if d.observer == nil {
 		return
 	}
-	took := time.Since(worker.began)
+	took := now.Sub(worker.began)
 	if d.caller.Batcher != nil {
 		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(worker.deliveries), Began: worker.began, Duration: took})
 	}
