@@ -66,6 +66,15 @@ type Reader interface {
 	Next(ctx context.Context, target Target, limit int) (Page, error)
 }
 
+// Looker is a Reader that can look how far the log reaches, and read what has come since, in
+// one statement.
+type Looker interface {
+	Reader
+	// Look is Log.Probe. Where the reader has read all up to its last target, and little has
+	// come since, the new target brings that along, and Next with it asks the database nothing.
+	Look(ctx context.Context) (Target, error)
+}
+
 // Page is a run of rows and the positions between them.
 type Page struct {
 	Envelopes []notification.Envelope
@@ -74,8 +83,8 @@ type Page struct {
 	// End is the position behind the last row, and behind everything that the
 	// reader passed over without finding a row for this lane.
 	End Position
-	// Asked is when Next was called: whether a row was cancelled later is not known. The
-	// engine sets it.
+	// Asked is when the database was asked, or before: whether a row was cancelled later is not
+	// known. The engine sets it.
 	Asked time.Time
 	// CaughtUp says that there is nothing more as of the target.
 	CaughtUp bool

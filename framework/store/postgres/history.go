@@ -234,30 +234,43 @@ func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...a
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}
-	w, raised := s.watermark.Load(), s.floors.Load()
+	known := s.known()
 	var text string
 	var sequence sql.NullInt64
 	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server}, rest...)
 	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}
-	var err error
-	if p.snapshot, err = parseSnapshot(text); err != nil {
-		return nil, err
-	}
 	p.history.Sequence = sequence.Int64
-	if p.history.System, err = s.systemID(ctx, q, p.server); err != nil {
-		return nil, err
+	return p, s.complete(ctx, q, p, text, known)
+}
+
+// bounds are what is known of where rows can be, before a probe.
+type bounds struct {
+	watermark *watermark
+	floors    *floors
+}
+
+func (s *Store) known() bounds { return bounds{s.watermark.Load(), s.floors.Load()} }
+
+// complete fills in what a probe's columns stand for, and what was known before its statement
+// began, as far as that holds.
+func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot string, known bounds) (err error) {
+	if p.snapshot, err = parseSnapshot(snapshot); err != nil {
+		return err
 	}
-	if w != nil {
+	if p.history.System, err = s.systemID(ctx, q, p.server); err != nil {
+		return err
+	}
+	if w := known.watermark; w != nil {
 		if w.holds(p) {
 			p.watermark = *w
 		} else {
 			s.watermark.CompareAndSwap(w, nil) // or it would seem to hold once the new log has grown
 		}
 	}
-	if raised != nil && raised.holds(p) {
-		p.floors = raised.of
+	if f := known.floors; f != nil && f.holds(p) {
+		p.floors = f.of
 	}
-	return p, nil
+	return nil
 }

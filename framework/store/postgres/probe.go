@@ -16,6 +16,7 @@ type probe struct {
 	server    string    // which life of which server has answered
 	watermark watermark // the newest that had ended before the probe
 	floors    map[xid]int64
+	brought   *brought // nil: nothing
 }
 
 // Last is the highest offset handed out when the probe was made.
@@ -55,9 +56,14 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}
+	s.note(ctx, p)
+	return p, nil
+}
+
+// note remembers where a probe that has ended saw the sequence, and may look for floors.
+func (s *Store) note(ctx context.Context, p *probe) {
 	s.raiseFloors(ctx, p)
 	s.lastSeen.Store(&sight{last: p.last, history: p.history, server: p.server})
-	return p, nil
 }
 
 // seen is where the latest probe saw the sequence; it makes the first one.

@@ -101,6 +101,11 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 		if !newer || !r.begin(t) {
 			return r.page(r.pos, nil, nil, true), nil
 		}
+		if rows, all := t.brings(r); all && len(rows) <= limit {
+			start := r.pos
+			r.pos = position{history: r.pos.history, base: &start.delta.Until}
+			return r.page(start, start.delta, rows, true), nil
+		}
 	}
 	start := r.pos
 	for {
@@ -284,6 +289,11 @@ func (r *reader) where(q *statement, d *delta) {
 		q.WriteString(` AND (transaction_id >= ` + q.arg(d.From.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(d.From.Bound) +
 			` OR transaction_id = ANY(` + q.arg(pq.Array(ended)) + `::xid8[]))`)
 	}
+	r.wanted(q)
+}
+
+// wanted adds the conditions of the reader's filter.
+func (r *reader) wanted(q *statement) {
 	if !r.filter.Slots.All() {
 		q.WriteString(` AND slot BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
 	}

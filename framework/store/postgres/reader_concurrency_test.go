@@ -155,8 +155,8 @@ func holdOpen(t *testing.T, db *sql.DB, until context.Context) {
 	}
 }
 
-// follower reads one lane with pages of random sizes, restarts at random
-// positions as if it had crashed behind a checkpoint, and now and then writes a
+// follower reads one lane with pages of random sizes, as of probes or of looks that bring rows along,
+// restarts at random positions as if it had crashed behind a checkpoint, and now and then writes a
 // checkpoint, which gives the store a watermark.
 type follower struct {
 	store *postgres.Store
@@ -188,10 +188,14 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 			last = true // what this round's probe does not see does not exist
 		default:
 		}
-		target, err := f.store.Probe(ctx)
+		look := f.store.Probe
+		if f.rng.IntN(4) > 0 {
+			look = reader.(store.Looker).Look
+		}
+		target, err := look(ctx)
 		for caughtUp := false; err == nil && !caughtUp; {
 			var page store.Page
-			page, err = reader.Next(ctx, target, 1+f.rng.IntN(50))
+			page, err = reader.Next(ctx, target, 1+f.rng.IntN(100))
 			if err != nil {
 				break
 			}

@@ -160,7 +160,7 @@ func (f *Feed) Run(ctx context.Context) {
 			f.Observer.Wake(policy.Wake{Cause: cause, Grown: grown, Began: began, Duration: took})
 		}
 		f.publish(target, began)
-		f.read(ctx, target)
+		f.read(ctx, target, began)
 		switch {
 		case cause != policy.WakePoll: // what is announced needs no looking for
 		case grown:
@@ -277,12 +277,12 @@ func (f *Feed) reopen() bool {
 	return true
 }
 
-// read reads up to a target for all members.
-func (f *Feed) read(ctx context.Context, target store.Target) {
+// read reads up to a target, which was asked for at a time, for all members.
+func (f *Feed) read(ctx context.Context, target store.Target, asked time.Time) {
 	if !f.begin(target) {
 		return
 	}
-	exact, err := f.pages(ctx, target)
+	exact, err := f.pages(ctx, target, asked)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.goal, f.at = nil, nil
@@ -334,10 +334,9 @@ var errLong = errors.New("much has come at once")
 
 // pages reads a round. exact says that it ends at the target, where lanes may join: a
 // reader that had to begin again, in another log, stands behind it.
-func (f *Feed) pages(ctx context.Context, target store.Target) (exact bool, err error) {
+func (f *Feed) pages(ctx context.Context, target store.Target, asked time.Time) (exact bool, err error) {
 	exact = true
 	for range maxPages {
-		asked := time.Now()
 		page, err := f.reader.Next(ctx, target, f.PageRows)
 		if err != nil {
 			return false, err

@@ -53,10 +53,17 @@ func (s since) Latest() (store.Target, <-chan struct{}) {
 	return s.target, s.newer
 }
 
-// look gives up where no answer comes: it is a tiny statement.
+// look gives up where no answer comes: it is a small statement. With a reader for the lanes
+// that have caught up it brings what is new along.
 func (f *Feed) look(ctx context.Context) (store.Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
+	f.mu.Lock()
+	reader := f.reader
+	f.mu.Unlock()
+	if l, ok := reader.(store.Looker); ok {
+		return l.Look(ctx)
+	}
 	return f.Log.Probe(ctx)
 }
 

@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// A commit is delivered after a look at the log and a page of it. Where a reader has read all
+// there was, and little has come since, both are one statement: its snapshot is the probe's, so
+// what it sees and the base's snapshot does not is the delta between the two.
+
+const (
+	// broughtRows is how many rows a look brings along. Where there are more, it brings none.
+	broughtRows = 200
+	// nearFloors is how far behind the base's bound a look searches for late rows. What has
+	// been open for longer is looked for only once it has ended, by a page.
+	nearFloors = 1000
+)
+
+// brought is the delta behind a reader's base, up to the probe.
+type brought struct {
+	reader *reader
+	since  string // the base's snapshot
+	rows   []notification.Envelope
+}
+
+// brings returns the rows of the delta that r has just begun, up to p, if p has them all.
+func (p *probe) brings(r *reader) (rows []notification.Envelope, all bool) {
+	b := p.brought
+	if b == nil || b.reader != r || b.since != r.pos.delta.From.Snapshot.text {
+		return nil, false
+	}
+	return b.rows, true
+}
+
+var _ store.Looker = (*reader)(nil)
+
+// Look implements store.Looker.
+func (r *reader) Look(ctx context.Context) (store.Target, error) {
+	q, limit := r.look()
+	if q == nil {
+		return r.store.Probe(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	known, p := r.store.known(), &probe{}
+	var snapshot string
+	s := newScanner(0)
+	err := stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
+		columns := len(row) - probeColumns
+		if snapshot == "" {
+			v := &values{left: row[columns:]}
+			snapshot, p.last = v.text(), v.integer()
+			p.history.Sequence, p.history.Log = v.integer(), v.integer()
+			p.server = v.text()
+			if v.err != nil {
+				return false, v.err
+			}
+		}
+		if row[0] == nil { // there is none
+			return true, nil
+		}
+		_, err = s.scan(row[:columns])
+		return s.bytes < pageBytes, err
+	})
+	if err == nil {
+		err = r.store.complete(ctx, r.store.db, p, snapshot, known)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at the log: %w", advise(err))
+	}
+	if len(s.envelopes) < limit && s.bytes < pageBytes {
+		slices.SortFunc(s.envelopes, func(a, b notification.Envelope) int { return int(a.Offset - b.Offset) })
+		p.brought = &brought{reader: r, since: r.pos.base.Snapshot.text, rows: s.envelopes}
+	}
+	r.store.note(ctx, p)
+	return p, nil
+}
+
+// probeColumns is how many columns a probe has.
+const probeColumns = 5
+
+// look is a probe and the rows behind the reader's base; nil if the reader is not to look: it
+// is within a delta, or late rows may be far behind.
+func (r *reader) look() (q *statement, limit int) {
+	if r.pos.delta != nil || r.pos.isNew() {
+		return nil, 0
+	}
+	b := r.pos.base
+	running := make([]string, 0, len(b.Snapshot.running))
+	floor := b.Bound
+	for _, x := range b.Snapshot.running {
+		running = append(running, x.String())
+		floor = min(floor, b.Floors[x])
+	}
+	if b.Bound-floor > nearFloors || b.Reach > 0 {
+		return nil, 0
+	}
+	limit = broughtRows
+	if r.rows > 0 {
+		limit = min(limit, r.rows)
+	}
+	sql := &r.store.sql
+	q = &statement{}
+	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server
+		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
+		` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(running)) + `::xid8[]))`)
+	r.wanted(q)
+	q.WriteString(` AND ` + sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + sql.whole + `) o ON true`)
+	return q, limit
+}

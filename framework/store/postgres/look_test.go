@@ -1,0 +1,132 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+)
+
+// execer is a database or a transaction.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// caughtUp reads all there is, and returns the reader.
+func caughtUp(t *testing.T, s *postgres.Store, filter store.Filter) store.Looker {
+	t.Helper()
+	r, err := s.NewReader(nil, filter)
+	require.NoError(t, err)
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	for {
+		page, err := r.Next(t.Context(), target, 1000)
+		require.NoError(t, err)
+		if page.CaughtUp {
+			return r.(store.Looker)
+		}
+	}
+}
+
+// next is the ids of a page, and whether it ends at the target.
+func next(ctx context.Context, t *testing.T, r store.Reader, target store.Target) (ids []string, caughtUp bool) {
+	t.Helper()
+	page, err := r.Next(ctx, target, 1000)
+	require.NoError(t, err)
+	for i := range page.Envelopes {
+		ids = append(ids, page.Envelopes[i].ID)
+	}
+	return ids, page.CaughtUp
+}
+
+func TestALookBringsAlongWhatIsNew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	exec := func(q execer, query string) {
+		t.Helper()
+		_, err := q.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+	insert := func(q execer, id, typ string) {
+		t.Helper()
+		exec(q, `INSERT INTO outbox (id, type, payload) VALUES ('`+id+`', '`+typ+`', '{}')`)
+	}
+	insert(db, "before", "wanted")
+	late, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = late.Rollback() }()
+	insert(late, "late", "wanted")
+	open, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback() }()
+	insert(open, "open", "wanted")
+	r := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.TypeFilter{Names: []string{"wanted"}}})
+
+	insert(db, "first", "wanted")
+	insert(db, "other", "not")
+	require.NoError(t, late.Commit())
+	undone, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	insert(undone, "undone", "wanted")
+	require.NoError(t, undone.Rollback())
+	insert(db, "second", "wanted")
+	target, err := r.Look(t.Context())
+	require.NoError(t, err)
+	insert(db, "after", "wanted")
+
+	noQuestion, cancel := context.WithCancel(t.Context())
+	cancel()
+	ids, all := next(noQuestion, t, r, target)
+	require.Equal(t, []string{"late", "first", "second"}, ids)
+	require.True(t, all)
+
+	require.NoError(t, open.Commit())
+	target, err = r.Look(t.Context())
+	require.NoError(t, err)
+	ids, all = next(t.Context(), t, r, target)
+	require.Equal(t, []string{"open", "after"}, ids)
+	require.True(t, all)
+	target, err = r.Look(t.Context())
+	require.NoError(t, err)
+	ids, all = next(t.Context(), t, r, target)
+	require.Empty(t, ids)
+	require.True(t, all)
+}
+
+func TestALookBringsNothingAlongWhereMuchIsNew(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	r := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) SELECT 'r' || i, 't', '{}' FROM generate_series(1, 700) i`)
+	require.NoError(t, err)
+	target, err := r.Look(t.Context())
+	require.NoError(t, err)
+	var found []string
+	for all := false; !all; {
+		var ids []string
+		ids, all = next(t.Context(), t, r, target)
+		found = append(found, ids...)
+	}
+	require.Len(t, found, 700)
+	require.Equal(t, "r1", found[0])
+	require.Equal(t, "r700", found[699])
+
+	other := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
+	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('last', 't', '{}')`)
+	require.NoError(t, err)
+	target, err = r.Look(t.Context())
+	require.NoError(t, err)
+	for name, reader := range map[string]store.Reader{"its own": r, "another": other} {
+		ids, all := next(t.Context(), t, reader, target)
+		require.Equal(t, []string{"last"}, ids, fmt.Sprint(name, " reader"))
+		require.True(t, all)
+	}
+}
