@@ -85,7 +85,7 @@ func (o *office) forward(listen string, longest time.Duration, adjust ...func(*f
 	require.NoError(o.t, err)
 	c := &clerk{t: o.t, looks: make(chan struct{}, 1)}
 	config := forwarder.Config{
-		Store: watchedStore{s, c.looks}, Routes: route.Routes{"*": route.To("here")},
+		Store: s, Observer: watching{looks: c.looks}, Routes: route.Routes{"*": route.To("here")},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
 		Poll:   forwarder.Poll{Max: longest},
 		Logger: slog.New(slog.DiscardHandler),
@@ -128,19 +128,17 @@ func (c *clerk) rest() {
 	}
 }
 
-// watchedStore tells of the looks at its log.
-type watchedStore struct {
-	*postgres.Store
+// watching is an observer that tells of looks at the log.
+type watching struct {
+	forwarder.Unobserved
 	looks chan struct{}
 }
 
-func (s watchedStore) Probe(ctx context.Context) (store.Target, error) {
-	target, err := s.Store.Probe(ctx)
+func (w watching) Wake(forwarder.Wake) {
 	select {
-	case s.looks <- struct{}{}:
+	case w.looks <- struct{}{}:
 	default:
 	}
-	return target, err
 }
 
 // arrivals is a sink that tells the ids that it gets.
