@@ -140,9 +140,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if os.Getpid() == 1 { // in a container, without an init
 		go processsink.ReapOrphans(ctx)
 	}
-	defer context.AfterFunc(ctx, func() {
-		f.logger.Info("stopping; a second signal ends the program at once")
-	})()
+	defer f.sayWhenStopping(ctx)()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -167,6 +165,20 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		e, cleanup = next, cleanupNext
 	}
 	return err
+}
+
+// sayWhenStopping logs that ctx is done. end waits for that, since nothing may be logged later.
+func (f *forward) sayWhenStopping(ctx context.Context) (end func()) {
+	said := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		defer close(said)
+		f.logger.Info("stopping; a second signal ends the program at once")
+	})
+	return func() {
+		if !forget() {
+			<-said
+		}
+	}
 }
 
 // replacement is a forwarder that is to run in another one's place.
