@@ -46,7 +46,7 @@ test-long: ## Run the tests that -short leaves out or shortens; those that kill 
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/crashtest ./framework/forwarder ./framework/store/postgres
 
-# SQLite, which is C turned into Go, is not watched: with it the tests would take twice as long.
+# SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
 	CGO_ENABLED=1 $(IN_MEMORY) go test -race -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
 

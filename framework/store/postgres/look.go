@@ -20,9 +20,10 @@ import (
 const (
 	// broughtRows is how many rows a look brings along. Where there are more, it brings none.
 	broughtRows = 200
-	// nearFloors is how far behind the base's bound a look searches for late rows. What has
-	// been open for longer is looked for only once it has ended, by a page.
-	nearFloors = 1000
+	// nearOffsets is how far before and behind the base's end a look searches. Where late rows,
+	// or those of transactions to come, can be farther back, or the log has grown by more, pages
+	// read them, each a bounded part.
+	nearOffsets = 1000
 )
 
 // brought is the delta behind a reader's base, up to the probe.
@@ -77,7 +78,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the log: %w", advise(err))
 	}
-	if len(s.envelopes) < limit && s.bytes < pageBytes {
+	if len(s.envelopes) < limit && s.bytes < pageBytes && p.last <= r.pos.base.Last+nearOffsets {
 		slices.SortFunc(s.envelopes, func(a, b notification.Envelope) int { return int(a.Offset - b.Offset) })
 		p.brought = &brought{reader: r, since: r.pos.base.Snapshot.text, rows: s.envelopes}
 	}
@@ -101,7 +102,7 @@ func (r *reader) look() (q *statement, limit int) {
 		running = append(running, x.String())
 		floor = min(floor, b.Floors[x])
 	}
-	if b.Bound-floor > nearFloors || b.Reach > 0 {
+	if b.Last-floor > nearOffsets || b.Reach > 0 {
 		return nil, 0
 	}
 	limit = broughtRows
@@ -112,7 +113,7 @@ func (r *reader) look() (q *statement, limit int) {
 	q = &statement{}
 	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server
 		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
-		` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(running)) + `::xid8[]))`)
+		` AND "offset" <= ` + q.arg(b.Last+nearOffsets) + ` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(running)) + `::xid8[]))`)
 	r.wanted(q)
 	q.WriteString(` AND ` + sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + sql.whole + `) o ON true`)
 	return q, limit

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"testing"
 
@@ -12,11 +11,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
-
-// execer is a database or a transaction.
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
 
 // caughtUp reads all there is, and returns the reader.
 func caughtUp(t *testing.T, s *postgres.Store, filter store.Filter) store.Looker {
@@ -49,12 +43,12 @@ func TestALookBringsAlongWhatIsNew(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	exec := func(q execer, query string) {
+	exec := func(q store.Execer, query string) {
 		t.Helper()
 		_, err := q.ExecContext(t.Context(), query)
 		require.NoError(t, err)
 	}
-	insert := func(q execer, id, typ string) {
+	insert := func(q store.Execer, id, typ string) {
 		t.Helper()
 		exec(q, `INSERT INTO outbox (id, type, payload) VALUES ('`+id+`', '`+typ+`', '{}')`)
 	}

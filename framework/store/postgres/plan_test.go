@@ -106,13 +106,30 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 				_ = page
 			})
 		}
+		t.Run("a look of who has caught up "+statistics, func(t *testing.T) {
+			b := origin.next(target.(*probe))
+			r := &reader{store: s, filter: all, pos: position{base: &b}}
+			q, _ := r.look()
+			require.Nil(t, q, "rows can be anywhere")
+			b.Bound = b.Last - nearOffsets/2
+			for _, other := range b.Snapshot.running { // of other tests
+				b.Floors[other] = b.Bound
+			}
+			q, _ = r.look()
+			require.NotNil(t, q)
+			require.LessOrEqual(t, r.explain(t, q).scanned(), float64(nearOffsets), "rows touched for one look")
+		})
 	}
 }
 
 // explain runs the reader's next query under EXPLAIN.
 func explain(t *testing.T, r *reader, limit int) plan {
 	t.Helper()
-	q := r.statement(r.pos.delta, r.pos.offset+max(r.window, int64(limit)), limit)
+	return r.explain(t, r.statement(r.pos.delta, r.pos.offset+max(r.window, int64(limit)), limit))
+}
+
+func (r *reader) explain(t *testing.T, q *statement) plan {
+	t.Helper()
 	var text []byte
 	require.NoError(t, r.store.db.QueryRowContext(t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) `+q.String(), q.args...).Scan(&text))
 	var plans []struct{ Plan plan }

@@ -54,7 +54,8 @@ type Attempt struct {
 	Class   sinks.Class
 	Receipt notification.Receipt
 	Began   time.Time
-	// Duration is that of the call of the sink: in a batch, of the whole batch.
+	// Duration is that of the call of the sink, until the engine has noted its end: in a batch,
+	// of the whole batch.
 	Duration time.Duration
 }
 
