@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
 )
 
 // superuser is the only role of a throwaway cluster.
@@ -45,7 +47,7 @@ type cluster struct {
 	binaries string // folder of initdb, pg_ctl, postgres
 	folder   string // holds data and the log; removed by the guard
 	port     int
-	account  account
+	account  unprivileged.Account
 	guard    *guard
 }
 
@@ -68,11 +70,11 @@ func (c *cluster) standby(ctx context.Context) (*cluster, error) {
 // launch makes a folder in dir, puts a guard on it before there is anything to be
 // left behind, has it filled, and starts the server.
 func launch(ctx context.Context, binaries, dir string, fill func(*cluster) error) (*cluster, error) {
-	account, err := serverAccount()
+	account, err := unprivileged.For("postgres")
 	if err != nil {
 		return nil, err
 	}
-	folder, err := account.makeFolder(dir)
+	folder, err := account.MakeFolder(dir, "waybill-postgres-*")
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +189,7 @@ func (c *cluster) command(ctx context.Context, name string, args ...string) *exe
 	command := exec.CommandContext(ctx, filepath.Join(c.binaries, program(name)), args...)
 	command.Dir = c.folder // the caller's may be closed to the server's user
 	command.Env = serverEnvironment()
-	command.SysProcAttr = c.account.attributes()
+	command.SysProcAttr = c.account.Attributes()
 	return command
 }
 

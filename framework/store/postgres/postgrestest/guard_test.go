@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
 )
 
 func TestKilledProcessLeavesNothing(t *testing.T) {
@@ -56,9 +58,9 @@ func TestAFolderThatOnlyItsOwnerMayWriteToIsEmptyAfterwards(t *testing.T) {
 
 func TestAServerThatCannotBeStoppedIsToldWithWhatItsProgramSaid(t *testing.T) {
 	t.Parallel()
-	account, err := serverAccount()
+	account, err := unprivileged.For("postgres")
 	require.NoError(t, err)
-	folder, err := account.makeFolder(parentFolder(t))
+	folder, err := account.MakeFolder(parentFolder(t), "waybill-postgres-*")
 	require.NoError(t, err)
 	g, err := newGuard(&cluster{binaries: "/nowhere", folder: folder, account: account})
 	require.NoError(t, err)

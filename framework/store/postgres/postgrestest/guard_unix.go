@@ -52,7 +52,7 @@ func newGuard(c *cluster) (*guard, error) {
 	watchdog.Stdin, watchdog.Stderr = reading, complain
 	watchdog.Dir = c.folder
 	watchdog.Env = append(serverEnvironment(), "PATH=/usr/bin:/bin") // rm must be found whatever PATH a test sets
-	watchdog.SysProcAttr = c.account.attributes()
+	watchdog.SysProcAttr = c.account.Attributes()
 	watchdog.SysProcAttr.Setsid = true // a Ctrl-C in the terminal is not for the watchdog
 	if err := watchdog.Start(); err != nil {
 		return nil, errors.Join(err, writing.Close(), complaints.Close())

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
 )
 
 // StartPooler starts a PgBouncer that pools transactions before the server of a URL,
@@ -27,11 +29,11 @@ func StartPooler(t testing.TB, dsn string, connections int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	user, err := serverAccount() // PgBouncer refuses to run as root as well
+	user, err := unprivileged.For("postgres") // PgBouncer refuses to run as root as well
 	if err != nil {
 		return "", err
 	}
-	folder, err := user.makeFolder("")
+	folder, err := user.MakeFolder("", "waybill-postgres-*")
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +63,7 @@ ignore_startup_parameters = extra_float_digits
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	pooler := exec.CommandContext(ctx, program, "-q", settings)
-	pooler.SysProcAttr = user.attributes()
+	pooler.SysProcAttr = user.Attributes()
 	pooler.Dir = folder
 	if err := pooler.Start(); err != nil {
 		stop()

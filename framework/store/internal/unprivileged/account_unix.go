@@ -1,6 +1,7 @@
 //go:build unix
 
-package postgrestest
+// Package unprivileged runs the servers of tests for root: they refuse to run as root themselves.
+package unprivileged
 
 import (
 	"errors"
@@ -12,18 +13,18 @@ import (
 	"syscall"
 )
 
-// account is the user who runs the server: we ourselves (the zero value), or,
-// since initdb and postgres refuse to run as root, an unprivileged user.
-type account struct {
+// Account is the user who runs the server: we ourselves (the zero value), or, since a server
+// refuses to run as root, an unprivileged user.
+type Account struct {
 	credential *syscall.Credential
 }
 
-// serverAccount leaves root for the first of these users that exists.
-func serverAccount() (account, error) {
+// For leaves root for the user that a server has by custom, or else for nobody.
+func For(server string) (Account, error) {
 	if os.Geteuid() != 0 {
-		return account{}, nil
+		return Account{}, nil
 	}
-	for _, name := range []string{"postgres", "nobody"} {
+	for _, name := range []string{server, "nobody"} {
 		found, err := user.Lookup(name)
 		if err != nil {
 			continue
@@ -31,22 +32,22 @@ func serverAccount() (account, error) {
 		uid, uidErr := strconv.ParseUint(found.Uid, 10, 32)
 		gid, gidErr := strconv.ParseUint(found.Gid, 10, 32)
 		if err := errors.Join(uidErr, gidErr); err != nil {
-			return account{}, fmt.Errorf("user %s: %w", name, err)
+			return Account{}, fmt.Errorf("user %s: %w", name, err)
 		}
-		return account{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+		return Account{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 	}
-	return account{}, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as; useradd --system postgres makes one")
+	return Account{}, fmt.Errorf("the server does not run as root, and there is no user %[1]s or nobody to run it as; useradd --system %[1]s makes one", server)
 }
 
-// attributes makes a command run as the account. The result is never nil.
-func (a account) attributes() *syscall.SysProcAttr {
+// Attributes makes a command run as the account. The result is never nil.
+func (a Account) Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: a.credential}
 }
 
-// makeFolder makes a temporary folder that belongs to the account, in parent or,
+// MakeFolder makes a temporary folder, as os.MkdirTemp does, that belongs to the account, in parent or,
 // where that is empty, in the system's folder for such. An unprivileged user may
 // be unable to enter that one, so /tmp stands in for it.
-func (a account) makeFolder(parent string) (string, error) {
+func (a Account) MakeFolder(parent, pattern string) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
 		if !a.canEnter(parent) {
@@ -56,7 +57,7 @@ func (a account) makeFolder(parent string) (string, error) {
 	if !a.canEnter(parent) {
 		return "", fmt.Errorf("user %d, who runs the server in root's place, cannot enter %s; name another folder", a.credential.Uid, parent)
 	}
-	folder, err := os.MkdirTemp(parent, "waybill-postgres-*")
+	folder, err := os.MkdirTemp(parent, pattern)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +71,7 @@ func (a account) makeFolder(parent string) (string, error) {
 }
 
 // canEnter reports whether the folder and all above it let every user through.
-func (a account) canEnter(folder string) bool {
+func (a Account) canEnter(folder string) bool {
 	if a.credential == nil {
 		return true
 	}

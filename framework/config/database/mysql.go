@@ -1,0 +1,87 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+)
+
+type mysqlDialect struct {
+	tables config.Outbox
+	// mariaDB is whether the address says so, for SQL that is printed without asking the server.
+	mariaDB bool
+}
+
+var _ dialect = mysqlDialect{}
+
+func isMariaDB(address string) bool { return strings.HasPrefix(strings.ToLower(address), "mariadb:") }
+
+func (o mysqlDialect) config() mysql.Config {
+	c := mysql.Config{
+		Prefix:         o.tables.Prefix,
+		Receipts:       o.tables.Receipts,
+		WithoutProcess: mysql.Proof(o.tables.WithoutProcess),
+		Grace:          o.tables.Grace,
+	}
+	if o.tables.Payload == config.PayloadBytes {
+		c.Payload = mysql.PayloadBytes
+	}
+	return c
+}
+
+func (o mysqlDialect) connect(dsn string, _ bool) (*sql.DB, error) {
+	db, err := mysql.OpenDB(dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
+	db.SetConnMaxIdleTime(maxIdleTime)
+	return db, nil
+}
+
+var errNoPartitionsInMySQL = errors.New("the log has no partitions in MySQL: leave out --partition-rows")
+
+func (o mysqlDialect) migrate(ctx context.Context, db *sql.DB, partitionRows int64) ([]string, error) {
+	if partitionRows > 0 {
+		return nil, errNoPartitionsInMySQL
+	}
+	return mysql.Migrate(ctx, db, o.config())
+}
+
+func (o mysqlDialect) migrationSQL(partitionRows int64) (string, error) {
+	if partitionRows > 0 {
+		return "", errNoPartitionsInMySQL
+	}
+	return mysql.MigrationSQL(o.config(), o.mariaDB)
+}
+
+func (o mysqlDialect) grants(role, duty string) (string, error) {
+	return mysql.Grants(o.config(), role, duty)
+}
+
+func (o mysqlDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
+	c := o.config()
+	c.Source = r.source
+	return mysql.Open(ctx, db, c)
+}
+
+// passes goes by the server's numbers; what never came to speak with a server is a matter of the
+// network.
+func (mysqlDialect) passes(err error) bool {
+	if mysql.IsRefused(err) {
+		return mysql.IsPassing(err)
+	}
+	var network net.Error
+	return errors.As(err, &network) ||
+		errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
+}

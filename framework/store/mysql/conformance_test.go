@@ -1,0 +1,64 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
+	"github.com/waybill-go/waybill/framework/store/storetest"
+	"github.com/waybill-go/waybill/registry"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	mysqltest.Shared(t) // or there is none
+	storetest.Run(t, dialect(mysql.Config{Receipts: true}, newDB))
+}
+
+// A handle of the application's own has the server's default isolation, no flag of the connection, and
+// sends arguments apart from their statements.
+func TestConformanceThroughAHandleOfTheApplications(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the whole suite once more")
+	}
+	mysqltest.Shared(t)
+	storetest.Run(t, dialect(mysql.Config{Receipts: true}, func(t testing.TB) *sql.DB {
+		db, err := sql.Open("mysql", mysqltest.DSN(t))
+		require.NoError(t, err)
+		db.SetMaxOpenConns(60)
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}))
+}
+
+func dialect(config mysql.Config, newDB func(testing.TB) *sql.DB) storetest.Dialect {
+	return storetest.Dialect{
+		NewDB: func(t *testing.T) *sql.DB { return newDB(t) },
+		Migrate: func(ctx context.Context, db *sql.DB) error {
+			_, err := mysql.Migrate(ctx, db, config)
+			return err
+		},
+		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return mysql.Open(ctx, db, config) },
+		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
+			publisher, err := outbox.New(registry.New(), s.(*mysql.Store), outbox.Config{MaxPayload: 64 << 20})
+			if err != nil {
+				return err
+			}
+			return publisher.Append(ctx, tx, envelopes...)
+		},
+		Restart: []string{`TRUNCATE TABLE outbox`},
+		Gap:     `ALTER TABLE outbox AUTO_INCREMENT = 1000000`,
+		Quote:   "`",
+		Time:    func(t time.Time) string { return `'` + t.UTC().Format("2006-01-02 15:04:05.000000") + `'` },
+		NoZones: true,
+		Slots:   true,
+	}
+}

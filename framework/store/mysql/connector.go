@@ -1,0 +1,114 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// idleConnections are kept. A forwarder looks, reads and writes checkpoints at the same time:
+// with the two that package sql keeps it would open new connections all the time.
+const idleConnections = 10
+
+// OpenDB opens a database with go-sql-driver: dsn is a URL such as
+// mysql://user:password@host:3306/name?tls=true, or the driver's own form. Nothing is connected
+// yet. What it adds to the driver:
+//
+//   - sessions are in READ COMMITTED, so that what is parked for one lane holds up no other;
+//   - times are time.Time in UTC, arguments go with their statements in one round trip;
+//   - timeout=10s for connecting, unless dsn says otherwise;
+//   - each session knows in which life of which server it is, see Store;
+//   - up to 10 idle connections are kept, in place of 2.
+//
+// The application may use the same handle for its own tables.
+func OpenDB(dsn string) (*sql.DB, error) {
+	config, err := parseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("the database's address %w", err)
+	}
+	c, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, errors.New("the database's address cannot be used") // without it: it may hold a password
+	}
+	db := sql.OpenDB(&connector{c})
+	db.SetMaxIdleConns(idleConnections)
+	return db, nil
+}
+
+// connector makes sessions that know their server.
+type connector struct{ driver.Connector }
+
+// driverSession is all that a connection of the driver offers to database/sql.
+type driverSession interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// session is a connection that knows in which life of which server it is. It cannot outlive that.
+type session struct {
+	driverSession
+	life string
+}
+
+// Connect opens a session.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	made, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{}
+	var ok bool
+	if s.driverSession, ok = made.(driverSession); !ok {
+		return nil, errors.Join(fmt.Errorf("%T lacks what database/sql wants", made), made.Close())
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, made.Close())
+	}
+	return s, nil
+}
+
+func (s *session) prepare(ctx context.Context) error {
+	if _, err := s.ExecContext(ctx, `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`, nil); err != nil {
+		return err
+	}
+	for _, family := range families {
+		_, err := s.ExecContext(ctx, family.noteLife, nil)
+		if family.foreign(err) {
+			continue
+		}
+		if err == nil {
+			s.life, err = s.text(ctx, `SELECT @waybill_life`)
+		}
+		return err
+	}
+	return errNoLife
+}
+
+// text is the one value that a query gives.
+func (s *session) text(ctx context.Context, query string) (string, error) {
+	rows, err := s.QueryContext(ctx, query, nil)
+	if err != nil {
+		return "", err
+	}
+	row := make([]driver.Value, 1)
+	if err := rows.Next(row); err != nil && !errors.Is(err, io.EOF) {
+		return "", errors.Join(err, rows.Close())
+	}
+	text, _ := row[0].([]byte)
+	if len(text) == 0 {
+		return "", errors.Join(errNoLife, rows.Close())
+	}
+	return string(text), rows.Close()
+}

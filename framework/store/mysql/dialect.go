@@ -1,0 +1,285 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+// dialect is the part of the tables that MySQL and MariaDB share.
+type dialect struct {
+	tables.Standard
+	*Store
+}
+
+var _ tables.Dialect = (*dialect)(nil)
+
+// Placeholder is the same for every argument.
+func (*dialect) Placeholder(int) string { return `?` }
+
+// Quote is the character around identifiers, also without ANSI_QUOTES.
+func (*dialect) Quote() string { return "`" }
+
+// Now stands still within a statement, also behind a lock: a lease that runs out while an UPDATE waits
+// for its row is taken with the next try.
+func (*dialect) Now() string { return `UTC_TIMESTAMP(6)` }
+
+// NowPlus has microseconds, like the clock.
+func (*dialect) NowPlus(d time.Duration) tables.Expr {
+	return tables.SQL(`UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`, d.Microseconds())
+}
+
+// Elapsed takes the difference of two times.
+func (*dialect) Elapsed(since string) string {
+	return `TIMESTAMPDIFF(MICROSECOND, ` + since + `, UTC_TIMESTAMP(6))`
+}
+
+// Position is INSTR.
+func (*dialect) Position() string { return `INSTR` }
+
+// MetadataIs takes the JSON apart.
+func (*dialect) MetadataIs(name, value string) tables.Expr {
+	return tables.SQL(`JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)) = ?`, `$."`+name+`"`, value)
+}
+
+// Time is NULL if it is zero.
+func (*dialect) Time(t time.Time) any { return nullTime(t) }
+
+// Payload depends on the column.
+func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.binary) }
+
+// ParseTime reads a time of a handle without parseTime.
+func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
+
+// EachParked reads through database/sql.
+func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
+	return tables.EachParked(ctx, db, d, query, args, each)
+}
+
+// Refs are a list, for which both families go along the primary key.
+func (*dialect) Refs(refs []store.Ref) tables.Expr {
+	if len(refs) == 0 {
+		return tables.SQL(`SELECT 0, '' FROM DUAL WHERE false`)
+	}
+	var b strings.Builder
+	for i, r := range refs {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		b.WriteString(strconv.FormatInt(r.Offset, 10))
+		b.WriteString(", ")
+		b.WriteString(literal(r.ID))
+		b.WriteByte(')')
+	}
+	return tables.SQL(b.String())
+}
+
+// Ranges are a condition on each.
+func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
+	return tables.SQL(spans(ranges).where())
+}
+
+// Asked is empty: MariaDB has no LATERAL.
+func (*dialect) Asked([]string) tables.Expr { return tables.Expr{} }
+
+// Types is what a page's query asks too.
+func (*dialect) Types(f notification.TypeFilter) tables.Expr { return tables.SQL(typesSQL(f)) }
+
+// typesSQL is the condition on types, without arguments.
+func typesSQL(f notification.TypeFilter) string {
+	conditions := []string{`false`}
+	if len(f.Names) > 0 {
+		names := make([]string, len(f.Names))
+		for i, name := range f.Names {
+			names[i] = literal(name)
+		}
+		conditions = append(conditions, `type IN (`+strings.Join(names, `, `)+`)`)
+	}
+	for _, p := range f.Prefixes {
+		conditions = append(conditions, `LEFT(type, `+strconv.Itoa(len([]rune(p)))+`) = `+literal(p))
+	}
+	text := `(` + strings.Join(conditions, ` OR `) + `)`
+	if f.Except {
+		text = `NOT ` + text
+	}
+	return text
+}
+
+// literal is a text in hexadecimal digits, which no setting of the session reads differently. Nor has it
+// a character that stands for something in a tables.Expr.
+func literal(text string) string {
+	if text == "" {
+		return `''`
+	}
+	return `_utf8mb4 0x` + hex.EncodeToString([]byte(text))
+}
+
+// Returning is false: MySQL has none, and MariaDB not for UPDATE.
+func (*dialect) Returning() bool { return false }
+
+// OnConflict goes by any unique key, of which each table has one. It says nothing of how many rows were
+// new: that depends on a flag of the connection.
+func (*dialect) OnConflict(key, columns []string, unless tables.Condition) string {
+	if len(columns) == 0 {
+		return ` ON DUPLICATE KEY UPDATE ` + key[0] + ` = ` + key[0]
+	}
+	set := make([]string, len(columns))
+	for i, c := range columns {
+		set[i] = c + ` = VALUES(` + c + `)`
+		if unless.Column != "" {
+			set[i] = c + ` = IF(VALUES(` + unless.Column + `) <> '` + unless.Value + `', VALUES(` + c + `), ` + c + `)`
+		}
+	}
+	return ` ON DUPLICATE KEY UPDATE ` + strings.Join(set, `, `)
+}
+
+// NewRow is nothing: the INSERT fails.
+func (*dialect) NewRow([]string) string { return `` }
+
+// Exists goes by the error's number. The transaction goes on.
+func (*dialect) Exists(err error) bool { return refused(err, duplicate) }
+
+// Isolation is that without locks on what lies between rows.
+func (*dialect) Isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
+
+// SQLState is that of the driver's error.
+func (*dialect) SQLState(err error) string {
+	var e *mysql.MySQLError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return string(e.SQLState[:])
+}
+
+// savepoint stands in each transaction in which a function of the user's runs.
+const savepoint = `waybill_checkpoint`
+
+// Committable fails where the savepoint is gone, and the transaction with it: after a deadlock the server
+// has rolled it back, and what follows would be written by itself.
+func (*dialect) Committable() string { return `RELEASE SAVEPOINT ` + savepoint }
+
+// Collides is so after a deadlock.
+func (*dialect) Collides(err error) bool { return collides(err) }
+
+func collides(err error) bool { return refused(err, deadlock, recordChanged) }
+
+// Missing goes by the number.
+func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) bool {
+	return refused(err, noSuchTable)
+}
+
+// Advise adds the hint of the error's number.
+func (*dialect) Advise(err error) error { return advise(err) }
+
+// TakeCursors locks the rows, in the order of the primary key. It is no SELECT: the driver waits for ever
+// for the end of the rows where one is executed with arguments apart from it.
+func (*dialect) TakeCursors(sink string) tables.Expr {
+	return tables.SQL(`UPDATE {cursors} SET revision = revision WHERE sink = ?`, sink)
+}
+
+// WriteLease also notes the life of the server.
+func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, row *tables.LeaseRow) (err error) {
+	row.Server, err = d.on(ctx, db, "", func(c *sql.Conn) error {
+		return tables.WriteLeaseInTwo(ctx, d.run, c, u, row)
+	})
+	return err
+}
+
+// MoveCursor checks the life of the server in the same statement: where only the cursor moves, a
+// checkpoint is one round trip.
+func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
+	if db, isPool := q.(*sql.DB); isPool {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = conn.Close() }() // gives it back
+		q = conn
+	}
+	for again := true; ; again = false {
+		written, err := d.run.Exec(ctx, q, `UPDATE {cursors} SET ? WHERE ? AND @waybill_life = ?`, u.Set, u.Where, c.Lease.Server)
+		if err != nil {
+			return nil, err
+		}
+		if written > 0 {
+			break
+		}
+		if known, err := d.whyUnmoved(ctx, q, c.Lease); err != nil || known || !again {
+			return nil, err
+		}
+	}
+	if c.InTx != nil {
+		if _, err := q.ExecContext(ctx, `SAVEPOINT `+savepoint); err != nil {
+			return nil, err
+		}
+	}
+	return func() error { return nil }, nil
+}
+
+// whyUnmoved distinguishes a lease that is lost, or whose server has gone, from a checkpoint that is
+// written already, which is no error; known is false where the session did not know its life before.
+func (d *dialect) whyUnmoved(ctx context.Context, q tables.Querier, lease store.Lease) (known bool, err error) {
+	if err := d.run.Holds(ctx, q, lease); err != nil {
+		return false, err
+	}
+	var life sql.NullString
+	if err := q.QueryRowContext(ctx, `SELECT @waybill_life`).Scan(&life); err != nil {
+		return false, err
+	}
+	now, err := d.noteLife(ctx, q)
+	if err == nil && now != lease.Server {
+		err = store.ErrServerChanged
+	}
+	return life.Valid, err
+}
+
+// Level compares snapshots.
+func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
+	var at position
+	for lane, raw := range positions {
+		p, err := parsePosition(raw)
+		switch {
+		case err != nil:
+			return nil, err
+		case p.until != nil:
+			return nil, fmt.Errorf("%w: lane %d is inside a delta", store.ErrNotLevel, lane)
+		case lane == 0:
+			at = p
+		case !p.from.equal(at.from):
+			return nil, fmt.Errorf("%w: lane 0 is at %s, lane %d at %s", store.ErrNotLevel, positions[0], lane, raw)
+		}
+	}
+	return at.MarshalJSON()
+}
+
+// Places asks the log's counter, after the positions were read: a position behind that is of another log.
+func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
+	places := make([]tables.Place, len(positions))
+	next := int64(0)
+	for i, raw := range positions {
+		pos, err := parsePosition(raw)
+		if err != nil {
+			return nil, err
+		}
+		if next == 0 {
+			if next, err = d.nextOffset(ctx, q); err != nil {
+				return nil, err
+			}
+		}
+		places[i] = tables.Place{Conflict: conflict(pos, next), Through: pos.through(), Settled: pos.settled()}
+	}
+	return places, nil
+}

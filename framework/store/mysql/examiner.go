@@ -1,0 +1,163 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Examiner reads from a server what package doctor judges. It changes nothing, reads no large table, and
+// also works on an outbox that [Open] refuses. It is safe for concurrent use.
+type Examiner struct {
+	db     *sql.DB
+	config Config
+	names  names
+	server server
+}
+
+// Examine connects. It refuses what [Open] refuses of the server itself: its version, and a kind on which
+// rows would be lost.
+func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s, err := checkServer(ctx, db)
+	return &Examiner{db: db, config: c, names: names(c.Prefix), server: s}, err
+}
+
+// Schema is nil where the tables are those of this program; see [Open].
+func (e *Examiner) Schema(ctx context.Context) error {
+	return migrations(e.config, e.server).Check(ctx, e.db)
+}
+
+// Log is nil where the log numbers its rows as readers rely on; store.ErrUnsafeLog says what is wrong, and
+// what mends it.
+func (e *Examiner) Log(ctx context.Context) error { return checkLog(ctx, e.db, e.names) }
+
+// HasProcess reports whether the user has the privilege PROCESS.
+func (e *Examiner) HasProcess(ctx context.Context) (bool, error) {
+	var n int
+	err := e.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM information_schema.innodb_trx LIMIT 1) any_row`).Scan(&n)
+	if refused(err, needsPrivilege) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Variable is a global variable of the server; "" where it has none of the name.
+func (e *Examiner) Variable(ctx context.Context, name string) (string, error) {
+	return variable(ctx, e.db, name)
+}
+
+// Now is the server's clock.
+func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
+	var text string
+	if err := e.db.QueryRowContext(ctx, `SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)`).Scan(&text); err != nil {
+		return now, err
+	}
+	return parseTime(text)
+}
+
+// Connections is how many sessions the server has, and may have.
+func (e *Examiner) Connections(ctx context.Context) (used, most int, err error) {
+	var name string
+	if err := e.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Threads\_connected'`).Scan(&name, &used); err != nil {
+		return 0, 0, err
+	}
+	err = e.db.QueryRowContext(ctx, `SELECT @@global.max_connections`).Scan(&most)
+	return used, most, err
+}
+
+// Prepared are the names of XA transactions that are prepared, as XA ROLLBACK takes them.
+func (e *Examiner) Prepared(ctx context.Context) (names []string, err error) {
+	rows, err := e.db.QueryContext(ctx, `XA RECOVER`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var format, global, branch int
+		var data []byte
+		if err := rows.Scan(&format, &global, &branch, &data); err != nil {
+			return nil, err
+		}
+		if global+branch > len(data) {
+			return nil, fmt.Errorf("XA RECOVER: a name of %d bytes in %d", global+branch, len(data))
+		}
+		names = append(names, fmt.Sprintf("0x%x,0x%x,%d", data[:global], data[global:global+branch], format))
+	}
+	return names, rows.Err()
+}
+
+// LogBytes is how many bytes the log has on disk, by the server's statistics.
+func (e *Examiner) LogBytes(ctx context.Context) (bytes int64, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT coalesce(sum(DATA_LENGTH + INDEX_LENGTH), 0) FROM information_schema.TABLES
+		WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, string(e.names)).Scan(&bytes)
+	return bytes, err
+}
+
+// madeTable and madeIndex fit the statements of the migrations.
+var (
+	madeTable = regexp.MustCompile("(?s)CREATE TABLE IF NOT EXISTS `([^`]+)` \\((.*?)\\) ENGINE")
+	madeIndex = regexp.MustCompile("(?m)^ +KEY `([^`]+)` (\\(.*\\)),?$")
+)
+
+// MissingIndexes are the indexes that Migrate makes and that are not there, with the SQL that makes them.
+func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]string, err error) {
+	text, err := migrations(e.config, e.server).SQL()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := e.db.QueryContext(ctx, `SELECT DISTINCT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	var present []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		present = append(present, name)
+	}
+	missing = make(map[string]string)
+	for _, table := range madeTable.FindAllStringSubmatch(text, -1) {
+		for _, index := range madeIndex.FindAllStringSubmatch(table[2], -1) {
+			if !slices.Contains(present, index[1]) {
+				missing[index[1]] = "CREATE INDEX `" + index[1] + "` ON `" + table[1] + "` " + index[2] + ";"
+			}
+		}
+	}
+	return missing, rows.Err()
+}
+
+// CursorFaults says, by sink, why cursors are not of this log, such as that it was started again.
+func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
+	if s.Source() != nil {
+		return s.SourceFaults(ctx)
+	}
+	progress, err := s.progress(ctx, s.db, nil)
+	if err != nil {
+		return nil, fmt.Errorf("compare the cursors with the log: %w", advise(err))
+	}
+	faults = make(map[string]string)
+	for _, p := range progress {
+		if p.reason != "" {
+			faults[p.sink] = p.reason
+		}
+	}
+	return faults, nil
+}
+
+// closeRows ends a query and keeps the first error.
+func closeRows(rows *sql.Rows, err error) error {
+	if closeErr := rows.Close(); err == nil {
+		return closeErr
+	}
+	return err
+}

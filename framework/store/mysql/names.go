@@ -1,0 +1,21 @@
+package mysql
+
+// names are those of the tables: what begins them. All of them are quoted wherever they stand,
+// since a prefix may be a word of SQL.
+type names string
+
+// Log is the log's table.
+func (n names) Log() string { return n.Table("") }
+
+// Table is a table, such as `outbox_cursors` for cursors. The log has no name of its own.
+func (n names) Table(name string) string { return "`" + n.plain(name) + "`" }
+
+// Name is an index or a constraint.
+func (n names) Name(name string) string { return n.Table(name) }
+
+func (n names) plain(name string) string {
+	if name != "" {
+		name = "_" + name
+	}
+	return string(n) + name
+}

@@ -1,0 +1,245 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// pageBytes is where a page ends even if it has not reached its limit, so that large payloads do
+// not add up to gigabytes.
+const pageBytes = 8 << 20
+
+const (
+	// firstRows is the LIMIT of a reader's first query. Those that follow it ask for as many rows as
+	// make a page by the size of those before, and no more than rowsGrowth times as many.
+	firstRows  = 256
+	rowsGrowth = 4
+	// unreadBytes is how much of a result the driver may read for nothing. Where more is left of it,
+	// giving the connection up costs less.
+	unreadBytes = 4 * pageBytes
+	// maxWindow bounds how many offsets one query looks through, and so how long it runs.
+	maxWindow = 1 << 20
+)
+
+// statementTime bounds one statement of the reader, which would wait for ever for an answer that
+// does not come. The next one looks through less.
+const statementTime = time.Minute
+
+// reader walks through the log from delta to delta. What a delta has is fixed by its two snapshots,
+// so it does not matter what a page's statement sees beside it.
+type reader struct {
+	store  *Store
+	filter store.Filter
+	where  string // the condition of the filter
+	pos    position
+	life   string
+	left   spans // what the current delta still has
+	known  bool  // left is that of pos
+	window int64 // how many offsets the next query looks through; 0: one page's worth
+	rows   int   // the LIMIT of the next query; 0: firstRows
+	note   string
+}
+
+// NewReader continues at a cursor's position.
+func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
+	if source := s.Source(); source != nil {
+		return source.NewReader(raw, filter)
+	}
+	pos, err := parsePosition(raw)
+	if err != nil {
+		return nil, err
+	}
+	s.tracker.learn(pos.goal())
+	return &reader{store: s, filter: filter, where: s.filterSQL(filter), pos: pos, life: filter.Server}, nil
+}
+
+// Next returns the next page of the current delta, or of the one up to target.
+func (r *reader) Next(ctx context.Context, goal store.Target, limit int) (store.Page, error) {
+	t, ours := goal.(*target)
+	if !ours {
+		return store.Page{}, fmt.Errorf("target %T is not of this store", goal)
+	}
+	if r.life == "" {
+		r.life = t.life
+	}
+	for {
+		if t.life != r.life {
+			return store.Page{}, store.ErrServerChanged
+		}
+		if r.pos.until == nil {
+			next, err := r.begin(ctx, t)
+			if err != nil {
+				return store.Page{}, err
+			}
+			if next == nil {
+				return r.page(r.pos, nil, true), nil
+			}
+			if t = next; r.pos.until == nil {
+				continue
+			}
+		}
+		start := r.pos
+		envelopes, err := r.read(ctx, limit)
+		if err != nil {
+			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
+		}
+		caughtUp := r.pos.until == nil && t.complete() && join(r.pos.from, t.at).equal(r.pos.from)
+		if len(envelopes) > 0 || caughtUp {
+			return r.page(start, envelopes, caughtUp), nil
+		}
+	}
+}
+
+// begin begins the delta up to t. It returns a newer target where t does not reach as far as the
+// log did, or the log was started again; nil: there is nothing more.
+func (r *reader) begin(ctx context.Context, t *target) (*target, error) {
+	until := join(r.pos.from, t.at)
+	switch {
+	case r.pos.from.top > t.last:
+		gone, err := r.startedAgain(ctx)
+		if err != nil || gone == "" {
+			return nil, err
+		}
+		r.note, r.pos, r.known = gone, position{}, false
+	case !until.equal(r.pos.from):
+		r.pos.until, r.pos.offset, r.known, r.window = &until, 0, false, 0
+		return t, nil
+	case t.complete() || r.pos.from.top >= t.last:
+		return nil, nil
+	}
+	return r.store.tracker.probe(ctx)
+}
+
+// startedAgain says why the position is of a log that is gone; "" if it is not: the target was
+// older than the position, which another process has written since.
+func (r *reader) startedAgain(ctx context.Context) (reason string, err error) {
+	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
+		next, err := r.store.nextOffset(ctx, c)
+		reason = conflict(r.pos, next)
+		return err
+	})
+	return reason, err
+}
+
+// conflict says why a position is not of the log that hands out an offset next; "" if it may be.
+func conflict(p position, next int64) string {
+	top := p.goal().top
+	if top == 0 || next > top {
+		return ""
+	}
+	return fmt.Sprintf("the cursor is past offset %d and the log hands out %d next: it was truncated, or is another one", top, next)
+}
+
+// read reads the next rows of the delta, at most limit, and moves the position.
+func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, error) {
+	if !r.known {
+		r.left, r.known = r.store.tracker.withoutDead(delta(r.pos.from, *r.pos.until).behind(r.pos.offset)), true
+	}
+	if r.rows == 0 {
+		r.rows = firstRows
+	}
+	rows := min(limit, r.rows)
+	if r.window == 0 {
+		r.window = int64(rows)
+	}
+	part := r.left.first(r.window)
+	if len(part) == 0 {
+		r.pos, r.known = position{from: *r.pos.until}, false
+		return nil, nil
+	}
+	cover, _ := covering(part, apart)
+	last := cover[len(cover)-1].Last
+	s, cut, err := r.query(ctx, cover, rows)
+	if err != nil {
+		r.rows = max(1, rows/2)
+		r.window = max(int64(r.rows), r.window/2)
+		return nil, err
+	}
+	if cut || s.seen == rows {
+		last = s.lastSeen
+		r.window = max(int64(rows), last-part[0].First)
+	} else {
+		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or what the filter leaves out
+	}
+	if s.seen > 0 {
+		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.rowBytes()))
+	}
+	envelopes := s.of(part)
+	r.pos.offset = last
+	if r.left = r.left.behind(last); len(r.left) == 0 {
+		r.pos, r.known = position{from: *r.pos.until}, false
+	}
+	return envelopes, nil
+}
+
+// first are the first n offsets of s, by the room that they take.
+func (s spans) first(n int64) spans {
+	if len(s) == 0 {
+		return nil
+	}
+	return s.upTo(s[0].First + n - 1)
+}
+
+// query reads the rows of some ranges. cut says that they were too large to come at once.
+func (r *reader) query(ctx context.Context, cover spans, limit int) (s *scanner, cut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	query := `SELECT ` + columns + ` FROM ` + r.store.names.Log() + ` o FORCE INDEX (PRIMARY) WHERE ` + cover.where() + r.where +
+		" ORDER BY `offset` LIMIT " + strconv.Itoa(limit)
+	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
+		s, cut = newScanner(limit), false
+		return stream(ctx, c, query, func(row []driver.Value) (bool, error) {
+			if cut = s.bytes >= pageBytes; cut {
+				if unread := limit - s.seen; unread*s.rowBytes() > unreadBytes {
+					cancel()
+				}
+				return false, nil
+			}
+			_, err := s.scan(row)
+			return true, err
+		})
+	})
+	if cut {
+		err = nil // of the rows that are left
+	}
+	return s, cut, err
+}
+
+// page wraps rows that end at the reader's position.
+func (r *reader) page(start position, envelopes []notification.Envelope, caughtUp bool) store.Page {
+	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note}
+	r.note = ""
+	p.After = func(i int) store.Position {
+		if i == len(envelopes)-1 {
+			return p.End
+		}
+		return position{from: start.from, until: start.until, offset: envelopes[i].Offset}
+	}
+	return p
+}
+
+// filterSQL is the condition of a filter, without arguments; it begins with AND.
+func (s *Store) filterSQL(f store.Filter) string {
+	where := ` AND ` + s.notCancelled + ` AND o.type <> '` + VoidType + `'`
+	if !f.Slots.All() {
+		where += ` AND slot BETWEEN ` + strconv.Itoa(f.Slots.First) + ` AND ` + strconv.Itoa(f.Slots.Last)
+	}
+	if !f.Types.All() {
+		where += ` AND ` + typesSQL(f.Types)
+	}
+	if !f.Since.IsZero() {
+		where += ` AND occurred_on >= '` + formatTime(f.Since) + `'`
+	}
+	if !f.Until.IsZero() {
+		where += ` AND occurred_on < '` + formatTime(f.Until) + `'`
+	}
+	return where
+}

@@ -1,0 +1,134 @@
+package mysql_test
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
+)
+
+func TestOldServersAndOtherKindsAreRefused(t *testing.T) {
+	t.Parallel()
+	for version, says := range map[string]string{
+		"8.0.17": "", "8.4.2": "", "9.1.0": "", "10.6.0-MariaDB": "", "10.11.19-MariaDB-0+deb12u1": "", "5.5.5-11.4.2-MariaDB-log": "",
+		"8.0.16": "8.0.17", "5.7.44-log": "8.0.17", "10.5.28-MariaDB": "10.6", "5.5.5-10.3.39-MariaDB": "10.6",
+		"8.0.11-TiDB-v7.5.0": "InnoDB", "8.0.30-Vitess": "InnoDB", "none": "none",
+	} {
+		err := mysql.CheckVersion(version)
+		if says == "" {
+			require.NoError(t, err, version)
+			continue
+		}
+		require.ErrorIs(t, err, store.ErrUnsupported, version)
+		require.ErrorContains(t, err, says, version)
+	}
+}
+
+func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
+	t.Parallel()
+	mysqltest.Shared(t) // or there is none
+	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Stop()) }()
+	name, _, err := s.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	db, err := mysql.OpenDB(s.DSN(name))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	openStore(t, db, mysql.Config{})
+	for _, c := range []struct{ set, back, says string }{
+		{`SET GLOBAL auto_increment_increment = 2`, `SET GLOBAL auto_increment_increment = 1`, "SET GLOBAL auto_increment_increment = 1"},
+		{`SET GLOBAL auto_increment_offset = 2`, `SET GLOBAL auto_increment_offset = 1`, "SET GLOBAL auto_increment_offset = 1"},
+		{`SET GLOBAL read_only = ON`, `SET GLOBAL read_only = OFF`, "name the primary"},
+	} {
+		require.NoError(t, s.Execute(t.Context(), c.set))
+		_, err := mysql.Open(t.Context(), db, mysql.Config{})
+		require.ErrorIs(t, err, store.ErrUnsupported, c.set)
+		require.ErrorContains(t, err, c.says)
+		require.NoError(t, s.Execute(t.Context(), c.back))
+	}
+	_, err = mysql.Open(t.Context(), db, mysql.Config{})
+	require.NoError(t, err)
+}
+
+func TestALogThatIsNotInInnoDBIsRefused(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	openStore(t, db, mysql.Config{})
+	_, err := db.ExecContext(t.Context(), `ALTER TABLE outbox ENGINE = MyISAM`)
+	require.NoError(t, err)
+	_, err = mysql.Open(t.Context(), db, mysql.Config{})
+	require.ErrorIs(t, err, store.ErrUnsafeLog)
+	require.ErrorContains(t, err, "ENGINE = InnoDB")
+}
+
+func TestAHandleOfAnotherZoneIsRefused(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("mysql", mysqltest.DSN(t)+"?parseTime=true&loc=Asia%2FTokyo")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	_, err = mysql.Migrate(t.Context(), db, mysql.Config{})
+	require.ErrorIs(t, err, store.ErrUnsupported)
+	require.ErrorContains(t, err, "loc=")
+}
+
+func TestAddressesAreRefusedWithoutBeingRepeated(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{"", "app:hunter2@db/app", "mysql://app:hunter2@db", "postgres://app:hunter2@db/app", "mysql://app:hunter2@db/app?tls=nothing", "mysql://app:hunter2%zz@db/app"} {
+		_, err := mysql.OpenDB(dsn)
+		require.Error(t, err, dsn)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	a, err := mysql.ParseAddress("mysql://app@db/shop")
+	require.NoError(t, err)
+	require.Equal(t, mysql.Address{User: "app", Host: "db:3306", Database: "shop"}, a)
+}
+
+func TestAMigrationThatWasInterruptedGoesOn(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	openStore(t, db, mysql.Config{})
+	for _, statement := range []string{`DROP TABLE outbox_actions, outbox_schedules, outbox_inbox`, `DELETE FROM outbox_migrations WHERE version_id = 1`} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	_, err := mysql.Open(t.Context(), db, mysql.Config{})
+	require.ErrorIs(t, err, store.ErrNotMigrated)
+	openStore(t, db, mysql.Config{})
+}
+
+// unprivileged is the test's database through a user who lacks PROCESS.
+func unprivileged(t *testing.T) (db *sql.DB) {
+	t.Helper()
+	dsn := mysqltest.DSN(t)
+	owner, err := mysql.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = owner.Close() })
+	openStore(t, owner, mysql.Config{})
+	name := mysqltest.User(t, owner, "SELECT, INSERT, UPDATE, DELETE")
+	config, err := driver.ParseDSN(dsn)
+	require.NoError(t, err)
+	config.User, config.Passwd = name, name
+	db, err = mysql.OpenDB(config.FormatDSN())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func TestReadingWithoutPROCESSIsRefusedWithTheWayOut(t *testing.T) {
+	t.Parallel()
+	s, err := mysql.Open(t.Context(), unprivileged(t), mysql.Config{})
+	require.NoError(t, err, "publishing needs no such privilege")
+	_, err = s.Probe(t.Context())
+	require.ErrorIs(t, err, store.ErrUnsupported)
+	var advised *store.AdvisedError
+	require.True(t, errors.As(err, &advised))
+	require.Contains(t, advised.Hint, "GRANT PROCESS")
+	require.Contains(t, advised.Hint, "without_process")
+}

@@ -1,0 +1,85 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+)
+
+// Waiting is what lies behind the positions of the lanes. Lanes at one place, as those of one sink
+// mostly are, are counted together.
+func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types notification.TypeFilter) (found []tables.WaitingSpan, err error) {
+	next := make(map[string]*waitingSpan)
+	var order []*waitingSpan
+	for i, l := range lanes {
+		at := string(l.Position)
+		if next[at] == nil {
+			pos, err := parsePosition(l.Position)
+			if err != nil {
+				return nil, err
+			}
+			if pos.goal().top > t.Last() && t.(*target).complete() {
+				pos = position{} // of a log that is gone, or written since: the forwarder reads it from the oldest row
+			}
+			next[at] = &waitingSpan{dialect: d, types: types, pos: pos, of: l.Lane.Of, place: make(map[int]int)}
+			order = append(order, next[at])
+		}
+		next[at].place[l.Lane.Number] = i
+	}
+	for _, s := range order {
+		found = append(found, tables.WaitingSpan{After: s.pos.through(), Last: t.Last(), Count: s.count})
+	}
+	return found, nil
+}
+
+// waitingSpan is a place in the log, and lanes of one sink that are there.
+type waitingSpan struct {
+	dialect *dialect
+	types   notification.TypeFilter
+	pos     position
+	of      int         // how many lanes the sink has
+	place   map[int]int // of a lane's number among those that were asked for
+}
+
+func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error {
+	// The number of the lane whose slots, as store.NewLane has them, include the row's.
+	lane := tables.SQL(`((slot + 1) * ? - 1) DIV ?`, s.of, store.Slots)
+	types := tables.SQL(`true`)
+	if !s.types.All() {
+		types = s.dialect.Types(s.types)
+	}
+	return s.dialect.run.Each(ctx, s.dialect.db, func(rows *sql.Rows) error {
+		var number, n int
+		oldest := tables.NewTime(s.dialect)
+		if err := rows.Scan(&number, &n, &oldest); err != nil {
+			return err
+		}
+		if place, asked := s.place[number]; asked {
+			found(place, n, oldest.Time)
+		}
+		return nil
+	}, `SELECT lane, count(*), min(occurred_on) FROM (SELECT ? AS lane, occurred_on FROM {log} o WHERE "offset" > ? AND "offset" <= ?
+		AND NOT ? AND ? AND `+tables.NotCancelled+` AND type <> '`+VoidType+`' ORDER BY "offset" LIMIT ?) waiting GROUP BY lane`,
+		lane, after, last, orFalse(s.pos.settled()), types, limit)
+}
+
+// Extent asks the catalog how large the log is, and the tracker since when the lowest offset is not
+// decided: a transaction that has taken it is open, or was a moment ago.
+func (d *dialect) Extent(ctx context.Context) (bytes int64, held time.Duration, err error) {
+	_, err = d.on(ctx, d.db, "", func(c *sql.Conn) error {
+		if _, err := d.nextOffset(ctx, c); err != nil { // which makes the catalog answer with figures of now
+			return err
+		}
+		return c.QueryRowContext(ctx, `SELECT coalesce(DATA_LENGTH + INDEX_LENGTH, 0) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`,
+			string(d.names)).Scan(&bytes)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	held, err = d.tracker.held(ctx)
+	return bytes, held, err
+}

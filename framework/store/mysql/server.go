@@ -1,0 +1,144 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// The first servers that take all that the store asks of them: expressions as defaults, checks,
+// JSON_TABLE, and the collations of bytes without padding.
+const (
+	minMySQL   = 8_00_17
+	minMariaDB = 10_06_00
+)
+
+// server is what the store works with.
+type server struct {
+	family    family
+	version   int // 80031 for 8.0.31
+	collation string
+}
+
+// checkServer refuses a server on which the store does not work, or would lose rows.
+func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
+	var text string
+	if err := db.QueryRowContext(ctx, `SELECT VERSION()`).Scan(&text); err != nil {
+		return s, fmt.Errorf("connect to MySQL: %w", err)
+	}
+	if s, err = parseServer(text); err != nil {
+		return s, err
+	}
+	if err := checkClock(ctx, db); err != nil {
+		return s, err
+	}
+	return s, checkTopology(ctx, db)
+}
+
+// parseServer reads what VERSION() says, such as 8.0.31 or 10.11.19-MariaDB-0+deb12u1.
+func parseServer(text string) (server, error) {
+	s := server{family: families[0], collation: "utf8mb4_0900_bin"}
+	minimum, least := minMySQL, "8.0.17"
+	switch {
+	case strings.Contains(text, "MariaDB"):
+		s.family, s.collation = families[1], "utf8mb4_nopad_bin"
+		minimum, least = minMariaDB, "10.6"
+		text = strings.TrimPrefix(text, "5.5.5-") // how some proxies announce it
+	case strings.Contains(text, "TiDB"), strings.Contains(text, "Vitess"), strings.Contains(text, "OceanBase"):
+		return s, fmt.Errorf("%w: %s speaks MySQL's protocol and has no InnoDB, on whose offsets and transactions readers rely; use MySQL or MariaDB", store.ErrUnsupported, text)
+	}
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); err != nil {
+		return s, fmt.Errorf("%w: the server calls itself version %q", store.ErrUnsupported, text)
+	}
+	s.version = major*1_00_00 + minor*1_00 + patch
+	if s.version < minimum {
+		return s, fmt.Errorf("%w: %s %s is too old: %s or later is needed", store.ErrUnsupported, s.family.name, text, least)
+	}
+	return s, nil
+}
+
+// checkClock refuses a handle that takes a DATETIME for a time of another zone than UTC.
+func checkClock(ctx context.Context, db *sql.DB) error {
+	var at any
+	if err := db.QueryRowContext(ctx, `SELECT CAST('2026-07-01 12:00:00' AS DATETIME)`).Scan(&at); err != nil {
+		return fmt.Errorf("connect to MySQL: %w", err)
+	}
+	if t, isTime := at.(time.Time); isTime && !t.Equal(time.Date(2026, time.July, 1, 12, 0, 0, 0, time.UTC)) {
+		return fmt.Errorf("%w: the database handle takes times for those of the zone %s: leave out loc=… of its address, which means UTC, or give the outbox a handle of its own by mysql.OpenDB",
+			store.ErrUnsupported, t.Location())
+	}
+	return nil
+}
+
+// variable is a server's variable; "" where it has none of the name.
+func variable(ctx context.Context, q querier, name string) (string, error) {
+	var key, value string
+	err := q.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES LIKE '`+strings.ReplaceAll(name, `_`, `\_`)+`'`).Scan(&key, &value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return value, err
+}
+
+// topology are the settings under which rows would be lost, with what is wrong and the way out.
+var topology = []struct{ name, bad, wrong, mend string }{
+	{"wsrep_on", "ON", "the server is part of a Galera cluster, whose nodes hand out offsets apart from each other",
+		"keep the outbox on a server that replicates to others, not with them"},
+	{"group_replication_single_primary_mode", "OFF", "the server is part of a group with several primaries, which hand out offsets apart from each other",
+		"SELECT group_replication_switch_to_single_primary_mode()"},
+	{"innodb_read_only", "ON", "the server is a replica, which may show rows in another order than its primary", "name the primary in the database's address"},
+}
+
+func checkTopology(ctx context.Context, db *sql.DB) error {
+	for _, t := range topology {
+		value, err := variable(ctx, db, t.name)
+		if err != nil {
+			return fmt.Errorf("look up %s: %w", t.name, err)
+		}
+		if value == t.bad {
+			return fmt.Errorf("%w: %s: %s", store.ErrUnsupported, t.wrong, t.mend)
+		}
+	}
+	for _, name := range []string{"auto_increment_increment", "auto_increment_offset"} {
+		value, err := variable(ctx, db, name)
+		if err != nil {
+			return fmt.Errorf("look up %s: %w", name, err)
+		}
+		if value != "1" {
+			return fmt.Errorf("%w: %s is %s, as where several servers hand out offsets, and readers rely on one that does so: SET GLOBAL %s = 1, also in the server's configuration",
+				store.ErrUnsupported, name, value, name)
+		}
+	}
+	if value, err := variable(ctx, db, "read_only"); err != nil || value == "ON" {
+		if err == nil {
+			err = fmt.Errorf("%w: the server is a replica, or read_only is on: name the primary in the database's address", store.ErrUnsupported)
+		}
+		return err
+	}
+	return nil
+}
+
+// checkLog refuses a log in which readers would lose rows.
+func checkLog(ctx context.Context, db *sql.DB, n names) error {
+	var engine, extra string
+	err := db.QueryRowContext(ctx, `SELECT t.ENGINE, c.EXTRA FROM information_schema.TABLES t JOIN information_schema.COLUMNS c
+		ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_NAME = 'offset'
+		WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = ?`, string(n)).Scan(&engine, &extra)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil // the user sees nothing of it
+	case err != nil:
+		return fmt.Errorf("look at the table %s: %w", n, err)
+	case engine != "InnoDB":
+		return fmt.Errorf("%w: the table %s is of the engine %s, which has no transactions; to fix it: ALTER TABLE %s ENGINE = InnoDB", store.ErrUnsafeLog, n, engine, n.Log())
+	case !strings.Contains(extra, "auto_increment"):
+		return fmt.Errorf("%w: the column offset of %s does not number the rows; to fix it: ALTER TABLE %s MODIFY `offset` BIGINT NOT NULL AUTO_INCREMENT", store.ErrUnsafeLog, n, n.Log())
+	}
+	return nil
+}

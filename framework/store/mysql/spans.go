@@ -1,0 +1,137 @@
+package mysql
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// spans are sets of offsets: ranges that are ascending, disjoint and not adjacent. No
+// method changes its receiver.
+type spans []store.OffsetRange
+
+// lastOffset is behind all offsets, and leaves room to count on.
+const lastOffset = 1 << 62
+
+// add is s with a range that begins behind the first of s's last one; s is given up.
+func (s spans) add(first, last int64) spans {
+	if first > last {
+		return s
+	}
+	if n := len(s); n > 0 && s[n-1].Last+1 >= first {
+		s[n-1].Last = max(s[n-1].Last, last)
+		return s
+	}
+	return append(s, store.OffsetRange{First: first, Last: last})
+}
+
+// minus is s without t.
+func (s spans) minus(t spans) spans {
+	if len(s) == 0 || len(t) == 0 {
+		return s
+	}
+	var out spans
+	next := 0
+	for _, r := range s {
+		at := r.First
+		for next < len(t) && t[next].Last < at {
+			next++
+		}
+		for i := next; i < len(t) && t[i].First <= r.Last; i++ {
+			out = out.add(at, t[i].First-1)
+			at = t[i].Last + 1
+		}
+		out = out.add(at, r.Last)
+	}
+	return out
+}
+
+// and is what is in both.
+func (s spans) and(t spans) spans { return s.minus(s.minus(t)) }
+
+// or is what is in either.
+func (s spans) or(t spans) spans {
+	if len(s) == 0 {
+		return t
+	}
+	if len(t) == 0 {
+		return s
+	}
+	all := slices.Concat(s, t)
+	slices.SortFunc(all, func(a, b store.OffsetRange) int { return int(min(max(a.First-b.First, -1), 1)) })
+	var out spans
+	for _, r := range all {
+		out = out.add(r.First, r.Last)
+	}
+	return out
+}
+
+// upTo is what is not behind an offset, and behind what is.
+func (s spans) upTo(offset int64) spans {
+	return s.minus(spans{{First: offset + 1, Last: lastOffset}})
+}
+
+func (s spans) behind(offset int64) spans {
+	i, _ := slices.BinarySearchFunc(s, offset+1, func(r store.OffsetRange, offset int64) int { return int(min(max(r.Last-offset, -1), 1)) })
+	if i == len(s) {
+		return nil
+	}
+	if s[i].First > offset {
+		return s[i:]
+	}
+	rest := slices.Clone(s[i:])
+	rest[0].First = offset + 1
+	return rest
+}
+
+// points are the ranges of ascending offsets.
+func points(offsets []int64) (s spans) {
+	for _, offset := range offsets {
+		s = s.add(offset, offset)
+	}
+	return s
+}
+
+// covering takes the first part of s that goes into one statement: at most chunk ranges, each of
+// which may have gaps of up to apart offsets, which cost less to read over than another lookup.
+func covering(s spans, apart int64) (cover, rest spans) {
+	for i, r := range s {
+		if n := len(cover); n > 0 && r.First-cover[n-1].Last <= apart {
+			cover[n-1].Last = r.Last
+			continue
+		}
+		if len(cover) == chunk {
+			return cover, s[i:]
+		}
+		cover = append(cover, r)
+	}
+	return cover, nil
+}
+
+const (
+	// chunk is how many ranges one statement names. MariaDB forgets the index beyond
+	// optimizer_max_sel_args (16,000) and rewrites lists of 1,000, MySQL forgets it beyond
+	// range_optimizer_max_mem_size (8 MB).
+	chunk = 400
+	// apart is how many offsets a statement rather reads over than names another range.
+	apart = 8
+)
+
+// where is the condition that a row is in s, which is not empty.
+func (s spans) where() string {
+	var ranges, list []string
+	for _, r := range s {
+		first := strconv.FormatInt(r.First, 10)
+		if r.First == r.Last {
+			list = append(list, first)
+		} else {
+			ranges = append(ranges, "`offset` BETWEEN "+first+" AND "+strconv.FormatInt(r.Last, 10))
+		}
+	}
+	if len(list) > 0 {
+		ranges = append(ranges, "`offset` IN ("+strings.Join(list, ",")+")")
+	}
+	return "(" + strings.Join(ranges, " OR ") + ")"
+}

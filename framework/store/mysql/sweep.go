@@ -1,0 +1,253 @@
+package mysql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"maps"
+	mathrand "math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// sweeps prove of offsets that no statement is left which could store a row at them: an offset is
+// handed out within one INSERT, and until its row is there that statement stands in innodb_trx with
+// tables in use and tables locked.
+type sweeps struct {
+	swept    int64 // an absent hole up to here is dead
+	swepts   bool  // the first sweep is over
+	sweeping []*sweep
+	askAt    time.Time // when to look at innodb_trx again
+}
+
+// sweep is a proof under way for the offsets up to top.
+type sweep struct {
+	top     int64
+	since   time.Time
+	pending map[string]bool // statements that may have taken one of them; nil: not asked yet
+}
+
+const (
+	// slack is how long may pass between the taking of an offset and the start of the transaction:
+	// two adjacent calls within the server, without a wait between.
+	slack = 2 * time.Second
+	// sweepPause is how far apart sweeps begin, and maxSweeps how many there are at once.
+	sweepPause = time.Second
+	maxSweeps  = 60
+	// The server shows a copy of the transactions that it makes anew when nobody has asked for 100 ms.
+	// So all who ask do so rarely, and not together.
+	askPause  = 300 * time.Millisecond
+	askJitter = 300 * time.Millisecond
+)
+
+// Proof says how a store finds out that an offset without a row will never have one, where the
+// user of the database lacks the privilege PROCESS. With the privilege it asks the server which
+// statements run, and this changes nothing.
+type Proof string
+
+const (
+	// ProofRequired refuses to read without the privilege.
+	ProofRequired Proof = ""
+	// ProofVoid puts an empty row of the type VoidType in the place once Config.Grace is over.
+	// Nothing is lost: a statement that stores its rows later fails with error 1062, and its
+	// transaction is to be repeated. It writes a row for each offset that was rolled back.
+	ProofVoid Proof = "void"
+	// ProofGrace gives the place up once Config.Grace is over. A statement that stores its rows
+	// later than that, such as a large INSERT … SELECT or LOAD DATA, loses them to readers.
+	ProofGrace Proof = "grace"
+)
+
+// VoidType is the type of rows of ProofVoid. No reader returns them.
+const VoidType = "_void"
+
+// mayWatch checks that there is a way to sweep.
+func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
+	var n int
+	err := c.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM information_schema.innodb_trx LIMIT 1) any_row`).Scan(&n)
+	switch {
+	case err == nil:
+		s.blind.Store(false)
+	case !refused(err, needsPrivilege):
+		return err
+	case s.config.WithoutProcess == ProofRequired:
+		return &store.AdvisedError{
+			Err: fmt.Errorf("%w: the user lacks the privilege PROCESS, without which offsets that were rolled back cannot be told from those to come: %w", store.ErrUnsupported, err),
+			Hint: "GRANT PROCESS ON *.* TO the user of the forwarder, or choose outbox.without_process: " +
+				"void puts empty rows in their place and loses nothing, grace gives them up after a time",
+		}
+	default:
+		s.blind.Store(true)
+	}
+	return nil
+}
+
+// follow begins sweeps, moves them on, and decides holes.
+func (t *tracker) follow(ctx context.Context) error {
+	before := t.swept
+	if err := t.beginSweep(ctx); err != nil {
+		return err
+	}
+	if err := t.moveSweeps(ctx); err != nil {
+		return err
+	}
+	if len(t.at.holes) == 0 || t.swept == before && time.Now().Before(t.lookAt) {
+		return nil
+	}
+	began := time.Now()
+	err := t.decide(ctx, t.at.holes)
+	t.lookAt = time.Now().Add(max(lookPause, 10*time.Since(began)))
+	return err
+}
+
+// beginSweep begins one where holes need it. It is about all that was handed out by now, also what
+// the tracker has not come to yet: a backlog needs one sweep.
+func (t *tracker) beginSweep(ctx context.Context) error {
+	n := len(t.sweeping)
+	if t.swepts || n > 0 {
+		holes := t.at.holes
+		if len(holes) == 0 {
+			return nil
+		}
+		last := holes[len(holes)-1].Last
+		if last <= t.swept || n > 0 && (n == maxSweeps || t.sweeping[n-1].top >= last || time.Since(t.sweeping[n-1].since) < sweepPause) {
+			return nil
+		}
+	}
+	var top int64
+	err := t.store.dirty(ctx, t.life, func(tx *sql.Tx) error {
+		return t.store.run.Row(ctx, tx, "SELECT coalesce(max(`offset`), 0) FROM {log}").Scan(&top)
+	})
+	if err != nil {
+		return err
+	}
+	t.sweeping = append(t.sweeping, &sweep{top: max(top, t.at.top), since: time.Now()})
+	return nil
+}
+
+func (t *tracker) moveSweeps(ctx context.Context) error {
+	switch {
+	case len(t.sweeping) == 0:
+		return nil
+	case t.store.blind.Load():
+		return t.outwait(ctx)
+	case time.Now().Before(t.askAt) || time.Since(t.sweeping[0].since) < slack:
+		return nil
+	}
+	t.askAt = time.Now().Add(askPause + mathrand.N(askJitter))
+	running, fresh, err := t.store.running(ctx, t.life)
+	if err != nil || !fresh {
+		return err
+	}
+	over := -1
+	for i, s := range t.sweeping {
+		if s.pending == nil {
+			if time.Since(s.since) < slack {
+				break
+			}
+			s.pending = maps.Clone(running)
+		}
+		for name := range s.pending {
+			if !running[name] {
+				delete(s.pending, name)
+			}
+		}
+		if len(s.pending) == 0 {
+			over = i
+		}
+	}
+	t.endSweeps(over)
+	return nil
+}
+
+// endSweeps ends a sweep that has succeeded, and with it those before it.
+func (t *tracker) endSweeps(last int) {
+	if last < 0 {
+		return
+	}
+	t.swept, t.swepts = t.sweeping[last].top, true
+	t.sweeping = t.sweeping[last+1:]
+}
+
+// outwait is what takes the place of asking the server.
+func (t *tracker) outwait(ctx context.Context) error {
+	over := -1
+	for i, s := range t.sweeping {
+		if time.Since(s.since) > t.store.config.Grace {
+			over = i
+		}
+	}
+	if over < 0 || t.store.config.WithoutProcess == ProofGrace {
+		t.endSweeps(over)
+		return nil
+	}
+	if err := t.fillVoids(ctx, t.at.holes.upTo(t.sweeping[over].top)); err != nil {
+		return err
+	}
+	// swept stays: it is the rows that show which offsets are decided.
+	t.swepts, t.sweeping = true, t.sweeping[over+1:]
+	return nil
+}
+
+// voidRows is how many void rows one statement writes.
+const voidRows = 500
+
+// fillVoids puts void rows in holes in which there is no uncommitted row.
+func (t *tracker) fillVoids(ctx context.Context, holes spans) error {
+	if err := t.decide(ctx, holes); err != nil {
+		return err
+	}
+	var places []string
+	flush := func() error {
+		if len(places) == 0 {
+			return nil
+		}
+		_, err := t.store.on(ctx, t.store.db, t.life, func(c *sql.Conn) error {
+			_, err := c.ExecContext(ctx, "INSERT IGNORE INTO "+t.store.names.Log()+" (`offset`, type, payload) VALUES "+strings.Join(places, ", "))
+			return err
+		})
+		places = nil
+		return err
+	}
+	for _, r := range holes.and(t.at.holes).minus(t.seen) {
+		for offset := r.First; offset <= r.Last; offset++ {
+			places = append(places, fmt.Sprintf("(%d, '%s', '{}')", offset, VoidType))
+			if len(places) == voidRows {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return flush()
+}
+
+// running lists the transactions that are inside a statement which writes or locks. The server may
+// show a copy from before; so the statement looks for itself in it: fresh.
+func (s *Store) running(ctx context.Context, life string) (running map[string]bool, fresh bool, err error) {
+	running = make(map[string]bool)
+	nonce := "look " + rand.Text()
+	err = s.dirty(ctx, life, func(tx *sql.Tx) error {
+		var last int64
+		// Only a transaction that has read something is listed.
+		if err := s.run.Row(ctx, tx, "SELECT coalesce(max(`offset`), 0) FROM {log}").Scan(&last); err != nil {
+			return err
+		}
+		return s.run.Each(ctx, tx, func(rows *sql.Rows) error {
+			var name string
+			var busy, me bool
+			if err := rows.Scan(&name, &busy, &me); err != nil {
+				return err
+			}
+			fresh = fresh || me
+			if busy && !me {
+				running[name] = true
+			}
+			return nil
+		}, `SELECT CONCAT(trx_mysql_thread_id, ' ', trx_started), trx_tables_in_use > 0 AND trx_tables_locked > 0,
+			coalesce(trx_mysql_thread_id = CONNECTION_ID() AND trx_query LIKE '%`+nonce+`%', false) FROM information_schema.innodb_trx`)
+	})
+	return running, fresh, err
+}

@@ -1,0 +1,46 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// target is how far the log reached when it was probed.
+type target struct {
+	at   snapshot
+	last int64 // the highest committed offset; at may not reach it yet
+	life string
+}
+
+var _ store.Target = (*target)(nil)
+
+// Last is the highest offset that had a committed row.
+func (t *target) Last() int64 { return t.last }
+
+// complete reports whether the snapshot reaches the end of the log.
+func (t *target) complete() bool { return t.at.top >= t.last }
+
+// Probe looks at what is behind the top that it knows; see tracker. In a process that has not read
+// before it begins at the cursors.
+func (s *Store) Probe(ctx context.Context) (store.Target, error) {
+	if source := s.Source(); source != nil {
+		return source.Probe(ctx)
+	}
+	t, err := s.tracker.probe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("probe the log: %w", advise(err))
+	}
+	return t, nil
+}
+
+// probeAll probes until the snapshot reaches the end of the log.
+func (s *Store) probeAll(ctx context.Context) (*target, error) {
+	for {
+		t, err := s.tracker.probe(ctx)
+		if err != nil || t.complete() {
+			return t, err
+		}
+	}
+}
