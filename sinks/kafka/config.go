@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -123,15 +122,13 @@ func (c *Config) Validate() error {
 // validate is Validate of a configuration whose defaults are set.
 func (c *Config) validate() error {
 	return errors.Join(
-		validateBrokers(c.Brokers),
+		new(c.connection()).Validate(),
 		validateTopic(c.Topic),
 		c.validateClient(),
 		c.validateAcks(),
 		c.validateCompression(),
 		c.validateLimits(),
 		c.validateFormat(),
-		c.SASL.with(c.TokenProvider).validate(c.TokenProvider),
-		c.validateTLS(),
 	)
 }
 
@@ -232,9 +229,12 @@ func (c *Config) validateFormat() error {
 	return nil
 }
 
-func (c *Config) validateTLS() error {
-	_, err := c.TLS.encryption(c.TLSConfig, slog.New(slog.DiscardHandler))
-	return err
+// connection is how the sink reaches the brokers.
+func (c *Config) connection() Connection {
+	return Connection{
+		Brokers: c.Brokers, ClientID: c.ClientID, Step: c.step(), SASL: c.SASL, TLS: c.TLS,
+		TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider,
+	}
 }
 
 // notInURI follows RFC 3986, section 2.

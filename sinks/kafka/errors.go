@@ -38,6 +38,10 @@ var errBehind = errors.New("waits behind one of its key")
 // ErrRecord is returned by [Envelope] for a record that is no notification.
 var ErrRecord = errors.New("not a record of a notification")
 
+// ErrForeign is among what it wraps where the record is of neither format: another program
+// wrote it.
+var ErrForeign = errors.New("a record of neither format")
+
 // fault is whose an error is; the class follows from it.
 type fault int
 

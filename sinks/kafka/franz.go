@@ -39,21 +39,9 @@ type franz struct {
 	config  Config
 }
 
-func newFranz(c Config, n network, sasl SASL, token *rememberedToken) (franz, error) {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(c.Brokers...),
-		kgo.ClientID(c.ClientID),
-		kgo.Dialer(n.connect),
-		kgo.DisableClientMetrics(), // they would go to the cluster, and delay the client's end
-
+func newFranz(c Config, reach []kgo.Opt) (franz, error) {
+	options := append(slices.Clip(reach),
 		kgo.AllowAutoTopicCreation(),
-		kgo.MetadataMinAge(leastAge),
-		kgo.RetryBackoffFn(backoff),
-		kgo.RequestRetries(2),
-		kgo.RetryTimeout(3 * c.step()),
-		kgo.RequestTimeoutOverhead(c.step()),
-		kgo.ConnIdleTimeout(time.Minute),
-
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.AllowIdempotentProduceCancellation(), // the engine sends again what it gave up
 		kgo.ProducerBatchMaxBytes(int32(max(c.MaxMessageBytes, leastBatchBytes))),
@@ -63,15 +51,12 @@ func newFranz(c Config, n network, sasl SASL, token *rememberedToken) (franz, er
 		kgo.RecordRetries(retries),
 		kgo.UnknownTopicRetries(retries),
 		kgo.RecordPartitioner(new(partitioner)),
-	}
+	)
 	if c.Acks == AcksLeader {
 		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()))
 	}
 	if !*c.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
-	}
-	if mechanism := sasl.franz(token); mechanism != nil {
-		options = append(options, kgo.SASL(mechanism))
 	}
 	return franz{options, c}, kgo.ValidateOpts(options...)
 }

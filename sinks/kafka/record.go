@@ -76,7 +76,7 @@ func Envelope(r Record) (*notification.Envelope, error) {
 	case event:
 		h.event(e)
 	default:
-		h.fail(HeaderID, "is missing, and so is "+eventHeaderPrefix+"specversion: it is a record of neither format")
+		h.err = fmt.Errorf("%w: header %s is missing, and so is %sspecversion", ErrForeign, HeaderID, eventHeaderPrefix)
 	}
 	if h.err == nil {
 		h.err = e.Validate()

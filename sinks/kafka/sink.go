@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -93,29 +92,23 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
-	n := network{dial: in.Dial, timeout: c.step()}
-	if n.dial == nil {
-		n.dial = new(net.Dialer).DialContext
-	}
-	var err error
-	if n.encrypt, err = c.TLS.encryption(c.TLSConfig, s.logger); err != nil {
+	connection := c.connection()
+	connection.Dial, connection.Logger, connection.Name = in.Dial, s.logger, in.Name
+	reached, err := connection.reach()
+	if err != nil {
 		return nil, err
 	}
-	sasl := c.SASL.with(c.TokenProvider)
-	if sasl.clear() && n.encrypt == nil {
-		s.logger.Warn("kafka gets the password or token in the clear: tls is off", "sink", in.Name, "mechanism", sasl.mechanism())
-	}
-	s.token = sasl.token(c.TokenProvider)
+	s.token = reached.token
 	if s.topic, err = newTopic(c.Topic); err != nil {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
-	if s.franz, err = newFranz(c, n, sasl, s.token); err != nil {
+	if s.franz, err = newFranz(c, connection.options(reached)); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	s.limits = sinks.BatchLimits{Size: batchSize, Ordered: true}
 	s.open = s.franz.open
 	if c.Client == ClientWatermill {
-		w, err := newWatermill(c, n, sasl, s.token, s.franz)
+		w, err := newWatermill(c, reached, s.franz)
 		if err != nil {
 			return nil, fmt.Errorf("kafka client: %w", err)
 		}

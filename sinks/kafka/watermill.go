@@ -24,8 +24,8 @@ type watermill struct {
 	franz   franz
 }
 
-func newWatermill(c Config, n network, sasl SASL, token *rememberedToken, f franz) (watermill, error) {
-	w := watermill{config: c, network: n, franz: f, sarama: c.saramaConfig(sasl, token)}
+func newWatermill(c Config, r reached, f franz) (watermill, error) {
+	w := watermill{config: c, network: r.network, franz: f, sarama: c.saramaConfig(r.sasl, r.token)}
 	return w, w.sarama.Validate()
 }
 

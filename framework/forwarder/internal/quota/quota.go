@@ -38,6 +38,7 @@ type Bounded struct {
 	leasing   bound // what keeps leases: few statements, all tiny
 	reading   bound
 	backlogs  bound // of reading: pages, which take long, leave a place to what is parked
+	elsewhere bool  // the log is a store.Source: reading it takes no connection, and may take long
 	writing   bound
 	eachWrite int // of writing: the most for one sink
 
@@ -58,6 +59,7 @@ func New(s Store, connections int) *Bounded {
 		reading:   newBound(reading),
 		backlogs:  newBound(max(1, reading-1)),
 		writing:   newBound(writing),
+		elsewhere: store.SourceOf(s) != nil,
 		eachWrite: max(1, writing-1),
 		sinks:     make(map[string]bound),
 	}
@@ -80,6 +82,14 @@ func within(ctx context.Context, run func() error, bounds ...bound) error {
 	return run()
 }
 
+// read runs what reads the log.
+func (b *Bounded) read(ctx context.Context, run func() error, bounds ...bound) error {
+	if b.elsewhere {
+		return run()
+	}
+	return within(ctx, run, bounds...)
+}
+
 // write runs a statement that writes the cursors of a sink. One that waits for a lock, or
 // for a hook, leaves the other sinks a place.
 func (b *Bounded) write(ctx context.Context, sink string, run func() error) error {
@@ -99,7 +109,7 @@ func (b *Bounded) ofSink(sink string) bound {
 
 // Probe implements store.Log.
 func (b *Bounded) Probe(ctx context.Context) (target store.Target, err error) {
-	err = within(ctx, func() error { target, err = b.Store.Probe(ctx); return err }, b.reading)
+	err = b.read(ctx, func() error { target, err = b.Store.Probe(ctx); return err }, b.reading)
 	return target, err
 }
 
@@ -120,7 +130,7 @@ type reader struct {
 // Next implements store.Reader.
 func (r *reader) Next(ctx context.Context, target store.Target, limit int) (page store.Page, err error) {
 	b := r.bounded
-	err = within(ctx, func() error { page, err = r.Reader.Next(ctx, target, limit); return err }, b.backlogs, b.reading)
+	err = b.read(ctx, func() error { page, err = r.Reader.Next(ctx, target, limit); return err }, b.backlogs, b.reading)
 	return page, err
 }
 

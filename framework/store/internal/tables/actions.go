@@ -11,9 +11,9 @@ import (
 
 // Begin records an action; see store.Operator.
 func (t *Tables) Begin(ctx context.Context, a store.Action) error {
-	written, err := t.run.Exec(ctx, t.db, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`+
-		t.dialect.OnConflict([]string{"id"}, nil, Condition{}), a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
-	if err == nil && written == 0 {
+	isNew, err := t.run.InsertNew(ctx, t.db, []string{"id"}, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
+	if err == nil && !isNew {
 		err = store.ErrActionBegun
 	}
 	if err != nil {

@@ -20,6 +20,9 @@ func (t *Tables) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	if err := t.checkpoint(ctx, &c); err != nil {
 		return t.failed(err, "checkpoint %s/%d", c.Lease.Lane.Sink, c.Lease.Lane.Number)
 	}
+	if t.source != nil && c.Position != nil {
+		t.source.Settled(c.Lease.Lane, c.Position)
+	}
 	return nil
 }
 
@@ -38,7 +41,7 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 		}
 		return committed()
 	}
-	tx, err := t.own().BeginTx(ctx, nil)
+	tx, err := t.own().BeginTx(ctx, &sql.TxOptions{Isolation: t.dialect.Isolation()})
 	if err != nil {
 		return err
 	}
@@ -78,7 +81,7 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 		return err
 	}
 	if _, err := t.run.Exec(ctx, tx, t.dialect.Committable()); err != nil {
-		return spoiled(err)
+		return t.spoiled(err)
 	}
 	return nil
 }
@@ -86,15 +89,15 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 // spoiled says of an error that it is what InTx has done: it has ended the transaction, or the
 // server refuses to commit it. A server or a network that goes away is neither: see
 // PostgreSQL's manual, appendix A, for the classes of SQLSTATE.
-func spoiled(err error) error {
-	var refused interface{ SQLState() string }
-	if errors.As(err, &refused) {
-		switch state := refused.SQLState(); state[:min(2, len(state))] {
-		case "", "08", "40", "53", "57", "58", "XX":
+func (t *Tables) spoiled(err error) error {
+	state := t.dialect.SQLState(err)
+	switch state[:min(2, len(state))] {
+	case "08", "40", "53", "57", "58", "XX":
+		return err
+	case "":
+		if !errors.Is(err, sql.ErrTxDone) {
 			return err
 		}
-	} else if !errors.Is(err, sql.ErrTxDone) {
-		return err
 	}
 	return fmt.Errorf("%w: %w", store.ErrSpoiled, err)
 }

@@ -49,6 +49,9 @@ func (t *Tables) placed(ctx context.Context, q Querier, sink string) ([]cursor, 
 	for i := range cursors {
 		positions[i] = cursors[i].position
 	}
+	if t.source != nil {
+		return cursors, t.placeInSource(cursors)
+	}
 	places, err := t.dialect.Places(ctx, q, positions)
 	if err != nil {
 		return nil, err
@@ -102,6 +105,9 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 	sample, err := t.sample(ctx, store.SampleQuery(q))
 	if err != nil {
 		return status, t.failed(err, "look at the outbox")
+	}
+	if t.source != nil {
+		return sample.Status(nil), nil
 	}
 	holders, err := t.dialect.Holders(ctx, nil)
 	return sample.Status(holders), err

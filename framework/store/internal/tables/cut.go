@@ -32,6 +32,9 @@ func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.St
 // cut locks no table: behind a lock that waits for one cursor, the checkpoints of
 // all others would wait too.
 func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
+	if t.source != nil && sink != store.SinkPruner {
+		return t.grow(ctx, sink, start, created)
+	}
 	exist, same := false, true
 	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var of, wanted int
@@ -60,9 +63,9 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 		return false, err
 	}
 	err = inTx(ctx, t.own(), func(tx *sql.Tx) error {
-		first, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, ?, ?)`+
-			t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, lanes, nullText(at.Position))
-		if err != nil || first == 0 {
+		first, err := t.run.InsertNew(ctx, tx, []string{"sink", "lane"}, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, ?, ?)`,
+			sink, lanes, nullText(at.Position))
+		if err != nil || !first {
 			return err
 		}
 		if at.Holds != nil {

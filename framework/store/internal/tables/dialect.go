@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -71,6 +72,11 @@ type Dialect interface {
 	// key: the columns take the values of the new row, unless that is so. No columns
 	// leave what is there as it is.
 	OnConflict(key, columns []string, unless Condition) string
+	// NewRow is the end of an INSERT of one row that may be there by the key. If it is,
+	// either nothing is written, or the statement fails with an error that Exists knows.
+	NewRow(key []string) string
+	// Exists reports whether an INSERT failed since there is a row with the same key.
+	Exists(err error) bool
 	// TakeCursors makes other writers of the cursors of a sink wait until the
 	// transaction ends. It is the first statement of its transaction, but for those
 	// that take the cursors of other sinks, and the statements behind it see what others
@@ -95,9 +101,13 @@ type Dialect interface {
 	// is another's.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
 
+	// Isolation is that of a checkpoint's transaction.
+	Isolation() sql.IsolationLevel
 	// Committable is a statement that fails if the transaction cannot be committed: it has
 	// ended, a statement of it has failed, or a constraint is broken that is checked last.
 	Committable() string
+	// SQLState is the standard code of a server's error; "" if err has none.
+	SQLState(err error) string
 	// Collides reports whether a statement failed since another transaction wrote the same,
 	// and can be repeated.
 	Collides(err error) bool
@@ -198,6 +208,12 @@ func (Standard) OnConflict(key, columns []string, unless Condition) string {
 	return clause
 }
 
+// NewRow leaves what is there as it is.
+func (d Standard) NewRow(key []string) string { return d.OnConflict(key, nil, Condition{}) }
+
+// Exists is false where NewRow makes no error of it.
+func (Standard) Exists(error) bool { return false }
+
 // TakeCursors locks the rows, always in one order.
 func (Standard) TakeCursors(sink string) Expr {
 	return SQL(`SELECT lane FROM {cursors} WHERE sink = ? ORDER BY lane {whole cursors} FOR UPDATE`, sink)
@@ -211,6 +227,18 @@ func (Standard) Brief(update Expr) Expr { return update }
 
 // Announce is the write alone.
 func (Standard) Announce(write Expr) Expr { return write }
+
+// Isolation is the database's default.
+func (Standard) Isolation() sql.IsolationLevel { return sql.LevelDefault }
+
+// SQLState is that of drivers whose errors have it.
+func (Standard) SQLState(err error) string {
+	var coded interface{ SQLState() string }
+	if !errors.As(err, &coded) {
+		return ""
+	}
+	return coded.SQLState()
+}
 
 // Committable shows that the transaction goes on.
 func (Standard) Committable() string { return `SELECT 1` }

@@ -60,7 +60,7 @@ func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *Lease
 }
 
 // WriteLeaseInTwo is Dialect.WriteLease where it cannot.
-func WriteLeaseInTwo(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
+func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row *LeaseRow) error {
 	return inTx(ctx, db, func(tx *sql.Tx) error {
 		// The write comes first: it waits for the row, and then the row is ours.
 		written, err := r.Exec(ctx, tx, `UPDATE {cursors} SET ? WHERE ?`, u.Set, u.Where)

@@ -143,6 +143,15 @@ func (r *Runner) Exec(ctx context.Context, q Querier, text string, args ...any) 
 	return result.RowsAffected()
 }
 
+// InsertNew runs an INSERT of one row, and returns whether there was none with the same key.
+func (r *Runner) InsertNew(ctx context.Context, q Querier, key []string, text string, args ...any) (isNew bool, err error) {
+	written, err := r.Exec(ctx, q, text+r.dialect.NewRow(key), args...)
+	if err != nil && r.dialect.Exists(err) {
+		return false, nil
+	}
+	return written > 0, err
+}
+
 // Row runs a query for one row.
 func (r *Runner) Row(ctx context.Context, q Querier, text string, args ...any) *sql.Row {
 	query, values := r.Render(SQL(text, args...))

@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -21,6 +22,18 @@ func (t *Tables) CountReplay(ctx context.Context, r store.ReplayQuery) (store.Re
 }
 
 func (t *Tables) countReplay(ctx context.Context, r store.ReplayQuery) (count store.ReplayCount, err error) {
+	if t.source != nil {
+		back, err := t.goBack(ctx, r)
+		if err != nil {
+			return count, err
+		}
+		var sample store.Sample
+		err = t.extent(ctx, &sample)
+		return store.ReplayCount{Rows: back.rows, Oldest: sample.Oldest}, err
+	}
+	if r.From != "" {
+		return count, fmt.Errorf("%w: the log is the database's, and %s names a record of a source: use since", store.ErrUnsupported, r.From)
+	}
 	cursors, err := t.placesOf(ctx, t.db, r.Sink)
 	if err != nil {
 		return count, err
@@ -62,9 +75,21 @@ func (t *Tables) replayed(r store.ReplayQuery) Expr {
 // Replay parks the next rows; see store.Operator.
 func (t *Tables) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayResult, error) {
 	var result store.ReplayResult
+	var to back
+	if t.source != nil { // it is asked before the transaction, which checkpoints wait for
+		var err error
+		if to, err = t.goBack(ctx, b.ReplayQuery); err != nil {
+			return store.ReplayResult{}, t.failed(err, "replay to %s", b.Sink)
+		}
+	}
 	sinks := []string{b.Sink}
 	err := t.operate(ctx, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
-		if result, err = t.replay(ctx, tx, b); err != nil {
+		if t.source != nil {
+			result, err = t.replayFromSource(ctx, tx, b, to)
+		} else {
+			result, err = t.replay(ctx, tx, b)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if result.Changed > 0 {
@@ -95,9 +120,8 @@ func (t *Tables) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (r
 	insert := SQL(`INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
 		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,
 			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` WHEN waits THEN NULL ELSE `+onceNow+` END
-		FROM (SELECT {envelope}, early, "key" <> '' AND (row_number() OVER (PARTITION BY "key", early ORDER BY "offset") > 1 OR EXISTS (
-				SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+holds("p.", false)+`)) AS waits
-			FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early FROM ?) o) replayed`, b.Sink, b.Sink, rows)
+		FROM (SELECT {envelope}, early, "key" <> '' AND (row_number() OVER (PARTITION BY "key", early ORDER BY "offset") > 1 OR held) AS waits
+			FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early, ? AS held FROM ?) o) replayed`, b.Sink, keyHeld(b.Sink), rows)
 	each := func(rows *sql.Rows) error { // in no order
 		var offset int64
 		err := rows.Scan(&offset)

@@ -18,7 +18,7 @@ func (t *Tables) Sample(ctx context.Context, q store.SampleQuery) (sample store.
 }
 
 func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
-	target, err := t.dialect.Probe(ctx)
+	target, err := t.probe(ctx)
 	if err != nil {
 		return sample, err
 	}
@@ -45,7 +45,7 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
 		}
 		_, named := store.StatusQuery(q).TypesOf(c.Sink)
-		c.Uncounted, c.AllTypes = more[c.Sink], !named
+		c.Uncounted, c.AllTypes = more[c.Sink], !named || t.source != nil
 		sampleCursor(c, waiting[i], now.Time, sinks[c.Sink])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
@@ -57,11 +57,7 @@ func (t *Tables) sample(ctx context.Context, q store.SampleQuery) (sample store.
 	if err := t.run.Row(ctx, t.db, `SELECT count(*) FROM {forwarders} WHERE live_until > {now} {whole forwarders}`).Scan(&sample.Forwarders); err != nil {
 		return sample, err
 	}
-	if sample.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
-		return sample, err
-	}
-	sample.LogBytes, sample.Held, err = t.dialect.Extent(ctx)
-	return sample, err
+	return sample, t.extent(ctx, &sample)
 }
 
 // sampleCursor adds one lane to its sink.

@@ -28,8 +28,7 @@ func (t *Tables) Schedules(ctx context.Context) (all []store.Schedule, err error
 
 // AddSchedule makes a row; see store.Schedules.
 func (t *Tables) AddSchedule(ctx context.Context, name string) error {
-	_, err := t.run.Exec(ctx, t.db, `INSERT INTO {schedules} (name, id) VALUES (?, ?)`+t.dialect.OnConflict([]string{"name"}, nil, Condition{}),
-		name, notification.NewID())
+	_, err := t.run.InsertNew(ctx, t.db, []string{"name"}, `INSERT INTO {schedules} (name, id) VALUES (?, ?)`, name, notification.NewID())
 	if err != nil && !t.dialect.Collides(err) { // with one that adds the same
 		return t.failed(err, "add schedule %s", name)
 	}

@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Tables are the tables of one outbox. They are safe for concurrent use.
@@ -23,14 +25,24 @@ type Tables struct {
 	db       *sql.DB
 	run      *Runner
 	dialect  Dialect
+	source   store.Source // nil: the log is the database's
 	receipts bool
 	raised   revisions
 	reserved reservation
 }
 
-// New returns the tables that a Runner names. receipts archives deliveries.
-func New(db *sql.DB, r *Runner, receipts bool) *Tables {
-	return &Tables{db: db, run: r, dialect: r.dialect, receipts: receipts}
+// New returns the tables that a Runner names. receipts archives deliveries. With a source the log is
+// there.
+func New(db *sql.DB, r *Runner, receipts bool, source store.Source) *Tables {
+	return &Tables{db: db, run: r, dialect: r.dialect, source: source, receipts: receipts}
+}
+
+// Source is where the log is; nil: in the database.
+func (t *Tables) Source() store.Source {
+	if t == nil { // of a store that was not opened
+		return nil
+	}
+	return t.source
 }
 
 // KeepsReceipts reports whether checkpoints archive receipts.
@@ -40,10 +52,15 @@ func (t *Tables) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return inTx(ctx, t.db, do)
 }
 
+// Beginner is a database or one connection to it.
+type Beginner interface {
+	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
+}
+
 // inTx runs a function in a transaction. Read committed lets its statements see,
 // behind a lock, what was committed before the lock was had, whatever the
 // database's default is.
-func inTx(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {
+func inTx(ctx context.Context, db Beginner, do func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err

@@ -46,6 +46,9 @@ type waited struct {
 // and one statement for each sink at least. more are the sinks that may
 // have more: the limit was reached, or time ran out.
 func (t *Tables) waiting(ctx context.Context, cursors []cursor, q store.StatusQuery, target store.Target) (counted []waited, more map[string]bool, err error) {
+	if t.source != nil {
+		return t.waitingInSource(ctx, cursors, target)
+	}
 	counted, more = make([]waited, 0, len(cursors)), make(map[string]bool)
 	oldest, err := t.run.Oldest(ctx, t.db, 0)
 	if err != nil {

@@ -1,0 +1,161 @@
+// Second-stage moves the log of an outbox into Kafka once, and delivers from there. A shop publishes
+// orders in its database, and a forwarder carries each to a topic: that is all the shop's
+// database has to do with it. A second forwarder reads the topic, with cursors in a database of
+// its own: the warehouse gets each order, though the partner's server is down.
+//
+//	go run ./examples/second-stage
+//	KAFKA_BROKERS=localhost:9092 go run ./examples/second-stage
+//
+// Without KAFKA_BROKERS a broker runs inside, which is a fake. With it the topic is a new one, which the brokers
+// have to create by themselves; or KAFKA_TOPIC names one that is empty. In production the two are programs of their own, such as waybill forward with two
+// files; see docs/second-stage.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/source/kafka"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
+)
+
+// OrderPlaced is the notification.
+type OrderPlaced struct {
+	Order    string `json:"order"`
+	Customer string `json:"customer"`
+}
+
+// Key keeps a customer's orders in their order.
+func (o OrderPlaced) Key() string { return o.Customer }
+
+const orders = 3
+
+func main() {
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, os.Stdout, os.Getenv); err != nil {
+		fmt.Fprintln(os.Stderr, "second-stage:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, env func(string) string) error {
+	brokers := strings.Split(env("KAFKA_BROKERS"), ",")
+	topic := cmp.Or(env("KAFKA_TOPIC"), fmt.Sprintf("second-stage-%d", time.Now().UnixNano()))
+	if env("KAFKA_BROKERS") == "" {
+		broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, topic))
+		if err != nil {
+			return err
+		}
+		defer broker.Close()
+		brokers = broker.ListenAddrs()
+	}
+	folder, err := os.MkdirTemp("", "second-stage")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stages, ctx := errgroup.WithContext(ctx)
+	placed := make(chan struct{}) // closed once the topic is there
+	stages.Go(func() error { return shop(ctx, filepath.Join(folder, "shop.db"), brokers, topic, placed) })
+	stages.Go(func() error {
+		defer stop()
+		select {
+		case <-placed:
+			return deliver(ctx, out, filepath.Join(folder, "second.db"), brokers, topic)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return stages.Wait()
+}
+
+// shop publishes orders, and carries them to the topic until ctx is done.
+func shop(ctx context.Context, file string, brokers []string, topic string, placed chan<- struct{}) error {
+	db, err := sqlite.OpenDB(file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(OrderPlaced.Key))
+	log, err := kafkasink.New(sinks.Instance{Name: "log"}, kafkasink.Config{Brokers: brokers, Topic: topic})
+	if err != nil {
+		return err
+	}
+	o.Deliver("log", log, "*")
+	if err := o.Migrate(ctx); err != nil {
+		return err
+	}
+	if err := log.CheckHealth(ctx); err != nil { // it also has the topic made
+		return err
+	}
+	close(placed)
+	err = o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for n := range orders {
+			if err := o.Publish(ctx, tx, OrderPlaced{fmt.Sprintf("o-%d", n+1), "ada"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return o.Run(ctx)
+}
+
+// deliver is the second stage. It ends once the warehouse has all orders.
+func deliver(ctx context.Context, out io.Writer, file string, brokers []string, topic string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	source, err := kafka.New(kafka.Config{Brokers: brokers, Topics: []string{topic}})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	db, err := sqlite.OpenDB(file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{Source: source})
+	waybill.Register[OrderPlaced](o, "order.placed")
+	packed := 0
+	waybill.Handle(o, "warehouse", func(_ context.Context, p OrderPlaced) error {
+		fmt.Fprintln(out, "the warehouse packs", p.Order)
+		if packed++; packed == orders {
+			stop()
+		}
+		return nil
+	}).Parallelism.Threshold = 1
+	partner, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{URL: "http://127.0.0.1:1/hooks"}) // nobody listens there
+	if err != nil {
+		return err
+	}
+	o.Deliver("partner", partner, "order.*")
+	if err := errors.Join(o.Migrate(ctx), source.Open(ctx), o.Run(ctx)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "the partner is down: its orders wait in Kafka")
+	return nil
+}

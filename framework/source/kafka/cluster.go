@@ -1,0 +1,271 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// metadataAge is how old what is known of the topics may be: after it new partitions are found.
+const metadataAge = 10 * time.Second
+
+// cluster is what is known of a cluster and the topics. It does not change.
+type cluster struct {
+	id      string
+	asked   time.Time
+	leaders map[partition]leader
+	topics  map[string]topicID
+	names   map[topicID]string
+	// parts are the partitions of the configured topics, in the order of topics and numbers.
+	parts []partition
+}
+
+// leader is the broker that a partition is read from.
+type leader struct{ node, epoch int32 }
+
+// cluster returns what is known, asked for after a time.
+func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error) {
+	if c := s.known.Load(); c != nil && !c.asked.Before(after) {
+		return c, nil
+	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c := s.known.Load(); c != nil && !c.asked.Before(after) { // another has asked meanwhile
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	asked := time.Now()
+	metadata, err := s.admin.Metadata(ctx, s.config.Topics...)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the topics: %w", err)
+	}
+	c := &cluster{
+		id: metadata.Cluster, asked: asked, leaders: make(map[partition]leader), topics: make(map[string]topicID), names: make(map[topicID]string),
+	}
+	var problems []error
+	for _, name := range s.config.Topics {
+		if err := c.add(metadata.Topics[name], name); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	if len(c.parts) > store.Slots {
+		return nil, fmt.Errorf("%w: the topics have %d partitions together, and a source may have %d: read some of them by another forwarder", store.ErrLanes, len(c.parts), store.Slots)
+	}
+	s.known.Store(c)
+	return c, nil
+}
+
+// add takes a topic of the configuration over.
+func (c *cluster) add(t kadm.TopicDetail, name string) error {
+	switch {
+	case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("topic %s does not exist in cluster %s: create it, or correct source.kafka.topics", name, c.id)
+	case t.Err != nil:
+		return fmt.Errorf("topic %s: %w", name, t.Err)
+	case topicID(t.ID) == topicID{}:
+		return fmt.Errorf("%w: topic %s has no id: Kafka 3.0 or later is needed", store.ErrUnsupported, name)
+	}
+	c.topics[name], c.names[topicID(t.ID)] = topicID(t.ID), name
+	for _, p := range t.Partitions.Sorted() {
+		part := partition{topicID(t.ID), p.Partition}
+		c.parts = append(c.parts, part)
+		c.leaders[part] = leader{p.Leader, p.LeaderEpoch}
+	}
+	return nil
+}
+
+// record is the place before a record that a person names, such as orders/3@1042.
+func (c *cluster) record(name string) (p position, err error) {
+	slash, at := strings.LastIndexByte(name, '/'), strings.LastIndexByte(name, '@')
+	if slash > 0 && at > slash {
+		p.name = name[:slash]
+		number, numberErr := strconv.ParseInt(name[slash+1:at], 10, 32)
+		offset, offsetErr := strconv.ParseInt(name[at+1:], 10, 64)
+		p.number, p.next, err = int32(number), offset, errors.Join(numberErr, offsetErr)
+	}
+	if slash <= 0 || at < slash || err != nil || p.next < 0 {
+		return p, fmt.Errorf("%q names no record: write topic/partition@offset, such as orders/3@1042", name)
+	}
+	p.topic = c.topics[p.name]
+	if !slices.Contains(c.parts, p.partition) {
+		return p, fmt.Errorf("%s: there is no such partition among those that are read", name)
+	}
+	return p, nil
+}
+
+// recent is what is known and not old.
+func (s *Source) recent(ctx context.Context) (*cluster, error) {
+	return s.cluster(ctx, time.Now().Add(-metadataAge))
+}
+
+// outdated makes the next question for the cluster a new one, where an answer shows that
+// what is known is no longer so.
+func (s *Source) outdated(c *cluster) {
+	if time.Since(c.asked) > leastAge {
+		s.known.CompareAndSwap(c, nil)
+	}
+}
+
+// leastAge keeps a cluster without a leader from being asked all the time.
+const leastAge = 250 * time.Millisecond
+
+// misplaced says whether an answer means that what is known of the cluster is outdated.
+func misplaced(err error) bool {
+	return slices.ContainsFunc([]error{
+		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch,
+		kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InconsistentTopicID, kerr.KafkaStorageError, kerr.ReplicaNotAvailable,
+	}, func(known error) bool { return errors.Is(err, known) })
+}
+
+// What ListOffsets can be asked for in place of a time.
+const (
+	latest   = -1 // with isolation read_committed: the last stable offset
+	earliest = -2
+)
+
+// listed is an answer of ListOffsets.
+type listed struct {
+	offset int64 // -1: there is no record as late as that
+	epoch  int32 // of the leader there; -1: not known
+	at     time.Time
+}
+
+// list asks for offsets of partitions, by a time in milliseconds, latest or earliest. What cannot
+// be found out of a partition is left out, and the first reason given. Fenced, none answers that was the leader
+// before, and none of which what is known is outdated.
+func (s *Source) list(ctx context.Context, c *cluster, parts []partition, of int64, fenced bool) (offsets map[partition]listed, firstErr error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.IsolationLevel = 1
+	topics := make(map[topicID]int)
+	for _, part := range parts {
+		at, known := topics[part.topic]
+		if !known {
+			at = len(request.Topics)
+			topics[part.topic] = at
+			topic := kmsg.NewListOffsetsRequestTopic()
+			topic.Topic = c.names[part.topic]
+			request.Topics = append(request.Topics, topic)
+		}
+		asked := kmsg.NewListOffsetsRequestTopicPartition()
+		asked.Partition, asked.Timestamp = part.number, of
+		if fenced {
+			asked.CurrentLeaderEpoch = c.leaders[part].epoch
+		}
+		request.Topics[at].Partitions = append(request.Topics[at].Partitions, asked)
+	}
+	offsets = make(map[partition]listed, len(parts))
+	for _, shard := range s.client.RequestSharded(ctx, request) {
+		if shard.Err != nil {
+			firstErr = cmp.Or(firstErr, shard.Err)
+			continue
+		}
+		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					firstErr = cmp.Or(firstErr, fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, err))
+					continue
+				}
+				offsets[partition{c.topics[t.Topic], p.Partition}] = listed{p.Offset, p.LeaderEpoch, time.UnixMilli(p.Timestamp).UTC()}
+			}
+		}
+	}
+	if misplaced(firstErr) {
+		s.outdated(c)
+	}
+	if len(offsets) == 0 && firstErr != nil {
+		return nil, nil, fmt.Errorf("ask for offsets: %w", firstErr)
+	}
+	return offsets, firstErr, nil
+}
+
+// listAll is list where each partition has to answer, and its leader.
+func (s *Source) listAll(ctx context.Context, c *cluster, parts []partition, of int64) (map[partition]listed, error) {
+	offsets, partly, err := s.list(ctx, c, parts, of, true)
+	if err == nil && len(offsets) < len(parts) {
+		err = cmp.Or(partly, errors.New("a partition did not answer"))
+		err = fmt.Errorf("ask for offsets: %w", err)
+	}
+	return offsets, err
+}
+
+// fetch reads what a partition has from an offset on, up to about so many bytes. next is the offset
+// behind what was read, records of aborted transactions and control records included.
+func (s *Source) fetch(ctx context.Context, c *cluster, p position, most int32) (records []*kgo.Record, next int64, start int64, err error) {
+	l := c.leaders[p.partition]
+	if l.node < 0 {
+		s.outdated(c)
+		return nil, 0, 0, fmt.Errorf("%s/%d has no leader", p.name, p.number)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	request := kmsg.NewPtrFetchRequest()
+	request.MinBytes, request.MaxBytes, request.IsolationLevel, request.SessionEpoch = 1, most, 1, -1
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID = p.name, p.topic
+	asked := kmsg.NewFetchRequestTopicPartition()
+	asked.Partition, asked.FetchOffset, asked.PartitionMaxBytes, asked.CurrentLeaderEpoch = p.number, p.next, most, l.epoch
+	topic.Partitions = append(topic.Partitions, asked)
+	request.Topics = append(request.Topics, topic)
+	answer, err := s.client.Broker(int(l.node)).RetriableRequest(ctx, request)
+	if err != nil {
+		s.outdated(c)
+		return nil, 0, 0, err
+	}
+	response := answer.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
+		return nil, 0, 0, err
+	}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return nil, 0, 0, fmt.Errorf("the broker answered for %d topics", len(response.Topics))
+	}
+	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: p.next, IsolationLevel: kgo.ReadCommitted(), Topic: p.name, Partition: p.number,
+	}, &response.Topics[0].Partitions[0], s.decompressor, nil)
+	if misplaced(part.Err) {
+		s.outdated(c)
+	}
+	return part.Records, next, part.LogStartOffset, part.Err
+}
+
+// diverges returns the offset at which the records behind a position's leader epoch ended, if that is
+// before the position: an election took the rest.
+func (s *Source) diverges(ctx context.Context, p position) (end int64, lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	var request kadm.OffsetForLeaderEpochRequest
+	request.Add(p.name, p.number, p.epoch)
+	answers, err := s.admin.OffsetForLeaderEpoch(ctx, request)
+	if err != nil {
+		return 0, false, err
+	}
+	answer, ok := answers[p.name][p.number]
+	switch {
+	case !ok:
+		return 0, false, errors.New("the broker did not answer for the leader epoch")
+	case answer.Err != nil:
+		return 0, false, answer.Err
+	}
+	return answer.EndOffset, answer.EndOffset >= 0 && answer.EndOffset < p.next, nil
+}

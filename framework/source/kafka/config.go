@@ -1,0 +1,110 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
+)
+
+// What happens where records are gone that a sink has not had.
+const (
+	LostStop = "stop" // its lane stops, and its error says what is gone
+	LostSkip = "skip" // that is logged, and the lane goes on behind them
+)
+
+const (
+	// DefaultTimeout bounds one question to the cluster.
+	DefaultTimeout = 10 * time.Second
+	// DefaultGroup begins the names of the groups that show how far sinks are.
+	DefaultGroup = "waybill"
+	// GroupNone makes no groups.
+	GroupNone = "none"
+)
+
+// Config says which topics are the log. Brokers and Topics are required; a field that is zero
+// means its default.
+type Config struct {
+	Brokers  []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
+	Topics   []string      `yaml:"topics" doc:"The topics that are read. One that is added later is read from its oldest record. Together they may have 1,024 partitions. Required."`
+	ClientID string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill."`
+	Type     string        `yaml:"type" doc:"Expression for the type of a record that the kafka sink did not write and that is no CloudEvent: over topic, partition, offset, key, headers and payload (parsed JSON), such as topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such a record has the type _unreadable."`
+	Lost     string        `yaml:"lost" enum:"stop,skip" doc:"What happens where records are gone that a sink has not had, by retention or an unclean election: stop (the lane waits for a person, and its error says what is gone) or skip (that is logged, and it goes on behind them). Default: stop."`
+	Group    string        `yaml:"group" doc:"What begins the names of the consumer groups into which the positions of sinks are copied, for Kafka's own tools, as in waybill.partner; none makes no groups. Default: waybill."`
+	Timeout  time.Duration `yaml:"timeout" doc:"How long one question to the cluster may take. A single answer of a broker may take a fifth of it. From 1s to 1h. Default: 10s."`
+
+	SASL kafkasink.SASL `yaml:"sasl" doc:"How the client authenticates to the brokers."`
+	TLS  kafkasink.TLS  `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+
+	// TLSConfig and TokenProvider are those of a kafka sink's configuration.
+	TLSConfig     *tls.Config             `yaml:"-"`
+	TokenProvider kafkasink.TokenProvider `yaml:"-"`
+	// Dial opens network connections; nil is net.Dialer's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
+	// Logger gets what is lost, and trouble with the groups; nil is slog's default.
+	Logger *slog.Logger `yaml:"-"`
+}
+
+// SetDefaults fills the fields that are zero.
+func (c *Config) SetDefaults() {
+	c.ClientID = cmp.Or(c.ClientID, "waybill")
+	c.Lost = cmp.Or(c.Lost, LostStop)
+	c.Group = cmp.Or(c.Group, DefaultGroup)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+}
+
+// Validate reports everything that is wrong, each under the name of its field.
+func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.validate()
+}
+
+func (c *Config) validate() error {
+	_, typeErr := compileType(c.Type)
+	return errors.Join(new(c.connection()).Validate(), c.validateTopics(), c.validateLimits(), typeErr)
+}
+
+func (c *Config) validateTopics() error {
+	if len(c.Topics) == 0 {
+		return errors.New("topics: name the topics to read")
+	}
+	var problems []error
+	for i, topic := range c.Topics {
+		if topic == "" {
+			problems = append(problems, errors.New("topics: one name is empty"))
+		}
+		if slices.Contains(c.Topics[:i], topic) {
+			problems = append(problems, fmt.Errorf("topics: %s is there twice", topic))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateLimits() error {
+	var problems []error
+	if c.Lost != LostStop && c.Lost != LostSkip {
+		problems = append(problems, fmt.Errorf("lost: %q is not offered; use %s or %s", c.Lost, LostStop, LostSkip))
+	}
+	if c.Timeout < time.Second || c.Timeout > time.Hour {
+		problems = append(problems, fmt.Errorf("timeout: %s is outside 1s..1h", c.Timeout))
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) connection() kafkasink.Connection {
+	return kafkasink.Connection{
+		Brokers: c.Brokers, ClientID: c.ClientID, Step: c.Timeout / 5, SASL: c.SASL, TLS: c.TLS,
+		TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider, Dial: c.Dial, Logger: c.Logger, Name: "source",
+	}
+}

@@ -1,0 +1,126 @@
+//go:build kafka
+
+package kafka_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+const (
+	crashLease     = 2 * time.Second
+	crashThreshold = 16
+	crashTime      = 40 * time.Second
+)
+
+// TestTheSecondStageKeepsItsPromisesThroughCrashes has an outbox carried to Kafka, and from there to HTTP by
+// forwarders that are killed, stopped past their leases and cut off from their database, while the broker is
+// stopped and started.
+func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
+	cluster := kafkatest.Real(t)
+	two := &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}
+	output, err := exec.Command("go", "build", "-o", two.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+
+	var harm sync.WaitGroup
+	harm.Go(func() { // it ends well before the calm, in which what does not come is lost
+		for range 2 {
+			if !pace.Sleep(t.Context(), crashTime/6) {
+				return
+			}
+			cluster.Stop(t)
+			cluster.Start(t)
+		}
+	})
+	report, err := crashtest.Run(t.Context(), crashtest.Config{
+		Forwarder: two.second, Lease: crashLease, Threshold: crashThreshold, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
+	})
+	harm.Wait()
+	t.Log(report)
+	require.NoError(t, err)
+	require.Positive(t, report.Committed)
+	require.NotEmpty(t, report.Faults)
+}
+
+// stages are the two stages of a crash test.
+type stages struct {
+	t              *testing.T
+	cluster        *kafkatest.Cluster
+	topic          string
+	folder, binary string
+	begun          sync.Once
+	forwarders     atomic.Int64
+}
+
+// second is the command of a forwarder of the second stage. With the first of them the first stage
+// begins.
+func (s *stages) second(dsn, endpoint string) *exec.Cmd {
+	name := fmt.Sprintf("forwarder-%03d", s.forwarders.Add(1))
+	config := s.write(name, fmt.Sprintf(`
+database: %q
+outbox: {prefix: second, payload: bytea}
+source: {kafka: {brokers: [%q], topics: [%q], timeout: 5s}}
+forwarder: {name: %s, lease: %s, shutdown_timeout: 10s}
+sinks:
+  recorder:
+    kind: http
+    with: {url: %q, timeout: 3s}
+    parallelism: {threshold: %d}
+    retry: {max_attempts: 1000, initial: 50ms, max: 1s}
+routes: {"*": [recorder]}
+`, dsn, s.cluster.Brokers[0], s.topic, name, crashLease, endpoint, crashThreshold))
+	s.begun.Do(func() {
+		output, err := exec.Command(s.binary, "migrate", "-c", config).CombinedOutput()
+		require.NoError(s.t, err, "%s", output)
+		s.first(dsn)
+	})
+	return s.command(name, "forward", "-c", config)
+}
+
+// first carries the outbox to Kafka until the test ends.
+func (s *stages) first(dsn string) {
+	config := s.write("first", fmt.Sprintf(`
+database: %q
+sinks: {log: {kind: kafka, with: {brokers: [%q], topic: %q}, retry: {max_attempts: 1000, initial: 50ms, max: 1s}}}
+routes: {"crash.*": [log]}
+`, dsn, s.cluster.Brokers[0], s.topic))
+	command := s.command("first", "forward", "-c", config)
+	require.NoError(s.t, command.Start())
+	s.t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGKILL) // its database is gone
+		_ = command.Wait()
+	})
+}
+
+func (s *stages) write(name, config string) (path string) {
+	path = filepath.Join(s.folder, name+".yaml")
+	require.NoError(s.t, os.WriteFile(path, []byte(config), 0o600))
+	return path
+}
+
+func (s *stages) command(name string, args ...string) *exec.Cmd {
+	log, err := os.Create(filepath.Join(s.folder, name+".log"))
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() {
+		require.NoError(s.t, log.Close())
+		if text, err := os.ReadFile(log.Name()); err == nil && s.t.Failed() {
+			s.t.Logf("%s ends with %s", name, text[max(0, len(text)-2000):])
+		}
+	})
+	command := exec.Command(s.binary, args...)
+	command.Env, command.Stderr = []string{}, log
+	return command
+}

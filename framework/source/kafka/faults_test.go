@@ -1,0 +1,351 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	kafka "github.com/waybill-go/waybill/framework/source/kafka"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+// readAll reads a lane of a sink to its end, from its cursor, in pages of so many.
+func readAll(t *testing.T, s *sqlite.Store, reader store.Reader, limit int) (all []notification.Envelope, end store.Position, err error) {
+	t.Helper()
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	for {
+		page, err := reader.Next(t.Context(), target, limit)
+		if err != nil {
+			return all, end, err
+		}
+		all, end = append(all, page.Envelopes...), page.End
+		if page.CaughtUp {
+			return all, end, nil
+		}
+	}
+}
+
+func readerAt(t *testing.T, s *sqlite.Store, at store.Position) store.Reader {
+	t.Helper()
+	raw, err := at.MarshalJSON()
+	require.NoError(t, err)
+	reader, err := s.NewReader(raw, store.Filter{Types: notification.AllTypes})
+	require.NoError(t, err)
+	return reader
+}
+
+// leased leases the only lane of the sink events.
+func leased(t *testing.T, s *sqlite.Store) store.Reader {
+	t.Helper()
+	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
+	require.NoError(t, err)
+	reader, err := s.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: notification.AllTypes})
+	require.NoError(t, err)
+	return reader
+}
+
+// abort writes a record in a transaction that is aborted.
+func (w *world) abort(t *testing.T) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.Brokers...), kgo.TransactionalID(w.topic))
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.BeginTransaction())
+	r := orders(900, 1, 1)[0]
+	r.Topic = w.topic
+	require.NoError(t, client.ProduceSync(t.Context(), r).FirstErr())
+	require.NoError(t, client.EndTransaction(t.Context(), kgo.TryAbort))
+}
+
+// An election is in between the last record that was read and the control record behind it.
+func testAControlRecordOfALaterEpochIsNoLoss(t *testing.T, cluster *kafkatest.Cluster) {
+	w := newWorld(t, cluster, 1, nil)
+	w.write(t, orders(0, 3, 1)...)
+	w.begun(t)
+	elect := func() {
+		if cluster.Fake != nil {
+			require.NoError(t, cluster.Fake.MoveTopicPartition(w.topic, 0, 0))
+			return
+		}
+		cluster.Stop(t)
+		cluster.Start(t)
+	}
+	elect()
+	w.abort(t)
+	s := w.open(t)
+	all, end, err := readAll(t, s, leased(t, s), 100)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	elect()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r := orders(3, 1, 1)[0]
+		r.Topic = w.topic
+		return w.client.ProduceSync(ctx, r).FirstErr() == nil
+	}, patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		all, _, err = readAll(t, s, readerAt(t, s, end), 100)
+		require.NotErrorIs(t, err, kafka.ErrLost)
+		return err == nil && len(all) > 0 && all[0].ID == "order-3"
+	}, patience, 100*time.Millisecond)
+}
+
+// shorten has the fake cluster answer as a leader does whose partition has ended at an offset.
+func shorten(cluster *kafkatest.Cluster, end int64) {
+	cluster.Fake.ControlKey(int16(kmsg.ListOffsets), func(k kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		request := k.(*kmsg.ListOffsetsRequest)
+		response := request.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, topic := range request.Topics {
+			answer := kmsg.NewListOffsetsResponseTopic()
+			answer.Topic = topic.Topic
+			for _, p := range topic.Partitions {
+				if p.Timestamp != -1 {
+					return nil, nil, false
+				}
+				partition := kmsg.NewListOffsetsResponseTopicPartition()
+				partition.Partition, partition.Offset = p.Partition, end
+				answer.Partitions = append(answer.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, answer)
+		}
+		return response, nil, true
+	})
+}
+
+// An unclean election leaves a partition that ends before the position.
+func TestAPartitionThatEndsBeforeThePositionIsNoSilentStall(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	w := newWorld(t, cluster, 1, nil)
+	w.write(t, orders(0, 10, 1)...)
+	w.begun(t)
+	s := w.open(t)
+	reader := leased(t, s)
+	all, end, err := readAll(t, s, reader, 100)
+	require.NoError(t, err)
+	require.Len(t, all, 10)
+	shorten(cluster, 5)
+	_, _, err = readAll(t, s, reader, 100)
+	require.ErrorIs(t, err, kafka.ErrLost)
+	_, _, err = readAll(t, s, readerAt(t, s, end), 100)
+	require.ErrorIs(t, err, kafka.ErrLost)
+}
+
+// What no type of the sink is in is passed over in pieces, so that a checkpoint can follow.
+func TestAReaderReturnsWhileItPassesOverOtherTypes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 1, nil)
+	value, random := make([]byte, 1<<10), rand.NewChaCha8([32]byte{})
+	for i := 0; i < 60_000; i += 5000 {
+		records := orders(i, 5000, 1)
+		for _, r := range records {
+			_, _ = random.Read(value)
+			r.Value = slices.Clone(value)
+		}
+		w.write(t, records...)
+	}
+	w.begun(t)
+	s := w.open(t)
+	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
+	require.NoError(t, err)
+	reader, err := s.NewReader(lease.Position, store.Filter{Types: notification.TypeFilter{Names: []string{"no.such.type"}}})
+	require.NoError(t, err)
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	pages := 1
+	for ; ; pages++ {
+		page, err := reader.Next(t.Context(), target, 100)
+		require.NoError(t, err)
+		require.Empty(t, page.Envelopes)
+		if page.CaughtUp {
+			break
+		}
+	}
+	require.Greater(t, pages, 3, "60 MB were passed over in one call")
+}
+
+// Microseconds or nanoseconds where milliseconds belong are a usual mistake.
+func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
+	w := newWorld(t, cluster, 1, map[string]string{"message.timestamp.after.max.ms": fmt.Sprint(int64(math.MaxInt64))})
+	for _, ms := range []int64{-1, 1_767_225_600_000_000, 1_767_225_600_000_000_000, math.MaxInt64} {
+		w.write(t, &kgo.Record{Key: []byte("k"), Value: []byte("x"), Timestamp: time.UnixMilli(ms)})
+	}
+	s := w.open(t)
+	forward(t, s, newTaken())
+	var parked []store.ParkedDelivery
+	require.Eventually(t, func() bool {
+		var err error
+		parked, err = s.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 10)
+		return assert.NoError(t, err) && len(parked) == 4
+	}, 20*time.Second, 50*time.Millisecond)
+	for _, p := range parked {
+		_, err := p.Envelope.OccurredOn.MarshalJSON()
+		require.NoError(t, err, p.Envelope.OccurredOn)
+	}
+	_, err := s.Sample(t.Context(), store.SampleQuery{})
+	require.NoError(t, err)
+}
+
+// The alert on retention must not end when the records are gone.
+func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 1, map[string]string{"retention.ms": "7200000"})
+	records := orders(0, 10, 1)
+	for _, r := range records {
+		r.Timestamp = time.Now().Add(-100 * time.Minute)
+	}
+	w.write(t, records...)
+	w.begun(t)
+	s := w.open(t)
+	lag := func() time.Duration {
+		sample, err := s.Sample(t.Context(), store.SampleQuery{})
+		require.NoError(t, err)
+		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
+		return sample.Sinks[i].Lag
+	}
+	require.Greater(t, lag(), time.Hour)
+	w.lose(t, 4)
+	require.Greater(t, lag(), time.Hour)
+}
+
+// Aborted transactions and control records lie before the oldest record.
+func testALaneBehindAnAbortedTransactionIsLate(t *testing.T, cluster *kafkatest.Cluster) {
+	if cluster.Fake != nil {
+		t.Skip("the fake cluster names no aborted transaction in an answer of one batch")
+	}
+	w := newWorld(t, cluster, 1, nil)
+	w.abort(t)
+	r := orders(0, 1, 1)[0]
+	r.Timestamp = time.Now().Add(-100 * time.Minute)
+	w.write(t, r)
+	w.begun(t)
+	sample, err := w.open(t).Sample(t.Context(), store.SampleQuery{})
+	require.NoError(t, err)
+	require.Greater(t, sample.Sinks[0].Lag, time.Hour)
+}
+
+// The end of a partition where a sink begins is a place in a leader's epoch too.
+func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 1, nil)
+	w.write(t, orders(0, 10, 1)...)
+	s := w.open(t)
+	_, err := s.Cut(t.Context(), "events", 1, store.StartNow)
+	require.NoError(t, err)
+	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
+	require.NoError(t, err)
+	require.NotContains(t, string(lease.Position), `"leader_epoch":-1`, "an election that takes records would not be seen")
+}
+
+// A gap in the numbers of a sink's lanes is no reason to try for ever.
+func TestAGapInTheLanesIsFilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 3, nil)
+	w.begun(t)
+	s := w.open(t)
+	db, err := sqlite.OpenDB(w.file)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `DELETE FROM outbox_cursors WHERE sink = 'events' AND lane < 2`)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = s.Cut(ctx, "events", 1, "")
+	require.NoError(t, err)
+}
+
+// A retry is parked when its lane goes back before it.
+func TestAReplayKeepsOrderAroundWhatIsParked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 1, nil)
+	w.write(t, orders(0, 20, 2)...)
+	s, sink := w.open(t), newTaken()
+	failing := true
+	sink.answer = func(d *notification.Delivery) error {
+		if failing && d.ID == "order-6" {
+			return fmt.Errorf("not now")
+		}
+		return nil
+	}
+	many := func(c *forwarder.Config) {
+		e := c.Sinks["events"]
+		e.Retry.MaxAttempts, e.Retry.Max = 100_000, 300*time.Millisecond
+		c.Sinks["events"] = e
+	}
+	forward(t, s, sink, many)
+	sink.await(t, 13) // ten of the other key, and three
+	parkedRows := func() int {
+		parked, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "events"}, store.ParkedPlace{}, 100)
+		require.NoError(t, err)
+		return len(parked)
+	}
+	require.Eventually(t, func() bool { return parkedRows() == 7 }, patience, 20*time.Millisecond)
+	query := store.ReplayQuery{Sink: "events", Types: []notification.TypeFilter{notification.AllTypes}, UpTo: 20}
+	require.Eventually(t, func() bool {
+		count, err := s.CountReplay(t.Context(), query)
+		return err == nil && count.Rows == 20
+	}, patience, 20*time.Millisecond)
+	before := len(sink.all)
+	require.NoError(t, s.Begin(t.Context(), store.Action{ID: "again", Name: "replay", Planned: 20}))
+	_, err := s.Replay(t.Context(), store.ReplayBatch{ReplayQuery: query, Action: "again", Limit: 100})
+	require.NoError(t, err)
+	time.Sleep(3 * time.Second)
+	sink.mu.Lock()
+	failing = false
+	sink.mu.Unlock()
+	require.Eventually(t, func() bool { return parkedRows() == 0 }, 20*time.Second, 50*time.Millisecond)
+	time.Sleep(time.Second)
+	sink.mu.Lock()
+	defer sink.mu.Unlock()
+	var order []string
+	for _, d := range sink.all[before:] {
+		if d.Key == "k0" {
+			order = append(order, strings.TrimPrefix(d.ID, "order-"))
+		}
+	}
+	t.Log("k0 after the replay:", order)
+	ids := make(map[string]int)
+	for _, d := range sink.all {
+		ids[d.ID]++
+	}
+	for i := range 20 {
+		assert.GreaterOrEqual(t, ids[fmt.Sprintf("order-%d", i)], 1, "order-%d", i)
+	}
+}
+
+// Without a start it would begin behind all that is there.
+func TestASinkIsForgottenToGoOnBehindAGap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 1, nil)
+	w.write(t, orders(0, 10, 1)...)
+	w.begun(t)
+	w.lose(t, 4)
+	s := w.open(t)
+	_, _, err := readAll(t, s, leased(t, s), 100)
+	require.ErrorContains(t, err, "forget the sink and begin it anew with start: oldest")
+	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, s.Release(t.Context(), lease))
+	_, err = s.Forget(t.Context(), "events")
+	require.NoError(t, err)
+	created, err := s.Cut(t.Context(), "events", 1, store.StartOldest)
+	require.NoError(t, err)
+	require.Zero(t, created.Passed)
+}

@@ -1,0 +1,122 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+const (
+	// followTime is how far the groups are behind the cursors.
+	followTime = 2 * time.Second
+	// followAgain is when a position that has not moved is written again: Kafka forgets old ones.
+	followAgain = time.Hour
+)
+
+// groups are the consumer groups that show how far sinks are. They decide nothing: what is not
+// written there is not missed.
+type groups struct {
+	source *Source
+
+	mu     sync.Mutex
+	moved  map[string]map[partition]position // by sink, since they were written last
+	had    map[string]map[partition]written
+	timer  *time.Timer // runs while something has moved
+	closed bool
+	failed string // the last error that was logged
+	work   sync.WaitGroup
+}
+
+// written is what a group has.
+type written struct {
+	position
+	at time.Time
+}
+
+// follow takes note of a position.
+func (g *groups) follow(sink string, p position) {
+	if g.source.config.Group == GroupNone {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if had := g.had[sink][p.partition]; g.closed || had.position == p && time.Since(had.at) < followAgain {
+		return
+	}
+	if g.moved[sink] == nil {
+		g.moved[sink] = make(map[partition]position)
+	}
+	g.moved[sink][p.partition] = p
+	if g.timer == nil {
+		g.work.Add(1)
+		g.timer = time.AfterFunc(followTime, func() {
+			defer g.work.Done()
+			g.write()
+		})
+	}
+}
+
+// write commits what has moved.
+func (g *groups) write() {
+	g.mu.Lock()
+	moved := g.moved
+	g.moved, g.timer = make(map[string]map[partition]position), nil
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), g.source.config.Timeout)
+	defer cancel()
+	var first error
+	for sink, positions := range moved {
+		var offsets kadm.Offsets
+		for _, p := range positions {
+			offsets.Add(kadm.Offset{Topic: p.name, Partition: p.number, At: p.next, LeaderEpoch: p.epoch})
+		}
+		if err := g.source.admin.CommitAllOffsets(ctx, g.source.config.Group+"."+sink, offsets); err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		g.has(sink, positions)
+	}
+	g.log(first)
+}
+
+// has takes note of what a group has.
+func (g *groups) has(sink string, positions map[partition]position) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.had[sink] == nil {
+		g.had[sink] = make(map[partition]written)
+	}
+	for part, p := range positions {
+		g.had[sink][part] = written{p, time.Now()}
+	}
+}
+
+// log warns once of what goes on failing.
+func (g *groups) log(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != g.failed {
+		g.source.config.Logger.Warn("the positions of the sinks cannot be copied into consumer groups, which only show them; source.kafka.group: none ends it", "error", err)
+	}
+	g.failed = text
+}
+
+// close writes what is left.
+func (g *groups) close() {
+	g.mu.Lock()
+	g.closed = true
+	stopped := g.timer != nil && g.timer.Stop()
+	g.mu.Unlock()
+	if stopped {
+		g.write()
+		g.work.Done()
+	}
+	g.work.Wait()
+}

@@ -1,0 +1,244 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// fetchBytes is about how much one answer of a broker carries, if its first batch is not larger. Each
+	// lane of each sink may have that much that waits for room.
+	fetchBytes = 256 << 10
+	// pageBytes is about how much the payloads of a page have at most.
+	pageBytes = 8 << 20
+	// emptyPause is how long a partition is left alone whose last stable offset is ahead and which
+	// has nothing there.
+	emptyPause = 20 * time.Millisecond
+)
+
+// ErrLost is the error of a lane whose next records are gone.
+var ErrLost = errors.New("records are gone before they were read")
+
+// reader reads a partition. It asks the leader for what it needs: a consumer of its own for
+// each lane of each sink would have connections and buffers of its own.
+type reader struct {
+	source *Source
+	lane   int
+	filter store.Filter
+	at     position
+	// fetched are records behind at that no page has had, and read is the offset behind them, in the
+	// epoch of the leader that was asked.
+	fetched   []*kgo.Record
+	read      int64
+	readEpoch int32
+	// epoch is the leader epoch in which the position was found to be sound; 0: none yet.
+	epoch   int32
+	checked bool
+}
+
+var _ store.Reader = (*reader)(nil)
+
+// Next reads on; see store.Reader.
+func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Page, error) {
+	t, ok := to.(*target)
+	if !ok {
+		return store.Page{}, fmt.Errorf("target %T is none of Kafka", to)
+	}
+	end, known := t.ends[r.at.partition]
+	if !known {
+		return store.Page{Start: r.at, End: r.at, CaughtUp: true}, r.gone(ctx)
+	}
+	p := r.begin()
+	full := r.take(p, end, limit)
+	var err error
+	switch {
+	case full || len(p.Envelopes) > 0:
+	case end < r.at.next:
+		err = r.beyond(ctx)
+	case end > r.at.next:
+		// A fetch of rows that are passed over makes a page of none, so that they are
+		// passed over once.
+		if err = r.fetch(ctx); err == nil {
+			r.take(p, end, limit)
+		}
+	}
+	if err != nil {
+		return store.Page{}, fmt.Errorf("read %s: %w", r.at, err)
+	}
+	p.End, p.CaughtUp = r.at, r.at.next >= end
+	return p.Page, nil
+}
+
+// page is one that is being made.
+type page struct {
+	store.Page
+	after []position // behind each envelope
+	bytes int
+}
+
+func (r *reader) begin() *page {
+	p := &page{Page: store.Page{Start: r.at}}
+	p.After = func(i int) store.Position { return p.after[i] }
+	return p
+}
+
+// take hands fetched records before end to a page, until it is full.
+func (r *reader) take(p *page, end int64, limit int) (full bool) {
+	for len(r.fetched) > 0 && r.fetched[0].Offset < end {
+		if len(p.Envelopes) == limit || p.bytes >= pageBytes {
+			return true
+		}
+		record := r.fetched[0]
+		r.fetched[0], r.fetched = nil, r.fetched[1:]
+		e := r.source.envelope(record)
+		r.at.next, r.at.epoch = record.Offset+1, record.LeaderEpoch
+		if !r.wants(&e) {
+			continue
+		}
+		e.Offset, e.Slot = engineOffset(r.lane, record.Offset), r.lane
+		p.Envelopes = append(p.Envelopes, e)
+		p.after = append(p.after, r.at)
+		p.bytes += len(e.Payload)
+	}
+	if len(r.fetched) == 0 {
+		if next := min(r.read, end); next > r.at.next { // control records, and those of aborted transactions
+			r.at.next, r.at.epoch = next, r.readEpoch
+		}
+	}
+	return false
+}
+
+func (r *reader) wants(e *notification.Envelope) bool {
+	f := &r.filter
+	return f.Types.Matches(e.Type) && !e.OccurredOn.Before(f.Since) && (f.Until.IsZero() || e.OccurredOn.Before(f.Until))
+}
+
+// placed is what is known of the cluster, if the position is of it.
+func (r *reader) placed(ctx context.Context) (*cluster, error) {
+	c, err := r.source.recent(ctx)
+	if err == nil {
+		err = c.check(r.at)
+	}
+	return c, err
+}
+
+// fetch asks the partition's leader for what comes next.
+func (r *reader) fetch(ctx context.Context) error {
+	s := r.source
+	c, err := r.placed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.checkEpoch(ctx, c); err != nil {
+		return err
+	}
+	from := r.at
+	from.next = r.read
+	records, next, start, err := s.fetch(ctx, c, from, fetchBytes)
+	switch {
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		return r.outOfRange(ctx, c)
+	case err != nil:
+		return err
+	case next <= r.read && start > r.read:
+		return r.lost(start, "retention took them")
+	case next <= r.read:
+		pace.Sleep(ctx, emptyPause)
+		return ctx.Err()
+	}
+	r.fetched, r.read, r.readEpoch = records, next, c.leaders[r.at.partition].epoch
+	return nil
+}
+
+// beyond finds out why a target lies before the position: an election took what was read, or the target is old.
+func (r *reader) beyond(ctx context.Context) error {
+	c, err := r.placed(ctx)
+	if err != nil {
+		return err
+	}
+	return r.outOfRange(ctx, c)
+}
+
+// checkEpoch looks for an election that lost what was read, once for each leader.
+func (r *reader) checkEpoch(ctx context.Context, c *cluster) error {
+	epoch := c.leaders[r.at.partition].epoch
+	if r.checked && r.epoch == epoch || r.at.epoch < 0 || r.at.epoch == epoch {
+		return nil
+	}
+	end, lost, err := r.source.diverges(ctx, r.at)
+	if err != nil {
+		return err
+	}
+	if lost {
+		return r.truncated(end)
+	}
+	r.checked, r.epoch = true, epoch
+	return nil
+}
+
+// outOfRange finds out on which side of the partition the position is.
+func (r *reader) outOfRange(ctx context.Context, c *cluster) error {
+	parts := []partition{r.at.partition}
+	oldest, err := r.source.listAll(ctx, c, parts, earliest)
+	if err != nil {
+		return err
+	}
+	if start := oldest[r.at.partition].offset; start > r.read {
+		return r.lost(start, "retention took them")
+	}
+	ends, err := r.source.listAll(ctx, c, parts, latest)
+	if err != nil {
+		return err
+	}
+	if end := ends[r.at.partition].offset; end < r.at.next {
+		return r.truncated(end)
+	}
+	return nil // it has grown meanwhile
+}
+
+// lost reports that records from the position up to start are gone, or passes over them.
+func (r *reader) lost(start int64, why string) error {
+	from := r.at
+	from.next = r.read
+	if r.source.config.Lost != LostSkip {
+		return fmt.Errorf("%w: %d of them, from %s up to offset %d: %s; to go on behind them set source.kafka.lost: skip, or forget the sink and begin it anew with start: oldest", ErrLost, start-r.read, from, start-1, why)
+	}
+	r.source.config.Logger.Error("records are gone before they were read, and are passed over", "from", from.String(), "up_to", start-1, "records", start-r.read, "reason", why)
+	r.fetched, r.read = nil, start
+	r.at.next, r.at.epoch = start, -1
+	return nil
+}
+
+// truncated reports that the partition ends before the position, or goes back to where it does.
+func (r *reader) truncated(end int64) error {
+	if r.source.config.Lost != LostSkip {
+		return fmt.Errorf("%w: the partition was read up to %s, and ends at offset %d now: an unclean election took %d records, which were perhaps delivered; "+
+			"to go on with what was written since set source.kafka.lost: skip, or forget the sink and begin it anew with start: oldest", ErrLost, r.at, end, r.at.next-end)
+	}
+	r.source.config.Logger.Error("an unclean election took records that were read: what was written since is read from there on", "at", r.at.String(), "end", end)
+	r.fetched, r.read = nil, end
+	r.at.next, r.at.epoch = end, -1
+	return nil
+}
+
+// gone is the error of a partition that the target does not have: its topic is not read any more. One
+// that only has no leader now gives none.
+func (r *reader) gone(ctx context.Context) error {
+	c, err := r.placed(ctx)
+	if err != nil {
+		return err
+	}
+	if _, configured := c.topics[r.at.name]; !configured {
+		return fmt.Errorf("the lane stands at %s, and source.kafka.topics does not name that topic: name it again, or forget the sink and begin it anew", r.at)
+	}
+	return nil
+}

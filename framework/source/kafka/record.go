@@ -1,0 +1,149 @@
+package kafka
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/vm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
+)
+
+const (
+	// TypeUnreadable is the type of a record that says none, or cannot be read. No route of a
+	// pattern other than * matches it: such records are parked as unrouted.
+	TypeUnreadable = "_unreadable"
+	// MetadataProblem is the name in their metadata under which stands why.
+	MetadataProblem = "waybill-problem"
+)
+
+// envelope is what a record carries: what the kafka sink wrote or a CloudEvent, and of any other
+// record its value, with an id from its place. The payload is a copy: it would keep the whole
+// answer of the broker in memory.
+func (s *Source) envelope(r *kgo.Record) notification.Envelope {
+	r.Value = slices.Clone(r.Value)
+	own := kafkasink.Record{Key: r.Key, Value: r.Value, Headers: kafkasink.Headers(r.Headers)}
+	e, err := kafkasink.Envelope(own)
+	switch {
+	case err == nil:
+		if e.OccurredOn.IsZero() {
+			e.OccurredOn = occurred(r)
+		}
+		return *e
+	case errors.Is(err, kafkasink.ErrForeign):
+		return s.foreign(r)
+	}
+	return unreadable(r, err)
+}
+
+// occurred is the time of a record, in the precision of all databases.
+func occurred(r *kgo.Record) time.Time { return r.Timestamp.UTC().Truncate(time.Microsecond) }
+
+// foreign is the envelope of a record of another program.
+func (s *Source) foreign(r *kgo.Record) notification.Envelope {
+	e := bare(r)
+	var err error
+	if e.Type, err = s.types.of(r, &e); err == nil {
+		err = e.Validate()
+	}
+	if err != nil {
+		return unreadable(r, err)
+	}
+	return e
+}
+
+// bare is an envelope without a type.
+func bare(r *kgo.Record) notification.Envelope {
+	e := notification.Envelope{
+		ID: recordName(r.Topic, r.Partition, r.Offset), Version: 1, Key: text(r.Key), OccurredOn: occurred(r), Payload: r.Value,
+		Metadata: make(notification.Metadata, len(r.Headers)),
+	}
+	for _, h := range r.Headers {
+		if value := string(h.Value); isText(h.Key) && h.Key != "" && isText(value) {
+			e.Metadata[h.Key] = value
+		}
+	}
+	return e
+}
+
+// text is a key as it is, or in hexadecimal digits where it is no text, as those of Avro are.
+func text(key []byte) string {
+	if s := string(key); isText(s) {
+		return s
+	}
+	return hex.EncodeToString(key)
+}
+
+// isText says whether a database takes it.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+// unreadable is the envelope of a record that cannot be read. Nothing is lost by it, and nothing
+// waits for it.
+func unreadable(r *kgo.Record, why error) notification.Envelope {
+	e := bare(r)
+	e.Type = TypeUnreadable
+	e.Metadata = notification.Metadata{MetadataProblem: strings.ToValidUTF8(why.Error(), "�")}
+	if notification.ValidateKey(e.Key) != nil {
+		e.Key = ""
+	}
+	return e
+}
+
+// typeRule finds out the type of a foreign record.
+type typeRule struct {
+	program *vm.Program
+	payload bool // it asks for the payload
+}
+
+// fields are what the expression sees.
+type fields struct {
+	Topic     string            `expr:"topic"`
+	Partition int               `expr:"partition"`
+	Offset    int               `expr:"offset"`
+	Key       string            `expr:"key"`
+	Headers   map[string]string `expr:"headers"`
+	Payload   any               `expr:"payload"`
+}
+
+// compileType returns nil for no expression.
+func compileType(text string) (*typeRule, error) {
+	if text == "" {
+		return nil, nil
+	}
+	program, err := expr.Compile(text, expr.Env(fields{}))
+	if err != nil {
+		return nil, fmt.Errorf("type: %w", err)
+	}
+	return &typeRule{program: program, payload: strings.Contains(text, "payload")}, nil
+}
+
+// of is the type of a record.
+func (t *typeRule) of(r *kgo.Record, e *notification.Envelope) (string, error) {
+	if t == nil {
+		return "", errors.New("the record says no type: the kafka sink did not write it, it is no CloudEvent, and source.kafka.type is not set")
+	}
+	f := fields{Topic: r.Topic, Partition: int(r.Partition), Offset: int(r.Offset), Key: e.Key, Headers: e.Metadata}
+	if t.payload {
+		if err := json.Unmarshal(r.Value, &f.Payload); err != nil {
+			return "", fmt.Errorf("source.kafka.type needs the payload, which is no JSON: %w", err)
+		}
+	}
+	value, err := expr.Run(t.program, f)
+	if err != nil {
+		return "", fmt.Errorf("source.kafka.type: %w", err)
+	}
+	typ, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("source.kafka.type gives %T, not a text", value)
+	}
+	return typ, nil
+}

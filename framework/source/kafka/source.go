@@ -1,0 +1,417 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Source is topics as the log of a store. It is safe for concurrent use, by any number of
+// forwarders.
+type Source struct {
+	config       Config
+	client       *kgo.Client
+	admin        *kadm.Client
+	decompressor kgo.Decompressor
+	types        *typeRule // nil without one
+	groups       groups
+
+	asking chan struct{} // capacity 1: full while the cluster is asked for metadata
+	known  atomic.Pointer[cluster]
+}
+
+var _ store.Source = (*Source)(nil)
+
+// New returns a source for the configuration, which it validates, its defaults set. It connects
+// to nothing yet. Close ends its connections.
+func New(c Config) (*Source, error) {
+	c.SetDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	s := &Source{config: c, decompressor: kgo.DefaultDecompressor(), asking: make(chan struct{}, 1)}
+	options, err := new(c.connection()).Options()
+	if err != nil {
+		return nil, err
+	}
+	// What the client knows of leaders is asked for anew when it is this old, and when it proves wrong.
+	if s.client, err = kgo.NewClient(append(options, kgo.MetadataMinAge(time.Second))...); err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	s.admin = kadm.NewClient(s.client)
+	if s.types, err = compileType(c.Type); err != nil {
+		s.client.Close()
+		return nil, err
+	}
+	s.groups = groups{source: s, moved: make(map[string]map[partition]position), had: make(map[string]map[partition]written)}
+	return s, nil
+}
+
+// ErrUnavailable is the error of a cluster that does not answer, which may be over in a while.
+var ErrUnavailable = errors.New("the Kafka cluster cannot be reached")
+
+// Open asks the cluster for the topics. Its error says what is wrong with them, such as that one
+// does not exist, is compacted, or has too many partitions; or it is ErrUnavailable.
+func (s *Source) Open(ctx context.Context) error {
+	c, err := s.cluster(ctx, time.Now())
+	if err == nil {
+		return s.checkCompaction(ctx, c)
+	}
+	if network := net.Error(nil); errors.As(err, &network) || kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// Close writes the groups' last offsets and ends the connections.
+func (s *Source) Close() {
+	s.groups.close()
+	s.client.Close()
+}
+
+// checkCompaction refuses topics from which records go before they are read, and leave no
+// trace. Who may not read a topic's configuration is believed.
+func (s *Source) checkCompaction(ctx context.Context, c *cluster) error {
+	if s.config.Lost == LostSkip {
+		return nil
+	}
+	var problems []error
+	for topic, config := range s.configs(ctx) {
+		if strings.Contains(config["cleanup.policy"], "compact") {
+			problems = append(problems, fmt.Errorf("topic %s of cluster %s is compacted: records may go before they are read, and none would see it; "+
+				"set its cleanup.policy to delete, or source.kafka.lost: skip", topic, c.id))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// configs are the settings of the topics, as far as they may be read.
+func (s *Source) configs(ctx context.Context) map[string]map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	described, err := s.admin.DescribeTopicConfigs(ctx, s.config.Topics...)
+	if err != nil {
+		return nil
+	}
+	topics := make(map[string]map[string]string)
+	for _, topic := range described {
+		topics[topic.Name] = make(map[string]string)
+		for _, config := range topic.Configs {
+			topics[topic.Name][config.Key] = config.MaybeValue()
+		}
+	}
+	return topics
+}
+
+// Name says what is read.
+func (s *Source) Name() string {
+	name := "topic "
+	if len(s.config.Topics) > 1 {
+		name = "topics "
+	}
+	return name + strings.Join(s.config.Topics, ", ") + " of Kafka"
+}
+
+// target is how far the partitions reach.
+type target struct {
+	ends map[partition]int64
+	last int64
+}
+
+// Last is the sum of all ends: it grows with each record.
+func (t *target) Last() int64 { return t.last }
+
+// Probe asks for the last stable offset of each partition. One that does not answer is left out.
+func (s *Source) Probe(ctx context.Context) (store.Target, error) {
+	c, err := s.recent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	offsets, _, err := s.list(ctx, c, c.parts, latest, false)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{ends: make(map[partition]int64, len(offsets))}
+	for part, l := range offsets {
+		t.ends[part] = l.offset
+		t.last += l.offset
+	}
+	return t, nil
+}
+
+// Begin returns where the lanes begin that a sink lacks; see store.Source.
+func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store.Start) ([]store.LaneBeginning, error) {
+	c, err := s.cluster(ctx, time.Now().Add(-metadataAge/2))
+	if err != nil {
+		return nil, err
+	}
+	has := make(map[partition]bool, len(known))
+	for _, raw := range known {
+		p, err := parsePosition(raw)
+		if err == nil {
+			err = c.check(p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		has[p.partition] = true
+	}
+	var missing []partition
+	for _, part := range c.parts {
+		if !has[part] {
+			missing = append(missing, part)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	if len(missing)+len(known) > store.Slots {
+		return nil, fmt.Errorf("%w: with topics that are no longer read the sink would have %d lanes, and may have %d: forget it, and begin it anew with start: oldest",
+			store.ErrLanes, len(missing)+len(known), store.Slots)
+	}
+	if len(known) > 0 {
+		start = store.StartOldest
+	}
+	return s.begin(ctx, c, missing, start)
+}
+
+func (s *Source) begin(ctx context.Context, c *cluster, parts []partition, start store.Start) ([]store.LaneBeginning, error) {
+	oldest, err := s.listAll(ctx, c, parts, earliest)
+	if err != nil {
+		return nil, err
+	}
+	from := oldest
+	if since, isTime := start.Time(); isTime || start == store.StartNow {
+		if from, err = s.listAll(ctx, c, parts, latest); err != nil {
+			return nil, err
+		}
+		if isTime {
+			if from, err = s.since(ctx, c, parts, since, from); err != nil {
+				return nil, err
+			}
+		}
+	}
+	beginnings := make([]store.LaneBeginning, len(parts))
+	for i, part := range parts {
+		at := position{partition: part, cluster: c.id, name: c.names[part.topic], next: from[part].offset, epoch: from[part].epoch}
+		if beginnings[i].Position, err = at.MarshalJSON(); err != nil {
+			return nil, err
+		}
+		beginnings[i].Passed = at.next - oldest[part].offset
+	}
+	return beginnings, nil
+}
+
+// since are the first offsets of partitions that were written at a time or later; ends are those where there is
+// none.
+func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at time.Time, ends map[partition]listed) (map[partition]listed, error) {
+	first, err := s.listAll(ctx, c, parts, at.UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	for part, l := range first {
+		if end := ends[part]; l.offset < 0 || l.offset > end.offset {
+			first[part] = end
+		}
+	}
+	return first, nil
+}
+
+// check returns why a position is none of what is read now.
+func (c *cluster) check(p position) error {
+	id, configured := c.topics[p.name]
+	switch {
+	case p.cluster != c.id:
+		return fmt.Errorf("%w: it stands in cluster %s, and source.kafka.brokers lead to cluster %s: correct the addresses, or use a prefix of its own for the other cluster",
+			store.ErrPosition, p.cluster, c.id)
+	case configured && id != p.topic:
+		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records behind %s are gone: forget the sink, and begin it anew with start: oldest",
+			store.ErrPosition, p.name, id, p.topic, p)
+	}
+	return nil
+}
+
+// NewReader continues in the partition that the position names. There is none without a position: it
+// says which partition a lane is.
+func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
+	if len(raw) == 0 {
+		return nil, fmt.Errorf("%w: it names no partition", store.ErrPosition)
+	}
+	p, err := parsePosition(raw)
+	if err != nil {
+		return nil, err
+	}
+	if known := s.known.Load(); known != nil {
+		if err := known.check(p); err != nil {
+			return nil, err
+		}
+	}
+	return &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next}, nil
+}
+
+// Through is the offset of the engine before the position.
+func (s *Source) Through(lane store.LanePosition) (int64, error) {
+	p, err := parsePosition(lane.Position)
+	return engineOffset(lane.Lane.Number, p.next) - 1, err
+}
+
+// Waiting asks for the first record of each lane that is behind, to see how old it is.
+func (s *Source) Waiting(ctx context.Context, lanes []store.LanePosition, to store.Target) ([]store.Waiting, error) {
+	t, ok := to.(*target)
+	if !ok {
+		return nil, fmt.Errorf("target %T is none of Kafka", to)
+	}
+	c, err := s.recent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, store.CountTime)
+	defer cancel()
+	waiting := make([]store.Waiting, len(lanes))
+	var looking errgroup.Group
+	looking.SetLimit(8)
+	for i, lane := range lanes {
+		p, err := parsePosition(lane.Position)
+		if err != nil {
+			return nil, err
+		}
+		waiting[i].Rows = max(0, t.ends[p.partition]-p.next)
+		if waiting[i].Rows > 0 {
+			looking.Go(func() error {
+				waiting[i].Oldest = s.oldest(ctx, c, p, t.ends[p.partition])
+				return nil
+			})
+		}
+	}
+	return waiting, looking.Wait()
+}
+
+// oldest is when the first record behind a position occurred that is still there; zero if there is
+// none up to the end, or it cannot be found out.
+func (s *Source) oldest(ctx context.Context, c *cluster, p position, end int64) time.Time {
+	for p.next < end {
+		records, next, _, err := s.fetch(ctx, c, p, 1)
+		switch {
+		case errors.Is(err, kerr.OffsetOutOfRange): // those before are gone, and the lane is at least as late
+			starts, err := s.listAll(ctx, c, []partition{p.partition}, earliest)
+			if err != nil {
+				return time.Time{}
+			}
+			next = starts[p.partition].offset
+		case err != nil:
+			return time.Time{}
+		case len(records) > 0:
+			return occurred(records[0])
+		}
+		if next <= p.next {
+			return time.Time{}
+		}
+		p.next = next
+	}
+	return time.Time{}
+}
+
+// Extent looks for the oldest record, and for how long the topics keep theirs.
+func (s *Source) Extent(ctx context.Context) (e store.Extent, err error) {
+	c, err := s.recent(ctx)
+	if err != nil {
+		return e, err
+	}
+	starts, _, err := s.list(ctx, c, c.parts, earliest, false)
+	if err != nil {
+		return e, err
+	}
+	e.Whole = true
+	for _, l := range starts {
+		e.Whole = e.Whole && l.offset == 0
+	}
+	first, _, err := s.list(ctx, c, c.parts, 0, false)
+	if err != nil {
+		return e, err
+	}
+	for _, l := range first {
+		if l.offset >= 0 && (e.Oldest.IsZero() || l.at.Before(e.Oldest)) {
+			e.Oldest = l.at
+		}
+	}
+	e.Keeps = s.keeps(ctx)
+	return e, nil
+}
+
+// keeps is the shortest retention of the topics; 0: for ever, or not known.
+func (s *Source) keeps(ctx context.Context) (keeps time.Duration) {
+	for _, config := range s.configs(ctx) {
+		var ms int64
+		if _, err := fmt.Sscan(config["retention.ms"], &ms); err != nil || ms <= 0 {
+			continue
+		}
+		if d := time.Duration(min(ms, int64(1<<62/time.Millisecond))) * time.Millisecond; keeps == 0 || d < keeps {
+			keeps = d
+		}
+	}
+	return keeps
+}
+
+// Settled has the group of the sink follow.
+func (s *Source) Settled(lane store.Lane, at store.Position) {
+	if p, ok := at.(position); ok {
+		s.groups.follow(lane.Sink, p)
+	}
+}
+
+// At goes back to a time, or to a record; see store.Source.
+func (s *Source) At(ctx context.Context, lane store.LanePosition, since time.Time, from string) (json.RawMessage, int64, error) {
+	p, err := parsePosition(lane.Position)
+	if err != nil {
+		return nil, 0, err
+	}
+	c, err := s.recent(ctx)
+	if err == nil {
+		err = c.check(p)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	parts := []partition{p.partition}
+	oldest, err := s.listAll(ctx, c, parts, earliest)
+	if err != nil {
+		return nil, 0, err
+	}
+	to := oldest[p.partition].offset
+	if from != "" {
+		record, err := c.record(from)
+		if err != nil {
+			return nil, 0, err
+		}
+		if record.partition != p.partition {
+			return lane.Position, 0, nil
+		}
+		to = max(to, record.next)
+	}
+	if !since.IsZero() {
+		first, err := s.since(ctx, c, parts, since, map[partition]listed{p.partition: {offset: p.next}})
+		if err != nil {
+			return nil, 0, err
+		}
+		to = max(to, first[p.partition].offset)
+	}
+	if to >= p.next {
+		return lane.Position, 0, nil
+	}
+	rows := p.next - to
+	p.next, p.epoch = to, -1
+	raw, err := p.MarshalJSON()
+	return raw, rows, err
+}
