@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
@@ -19,6 +20,9 @@ func (l *loader) checkTables(d Database, o Outbox) {
 	if d.Dialect() == "" && !l.reported("database") {
 		l.report.add(l.report.file, 0, "database is missing: write it in the file, set %s, or use --database", variable("database"))
 	}
+	if l.given("outbox.grace") && !l.reported("outbox.grace") && o.Grace < time.Second {
+		l.mistake("outbox.grace", "outbox.grace is %s: use at least 1s", o.Grace)
+	}
 	if l.given("outbox.prefix") && !l.reported("outbox.prefix") {
 		validate := store.ValidatePrefix
 		if d.Dialect() == PostgreSQL {
@@ -27,6 +31,25 @@ func (l *loader) checkTables(d Database, o Outbox) {
 		if err := validate(o.Prefix); err != nil {
 			l.mistake("outbox.prefix", "outbox.prefix: %v", err)
 		}
+	}
+}
+
+// checkLog reports what is wrong with a source, and with the tables for one.
+func (l *loader) checkLog(log Log, d Database, o Outbox) {
+	if log.Kafka == nil {
+		if l.given("source") {
+			l.mistake("source", "source: name what is read, as in source: {kafka: {brokers: [localhost:9092], topics: [orders]}}")
+		}
+		return
+	}
+	if err := log.Kafka.Validate(); err != nil {
+		l.complain("source.kafka", err)
+	}
+	if o.Lanes > 1 {
+		l.mistake("outbox.lanes", "outbox.lanes is %d: with a source the lanes are its partitions; leave it out", o.Lanes)
+	}
+	if d.Dialect() != SQLite && o.Payload != PayloadBytes {
+		l.mistake("outbox.payload", "outbox.payload: a source may hold anything, and what is parked has to be stored as it is; use bytea")
 	}
 }
 

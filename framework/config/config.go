@@ -10,7 +10,7 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, observe.go, masks.go, schedules.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
+// check.go, observe.go, masks.go, schedules.go, standby.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
 // reference.go, schema.go.
 package config
 
@@ -27,14 +27,17 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/source/kafka"
 	"github.com/waybill-go/waybill/sinks"
 )
 
 // Config is the whole file. What the user left out is zero here; the
 // package that uses the value has the default.
 type Config struct {
-	Database  Database          `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
+	Database  Database          `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, mysql://user:password@host:port/name, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
+	Standby   Database          `yaml:"standby" secret:"password" doc:"a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
 	Outbox    Outbox            `yaml:"outbox" doc:"the tables"`
+	Log       Log               `yaml:"source" doc:"what is read in place of the outbox's own log, for a second stage behind one that writes an outbox to Kafka; the database keeps cursors, leases and what is parked, in tables of a prefix that no outbox has"`
 	Forwarder Forwarder         `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
 	Sinks     map[string]Sink   `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
 	Routes    map[string][]Rule `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
@@ -51,14 +54,32 @@ type Config struct {
 
 // Outbox names the tables and says how they are made.
 type Outbox struct {
-	Prefix   string  `yaml:"prefix" doc:"beginning of all table names; on PostgreSQL it may name their schema, as in billing.outbox. Default outbox"`
-	Lanes    int     `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 on PostgreSQL only. Another number cuts them again, and the forwarder that starts last decides. Default 1"`
-	Payload  Payload `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes on PostgreSQL: json, or bytea for binary serializers. Default json"`
-	Receipts bool    `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
+	Prefix   string   `yaml:"prefix" doc:"beginning of all table names; on PostgreSQL it may name their schema, as in billing.outbox. Default outbox"`
+	Lanes    int      `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 not on SQLite. Another number cuts them again, and the forwarder that starts last decides. Default 1"`
+	Payload  Payload  `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes, but on SQLite: json, or bytea for binary serializers, which is a LONGBLOB on MySQL. Default json"`
+	ReadFrom ReadFrom `yaml:"read_from" enum:"primary,standby" doc:"where forwarders on PostgreSQL read the pages of the log: on the primary, or on a streaming standby, which takes load off the primary and adds the lag to the time until a delivery; pages that it does not have yet come from the primary. Default primary"`
+	Receipts bool     `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
+	// WithoutProcess and Grace are for MySQL and MariaDB.
+	WithoutProcess WithoutProcess `yaml:"without_process" enum:"void,grace" doc:"how a forwarder whose user lacks the privilege PROCESS on MySQL or MariaDB finds out that an offset was rolled back: void puts an empty row in its place after the grace time, and a statement that would store one there later fails; grace gives it up, and loses such a row. Default: neither, and the privilege is required"`
+	Grace          time.Duration  `yaml:"grace" zero:"refused" doc:"how long a statement that publishes may take where without_process counts, at least 1s. Default 5m"`
 	// Retention and InboxRetention are pointers since 0 is a wish of its own.
 	Retention      *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
 	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"how long the inbox keeps the ids of notifications that were handled, at least as long as a sink that notes ids may try a delivery again. 0 keeps all for ever. Default 720h, or 0 where retention is 0"`
 }
+
+// Log is a log outside of the database, if one is named.
+type Log struct {
+	Kafka *kafka.Config `yaml:"kafka" doc:"topics of Apache Kafka"`
+}
+
+// WithoutProcess is what stands in for the privilege PROCESS on MySQL and MariaDB.
+type WithoutProcess string
+
+// The ways to do without the privilege; see package mysql.
+const (
+	WithoutProcessVoid  WithoutProcess = "void"
+	WithoutProcessGrace WithoutProcess = "grace"
+)
 
 // Payload is the type of the payload column; SQLite's takes anything.
 type Payload string
@@ -69,11 +90,20 @@ const (
 	PayloadBytes Payload = "bytea"
 )
 
+// ReadFrom is which server gives the pages of the log.
+type ReadFrom string
+
+// The servers that there are; see [postgres.Config.Standby].
+const (
+	ReadFromPrimary ReadFrom = "primary"
+	ReadFromStandby ReadFrom = "standby"
+)
+
 // Forwarder is the engine's settings; see [forwarder.Config] for what they mean.
 type Forwarder struct {
 	Name            string             `yaml:"name" doc:"name of this forwarder in leases and logs. Default: the host's name"`
 	Poll            Poll               `yaml:"poll" doc:"the pause between two looks at the log"`
-	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one more connection, to the same address; set it to false behind a transaction pooler, where only polling works. Default true; not available on SQLite"`
+	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one more connection, to the same address; set it to false behind a transaction pooler, where only polling works. Default true; PostgreSQL only"`
 	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that no longer renews its lease, at least 1s. Default 15s"`
 	Connections     int                `yaml:"connections" zero:"refused" doc:"how many statements of this forwarder run at once, and so how many of the database's connections it uses, whatever the number of sinks and lanes, at least 4; the one that listens comes on top. Default 8"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`

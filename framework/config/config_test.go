@@ -278,7 +278,7 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = config.LoadTables(config.Source{Database: "oracle://scott:" + password + "@db"})
-	require.EqualError(t, err, "--database: database: is not a database address; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
+	require.EqualError(t, err, "--database: database: is not a database address; write postgres://user:password@host:port/name, a list of key=value, mysql://user:password@host:port/name, or sqlite:path")
 
 	_, err = config.LoadTables(config.Source{})
 	require.EqualError(t, err, "database is missing: write it in the file, set WAYBILL_DATABASE, or use --database")

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
 // Dialect is a kind of database.
@@ -19,6 +21,7 @@ type Dialect string
 const (
 	PostgreSQL Dialect = "postgres"
 	SQLite     Dialect = "sqlite"
+	MySQL      Dialect = "mysql" // and MariaDB
 )
 
 // Database is the address of a database. Printing one does not show its
@@ -27,6 +30,7 @@ type Database struct {
 	dialect Dialect
 	dsn     string
 	shown   string
+	hosts   bool // it names several
 }
 
 var (
@@ -51,12 +55,12 @@ func ParseDatabase(address string) (Database, error) {
 	case "sqlite":
 		return parseSQLite(rest)
 	case "mysql", "mariadb":
-		return Database{}, errors.New("MySQL and MariaDB are not supported yet; use postgres://… or sqlite:path")
+		return parseMySQL(address)
 	}
 	if keyValueList.MatchString(address) {
 		return parsePostgresList(address)
 	}
-	return Database{}, errors.New("is not a database address; write postgres://user:password@host:port/name, a list of key=value, or sqlite:path")
+	return Database{}, errors.New("is not a database address; write postgres://user:password@host:port/name, a list of key=value, mysql://user:password@host:port/name, or sqlite:path")
 }
 
 func parsePostgresURL(address string) (Database, error) {
@@ -84,7 +88,17 @@ func parsePostgres(address string) (Database, error) {
 		dialect: PostgreSQL,
 		dsn:     address,
 		shown:   fmt.Sprintf("postgres database %q at %s:%d as %q", c.Database, c.Host, c.Port, c.User),
+		hosts:   len(c.Multi) > 0,
 	}, nil
+}
+
+func parseMySQL(address string) (Database, error) {
+	a, err := mysql.ParseAddress(address)
+	if err != nil {
+		return Database{}, err
+	}
+	scheme, _, _ := strings.Cut(address, ":")
+	return Database{dialect: MySQL, dsn: address, shown: fmt.Sprintf("%s database %q at %s as %q", strings.ToLower(scheme), a.Database, a.Host, a.User)}, nil
 }
 
 func parseSQLite(path string) (Database, error) {
@@ -102,8 +116,8 @@ func parseSQLite(path string) (Database, error) {
 // Dialect is the kind of database; "" for the zero value.
 func (d Database) Dialect() Dialect { return d.dialect }
 
-// DSN is what the driver takes: a URL or list of key=value for PostgreSQL, a path
-// for SQLite. It may hold a password.
+// DSN is what the driver takes: a URL or list of key=value for PostgreSQL, a URL for
+// MySQL and MariaDB, a path for SQLite. It may hold a password.
 func (d Database) DSN() string { return d.dsn }
 
 // String describes the database without its password.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -20,6 +21,11 @@ func Load(source Source, options Options) (*Config, error) {
 	c := &Config{source: source, options: options.withDefaults(), loader: l}
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
+	l.checkLog(c.Log, c.Database, c.Outbox)
+	if c.Log != (Log{}) && len(c.Schedules) > 0 {
+		l.mistake("schedules", "schedules: nothing can be published to the log of source; let the first stage's forwarder have them")
+	}
+	l.checkStandby(c)
 	l.buildSinks(c)
 	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
@@ -46,9 +52,15 @@ func Load(source Source, options Options) (*Config, error) {
 type Tables struct {
 	Database Database
 	Outbox   Outbox
+	// Log is where forwarders read; the zero value: in the outbox. Logger gets what is to be said of it; nil is
+	// slog's default.
+	Log    Log
+	Logger *slog.Logger
 	// Listen says that the program that opens the outbox is to be woken by the database.
 	// Only those who forward need it.
 	Listen bool
+	// Standby is where that program reads the pages of the log, if not on the primary.
+	Standby Database
 }
 
 // LoadTables reads database and outbox only. So the tables can be made and
@@ -61,7 +73,9 @@ func LoadTables(source Source) (Tables, error) {
 	}
 	var c struct {
 		Database  Database `yaml:"database" secret:"password"`
+		Standby   skipped  `yaml:"standby"`
 		Outbox    Outbox   `yaml:"outbox"`
+		Log       Log      `yaml:"source"`
 		Forwarder skipped  `yaml:"forwarder"`
 		Sinks     skipped  `yaml:"sinks"`
 		Routes    skipped  `yaml:"routes"`
@@ -70,8 +84,9 @@ func LoadTables(source Source) (Tables, error) {
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
+	l.checkLog(c.Log, c.Database, c.Outbox)
 	l.environment.reportUnknown()
-	return Tables{Database: c.Database, Outbox: c.Outbox}, l.report.err()
+	return Tables{Database: c.Database, Outbox: c.Outbox, Log: c.Log}, l.report.err()
 }
 
 // LoadObserve reads address and types of Observe, and nothing else.
@@ -82,7 +97,9 @@ func LoadObserve(source Source) (Observe, error) {
 	}
 	var c struct {
 		Database  skipped `yaml:"database"`
+		Standby   skipped `yaml:"standby"`
 		Outbox    skipped `yaml:"outbox"`
+		Log       skipped `yaml:"source"`
 		Forwarder skipped `yaml:"forwarder"`
 		Sinks     skipped `yaml:"sinks"`
 		Routes    skipped `yaml:"routes"`
@@ -111,7 +128,9 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 	}
 	var c struct {
 		Database  Database          `yaml:"database" secret:"password"`
+		Standby   skipped           `yaml:"standby"`
 		Outbox    Outbox            `yaml:"outbox"`
+		Log       Log               `yaml:"source"`
 		Forwarder Forwarder         `yaml:"forwarder"`
 		Sinks     map[string]Sink   `yaml:"sinks"`
 		Routes    map[string][]Rule `yaml:"routes"`
@@ -120,7 +139,8 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
 	l.checkTables(c.Database, c.Outbox)
-	whole := &Config{Database: c.Database, Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
+	l.checkLog(c.Log, c.Database, c.Outbox)
+	whole := &Config{Database: c.Database, Outbox: c.Outbox, Log: c.Log, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
 	if len(c.Routes) > 0 {
 		l.checkRoutes(whole)
 	}
@@ -137,7 +157,9 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 	}
 	var c struct {
 		Database  skipped           `yaml:"database"`
+		Standby   skipped           `yaml:"standby"`
 		Outbox    Outbox            `yaml:"outbox"`
+		Log       skipped           `yaml:"source"`
 		Forwarder Forwarder         `yaml:"forwarder"`
 		Sinks     map[string]Sink   `yaml:"sinks"`
 		Routes    map[string][]Rule `yaml:"routes"`
@@ -160,7 +182,9 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 	}
 	var c struct {
 		Database  skipped         `yaml:"database"`
+		Standby   skipped         `yaml:"standby"`
 		Outbox    skipped         `yaml:"outbox"`
+		Log       skipped         `yaml:"source"`
 		Forwarder skipped         `yaml:"forwarder"`
 		Sinks     map[string]Sink `yaml:"sinks"`
 		Routes    skipped         `yaml:"routes"`
@@ -198,7 +222,9 @@ func only(node *yaml.Node, keys []string) *yaml.Node {
 // those who forward.
 func (c *Config) Tables() Tables {
 	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
-	return Tables{Database: c.Database, Outbox: c.Outbox, Listen: listen}
+	return Tables{
+		Database: c.Database, Outbox: c.Outbox, Log: c.Log, Logger: c.options.Logger, Listen: listen, Standby: c.standby(),
+	}
 }
 
 // loader is a decoder and the checks of what it decoded.

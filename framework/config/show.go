@@ -66,6 +66,7 @@ func (c *Config) withDefaults() Config {
 	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
 	if listen := true; c.Database.Dialect() == PostgreSQL {
 		f.Listen = cmp.Or(f.Listen, &listen)
+		o.ReadFrom = cmp.Or(o.ReadFrom, ReadFromPrimary)
 	}
 	filled.Schedules = make(map[string]Schedule, len(c.Schedules))
 	for name, s := range c.Schedules {

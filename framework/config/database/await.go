@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/waybill-go/waybill/framework/source/kafka"
 )
 
 // lookTimeout bounds one try of Await: an address that swallows packets would
@@ -32,16 +34,24 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 		case err == nil && said != "":
 			logger.Info("the database is there", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
 			return s, nil
-		case err == nil || ctx.Err() != nil || !d.dialect.passes(err):
+		case err == nil || ctx.Err() != nil || !d.passes(err):
 			return s, errors.Join(ctx.Err(), err)
 		case err.Error() != said:
 			said = err.Error()
-			logger.Warn("the database cannot be reached, trying again", "database", d.address, "error", err)
+			logger.Warn(d.away(err)+" cannot be reached, trying again", "database", d.address, "error", err)
 		}
 		if !sleep(ctx, pace.NextBackOff()) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// away is what an error says cannot be reached.
+func (d *Database) away(err error) string {
+	if errors.Is(err, kafka.ErrUnavailable) {
+		return "the source"
+	}
+	return "the database"
 }
 
 func (d *Database) look(ctx context.Context) (Store, error) {

@@ -8,10 +8,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/source/kafka"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -21,6 +24,9 @@ type Database struct {
 	address config.Database
 	dialect dialect
 	db      *sql.DB
+	source  *kafka.Source // nil: the log is in the database
+	standby *sql.DB       // nil: none is read
+	logger  *slog.Logger
 }
 
 // dialect is what differs between databases.
@@ -32,10 +38,17 @@ type dialect interface {
 	migrationSQL(partitionRows int64) (string, error)
 	// grants gives a role what it needs for a duty of postgres.Duties.
 	grants(role, duty string) (string, error)
-	open(context.Context, *sql.DB) (Store, error)
+	open(context.Context, *sql.DB, reading) (Store, error)
 	// passes says whether an error of open may be over in a while, because no server
 	// listens or the server is not ready.
 	passes(error) bool
+}
+
+// reading says where an opened store reads the log.
+type reading struct {
+	source  store.Source // nil: in the database
+	standby *sql.DB      // of which pages are read; nil: of none
+	logger  *slog.Logger // gets what is to be said of the standby
 }
 
 func dialectOf(c config.Tables) dialect {
@@ -48,6 +61,8 @@ func dialectOf(c config.Tables) dialect {
 		return o
 	case config.SQLite:
 		return sqliteDialect(c.Outbox)
+	case config.MySQL:
+		return mysqlDialect{tables: c.Outbox, mariaDB: isMariaDB(c.Database.DSN())}
 	}
 	panic(fmt.Sprintf("database: no dialect for %v, which the configuration let pass", c.Database))
 }
@@ -60,12 +75,35 @@ func Open(c config.Tables) (d *Database, cleanup func(), err error) { return ope
 func Create(c config.Tables) (d *Database, cleanup func(), err error) { return open(c, true) }
 
 func open(c config.Tables, create bool) (*Database, func(), error) {
-	d := &Database{address: c.Database, dialect: dialectOf(c)}
+	d := &Database{address: c.Database, dialect: dialectOf(c), logger: c.Logger}
 	var err error
 	if d.db, err = d.dialect.connect(c.Database.DSN(), create); err != nil {
 		return nil, nil, err
 	}
-	return d, func() { _ = d.db.Close() }, nil
+	if c.Log.Kafka != nil {
+		source := *c.Log.Kafka
+		source.Logger = c.Logger
+		if d.source, err = kafka.New(source); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("source: %w", err), d.db.Close())
+		}
+	}
+	if c.Standby.Dialect() != "" {
+		if d.standby, err = d.dialect.connect(c.Standby.DSN(), false); err != nil {
+			d.close()
+			return nil, nil, fmt.Errorf("the standby: %w", err)
+		}
+	}
+	return d, d.close, nil
+}
+
+func (d *Database) close() {
+	if d.source != nil {
+		d.source.Close()
+	}
+	if d.standby != nil {
+		_ = d.standby.Close()
+	}
+	_ = d.db.Close()
 }
 
 // DB is what the outbox is reached through, for the application's own statements too.
@@ -86,19 +124,31 @@ func Grants(c config.Tables, role, duty string) (string, error) {
 func PostgreSQL(c config.Tables) (postgres.Config, error) {
 	d, ok := dialectOf(c).(postgresDialect)
 	if !ok {
-		return postgres.Config{}, errors.New("captures are for PostgreSQL only: in SQLite write a trigger of your own that inserts into the outbox")
+		return postgres.Config{}, errors.New("captures are for PostgreSQL only: elsewhere write a trigger of your own that inserts into the outbox")
 	}
 	return d.config(), nil
 }
 
-// Outbox is the configuration of the outbox: of one in PostgreSQL or of one in SQLite, and
-// nil of the other.
-func (d *Database) Outbox() (*postgres.Config, *sqlite.Config) {
-	switch d := d.dialect.(type) {
+// Outbox is the configuration of the outbox: of one in PostgreSQL, SQLite or MySQL, and nil of
+// the others.
+func (d *Database) Outbox() (*postgres.Config, *sqlite.Config, *mysql.Config) {
+	var source store.Source
+	if d.source != nil {
+		source = d.source
+	}
+	switch o := d.dialect.(type) {
 	case postgresDialect:
-		return new(d.config()), nil
+		c := o.config()
+		c.Source = source
+		return &c, nil, nil
 	case sqliteDialect:
-		return nil, new(d.config())
+		c := o.config()
+		c.Source = source
+		return nil, &c, nil
+	case mysqlDialect:
+		c := o.config()
+		c.Source = source
+		return nil, nil, &c
 	}
 	panic(fmt.Sprintf("database: no configuration of a %T", d.dialect))
 }
@@ -124,7 +174,19 @@ type Store interface {
 	store.Schedules
 }
 
-// Store opens the outbox. It has to be migrated: store.ErrNotMigrated.
+// Store opens the outbox. It has to be migrated: store.ErrNotMigrated. A source has to be there.
 func (d *Database) Store(ctx context.Context) (Store, error) {
-	return d.dialect.open(ctx, d.db)
+	r := reading{standby: d.standby, logger: d.logger}
+	if d.source != nil {
+		if err := d.source.Open(ctx); err != nil {
+			return nil, fmt.Errorf("source: %w", err)
+		}
+		r.source = d.source
+	}
+	return d.dialect.open(ctx, d.db, r)
+}
+
+// passes says whether an error of Store may be over in a while.
+func (d *Database) passes(err error) bool {
+	return errors.Is(err, kafka.ErrUnavailable) || d.dialect.passes(err)
 }

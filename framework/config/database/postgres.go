@@ -63,11 +63,17 @@ func (o postgresDialect) migrationSQL(partitionRows int64) (string, error) {
 }
 
 func (o postgresDialect) grants(role, duty string) (string, error) {
-	return postgres.Grants(o.config(), role, postgres.Duty(duty))
+	grants, err := postgres.Grants(o.config(), role, postgres.Duty(duty))
+	if err == nil && o.tables.ReadFrom == config.ReadFromStandby && postgres.Duty(duty) == postgres.Forwarder {
+		grants += "GRANT pg_read_all_stats TO " + pq.QuoteIdentifier(role) + "; -- to see on which timeline the standby is\n"
+	}
+	return grants, err
 }
 
-func (o postgresDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
-	return postgres.Open(ctx, db, o.config())
+func (o postgresDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
+	c := o.config()
+	c.Source, c.Standby, c.Logger = r.source, r.standby, r.logger
+	return postgres.Open(ctx, db, c)
 }
 
 // passes goes by the codes of PostgreSQL's manual, appendix A; what never came

@@ -48,8 +48,10 @@ func (sqliteDialect) grants(string, string) (string, error) {
 	return "", errors.New("SQLite has no roles: who may write the file may do all")
 }
 
-func (o sqliteDialect) open(ctx context.Context, db *sql.DB) (Store, error) {
-	return sqlite.Open(ctx, db, o.config())
+func (o sqliteDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
+	c := o.config()
+	c.Source = r.source
+	return sqlite.Open(ctx, db, c)
 }
 
 // passes: a file that cannot be read now will not be in a while either, and a

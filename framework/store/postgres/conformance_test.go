@@ -3,7 +3,10 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"net/url"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +44,41 @@ func TestConformanceUnderSerializableIsolation(t *testing.T) {
 		setDefault(t, db, "default_transaction_isolation", "serializable")
 		return db
 	}))
+}
+
+// TestConformanceWithPagesOfAStandby is for what reads the log.
+func TestConformanceWithPagesOfAStandby(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the whole suite once more")
+	}
+	primary, standby := standby(t)
+	var asides sync.Map // by the primary's handle
+	d := dialect(postgres.Config{Receipts: true}, func(t testing.TB) *sql.DB {
+		dsn, drop, err := primary.CreateDatabase(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(drop)
+		address, err := url.Parse(dsn)
+		require.NoError(t, err)
+		beside, err := url.Parse(standby.DSN())
+		require.NoError(t, err)
+		beside.Path = address.Path
+		var dbs [2]*sql.DB
+		for i, dsn := range []string{dsn, beside.String()} {
+			dbs[i], err = postgres.OpenDB(dsn)
+			require.NoError(t, err)
+			dbs[i].SetMaxOpenConns(60)
+			t.Cleanup(func() { _ = dbs[i].Close() })
+		}
+		require.Eventually(t, func() bool { return dbs[1].PingContext(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
+		asides.Store(dbs[0], dbs[1])
+		return dbs[0]
+	})
+	d.Open = func(ctx context.Context, db *sql.DB) (storetest.Store, error) {
+		aside, _ := asides.Load(db)
+		return postgres.Open(ctx, db, postgres.Config{Receipts: true, Standby: aside.(*sql.DB)})
+	}
+	storetest.Run(t, d)
 }
 
 // setDefault changes a setting of the test's database, for sessions to come.

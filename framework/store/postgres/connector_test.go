@@ -35,7 +35,7 @@ func behindProxy(t *testing.T) (p *postgrestest.Proxy, db *sql.DB, s *postgres.S
 	return p, db, openStore(t, db, postgres.Config{}), direct
 }
 
-func openDB(t *testing.T, dsn string) *sql.DB {
+func openDB(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
 	db, err := postgres.OpenDB(dsn)
 	require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestSigningOnToASilentServerEndsByItself(t *testing.T) {
 }
 
 // standby is a migrated outbox on a primary, and its standby.
-func standby(t *testing.T) (primary, standby *postgrestest.Server) {
+func standby(t testing.TB) (primary, standby *postgrestest.Server) {
 	t.Helper()
 	primary, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
 	require.NoError(t, err)

@@ -298,6 +298,6 @@ func (s *Store) meet(ctx context.Context) error {
 	if s.system.Load() != nil {
 		return nil
 	}
-	_, err := s.Probe(ctx)
+	_, err := s.probeLog(ctx)
 	return err
 }

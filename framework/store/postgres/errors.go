@@ -8,6 +8,21 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// ErrOtherCluster: the standby is not one of the outbox's database.
+var ErrOtherCluster = errors.New("the standby is of another database")
+
+// errHiddenTimeline: see standbyAnswer.
+var errHiddenTimeline = errors.New("the role may not see on which timeline the standby is: GRANT pg_read_all_stats to it, on the primary")
+
+// errBehind: a standby has not replayed in time what a page needs.
+var errBehind = errors.New("the standby lags behind")
+
+// unfitError says why a server is not to be read from. Another connection may lead to
+// another one.
+type unfitError struct{ why string }
+
+func (e *unfitError) Error() string { return e.why }
+
 // Errors of a connection.
 var (
 	// errSilent ends a connection whose other side is gone without a word. It stands

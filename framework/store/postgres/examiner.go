@@ -361,6 +361,9 @@ func (e *Examiner) each(ctx context.Context, row func(*sql.Rows) error, query st
 // CursorFaults says, by sink, why cursors are not of this log, such as that it was restored
 // or truncated, or that a lane has none.
 func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
+	if s.Source() != nil {
+		return s.SourceFaults(ctx)
+	}
 	faults = make(map[string]string)
 	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
 		progress, err := s.progress(ctx, tx, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -49,3 +50,16 @@ func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
 
 // ServerOf is the life of the server that a target is of.
 func ServerOf(t store.Target) string { return t.(*probe).server }
+
+// SetBehindTime has the store say sooner that its standby lags behind.
+func (s *Store) SetBehindTime(d time.Duration) { s.standby.behindTime = d }
+
+// BelieveStandby has the store take its standby to have replayed everything.
+func (s *Store) BelieveStandby() {
+	s.standby.query = strings.Replace(s.standby.query, `coalesce(pg_last_wal_replay_lsn(), '0/0')`, `'FFFFFFFF/FFFFFFFF'::pg_lsn`, 1)
+}
+
+// SleepOnStandby has each page take a minute there.
+func (s *Store) SleepOnStandby() {
+	s.sql.notCancelled += ` AND (SELECT count(*) FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_sleep(60)::text END) slept) = 1`
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -56,32 +57,44 @@ func (h history) merge(now history) history {
 	return h
 }
 
-// system is the identity of the cluster behind a server.
+// system is the identity of the cluster behind a server. A server that writes stays on one
+// timeline for life.
 type system struct {
-	server string
-	id     string
+	server   string
+	id       string
+	timeline int64 // 0 where there is no standby, and so the database
+	database int64
 }
 
-// systemID is the identity of the cluster that a probe has met. It is read again
+// identify returns the identity of the cluster that a probe has met. It is read again
 // only where another server answers: a pool may connect to a restored database,
 // or to a standby, unnoticed.
-func (s *Store) systemID(ctx context.Context, q querier, server string) (string, error) {
+func (s *Store) identify(ctx context.Context, q querier, server string) (*system, error) {
 	if known := s.system.Load(); known != nil && known.server == server {
-		return known.id, nil
+		return known, nil
 	}
 	found := &system{}
-	err := q.QueryRowContext(ctx,
-		`SELECT system_identifier::text, `+s.sql.server+` FROM pg_control_system()`).Scan(&found.id, &found.server)
+	err := q.QueryRowContext(ctx, s.sql.identity).Scan(&found.id, &found.server, &found.timeline, &found.database)
 	switch {
 	case hidden(err):
-		found.server, found.id = server, ""
+		found = &system{server: server}
 	case err != nil:
-		return "", fmt.Errorf("identify the cluster: %w", err)
+		return nil, fmt.Errorf("identify the cluster: %w", err)
 	case found.server != server:
-		return "", fmt.Errorf("identify the cluster: %w", store.ErrServerChanged) // the next look is right
+		return nil, fmt.Errorf("identify the cluster: %w", store.ErrServerChanged) // the next look is right
 	}
 	s.system.Store(found)
-	return found.id, nil
+	return found, nil
+}
+
+// identitySQL also asks for what is compared with a standby. The name of a WAL file begins with
+// the timeline on which the server writes, in hexadecimal digits.
+func identitySQL(server string, standby bool) string {
+	compared := `0, 0`
+	if standby {
+		compared = `('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int, (SELECT oid::bigint FROM pg_database WHERE datname = current_database())`
+	}
+	return `SELECT system_identifier::text, ` + server + `, ` + compared + ` FROM pg_control_system()`
 }
 
 // hidden says whether the server refuses to show its identity: no permission, or no
@@ -191,8 +204,8 @@ func rebase(t *probe, e extent, known int64) delta {
 
 // restoreScanSQL is a probe with the lowest and the highest offset of a row. That it is
 // one statement makes it exact: a row above the sequence is none that came later.
-func restoreScanSQL(n names, server string) string {
-	return strings.Replace(probeSQL(n, server), ` FROM `, `,
+func restoreScanSQL(n names, probe string) string {
+	return strings.Replace(probe, ` FROM `, `,
 		coalesce((SELECT min("offset") FROM `+n.Log()+`), 1), coalesce((SELECT max("offset") FROM `+n.Log()+`), 0) FROM `, 1) + whole(n.Log())
 }
 
@@ -224,25 +237,34 @@ func serverSQL(version int) string {
 // A standby's snapshot lists no transaction as running, so what is open on the
 // primary would seem to have ended, with nothing in the log. There the statement fails
 // as a write does: taking a transaction id is one.
-func probeSQL(n names, server string) string {
+//
+// For a standby the place in the write-ahead log is read. A statement has its snapshot before
+// it calls a function, and a transaction has written its end before it leaves the snapshots'
+// list, so the end of each that had ended is before that place. Where it was flushed to would
+// not do: a commit that does not wait for the disk is visible before it is there.
+func probeSQL(n names, server string, standby bool) string {
+	wal := `''`
+	if standby {
+		wal = `pg_current_wal_insert_lsn()::text`
+	}
 	return `SELECT CASE WHEN pg_is_in_recovery() THEN pg_current_xact_id()::text ELSE pg_current_snapshot()::text END, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
-		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + ` FROM ` + n.Table("offset_seq")
+		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + `, ` + wal + ` FROM ` + n.Table("offset_seq")
 }
 
 // runProbe runs a probe's statement, whose further columns go to rest.
 func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	p := &probe{}
+	p := &probe{asked: time.Now()}
 	known := s.known()
-	var text string
+	var text, wal string
 	var sequence sql.NullInt64
-	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server}, rest...)
+	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server, &wal}, rest...)
 	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}
 	p.history.Sequence = sequence.Int64
-	return p, s.complete(ctx, q, p, text, known)
+	return p, s.complete(ctx, q, p, text, wal, known)
 }
 
 // bounds are what is known of where rows can be, before a probe.
@@ -255,13 +277,20 @@ func (s *Store) known() bounds { return bounds{s.watermark.Load(), s.floors.Load
 
 // complete fills in what a probe's columns stand for, and what was known before its statement
 // began, as far as that holds.
-func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot string, known bounds) (err error) {
+func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot, wal string, known bounds) (err error) {
 	if p.snapshot, err = parseSnapshot(snapshot); err != nil {
 		return err
 	}
-	if p.history.System, err = s.systemID(ctx, q, p.server); err != nil {
+	if wal != "" {
+		if p.wal, err = parseLSN(wal); err != nil {
+			return err
+		}
+	}
+	found, err := s.identify(ctx, q, p.server)
+	if err != nil {
 		return err
 	}
+	p.history.System, p.timeline, p.database = found.id, found.timeline, found.database
 	if w := known.watermark; w != nil {
 		if w.holds(p) {
 			p.watermark = *w

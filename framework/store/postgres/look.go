@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -48,12 +49,12 @@ var _ store.Looker = (*reader)(nil)
 func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	q, limit := r.look()
 	if q == nil {
-		return r.store.Probe(ctx)
+		return r.store.probeLog(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	known, p := r.store.known(), &probe{}
-	var snapshot string
+	known, p := r.store.known(), &probe{asked: time.Now()}
+	var snapshot, wal string
 	s := newScanner(0)
 	err := stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
 		columns := len(row) - probeColumns
@@ -61,7 +62,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 			v := &values{left: row[columns:]}
 			snapshot, p.last = v.text(), v.integer()
 			p.history.Sequence, p.history.Log = v.integer(), v.integer()
-			p.server = v.text()
+			p.server, wal = v.text(), v.text()
 			if v.err != nil {
 				return false, v.err
 			}
@@ -73,7 +74,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 		return s.bytes < pageBytes, err
 	})
 	if err == nil {
-		err = r.store.complete(ctx, r.store.db, p, snapshot, known)
+		err = r.store.complete(ctx, r.store.db, p, snapshot, wal, known)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at the log: %w", advise(err))
@@ -87,12 +88,12 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 }
 
 // probeColumns is how many columns a probe has.
-const probeColumns = 5
+const probeColumns = 6
 
 // look is a probe and the rows behind the reader's base; nil if the reader is not to look: it
-// is within a delta, or late rows may be far behind.
+// is within a delta, late rows may be far behind, or rows are read on a standby.
 func (r *reader) look() (q *statement, limit int) {
-	if r.pos.delta != nil || r.pos.isNew() {
+	if r.pos.delta != nil || r.pos.isNew() || r.store.standby.wanted() {
 		return nil, 0
 	}
 	b := r.pos.base
@@ -111,8 +112,8 @@ func (r *reader) look() (q *statement, limit int) {
 	}
 	sql := &r.store.sql
 	q = &statement{}
-	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server
-		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
+	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server, p.wal
+		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server, wal) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
 		` AND "offset" <= ` + q.arg(b.Last+nearOffsets) + ` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(running)) + `::xid8[]))`)
 	r.wanted(q)
 	q.WriteString(` AND ` + sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + sql.whole + `) o ON true`)

@@ -74,13 +74,13 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 	case !partitioned:
 		return nil
 	}
-	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion)), parts: true}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion), false), parts: true}
 	_, err = s.extend(ctx, c.PartitionRows)
 	return err
 }
 
 // Partitioned reports whether the log is cut into partitions.
-func (s *Store) Partitioned() bool { return s.parts }
+func (s *Store) Partitioned() bool { return s.parts && s.Source() == nil }
 
 // ExtendPartitions makes partitions ahead; see store.Partitioner. They are as large as
 // the highest one.

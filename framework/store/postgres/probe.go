@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -17,6 +18,12 @@ type probe struct {
 	watermark watermark // the newest that had ended before the probe
 	floors    map[xid]int64
 	brought   *brought // nil: nothing
+
+	// For a standby: all that had ended in the snapshot is in the write-ahead log before wal.
+	wal      lsn
+	timeline int64
+	database int64
+	asked    time.Time // before the statement
 }
 
 // Last is the highest offset handed out when the probe was made.
@@ -49,9 +56,17 @@ type sight struct {
 	server  string
 }
 
-// Probe takes a snapshot and reads the sequence, in one statement: the snapshot
-// comes first, so no row that is visible in it has a higher offset than last.
+// Probe looks how far the log reaches; see store.Log.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
+	if source := s.Source(); source != nil {
+		return source.Probe(ctx)
+	}
+	return s.probeLog(ctx)
+}
+
+// probeLog takes a snapshot and reads the sequence, in one statement: the snapshot
+// comes first, so no row that is visible in it has a higher offset than last.
+func (s *Store) probeLog(ctx context.Context) (store.Target, error) {
 	p, err := s.runProbe(ctx, s.db, s.sql.probe)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", advise(err))
@@ -71,7 +86,7 @@ func (s *Store) seen(ctx context.Context) (*sight, error) {
 	if seen := s.lastSeen.Load(); seen != nil {
 		return seen, nil
 	}
-	_, err := s.Probe(ctx)
+	_, err := s.probeLog(ctx)
 	return s.lastSeen.Load(), err
 }
 

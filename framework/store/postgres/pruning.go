@@ -38,6 +38,9 @@ const (
 // rows are read in one snapshot, and with a lock that keeps every other session
 // from truncating or recreating the log in between.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
+	if s.Source() != nil {
+		return store.Pruned{Through: p.After}, nil
+	}
 	pruned := store.Pruned{Through: p.After}
 	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
 		progress, err := s.progress(ctx, tx, p.Sinks)
@@ -237,6 +240,9 @@ func visibleSQL(q *statement, s *snapshot) string {
 
 // Holders lists the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
+	if s.Source() != nil {
+		return nil, nil // it keeps rows by its own rules
+	}
 	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
 		progress, err := s.progress(ctx, tx, sinks)
 		if err != nil {

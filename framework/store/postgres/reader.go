@@ -63,10 +63,17 @@ type reader struct {
 	rows   int    // the LIMIT of the next query; 0: firstRows
 	read   int    // how many rows the last query gave: the next one gives about as many
 	note   string // why the log is read from the oldest row again, for the next page
+	// seen is the latest probe that includes the position, or what the position leads to: what
+	// a standby is to have replayed. asked is when it was made, if rows of the page came from a standby.
+	seen  *probe
+	asked time.Time
 }
 
 // NewReader continues at a cursor's position.
 func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
+	if source := s.Source(); source != nil {
+		return source.NewReader(raw, filter)
+	}
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err
@@ -86,6 +93,7 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 	if t.server != r.server {
 		return store.Page{}, store.ErrServerChanged
 	}
+	r.asked = time.Time{}
 	newer, err := r.precedes(ctx, t)
 	if err != nil {
 		return store.Page{}, err
@@ -175,11 +183,11 @@ func (r *reader) begin(t *probe) bool {
 // at the oldest row: going on would pass over rows, or wait for ever.
 func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if r.conflict(t) == "" {
-		r.pos.history = r.pos.history.merge(t.history)
+		r.pos.history, r.seen = r.pos.history.merge(t.history), t
 		return true, nil
 	}
 	r.store.watermark.Store(nil) // it may be of the log that is gone
-	now, err := r.store.Probe(ctx)
+	now, err := r.store.probeLog(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -188,6 +196,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	}
 	reason := r.conflict(now.(*probe))
 	if reason == "" {
+		r.seen = now.(*probe)
 		return false, nil
 	}
 	found, extent, err := r.store.restoreScan(ctx)
@@ -199,7 +208,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	}
 	d := rebase(found, extent, r.pos.goal().Last)
 	r.pos, r.window, r.durable = position{history: found.history, delta: &d}, 0, 0
-	r.note = reason
+	r.note, r.seen = reason, found
 	return true, nil
 }
 
@@ -223,7 +232,7 @@ func (r *reader) conflict(t *probe) string {
 // page wraps rows of a delta that end at the reader's position.
 func (r *reader) page(start position, d *delta, envelopes []notification.Envelope, caughtUp bool) store.Page {
 	history := r.pos.history
-	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note}
+	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note, Asked: r.asked}
 	r.note = ""
 	p.After = func(i int) store.Position {
 		if i == len(envelopes)-1 {
@@ -234,13 +243,37 @@ func (r *reader) page(start position, d *delta, envelopes []notification.Envelop
 	return p
 }
 
-// query reads the delta's rows with position.offset < "offset" <= upTo.
-func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ []notification.Envelope, cut bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+// query reads the delta's rows with position.offset < "offset" <= upTo: on the standby, or from
+// the primary where that fails. Restored rows belong to the delta whatever its snapshot shows, so
+// no place in the write-ahead log says that a standby has them.
+func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (envelopes []notification.Envelope, cut bool, err error) {
+	if b := r.store.standby; b.wanted() && d.Restored == 0 {
+		envelopes, cut, err = r.fetch(ctx, standbyTime, limit, func(ctx context.Context, row func([]driver.Value) (bool, error)) error {
+			return b.stream(ctx, r.seen, func(server string) *statement { return r.statement(d, upTo, limit, server) }, row)
+		})
+		switch {
+		case err == nil:
+			b.works()
+			r.asked = r.seen.asked
+			return envelopes, cut, nil
+		case ctx.Err() != nil:
+			return nil, false, err
+		}
+		b.met(err)
+	}
+	return r.fetch(ctx, statementTime, limit, func(ctx context.Context, row func([]driver.Value) (bool, error)) error {
+		q := r.statement(d, upTo, limit, r.server)
+		return stream(ctx, r.store.db, q.String(), q.args, row)
+	})
+}
+
+// fetch makes envelopes of the rows of a page, as many as go into one.
+func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
+	stream func(ctx context.Context, row func([]driver.Value) (more bool, err error)) error) (_ []notification.Envelope, cut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	q := r.statement(d, upTo, limit)
 	s := newScanner(min(limit, r.read+r.read/8+1))
-	err = stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
+	err = stream(ctx, func(row []driver.Value) (more bool, err error) {
 		if cut = s.bytes >= pageBytes; cut {
 			if unread := limit - len(s.envelopes); unread*s.rowBytes() > unreadBytes {
 				cancel()
@@ -261,13 +294,13 @@ func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (_ 
 }
 
 // statement is the query for a page: one range scan of the primary key, with its
-// ORDER BY and LIMIT at the same level.
-func (r *reader) statement(d *delta, upTo int64, limit int) *statement {
+// ORDER BY and LIMIT at the same level. server is the one that is to answer.
+func (r *reader) statement(d *delta, upTo int64, limit int, server string) *statement {
 	q := &statement{args: []any{r.pos.offset, upTo}}
 	q.WriteString(r.store.sql.page)
-	// A server that lags behind, or went another way, would answer with fewer rows:
-	// one that is not the target's is to fail instead.
-	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(r.server) + `)::int = 1`)
+	// A server that lags behind, or went another way, would answer with fewer rows: another
+	// one than the target's, or than the standby that was asked, is to fail instead.
+	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(server) + `)::int = 1`)
 	r.where(q, d)
 	q.WriteString(` AND ` + r.store.sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + r.store.sql.whole)
 	return q

@@ -38,13 +38,19 @@ func (c *committed) add(ids []string) {
 // TestReadersFindEveryCommittedRowOnceAndInKeyOrder runs publishers that do all
 // that makes reading by offset or by transaction id go wrong: they take their
 // transaction ids early, sleep between inserts, roll back, use savepoints and
-// subtransactions, and one keeps a transaction open for seconds. Each key's
-// publishers serialize on a row, as applications do on their aggregates.
+// subtransactions, do not wait for the disk, and one keeps a transaction open for
+// seconds. Each key's publishers serialize on a row, as applications do on their aggregates.
 func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
-	ctx := t.Context()
 	s := openStore(t, db, postgres.Config{})
+	findEveryRow(t, db, s)
+}
+
+// findEveryRow reads beside publishers, and holds what was found against what they have committed.
+func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
+	t.Helper()
+	ctx := t.Context()
 	s.SetFloorLag(1)
 	seed := seedOf(t)
 
@@ -91,8 +97,9 @@ func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	checkFound(t, model, found[:1])
 	checkFound(t, model, found[1:])
 	for _, f := range found {
-		t.Logf("%s/%d: %d rows in %d pages, %d restarts", f.lane.Sink, f.lane.Number, len(f.ids), f.pages, f.restarts)
+		t.Logf("%s/%d: %d rows in %d pages, %d of them of a standby, %d restarts", f.lane.Sink, f.lane.Number, len(f.ids), f.pages, f.beside, f.restarts)
 	}
+	return found
 }
 
 // publishOnce runs one transaction of a publisher and returns the ids that it
@@ -103,6 +110,11 @@ func publishOnce(ctx context.Context, db *sql.DB, rng *rand.Rand, keys int) (ids
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
+	if rng.IntN(4) == 0 {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+			return nil, err
+		}
+	}
 	if rng.IntN(3) == 0 { // the transaction id long before the first offset
 		if _, err := tx.ExecContext(ctx, `SELECT pg_current_xact_id()`); err != nil {
 			return nil, err
@@ -165,6 +177,7 @@ type follower struct {
 
 	ids             []string
 	pages, restarts int
+	beside          int // pages that a standby gave
 }
 
 func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
@@ -203,6 +216,9 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 				t.Errorf("rebased: %s", page.Rebased)
 			}
 			f.pages++
+			if !page.Asked.IsZero() {
+				f.beside++
+			}
 			caughtUp = page.CaughtUp
 			settle := len(page.Envelopes)
 			crash := f.rng.IntN(10) == 0

@@ -58,7 +58,7 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 // begins behind a large log would have no bound, and its first delta look through all
 // of it.
 func (s *Store) raiseWatermarkHere(ctx context.Context) error {
-	if _, err := s.Probe(ctx); err != nil {
+	if _, err := s.probeLog(ctx); err != nil {
 		return err
 	}
 	seen := s.lastSeen.Load()

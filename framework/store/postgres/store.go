@@ -5,7 +5,7 @@
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
 // once and no long transaction delays the rows of others. The files, in the order in
 // which to read them: names.go, snapshot.go, probe.go, position.go, reader.go,
-// history.go, dialect.go, pruning.go, listener.go, connector.go; what all databases
+// history.go, dialect.go, pruning.go, listener.go, connector.go, standby.go; what all databases
 // share is in ../internal/tables.
 package postgres
 
@@ -14,6 +14,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -54,6 +55,9 @@ type Config struct {
 	PartitionRows int64
 	// Receipts archives each delivery in the table <prefix>_receipts.
 	Receipts bool
+	// Source is the log that forwarders read in place of the database's own, which has to be empty
+	// then; nil for the database's. Nothing can be published to such a store.
+	Source store.Source
 	// Listen is the address, as OpenDB takes it, at which a forwarder's store
 	// listens for announcements of new rows; "" leaves it to polling. It costs
 	// one connection, which must be a direct one: a transaction pooler lets no
@@ -69,6 +73,16 @@ type Config struct {
 	// own dialer; nil for net.Dialer. Its context ends after 15 s, or the address's
 	// connect_timeout, or with listening. It needs Listen or ListenDSN.
 	ListenDial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Standby is a streaming standby of the database, as OpenDB opens it, on which pages of
+	// the log are read; nil reads them from the primary. All else stays with the primary, and
+	// so do the pages while the standby lags behind, fails or cannot be reached, is promoted, or
+	// follows another server. Open refuses a standby of another database
+	// (ErrOtherCluster). The role needs pg_read_all_stats, to see on which timeline the
+	// standby is. The handle stays the caller's, to be closed after the last use of the store.
+	Standby *sql.DB
+	// Logger gets a line when pages of a Standby are read from the primary, and when they are
+	// not any more. Default: slog's.
+	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -100,6 +114,7 @@ type Store struct {
 	binary    bool
 	parts     bool // the log is partitioned
 	listening listening
+	standby   *standby // nil: pages are read from the primary
 
 	lastSeen       atomic.Pointer[sight]     // by the latest probe
 	watermark      atomic.Pointer[watermark] // the newest of this process
@@ -202,11 +217,11 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := checkOffsets(ctx, db, n); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version), c.Standby != nil), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
 	s.run = tables.NewRunner(n.Table, d)
 	s.sql.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
-	s.shared = tables.New(db, s.run, c.Receipts)
+	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}
@@ -216,7 +231,13 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if s.parts, err = isPartitioned(ctx, db, n); err != nil {
 		return nil, err
 	}
-	return s, nil
+	if c.Source != nil && !s.binary {
+		return nil, fmt.Errorf("%w: the payload column of %s takes JSON only, and %s may hold anything: have the tables made with the payload column bytea", store.ErrUnsupported, n, c.Source.Name())
+	}
+	if err := s.openStandby(ctx, c, version); err != nil {
+		return nil, err
+	}
+	return s, s.CheckSource(ctx)
 }
 
 // names are those of the tables, with their schema.
@@ -259,6 +280,7 @@ func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {
 // statements are the SQL texts with the table names filled in.
 type statements struct {
 	server      string // an expression: see serverSQL
+	identity    string
 	probe       string
 	page        string
 	restoreScan string // a probe with the ends of the log
@@ -270,12 +292,14 @@ type statements struct {
 	whole        string // the end of a statement that reads the log: see whole
 }
 
-func newStatements(n names, server string) statements {
+func newStatements(n names, server string, standby bool) statements {
 	const between = ` WHERE "offset" > $1 AND "offset" <= $2`
+	probe := probeSQL(n, server, standby)
 	return statements{
 		server:      server,
-		probe:       probeSQL(n, server),
-		restoreScan: restoreScanSQL(n, server),
+		identity:    identitySQL(server, standby),
+		probe:       probe,
+		restoreScan: restoreScanSQL(n, probe),
 		unlocked:    unlockedSQL(n, server),
 		restored:    restoredSQL(n),
 		page:        `SELECT ` + selected + ` FROM ` + n.Log() + ` o` + between,

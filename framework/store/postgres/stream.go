@@ -15,20 +15,29 @@ import (
 // more. It goes around the conversions of database/sql, which cost a page as much as
 // all that the driver does.
 func stream(ctx context.Context, db *sql.DB, query string, args []any, row func(values []driver.Value) (more bool, err error)) error {
-	named := make([]driver.NamedValue, len(args))
-	for i, arg := range args {
-		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
-		if err != nil {
-			return fmt.Errorf("argument %d: %w", i+1, err)
-		}
-		named[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
+	values, err := named(args)
+	if err != nil {
+		return err
 	}
 	for stale := 0; ; stale++ {
-		begun, err := streamOnce(ctx, db, query, named, row)
+		begun, err := streamOnce(ctx, db, query, values, row)
 		if begun || !errors.Is(err, driver.ErrBadConn) || stale == staleConnections {
 			return err
 		}
 	}
+}
+
+// named are arguments as a driver takes them.
+func named(args []any) ([]driver.NamedValue, error) {
+	values := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
+		if err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i+1, err)
+		}
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
+	}
+	return values, nil
 }
 
 // staleConnections is how many connections of the pool may turn out to be gone, as
@@ -41,6 +50,11 @@ func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.Nam
 		return false, err
 	}
 	defer func() { err = cmp.Or(err, conn.Close()) }()
+	return streamOn(ctx, conn, query, args, row)
+}
+
+// streamOn is stream on one connection. begun says that the server has the query.
+func streamOn(ctx context.Context, conn *sql.Conn, query string, args []driver.NamedValue, row func([]driver.Value) (bool, error)) (begun bool, err error) {
 	err = conn.Raw(func(c any) error {
 		queryer, ok := c.(driver.QueryerContext)
 		if !ok {
