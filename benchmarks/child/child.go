@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+
+	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
 // variable tells a process that it is a child, and its task.
@@ -19,8 +21,9 @@ const variable = "WAYBILL_PEERS_CHILD"
 
 // task is what a child does; one field is set.
 type task struct {
-	Busy  bool      `json:"busy,omitempty"`
-	Relay *Delivery `json:"relay,omitempty"`
+	Busy  bool        `json:"busy,omitempty"`
+	Relay *Delivery   `json:"relay,omitempty"`
+	Stage *peer.Stage `json:"stage,omitempty"`
 }
 
 // Main does the task of a process that is a child, and ends it; in any other it does
@@ -43,6 +46,8 @@ func Main() {
 		spin(ctx)
 	case t.Relay != nil:
 		err = t.Relay.deliver(ctx, os.Stdout)
+	case t.Stage != nil:
+		err = t.Stage.Deliver(ctx)
 	default:
 		err = errors.New("no task")
 	}

@@ -45,8 +45,8 @@ type Waybill struct {
 
 const waybillPage = 10_000 // rows
 
-// waybillSink is the name of one of the sinks.
-func waybillSink(number int) string { return fmt.Sprintf("destination-%d", number) }
+// WaybillSink is the name of one of the sinks, from 0 on.
+func WaybillSink(number int) string { return fmt.Sprintf("destination-%d", number) }
 
 // Name is the same for all: they share their tables.
 func (Waybill) Name() string { return "waybill" }
@@ -95,11 +95,11 @@ func (w Waybill) Pending(ctx context.Context, dsn string) (pending int, err erro
 		if err != nil {
 			return err
 		}
-		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_parked`).Scan(&pending); err != nil {
+		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_parked WHERE sink <> $1 AND id NOT LIKE 'parked-%'`, deadSink).Scan(&pending); err != nil {
 			return err
 		}
 		for number := range max(1, w.Sinks) {
-			for _, lane := range store.Lanes(waybillSink(number), max(1, w.Lanes)) {
+			for _, lane := range store.Lanes(WaybillSink(number), max(1, w.Lanes)) {
 				behind, err := countBehind(ctx, s, lane)
 				if errors.Is(err, store.ErrLanes) { // no forwarder ran
 					return db.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&pending)
@@ -216,7 +216,12 @@ type WaybillForwarder struct {
 	// Sinks is how many there are, each of which gets every order; Lanes into how many each
 	// is cut. 0 means 1. More than one sink is for nowhere.
 	Sinks, Lanes int
+	// Dead adds a sink whose destination cannot be reached, and which gets everything too.
+	Dead bool
 }
+
+// deadSink is that sink's name.
+const deadSink = "dead"
 
 // Relay makes it a contender.
 func (w WaybillForwarder) Relay(how, configuration string) Relay {
@@ -250,8 +255,12 @@ func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.D
 			if err != nil {
 				return err
 			}
-			names = append(names, waybillSink(number))
+			names = append(names, WaybillSink(number))
 			config.Sinks[names[number]] = forwarder.Sink{Sink: sink, Parallelism: forwarder.Parallelism{Threshold: threshold}}
+		}
+		if w.Dead {
+			names = append(names, deadSink)
+			config.Sinks[deadSink] = forwarder.Sink{Sink: sinks.Func(unreachable)}
 		}
 		config.Routes = route.Routes{"*": route.To(names...)}
 		f, err := forwarder.New(config)
@@ -262,11 +271,16 @@ func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.D
 	})
 }
 
+// unreachable is a sink whose destination is down.
+func unreachable(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return "", sinks.Unavailable(errors.New("connection refused"))
+}
+
 //go:embed mail
 var mailTemplates embed.FS
 
 func (w WaybillForwarder) sink(number int, to receiver.Destination) (sinks.Sink, error) {
-	in := sinks.Instance{Name: waybillSink(number)}
+	in := sinks.Instance{Name: WaybillSink(number)}
 	switch to.Kind {
 	case receiver.Kafka:
 		return kafka.New(in, kafka.Config{Brokers: to.Brokers, Topic: to.Topic})

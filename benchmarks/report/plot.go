@@ -191,10 +191,12 @@ func (thousands) Ticks(low, high float64) []plot.Tick {
 }
 
 func save(p *plot.Plot, height vg.Length, path string) error {
-	canvas := vgsvg.New(width, height)
+	canvas := newCanvas(height)
 	p.Draw(plotdraw.Crop(plotdraw.New(canvas), border, -border, border, -border))
 	return write(canvas, path)
 }
+
+func newCanvas(height vg.Length) *vgsvg.Canvas { return vgsvg.New(width, height) }
 
 func write(canvas *vgsvg.Canvas, path string) error {
 	var b bytes.Buffer

@@ -74,19 +74,25 @@ func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, relay pe
 }
 
 func (s *Sample) judgeBy(ctx context.Context, v receiver.Verdict, n int, relay peer.Relay, dsn string) (err error) {
-	if v.Foreign > 0 {
-		return fmt.Errorf("%d arrivals are no orders of this run", v.Foreign)
-	}
-	s.Repeats, s.Swapped = v.Repeats, v.Swapped
-	missing, left := n-v.Distinct, 0
+	left := 0
 	if relay.Bare {
 		if !s.Complete {
-			left = missing
+			left = n - v.Distinct
 		}
 	} else if left, err = relay.Outbox.Pending(ctx, dsn); err != nil {
 		return fmt.Errorf("count what is pending: %w", err)
 	}
-	s.Lost, s.Unsettled = max(0, missing-left), max(0, left-missing)
+	return s.count(v, n, left)
+}
+
+// count fills in what became of n orders of which so many are pending.
+func (s *Sample) count(v receiver.Verdict, n, pending int) error {
+	if v.Foreign > 0 {
+		return fmt.Errorf("%d arrivals are no orders of this run", v.Foreign)
+	}
+	missing := n - v.Distinct
+	s.Repeats, s.Swapped = v.Repeats, v.Swapped
+	s.Lost, s.Unsettled = max(0, missing-pending), max(0, pending-missing)
 	return nil
 }
 

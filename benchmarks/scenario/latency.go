@@ -18,10 +18,11 @@ import (
 // lags is a contender that delivers what is published at a steady rate, beside so many
 // processes that want the processor too.
 type lags struct {
-	relay peer.Relay
-	sizes Sizes
-	rate  int // transactions/s
-	loops int
+	relay   peer.Relay
+	sizes   Sizes
+	rate    int // transactions/s
+	loops   int
+	trouble trouble // nil: none
 }
 
 // warmUp is the share of a run whose latencies do not count: connections are made,
@@ -39,6 +40,11 @@ func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) 
 			return Sample{}, err
 		}
 		defer func() { err = errors.Join(err, loops.Stop()) }()
+		over, err := l.trouble.begin(ctx, dsn)
+		if err != nil {
+			return Sample{}, err
+		}
+		defer func() { err = errors.Join(err, over()) }()
 		return l.runOn(ctx, server, dsn, from, loops)
 	})
 }
@@ -136,7 +142,7 @@ func latency(s Sizes, rate, loops int) Scenario {
 		scenario.About += english.Sprintf(" Meanwhile %d other processes compute for nothing.", loops)
 	}
 	for _, r := range relays {
-		scenario.Contenders = append(scenario.Contenders, lags{r, s, rate, loops}.contender())
+		scenario.Contenders = append(scenario.Contenders, lags{relay: r, sizes: s, rate: rate, loops: loops}.contender())
 	}
 	return scenario
 }

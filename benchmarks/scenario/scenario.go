@@ -71,13 +71,15 @@ type Sizes struct {
 	Through     int           // notifications of the dead tuples' scenario
 	History     int           // settled or pending rows of the large outbox
 	Fan         int           // orders that go to many sinks
+	Parked      int           // deliveries that are parked while others pass them
+	Staged      int           // records of the second stage's topic
 }
 
 // SmokeSizes are just enough to run everything once.
 func SmokeSizes() Sizes {
 	return Sizes{
 		Backlog: 2000, SlowBacklog: 500, Limit: time.Second, InFlight: 256, HTTP: 64,
-		Publishing: 200 * time.Millisecond, Fewest: 3, Clients: 8, Through: 5000, History: 5000, Fan: 200,
+		Publishing: 200 * time.Millisecond, Fewest: 3, Clients: 8, Through: 5000, History: 5000, Fan: 200, Parked: 500, Staged: 400,
 	}
 }
 
@@ -85,7 +87,7 @@ func SmokeSizes() Sizes {
 func DefaultSizes() Sizes {
 	return Sizes{
 		Backlog: 300_000, SlowBacklog: 40_000, Limit: 2 * time.Second, InFlight: 256, HTTP: 64,
-		Publishing: 2500 * time.Millisecond, Fewest: 50, Clients: 8, Through: 1_000_000, History: 10_000_000, Fan: 25_000,
+		Publishing: 2500 * time.Millisecond, Fewest: 50, Clients: 8, Through: 1_000_000, History: 10_000_000, Fan: 25_000, Parked: 100_000, Staged: 32_000,
 	}
 }
 
@@ -103,9 +105,9 @@ func All(s Sizes) []Scenario {
 			all = append(all, latency(s, rate, loops))
 		}
 	}
-	all = append(all, together(s), transactions(s))
+	all = append(all, troubled(s), together(s), transactions(s), table(s))
 	all = append(all, sqlite(s)...)
-	return append(all, deadTuples(s), history(s), fan(s))
+	return append(all, secondStage(s), deadTuples(s), history(s), fan(s))
 }
 
 // Names are those of all scenarios.

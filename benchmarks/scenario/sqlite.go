@@ -33,7 +33,7 @@ func sqlite(s Sizes) []Scenario {
 		},
 	}
 	for _, r := range relays {
-		lag.Contenders = append(lag.Contenders, lags{r, s, fileRate, 0}.contender())
+		lag.Contenders = append(lag.Contenders, lags{relay: r, sizes: s, rate: fileRate}.contender())
 		publishing.Contenders = append(publishing.Contenders, Contender{Name: r.Name, Configuration: r.Configuration, Run: writers{r.Outbox, s}.run})
 	}
 	return []Scenario{drain, lag, publishing}

@@ -67,6 +67,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&s.Through, "through", s.Through, "notifications whose dead tuples are counted")
 	flags.IntVar(&s.History, "history", s.History, "rows of the large backlog, and of the long history")
 	flags.IntVar(&s.Fan, "fan", s.Fan, "orders that go to many sinks")
+	flags.IntVar(&s.Staged, "staged", s.Staged, "records of the second stage's topic; its ten partners get an eighth of them")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -90,7 +91,7 @@ func (o options) check(rest []string, who string) error {
 	s := o.sizes
 	require(len(rest) == 0, fmt.Sprintf("arguments that are not flags: %q", rest))
 	require(o.runs >= 1, "--runs: use 1 or more")
-	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients, s.Fan) >= 1 && s.Through >= 5 && s.History >= 2, "sizes: use 1 or more, 2 for --history and 5 for --through")
+	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients, s.Fan) >= 1 && s.Through >= 5 && s.History >= 2 && s.Staged >= 8, "sizes: use 1 or more, 2 for --history, 5 for --through and 8 for --staged")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
 	require(o.others > 0, "--others: use more than 0")
 	require(who == "" || o.json == "" && o.page == "", "--who leaves contenders out: without --json and --page")

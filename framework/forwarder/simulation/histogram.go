@@ -1,0 +1,45 @@
+package simulation
+
+import (
+	"math"
+	"time"
+)
+
+// histogram counts durations, each with an error of 2 % at most.
+type histogram struct {
+	counts [1024]int64
+	all    int64
+}
+
+// perDoubling is how many buckets there are between a duration and twice as long a one.
+const perDoubling = 24
+
+func (h *histogram) note(d time.Duration) {
+	bucket := 0
+	if d > time.Microsecond {
+		bucket = min(int(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))+1, len(h.counts)-1)
+	}
+	h.counts[bucket]++
+	h.all++
+}
+
+func (h *histogram) add(o *histogram) {
+	for i, n := range o.counts {
+		h.counts[i] += n
+	}
+	h.all += o.all
+}
+
+// quantile is the duration that a share of all does not exceed; 0 where there are none.
+func (h *histogram) quantile(share float64) time.Duration {
+	left := int64(math.Ceil(share * float64(h.all)))
+	if left <= 0 {
+		return 0
+	}
+	for i, n := range h.counts {
+		if left -= n; left <= 0 {
+			return time.Duration(math.Exp2((float64(i)-0.5)/perDoubling) * float64(time.Microsecond))
+		}
+	}
+	return math.MaxInt64
+}
