@@ -10,7 +10,7 @@ EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
 LONG ?= 15s
 # The tests that ask for testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow
 # How many tests of a package run at once: they wait for databases and brokers more than they work.
 PARALLEL ?= 4
 # Runs a command with its temporary folder in memory, where there is room.
@@ -31,7 +31,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint bench bench-peers bench-guard profile examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint bench bench-peers bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
-		./framework/crashtest ./framework/forwarder ./framework/store/postgres
+		./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
@@ -52,6 +52,9 @@ race: ## Run the tests under the race detector, the long ones shortened (needs a
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
+
+test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (MySQL is fetched; MariaDB needs its server, or Debian and root)
+	bash .ci/mysql -short -parallel $(PARALLEL)
 
 test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbitmq-server, nats-server, redis-server)
 	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/test-brokers
@@ -98,6 +101,9 @@ bench: ## Run the packages' benchmarks, briefly
 
 bench-peers: ## Compare with peers, in about half an hour; docs/benchmarks.md gets the tables (PEERS=--help)
 	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
+
+simulate: ## Simulate fleets, in about three minutes; docs/scaling.md gets the tables and plots
+	cd benchmarks && go run ./cmd/simulate --page ../docs/scaling.md
 
 bench-guard: ## Fail where a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes; profiles go to .cache/profile
 	cd benchmarks && go run ./cmd/guard --against '$(GUARD_AGAINST)' $(GUARD)

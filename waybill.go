@@ -36,6 +36,7 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
@@ -59,6 +60,7 @@ var (
 type (
 	PostgresConfig = postgres.Config
 	SQLiteConfig   = sqlite.Config
+	MySQLConfig    = mysql.Config
 	Config         = forwarder.Config
 	Sink           = forwarder.Sink
 	Rule           = route.Rule
@@ -139,6 +141,15 @@ func SQLite(db *sql.DB, c SQLiteConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := sqlite.Migrate(ctx, db, c); return err },
 		func(ctx context.Context) (database, error) { return sqlite.Open(ctx, db, c) },
+	)
+}
+
+// MySQL is the outbox of a MySQL or MariaDB database, whose handle the application keeps and
+// closes: see [mysql.OpenDB].
+func MySQL(db *sql.DB, c MySQLConfig) *Outbox {
+	return newOutbox(db,
+		func(ctx context.Context) error { _, err := mysql.Migrate(ctx, db, c); return err },
+		func(ctx context.Context) (database, error) { return mysql.Open(ctx, db, c) },
 	)
 }
 

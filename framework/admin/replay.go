@@ -21,6 +21,9 @@ type ReplayRequest struct {
 	// zero value is no bound.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
+	// From names a record of a source, such as orders/3@1042, from which on its partition comes
+	// again, and nothing of the others.
+	From string `json:"from,omitempty"`
 	// Routed are the types that go to the sink by its routes: nothing else is
 	// delivered to it.
 	Routed notification.TypeFilter `json:"routed"`
@@ -50,6 +53,9 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 	if r.Sink == store.SinkUnrouted {
 		problem("nothing can be delivered to %s: add a route, and replay to its sink", store.SinkUnrouted)
 	}
+	if r.From != "" && !r.Since.IsZero() {
+		problem("say where it begins by a time or by a record, not both")
+	}
 	if !isDate(r.Since) || !isDate(r.Until) {
 		problem("a time has no year from 0 to 9999")
 	}
@@ -60,7 +66,7 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 		problem("the rate is %d: use 0 for no limit, or more", r.Rate)
 	}
 	return store.ReplayQuery{
-		Sink: r.Sink, Types: []notification.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, UpTo: r.UpTo,
+		Sink: r.Sink, Types: []notification.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, From: r.From, UpTo: r.UpTo,
 	}, errors.Join(problems...)
 }
 
@@ -96,6 +102,9 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 		return nil, fmt.Errorf("%w: up_to is %d", ErrFilter, r.UpTo)
 	}
 	r.Since, r.Until = r.Since.UTC(), r.Until.UTC() // no database has all zones
+	if store.SourceOf(a.store) != nil {
+		r.Rate = 0 // cursors go back at once
+	}
 	if last := target.Last(); r.UpTo == 0 || r.UpTo > last {
 		r.UpTo = last
 	}

@@ -17,13 +17,15 @@ type Check struct {
 	look  func(ctx context.Context, x *examination) (verdict, error)
 }
 
-// dialect is the database that a check is for.
+// dialect is a set of the databases that a check is for; none is all.
 type dialect int
 
 const (
-	anyDatabase dialect = iota
-	onPostgreSQL
+	onPostgreSQL dialect = 1 << iota
 	onSQLite
+	onMySQL
+
+	onServers = onPostgreSQL | onMySQL
 )
 
 // need is what a check works on.
@@ -39,7 +41,14 @@ const (
 func Checks() []Check { return checks }
 
 func (c Check) fits(s Subject) bool {
-	return c.only == anyDatabase || (c.only == onPostgreSQL) == (s.PostgreSQL != nil)
+	is := onSQLite
+	switch {
+	case s.PostgreSQL != nil:
+		is = onPostgreSQL
+	case s.MySQL != nil:
+		is = onMySQL
+	}
+	return c.only == 0 || c.only&is != 0
 }
 
 const (
@@ -51,18 +60,18 @@ var checks = []Check{
 	{ID: "configuration", needs: nothing, look: checkConfiguration, Why: "A forwarder does not start with mistakes in its configuration."},
 	{ID: "database", needs: nothing, look: checkDatabase, Why: "Without its database a forwarder delivers nothing."},
 	{ID: "schema", look: checkSchema, Why: "A program works only with tables of its own version."},
-	{ID: "log", only: onPostgreSQL, look: checkLog, Why: "Readers rely on the order in which a transaction takes its id and its offsets; otherwise rows are lost."},
+	{ID: "log", only: onServers, look: checkLog, Why: "Readers rely on the order in which a transaction takes its id and its offsets; otherwise rows are lost."},
 	{ID: "history", needs: theStore, look: checkHistory, Why: "Cursors of another log have it read again from the start, and so delivered again."},
 	{ID: "primary", only: onPostgreSQL, look: checkPrimary, Why: "A forwarder writes its cursors, which a standby refuses."},
 	{ID: "durability", look: checkDurability, Why: "A crash loses commits whose notifications were delivered, or damages the database."},
 	{ID: "integrity", only: onSQLite, look: checkIntegrity, Why: "A damaged file loses rows, and reads may fail at any time."},
 	{ID: "file-system", only: onSQLite, look: checkFileSystem, Why: "SQLite's locks and its write-ahead log do not work over a network."},
-	{ID: "clock", only: onPostgreSQL, look: checkClock, Why: "A forwarder gives a lane up when either its clock or the database's says that the lease is over."},
+	{ID: "clock", only: onServers, look: checkClock, Why: "A forwarder gives a lane up when either its clock or the database's says that the lease is over."},
 	{ID: "held-transactions", only: onPostgreSQL, grant: readStats, look: checkHeld, Why: "An open transaction may still publish, keeps partitions from being dropped and dead rows from being removed."},
-	{ID: "prepared-transactions", only: onPostgreSQL, look: checkPrepared, Why: "A prepared transaction stays open, also over a restart, until a person ends it."},
+	{ID: "prepared-transactions", only: onServers, look: checkPrepared, Why: "A prepared transaction stays open, also over a restart, until a person ends it."},
 	{ID: "replication-slots", only: onPostgreSQL, look: checkSlots, Why: "A slot that nobody reads keeps the write-ahead log until the disk is full."},
 	{ID: "timeouts", look: checkTimeouts, Why: "The database ends the forwarder's own statements and transactions, or they do not wait for a lock."},
-	{ID: "connections", only: onPostgreSQL, look: checkConnections, Why: "A forwarder that gets no connection cannot renew its leases."},
+	{ID: "connections", only: onServers, look: checkConnections, Why: "A forwarder that gets no connection cannot renew its leases."},
 	{ID: "transaction-ids", only: onPostgreSQL, look: checkIDs, Why: "PostgreSQL refuses all writes when its transaction ids run out."},
 	{ID: "dead-tuples", only: onPostgreSQL, look: checkBloat, Why: "Each checkpoint reads past the dead rows of its tables."},
 	{ID: "indexes", look: checkIndexes, Why: "Without its indexes each look at due deliveries reads the whole table."},

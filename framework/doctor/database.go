@@ -38,14 +38,17 @@ func checkDatabase(ctx context.Context, x *examination) (verdict, error) {
 	return fail(fix, "%v", x.lost), nil
 }
 
-// schemas is an Examiner of either database.
+// schemas is an Examiner of any database.
 type schemas interface {
 	Schema(ctx context.Context) error
 }
 
 func (x *examination) schemas() schemas {
-	if x.pg != nil {
+	switch {
+	case x.pg != nil:
 		return x.pg
+	case x.my != nil:
+		return x.my
 	}
 	return x.lite
 }
@@ -64,6 +67,9 @@ func checkSchema(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkLog(ctx context.Context, x *examination) (verdict, error) {
+	if x.my != nil {
+		return checkMySQLLog(ctx, x)
+	}
 	switch err := x.pg.Offsets(ctx); {
 	case errors.Is(err, store.ErrUnsafeLog):
 		what, fix, _ := strings.Cut(err.Error(), "to fix it: ")
@@ -116,6 +122,9 @@ func checkDurability(ctx context.Context, x *examination) (verdict, error) {
 	if x.lite != nil {
 		return checkJournal(ctx, x.lite)
 	}
+	if x.my != nil {
+		return checkMySQLDurability(ctx, x)
+	}
 	settings, err := x.pg.Settings(ctx, "fsync", "full_page_writes", "synchronous_commit")
 	if err != nil {
 		return verdict{}, err
@@ -144,7 +153,11 @@ type clock interface {
 }
 
 func checkClock(ctx context.Context, x *examination) (verdict, error) {
-	return compareClocks(ctx, x.pg, x.now, x.skew, x.engine().Lease)
+	server := clock(x.pg)
+	if x.my != nil {
+		server = x.my
+	}
+	return compareClocks(ctx, server, x.now, x.skew, x.engine().Lease)
 }
 
 // compareClocks takes the middle of a round trip for when the server looked at its clock.

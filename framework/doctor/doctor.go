@@ -4,8 +4,8 @@
 //	findings := doctor.Run(ctx, doctor.Subject{DB: db, PostgreSQL: &postgres.Config{}}, doctor.Options{})
 //
 // A check is a value in [Checks] and a small function; each topic has a file: database.go,
-// transactions.go, server.go, listening.go, log.go, deliveries.go, fleet.go, privileges.go and
-// sqlite.go. docs/doctor.md has a section for each check.
+// transactions.go, server.go, listening.go, log.go, deliveries.go, fleet.go, privileges.go,
+// sqlite.go and mysql.go. docs/doctor.md has a section for each check.
 //
 // No check changes a row, and none reads all of a large table. Three do more than read: listen
 // sends a NOTIFY, which forwarders take for a wake-up, pooler opens a second connection, and
@@ -24,6 +24,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -58,14 +59,15 @@ type Finding struct {
 	Link string `json:"link"`
 }
 
-// Subject is what is examined. DB and one of PostgreSQL and SQLite are required.
+// Subject is what is examined. DB and one of PostgreSQL, SQLite and MySQL are required.
 type Subject struct {
 	// DB is the database, which stays the caller's.
 	DB *sql.DB
-	// PostgreSQL or SQLite is the outbox in it. With PostgreSQL.Listen the round trip of
+	// PostgreSQL, SQLite or MySQL is the outbox in it. With PostgreSQL.Listen the round trip of
 	// LISTEN and NOTIFY is checked.
 	PostgreSQL *postgres.Config
 	SQLite     *sqlite.Config
+	MySQL      *mysql.Config
 	// Forwarder is what forwarders of the outbox work with; nil: it is not known, and defaults
 	// are taken. Its Store is not used.
 	Forwarder *forwarder.Config
@@ -169,12 +171,14 @@ type Store interface {
 	Types(ctx context.Context, limit int) ([]store.TypeCount, error)
 	Schedules(ctx context.Context) ([]store.Schedule, error)
 	ParkedFigures(ctx context.Context) ([]store.ParkedFigures, error)
+	store.Sampler
 	CursorFaults(ctx context.Context) (map[string]string, error)
 }
 
 var (
 	_ Store = (*postgres.Store)(nil)
 	_ Store = (*sqlite.Store)(nil)
+	_ Store = (*mysql.Store)(nil)
 )
 
 // examination is one run.
@@ -182,8 +186,9 @@ type examination struct {
 	Subject
 	Options
 	limits
-	pg     *postgres.Examiner // nil for SQLite, and where nothing answers
+	pg     *postgres.Examiner // nil for the others, and where nothing answers
 	lite   *sqlite.Examiner
+	my     *mysql.Examiner
 	store  Store // nil where it cannot be opened
 	lost   error // why nothing answers
 	closed error // why the store cannot be opened
@@ -205,6 +210,15 @@ func (x *examination) connect(ctx context.Context) {
 		}
 		return
 	}
+	if x.MySQL != nil {
+		if x.my, x.lost = mysql.Examine(ctx, x.DB, *x.MySQL); x.lost == nil {
+			var s *mysql.Store
+			if s, x.closed = mysql.Open(ctx, x.DB, *x.MySQL); x.closed == nil {
+				x.store = s
+			}
+		}
+		return
+	}
 	if x.lite, x.lost = sqlite.Examine(ctx, x.DB, *x.SQLite); x.lost == nil {
 		var s *sqlite.Store
 		if s, x.closed = sqlite.Open(ctx, x.DB, *x.SQLite); x.closed == nil {
@@ -218,7 +232,7 @@ func (x *examination) make(ctx context.Context, c Check) verdict {
 	switch {
 	case c.needs != nothing && x.lost != nil:
 		return skip("the database cannot be examined: see database", "")
-	case c.needs == theStore && postgres.IsDenied(x.closed):
+	case c.needs == theStore && (postgres.IsDenied(x.closed) || mysql.IsDenied(x.closed)):
 		return x.denied(ctx, c)
 	case c.needs == theStore && x.closed != nil:
 		return skip("the outbox cannot be opened: see schema", "")
@@ -229,7 +243,7 @@ func (x *examination) make(ctx context.Context, c Check) verdict {
 	switch advised := new(store.AdvisedError); {
 	case err == nil:
 		return v
-	case postgres.IsDenied(err):
+	case postgres.IsDenied(err), mysql.IsDenied(err):
 		return x.denied(ctx, c)
 	case bounded.Err() != nil:
 		return warn("--timeout", "no answer within %s", x.Timeout)
@@ -241,6 +255,9 @@ func (x *examination) make(ctx context.Context, c Check) verdict {
 
 // denied is what a check comes to that lacks a privilege.
 func (x *examination) denied(ctx context.Context, c Check) verdict {
+	if x.pg == nil {
+		return skip("the user may not look", "waybill migrate --print-grants USER --for operator")
+	}
 	ctx, cancel := context.WithTimeout(ctx, x.Timeout)
 	defer cancel()
 	role, err := x.pg.Role(ctx)

@@ -11,6 +11,9 @@ import (
 )
 
 func checkRetention(ctx context.Context, x *examination) (verdict, error) {
+	if source := store.SourceOf(x.store); source != nil {
+		return checkSource(ctx, x, source)
+	}
 	retention := x.engine().Retention
 	if retention == forwarder.KeepForever {
 		return ok("the log is kept for ever"), nil
@@ -47,6 +50,27 @@ func checkRetention(ctx context.Context, x *examination) (verdict, error) {
 	return warn("run a forwarder with outbox.retention", "the oldest row is of %s ago, retention is %s, and no sink keeps it: no forwarder removes it", age(old), age(retention)), nil
 }
 
+// checkSource looks for sinks that are so late that a source soon removes what they have not had.
+func checkSource(ctx context.Context, x *examination, source store.Source) (verdict, error) {
+	sample, err := x.store.Sample(ctx, store.SampleQuery{})
+	if err != nil {
+		return verdict{}, err
+	}
+	if sample.Keeps == 0 {
+		return ok("%s keeps all, or does not show for how long", source.Name()), nil
+	}
+	var late []string
+	for _, s := range sample.Sinks {
+		if s.Lag > sample.Keeps/2 {
+			late = append(late, fmt.Sprintf("%s is %s late", s.Sink, age(s.Lag)))
+		}
+	}
+	if len(late) > 0 {
+		return warn("let the sinks catch up, or raise retention.ms of the topics", "%s keeps records for %s; %s", source.Name(), age(sample.Keeps), some(late)), nil
+	}
+	return ok("%s keeps records for %s", source.Name(), age(sample.Keeps)), nil
+}
+
 // partitioned is a log that may be cut into partitions.
 type partitioned interface {
 	store.Partitioner
@@ -79,6 +103,8 @@ func checkDisk(ctx context.Context, x *examination) (verdict, error) {
 	var err error
 	if x.lite != nil {
 		folder, used, err = x.lite.File(ctx)
+	} else if x.my != nil {
+		used, err = x.my.LogBytes(ctx)
 	} else if used, err = x.pg.LogBytes(ctx); err == nil {
 		folder, err = x.pg.Folder(ctx)
 	}
@@ -86,7 +112,7 @@ func checkDisk(ctx context.Context, x *examination) (verdict, error) {
 		return verdict{}, err
 	}
 	free, all, known := x.disk(folder)
-	if !known {
+	if !known || folder == "" {
 		return skip(fmt.Sprintf("the log has %s; the server does not say how much of its disk is free", size(used)), "watch the disk on the server's machine"), nil
 	}
 	daily, err := growth(ctx, x.store, used, x.now())

@@ -24,6 +24,9 @@ func checkTimeouts(ctx context.Context, x *examination) (verdict, error) {
 		}
 		return warn("PRAGMA busy_timeout = 10000", "busy_timeout is %s: a writer fails as soon as another one takes longer", wait), nil
 	}
+	if x.my != nil {
+		return checkMySQLTimeouts(ctx, x)
+	}
 	lease := x.engine().Lease
 	timeouts := []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_timeout"}
 	settings, err := x.pg.Settings(ctx, timeouts...)
@@ -60,6 +63,9 @@ func milliseconds(text string) (time.Duration, error) {
 }
 
 func checkConnections(ctx context.Context, x *examination) (verdict, error) {
+	if x.my != nil {
+		return checkMySQLConnections(ctx, x)
+	}
 	rooms, err := x.pg.Rooms(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -124,8 +130,14 @@ func checkIndexes(ctx context.Context, x *examination) (verdict, error) {
 		return skip("there are no tables of this version: see schema", ""), nil
 	}
 	var faults, fixes []string
-	if x.lite != nil {
-		missing, err := x.lite.MissingIndexes(ctx)
+	if x.pg == nil {
+		var missing map[string]string
+		var err error
+		if x.my != nil {
+			missing, err = x.my.MissingIndexes(ctx)
+		} else {
+			missing, err = x.lite.MissingIndexes(ctx)
+		}
 		if err != nil {
 			return verdict{}, err
 		}

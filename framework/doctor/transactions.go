@@ -42,6 +42,9 @@ func holding(ctx context.Context, server transactions, after time.Duration) (ver
 }
 
 func checkPrepared(ctx context.Context, x *examination) (verdict, error) {
+	if x.my != nil {
+		return checkMySQLPrepared(ctx, x)
+	}
 	found, err := x.pg.Prepared(ctx, x.HeldAfter)
 	if err != nil {
 		return verdict{}, err

@@ -330,6 +330,9 @@ func (c Config) compile() (*route.Table, error) {
 	p.Require(c.Store != nil, "the store is missing")
 	p.Require(len(c.Routes) > 0, "routes: there is none")
 	p.Require(len(c.Sinks) > 0, "sinks: there is none")
+	if source := store.SourceOf(c.Store); source != nil {
+		p.Require(c.Lanes == 1, "outbox.lanes is %d: the lanes are the partitions of %s", c.Lanes, source.Name())
+	}
 	p.Require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
 	p.Require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
 	p.Require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)

@@ -34,6 +34,7 @@ type ward struct {
 	t        *testing.T
 	server   *postgrestest.Server
 	db       *sql.DB // the test's
+	aside    string  // where forwarders read the log; "": on the primary
 	failures atomic.Int64
 	expected []string
 }
@@ -94,7 +95,12 @@ func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func
 	q.Set("application_name", "forwarder")
 	address.RawQuery = q.Encode()
 	db := openPlain(w.t, address.String())
-	s, err := postgres.Open(w.t.Context(), db, postgres.Config{Receipts: true})
+	logger := slog.New(slog.NewTextHandler(w.tally, nil))
+	outbox := postgres.Config{Receipts: true, Logger: logger}
+	if w.aside != "" {
+		outbox.Standby = openPlain(w.t, w.aside)
+	}
+	s, err := postgres.Open(w.t.Context(), db, outbox)
 	require.NoError(w.t, err)
 	c := forwarder.Config{
 		Store: failing{s, &w.failures}, Name: "test", Lease: 2 * time.Second,
@@ -107,7 +113,7 @@ func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func
 			}
 			return nil
 		}}}},
-		Logger: slog.New(slog.NewTextHandler(w.tally, nil)),
+		Logger: logger,
 	}
 	for _, a := range adjust {
 		a(&c)
@@ -508,6 +514,12 @@ func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
 
 func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
+	t.Run("pages of the primary", func(t *testing.T) { t.Parallel(); failOver(t, false) })
+	t.Run("pages of the standby", func(t *testing.T) { t.Parallel(); failOver(t, true) })
+}
+
+// failOver fails over to a standby, on which the log was read or not.
+func failOver(t *testing.T, beside bool) {
 	w := newWard(t, startPrivate(t))
 	standby, err := w.server.Standby(t.Context())
 	if errors.Is(err, postgrestest.ErrNoProgram) {
@@ -523,11 +535,15 @@ func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	}
 	hosts := "&host=127.0.0.1,127.0.0.1&port=" + strings.Join(ports, ",")
 
+	if beside {
+		w.aside = "postgres://postgres@/postgres?sslmode=disable&target_session_attrs=standby" + hosts
+	}
 	// One names both hosts and wants the one that takes writes. The other was led
 	// to the standby and waits there.
 	stop := w.forward("postgres://postgres@/postgres?sslmode=disable&target_session_attrs=read-write" + hosts)
 	w.publish("before", 100)
 	w.settle()
+	require.NotContains(t, w.log(), "reading from the standby failed")
 	stray := newTally()
 	second := &ward{tally: stray, t: t, server: standby, db: w.db}
 	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
@@ -546,6 +562,7 @@ func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	stop()
 	stopSecond()
 	require.Zero(t, w.repeatedMarks())
+	require.Equal(t, beside, strings.Contains(w.log(), "reading from the standby failed"), w.log())
 	require.Equal(t, 1, second.said("target_session_attrs=read-write"), second.log())
 	require.Contains(t, second.log(), "works again")
 }

@@ -113,6 +113,19 @@ func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// A sink that could say where deliveries go, and does not, as one whose address is fixed.
+func TestASinkOfOneFixedDestinationUsesAllItsSlots(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := newHosts()
+		s.took[""] = time.Second
+		o.appendTo("", 40)
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 16}})
+		f.flush()
+		require.Equal(t, 16, f.Stats()[0].InFlight)
+		f.end()
+	})
+}
+
 func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()

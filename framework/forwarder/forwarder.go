@@ -239,7 +239,7 @@ func (f *Forwarder) coordination() coordinate.Config {
 	c := coordinate.Config{
 		Store: f.store, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Lanes: f.config.Lanes,
 		Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: f.feed,
-		Running: f.report, Observer: f.running, Logger: f.config.Logger,
+		Running: f.report, Grows: store.SourceOf(f.config.Store) != nil, Observer: f.running, Logger: f.config.Logger,
 	}
 	for name, w := range f.working() {
 		c.Sinks[name] = w.coordination()

@@ -20,5 +20,6 @@ func TestSettingsAreThoseInEffect(t *testing.T) {
 		require.Equal(t, 20, s.Parallelism.Threshold)
 		_, works = f.Settings("other")
 		require.False(t, works)
+		f.end()
 	})
 }

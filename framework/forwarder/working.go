@@ -28,6 +28,7 @@ type working struct {
 	types      notification.TypeFilter
 	caller     *caller.Caller
 	dispatcher *dispatch.Dispatcher
+	sourced    bool // the log is a store.Source
 }
 
 // opened is a sink that is open.
@@ -66,7 +67,7 @@ func (f *Forwarder) leavesOut(sink string) bool {
 }
 
 func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *working {
-	w := &working{Sink: sink, name: name, path: routes.To(name), types: types}
+	w := &working{Sink: sink, name: name, path: routes.To(name), types: types, sourced: store.SourceOf(f.config.Store) != nil}
 	w.caller = &caller.Caller{Path: w.path, Deliver: deliverOf(sink), Prepare: func(ctx context.Context) error { return f.prepare(ctx, w) }}
 	w.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	w.dispatcher = dispatch.New(dispatch.Config{
@@ -87,7 +88,7 @@ func (f *Forwarder) tracing(name string, sink Sink) *tracing.Deliveries {
 func (w *working) coordination() coordinate.Sink {
 	return coordinate.Sink{
 		Dispatcher: w.dispatcher, Types: w.types, Start: w.Start, Hooks: w.Hooks,
-		Shared: w.path.Plain(), // a condition that takes long delays its own lanes only
+		Shared: w.path.Plain() && !w.sourced, // a condition that takes long delays its own lanes only
 		Prompt: w.name == store.SinkUnrouted,
 	}
 }

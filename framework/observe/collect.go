@@ -68,6 +68,7 @@ var (
 	lanes           = describe("lanes", "Lanes of the sink that a forwarder works on, and others.", "sink", "state")
 	forwarders      = describe("forwarders", "Forwarders that live.")
 	heldTransaction = describe("held_transaction_seconds", "For how long the oldest open transaction is open that has written to the log, as far as the database shows it.")
+	sourceRetention = describe("source_retention_seconds", "How long the source keeps records, whether they were delivered or not; there is no series where the log is the database's, or keeps them for ever.")
 	logSize         = describe("log_size_bytes", "Size of the log with its indexes; on SQLite of the file.")
 	logOldest       = describe("log_oldest_timestamp_seconds", "When the oldest row occurred that is in the log; 0: it is empty.")
 	sampleTimestamp = describe("sample_timestamp_seconds", "When the last sample was taken; 0: none was yet.")
@@ -217,8 +218,12 @@ func (m *Monitor) collectSample(out metrics, figures forwarder.Figures) {
 	}
 	out.gauge(forwarders, float64(s.Forwarders))
 	out.gauge(heldTransaction, s.Held.Seconds())
-	out.gauge(logSize, float64(s.LogBytes))
-	out.gauge(logOldest, seconds(oldestOf(s.Oldest)))
+	if s.Source == "" {
+		out.gauge(logSize, float64(s.LogBytes))
+		out.gauge(logOldest, seconds(oldestOf(s.Oldest)))
+	} else if s.Keeps > 0 {
+		out.gauge(sourceRetention, s.Keeps.Seconds())
+	}
 }
 
 func oldestOf(row *store.Row) time.Time {

@@ -19,6 +19,8 @@ var (
 	ErrTooLarge = errors.New("payload is too large")
 	// ErrBinaryPayload: a payload is no JSON and the column takes nothing else.
 	ErrBinaryPayload = errors.New("payload is not JSON")
+	// ErrSource: the log is a store.Source, to which nothing can be published.
+	ErrSource = errors.New("nothing can be published to this log")
 	// ErrMapping: a mapping of domain events is refused by New, or gives several
 	// notifications one id.
 	ErrMapping = errors.New("mapping of domain events")

@@ -72,6 +72,7 @@ type Publisher struct {
 	events    *mappings
 	tracing   *tracing.Publishing // nil: no spans
 	announcer announcer
+	refused   error         // nil, or why nothing can be published
 	appends   atomic.Uint64 // that were made, in any transaction
 }
 
@@ -93,6 +94,9 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 	}
 	events, err := newMappings(c.Events)
 	p := &Publisher{types: types, log: log, insertSQL: insertSQL{log: log}, config: c, events: events, announcer: announcer{to: c.Announcer}, tracing: tracing.NewPublishing(c.TracerProvider)}
+	if source := store.SourceOf(log); source != nil {
+		p.refused = fmt.Errorf("%w: it is %s", ErrSource, source.Name())
+	}
 	problems := []error{err}
 	for _, t := range types.Types() {
 		if err := p.checkContentType(t.Name, t.ContentType); err != nil {
@@ -171,6 +175,9 @@ func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification
 func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	if len(envelopes) == 0 {
 		return nil
+	}
+	if p.refused != nil {
+		return p.refused
 	}
 	if err := p.insert(ctx, tx, envelopes); err != nil {
 		return err

@@ -194,7 +194,7 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 	}{
 		"scenario":       {[]string{"bench", "drian"}, `there is no scenario "drian"`},
 		"runs":           {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
-		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database MySQL and MariaDB are not supported yet`},
+		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database names no database`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
 		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
 		"type alone":     {[]string{"bench", "--type", "order.placed"}, `--type and --data are of one notification`},

@@ -51,14 +51,14 @@ func TestACaptureIsMadeListedAndEnded(t *testing.T) {
 func TestCapturesAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--key belongs to --capture":                            {"--key", "id"},
-		"--on belongs to --capture":                             {"--captures", "--on", "insert"},
-		"--capture and --uncapture are different tasks":         {"--capture", "a", "--uncapture", "b"},
-		"--captures and --print-grants are different tasks":     {"--captures", "--print-grants", "shop"},
-		"--capture and --partition-rows are different tasks":    {"--capture", "a", "--partition-rows", "5"},
-		"--captures prints no SQL: leave out --print":           {"--captures", "--print"},
-		"--print is SQL, not JSON":                              {"--capture", "a", "--print", "--json"},
-		"captures are for PostgreSQL only: in SQLite write a t": {"--capture", "a", "--database", "sqlite:x.db"},
+		"--key belongs to --capture":                                  {"--key", "id"},
+		"--on belongs to --capture":                                   {"--captures", "--on", "insert"},
+		"--capture and --uncapture are different tasks":               {"--capture", "a", "--uncapture", "b"},
+		"--captures and --print-grants are different tasks":           {"--captures", "--print-grants", "shop"},
+		"--capture and --partition-rows are different tasks":          {"--capture", "a", "--partition-rows", "5"},
+		"--captures prints no SQL: leave out --print":                 {"--captures", "--print"},
+		"--print is SQL, not JSON":                                    {"--capture", "a", "--print", "--json"},
+		"captures are for PostgreSQL only: elsewhere write a trigger": {"--capture", "a", "--database", "sqlite:x.db"},
 	} {
 		r := waybill(t, append([]string{"migrate"}, args...)...)
 		require.NotZero(t, r.code)

@@ -23,7 +23,7 @@ order. If they did not, the exit code is 1.
 The database, a broker, an endpoint and a mail server are inside the process and
 leave nothing behind. Of these, some can be your own:
 
-  --database   a PostgreSQL. All tables that begin with waybill_demo and that the
+  --database   a PostgreSQL, MySQL or MariaDB. All tables that begin with waybill_demo and that the
                demo knows are dropped before and after; no others are touched.
   --kafka      a Kafka. The demo creates a topic waybill-demo-… and deletes it.
   --smtp       a mail server, such as a Mailpit. The mails are addressed to
@@ -51,7 +51,7 @@ No configuration is read.`,
 	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long orders are placed; 0 is until SIGINT")
 	cmd.Flags().IntVar(&c.Rate, "rate", demo.DefaultRate, "orders per second; 0 is as many as possible")
 	cmd.Flags().DurationVar(&c.Drain, "drain", demo.DefaultDrain, "how long deliveries may take once the shop is closed")
-	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, in place of a SQLite database in a temporary folder")
+	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, MySQL or MariaDB, in place of a SQLite database in a temporary folder")
 	cmd.Flags().StringSliceVar(&c.Kafka, "kafka", nil, "brokers as host:port, in place of one in the process")
 	cmd.Flags().StringVar(&c.SMTP, "smtp", "", "URL of a mail server, in place of one in the process")
 	cmd.Flags().StringVar(&c.Observe, "observe", "", "`ADDRESS` of this machine at which a dashboard shows the shop, such as 127.0.0.1:8090")

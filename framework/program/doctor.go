@@ -122,7 +122,7 @@ func examineOutbox(ctx context.Context, source config.Source, options config.Opt
 	}
 	defer cleanup()
 	s.DB = db.DB()
-	s.PostgreSQL, s.SQLite = db.Outbox()
+	s.PostgreSQL, s.SQLite, s.MySQL = db.Outbox()
 	return doctor.Run(ctx, s, checks), nil
 }
 

@@ -35,10 +35,10 @@ func provideStore(ctx context.Context, d *database.Database) (database.Store, er
 	return d.Store(ctx)
 }
 
-// provideQuietTables is for those who listen to nothing.
+// provideQuietTables is for those who listen to nothing and read no pages of the log.
 func provideQuietTables(c *config.Config) config.Tables {
 	t := c.Tables()
-	t.Listen = false
+	t.Listen, t.Standby = false, config.Database{}
 	return t
 }
 

@@ -25,7 +25,10 @@ What is parked for the sink stays as it is: see waybill parked requeue. What it 
 settled yet comes by itself. What outbox.retention has removed cannot be replayed.
 
 It needs the configuration's routes. It counts and asks first; --yes answers for
-scripts. An interruption loses nothing: --continue goes on from where it stopped.`,
+scripts. An interruption loses nothing: --continue goes on from where it stopped.
+
+Where the log is a source, the sink's cursors go back to --since, and all behind it comes again at once, of
+all types: --type and --until are refused, and --rate is of no effect.`,
 		Example: `  waybill replay --sink search --since 2026-03-01 --until 2026-03-02 --dry-run
   waybill replay --sink search --type 'order.*' --since 6h --rate 100
   waybill replay --continue 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
@@ -36,6 +39,7 @@ scripts. An interruption loses nothing: --continue goes on from where it stopped
 	cmd.Flags().StringVar(&r.request.Sink, "sink", "", "the sink to deliver to")
 	cmd.Flags().StringVar(&r.request.Type, "type", "", "of this type, or of types with a beginning (order.*) (default: all that go to the sink)")
 	cmd.Flags().Var(&r.since, "since", "that occurred then or later: a time, or how long ago it is, such as 6h or 7d")
+	cmd.Flags().StringVar(&r.request.From, "from", "", "of a source: this record and what is behind it in its partition, such as orders/3@1042")
 	cmd.Flags().Var(&r.until, "until", "that occurred before then")
 	cmd.Flags().IntVar(&r.request.Rate, "rate", 1000, "deliveries that become due per second at most; 0 sets no limit")
 	cmd.Flags().StringVar(&r.going, "continue", "", "go on with the interrupted replay of this action's id")
@@ -53,7 +57,7 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	switch {
 	case r.going == "" && r.request.Sink == "":
 		return wrongUsage(cmd, errors.New("name the sink to deliver to: --sink"))
-	case r.going != "" && anyChanged(cmd, "sink", "type", "since", "until", "rate"):
+	case r.going != "" && anyChanged(cmd, "sink", "type", "since", "from", "until", "rate"):
 		return wrongUsage(cmd, errors.New("--continue goes on with what was asked for: leave the other flags out"))
 	}
 	if err := r.check(cmd); err != nil {
@@ -109,6 +113,8 @@ func (r *replay) show(p *admin.ReplayPlan) {
 	switch {
 	case p.Gone() && c.Oldest == nil:
 		fmt.Fprintln(r.stdout, "the log is empty: retention has removed all that was in it")
+	case p.Gone() && c.Oldest.Offset == 0:
+		fmt.Fprintf(r.stdout, "retention has removed what was written before %s\n", timeText(c.Oldest.OccurredOn))
 	case p.Gone():
 		fmt.Fprintf(r.stdout, "retention has removed what stood before offset %d, of %s\n", c.Oldest.Offset, timeText(c.Oldest.OccurredOn))
 	}

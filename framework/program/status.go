@@ -90,12 +90,24 @@ func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 	lines.Render()
 }
 
-func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
-	fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
-	if look.Oldest != nil {
-		fmt.Fprintf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
+// printLog has what is said of the log itself.
+func printLog(w io.Writer, look *store.Status) {
+	if look.Source == "" {
+		fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
+		if look.Oldest != nil {
+			fmt.Fprintf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
+		}
+	} else {
+		fmt.Fprintf(w, "log:           %s\n", look.Source)
+		if look.Oldest != nil {
+			fmt.Fprintf(w, "oldest record: of %s\n", timeText(look.Oldest.OccurredOn))
+		}
 	}
 	fmt.Fprintln(w)
+}
+
+func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
+	printLog(w, &look)
 
 	cursors := newTable(w, "sink", "lane", "pending", "owner", "lease left")
 	for _, c := range look.Cursors {
@@ -106,7 +118,9 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	} else {
 		cursors.Render()
 	}
-	if sinks := countedWhole(look.Cursors); len(sinks) > 0 {
+	if sinks := countedWhole(look.Cursors); len(sinks) > 0 && look.Source != "" {
+		fmt.Fprintln(w, "PENDING counts records of all types")
+	} else if len(sinks) > 0 {
 		fmt.Fprintf(w, "PENDING of %s counts rows of all types: no configuration with routes to them was read\n", strings.Join(sinks, ", "))
 	}
 	fmt.Fprintln(w)

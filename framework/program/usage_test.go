@@ -33,7 +33,7 @@ func TestErrorsAreOneLineAndHaveTheirCode(t *testing.T) {
 		"log level":           {[]string{"version", "--log-level", "loud"}, exitUsage, `^waybill: --log-level is "loud": use debug, info, warn or error\n$`},
 		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print is SQL, not JSON: leave one of them out; see waybill migrate --help\n$`},
 		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: write it in the file, set WAYBILL_DATABASE, or use --database\n$`},
-		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: MySQL and MariaDB are not supported yet; use postgres://… or sqlite:path\n$`},
+		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: names no database; write mysql://user:password@host:3306/name\n$`},
 		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: there is no such file\n$`},
 		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml here: name a configuration with -c; see waybill forward --help\n$`},
 		"migrate, no server":  {[]string{"migrate", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},

@@ -62,7 +62,7 @@ type Reader interface {
 	// the stored position.
 	//
 	// Rows that are cancelled are passed over: those of which that was committed when
-	// Next was called, and perhaps others.
+	// Next was called, or by Page.Asked where the reader sets it, and perhaps others.
 	Next(ctx context.Context, target Target, limit int) (Page, error)
 }
 
@@ -84,7 +84,8 @@ type Page struct {
 	// reader passed over without finding a row for this lane.
 	End Position
 	// Asked is when the database was asked, or before: whether a row was cancelled later is not
-	// known. The engine sets it.
+	// known. A reader sets it where that is before Next was called, as on a standby; zero stands for that
+	// moment, and the engine sets it.
 	Asked time.Time
 	// CaughtUp says that there is nothing more as of the target.
 	CaughtUp bool

@@ -14,6 +14,9 @@ type ReplayQuery struct {
 	// Since and Until bound when it occurred: from Since on and before Until. The
 	// zero value is no bound.
 	Since, Until time.Time
+	// From names a record of a source, such as orders/3@1042: what is behind it in its lane, and
+	// itself, comes again, and nothing of other lanes. "" names none.
+	From string
 	// After and UpTo bound the offsets: above After, and up to UpTo.
 	After, UpTo int64
 }

@@ -29,12 +29,17 @@ type Sample struct {
 	Sinks []SinkSample // by name
 	// Forwarders are those that live.
 	Forwarders int
-	// LastOffset is the highest offset handed out.
+	// LastOffset is the highest offset handed out; of a source how many records there were.
 	LastOffset int64
 	// LogBytes is the size of the log with its indexes; in SQLite that of the file.
 	LogBytes int64
-	// Oldest is the first row that is still in the log; nil if there is none.
+	// Oldest is the first row that is still in the log; nil if there is none. That of a source
+	// has the offset 1 if nothing was removed before it, and else none.
 	Oldest *Row
+	// Source is the name of the source that is the log; "" where that is in the database. Keeps is
+	// for how long it keeps rows, whether they were delivered or not; 0: for ever.
+	Source string
+	Keeps  time.Duration
 	// Held is for how long the oldest open transaction that has written to the log has been
 	// open, as far as the database shows it to this role; 0 if there is none, and always
 	// in SQLite.
@@ -70,7 +75,7 @@ type LaneSample struct {
 
 // Status is the sample for people. holders are the sinks that keep rows in the log.
 func (s *Sample) Status(holders []Holder) Status {
-	status := Status{LastOffset: s.LastOffset, Oldest: s.Oldest, Holders: holders}
+	status := Status{Source: s.Source, LastOffset: s.LastOffset, Oldest: s.Oldest, Holders: holders}
 	figures := make([]ParkedFigures, len(s.Sinks))
 	for i := range s.Sinks {
 		figures[i] = s.Sinks[i].Parked

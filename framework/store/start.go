@@ -41,8 +41,10 @@ func (s Start) Validate() error {
 
 // Created is what Cut has made.
 type Created struct {
-	// Lanes is how many cursors it made; 0 where the sink had some.
+	// Lanes is how many cursors it made; 0 where the sink had some, and lacked none.
 	Lanes int
+	// Grown says that it had some, and that the log is a source that has more partitions now.
+	Grown bool
 	// Start is where they begin: never the default rule, but what followed from it.
 	Start Start
 	// Passed is how many committed rows, of any type, were passed over, up to

@@ -32,7 +32,9 @@ func (q StatusQuery) TypesOf(sink string) (types notification.TypeFilter, named 
 
 // Status is one look at an outbox, for people.
 type Status struct {
-	// LastOffset is the highest offset handed out.
+	// Source is the name of the source that is the log; "" where that is in the database.
+	Source string `json:"source,omitempty"`
+	// LastOffset is the highest offset handed out; of a source how many records there were.
 	LastOffset int64 `json:"last_offset"`
 	// Oldest is the first row that is still in the log; nil if there is none.
 	Oldest  *Row           `json:"oldest"`

@@ -33,6 +33,23 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//a[text()="archive"]`))
 }
 
+func TestTheLogSaysWhatIsNewAndDoesNotMove(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withSinks(t, "mail"))
+	s.publish(t, 2, "order.placed")
+	b := newTab(t, s.url)
+	b.open("/log")
+	b.still = true
+	s.publish(t, 3, "order.paid")
+	b.do(chromedp.Poll(`document.querySelector("#more a")?.textContent === "3 new, show"`, nil, chromedp.WithPollingTimeout(patience)))
+	rows := func() (n int) {
+		b.do(chromedp.Evaluate(`document.querySelectorAll("tbody tr").length`, &n))
+		return n
+	}
+	require.Equal(t, 2, rows())
+	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//td[text()="5"]`))
+}
+
 func TestABreakIsSaidAndHeals(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withSinks(t, "mail"))

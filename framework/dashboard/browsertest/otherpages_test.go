@@ -173,7 +173,8 @@ func TestTheDoctorMakesItsChecksOnDemand(t *testing.T) {
 	b.shoot("doctor-empty")
 	b.do(chromedp.Click("main button.primary", chromedp.ByQuery), chromedp.WaitVisible(".statuses", chromedp.ByQuery))
 	require.Eventually(t, func() bool {
-		return strings.Contains(b.open("/doctor"), "Make them again") && !strings.Contains(b.open("/doctor"), "Look again")
+		text := b.open("/doctor")
+		return strings.Contains(text, "Make them again") && !strings.Contains(text, "checks, begun")
 	}, patience, 100*time.Millisecond)
 	var ids []string
 	b.do(chromedp.Evaluate(`[...document.querySelectorAll("article .badge")].map(b => b.textContent)`, &ids))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mysqldialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"github.com/uptrace/bun/schema"
@@ -43,6 +44,11 @@ func TestBunOnSQLite(t *testing.T) {
 	checkBun(t, onSQLite(t), sqlitedialect.New())
 }
 
+func TestBunOnMySQL(t *testing.T) {
+	t.Parallel()
+	checkBun(t, onMySQL(t), mysqldialect.New())
+}
+
 func checkBun(t *testing.T, s *shop, dialect schema.Dialect) {
 	db := bun.NewDB(s.db, dialect)
 	conn, err := db.Conn(t.Context())
@@ -59,7 +65,7 @@ func checkBun(t *testing.T, s *shop, dialect schema.Dialect) {
 	require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		return s.publisher.Publish(ctx, &tx, OrderPlaced{Order: "pointer"})
 	}))
-	require.Len(t, s.column(t, `SELECT id FROM outbox WHERE key = 'pointer'`), 1)
+	require.Len(t, s.column(t, `SELECT id FROM outbox WHERE "key" = 'pointer'`), 1)
 
 	// The inbox takes it as Publish does, and no database.
 	box := inbox.New(s.log.(store.Inbox))

@@ -21,8 +21,16 @@ func unitOfEnt(ctx context.Context, tx outbox.Tx, client *ent.Client) unit {
 // With the feature sql/execquery, ent's transaction executes statements.
 func TestEnt(t *testing.T) {
 	t.Parallel()
-	s := onPq(t)
-	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, s.db)))
+	checkEnt(t, onPq(t), dialect.Postgres)
+}
+
+func TestEntOnMySQL(t *testing.T) {
+	t.Parallel()
+	checkEnt(t, onMySQL(t), dialect.MySQL)
+}
+
+func checkEnt(t *testing.T, s *shop, name string) {
+	client := ent.NewClient(ent.Driver(entsql.OpenDB(name, s.db)))
 	s.refuses(t, client, (*ent.Tx)(nil))
 	s.check(t, false, func(ctx context.Context, f func(unit) error) error {
 		tx, err := client.Tx(ctx)

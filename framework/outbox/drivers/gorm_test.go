@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	gormmysql "gorm.io/driver/mysql"
 	gormpostgres "gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -27,13 +28,27 @@ func unitOfGorm(tx *gorm.DB) unit {
 
 func TestGorm(t *testing.T) {
 	t.Parallel()
+	eachGorm(t, func(t *testing.T) (*shop, gorm.Dialector) {
+		_, db := newPool(t)
+		return onPostgres(t, db), gormpostgres.New(gormpostgres.Config{Conn: db})
+	})
+}
+
+func TestGormOnMySQL(t *testing.T) {
+	t.Parallel()
+	eachGorm(t, func(t *testing.T) (*shop, gorm.Dialector) {
+		s := onMySQL(t)
+		return s, gormmysql.New(gormmysql.Config{Conn: s.db})
+	})
+}
+
+func eachGorm(t *testing.T, open func(t *testing.T) (*shop, gorm.Dialector)) {
 	for name, config := range map[string]gorm.Config{"as it is": {}, "with prepared statements": {PrepareStmt: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, sqlDB := newPool(t)
-			s := onPostgres(t, sqlDB)
+			s, dialector := open(t)
 			config.Logger = logger.Discard
-			db, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: sqlDB}), &config)
+			db, err := gorm.Open(dialector, &config)
 			require.NoError(t, err)
 			s.refuses(t, db.Statement.ConnPool, db.Session(&gorm.Session{PrepareStmt: true}).Statement.ConnPool)
 			s.check(t, false, func(ctx context.Context, f func(unit) error) error {

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -26,6 +28,7 @@ func (o OrderPlaced) Key() string { return o.Order }
 // shop has orders and an outbox in one database. Db only looks at what is there.
 type shop struct {
 	db        *sql.DB
+	quote     string // the character around an identifier
 	log       outbox.Log
 	types     *registry.Registry
 	publisher *outbox.Publisher
@@ -34,9 +37,9 @@ type shop struct {
 
 func newShop(t testing.TB, db *sql.DB, log outbox.Log) *shop {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), `CREATE TABLE orders (id text PRIMARY KEY, product text)`)
+	_, err := db.ExecContext(t.Context(), `CREATE TABLE orders (id varchar(255) PRIMARY KEY, product text)`)
 	require.NoError(t, err)
-	s := &shop{db: db, log: log, types: registry.New()}
+	s := &shop{db: db, quote: `"`, log: log, types: registry.New()}
 	require.NoError(t, registry.Register[OrderPlaced](s.types, "order.placed", registry.Key(OrderPlaced.Key)))
 	s.publisher, err = outbox.New(s.types, log, outbox.Config{Wake: func() { s.wakes.Add(1) }, Announcer: outbox.Silent})
 	require.NoError(t, err)
@@ -75,9 +78,26 @@ func onSQLite(t testing.TB) *shop {
 	return newShop(t, db, log)
 }
 
-// strings of a query's only column.
+// onMySQL is a shop on MySQL or MariaDB, over the application's own handle. Without either the test is
+// skipped.
+func onMySQL(t testing.TB) *shop {
+	t.Helper()
+	db, err := sql.Open("mysql", mysqltest.DSN(t)+"?parseTime=true")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = mysql.Migrate(t.Context(), db, mysql.Config{})
+	require.NoError(t, err)
+	log, err := mysql.Open(t.Context(), db, mysql.Config{})
+	require.NoError(t, err)
+	s := newShop(t, db, log)
+	s.quote = "`"
+	return s
+}
+
+// strings of a query's only column. Words that only some databases take for a name stand in double quotes.
 func (s *shop) column(t testing.TB, query string) []string {
 	t.Helper()
+	query = strings.ReplaceAll(query, `"`, s.quote)
 	rows, err := s.db.QueryContext(t.Context(), query)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -95,7 +115,7 @@ func (s *shop) column(t testing.TB, query string) []string {
 func (s *shop) holds(t testing.TB, orders ...string) {
 	t.Helper()
 	require.ElementsMatch(t, orders, s.column(t, `SELECT id FROM orders`))
-	require.Equal(t, append([]string{}, orders...), s.column(t, `SELECT key FROM outbox ORDER BY "offset"`))
+	require.Equal(t, append([]string{}, orders...), s.column(t, `SELECT "key" FROM outbox ORDER BY "offset"`))
 }
 
 // unit is a transaction of some library's.
@@ -162,7 +182,7 @@ func (s *shop) check(t *testing.T, announces bool, run func(ctx context.Context,
 		want = append(want, fmt.Sprint("many-", i))
 	}
 	require.NoError(t, run(ctx, func(u unit) error { return s.publisher.Publish(ctx, u.tx, many...) }))
-	require.Equal(t, want, s.column(t, `SELECT key FROM outbox ORDER BY "offset"`))
+	require.Equal(t, want, s.column(t, `SELECT "key" FROM outbox ORDER BY "offset"`))
 
 	_, err := s.db.ExecContext(ctx, `ALTER TABLE outbox RENAME TO elsewhere`)
 	require.NoError(t, err)

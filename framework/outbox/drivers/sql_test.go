@@ -10,6 +10,7 @@ import (
 
 func TestPq(t *testing.T)     { t.Parallel(); checkSQL(t, onPq(t)) }
 func TestSQLite(t *testing.T) { t.Parallel(); checkSQL(t, onSQLite(t)) }
+func TestMySQL(t *testing.T)  { t.Parallel(); checkSQL(t, onMySQL(t)) }
 func TestPgxStdlib(t *testing.T) {
 	t.Parallel()
 	_, db := newPool(t)

@@ -17,6 +17,11 @@ func TestSqlxOnSQLite(t *testing.T) {
 	checkSqlx(t, onSQLite(t), "sqlite")
 }
 
+func TestSqlxOnMySQL(t *testing.T) {
+	t.Parallel()
+	checkSqlx(t, onMySQL(t), "mysql")
+}
+
 func checkSqlx(t *testing.T, s *shop, driver string) {
 	db := sqlx.NewDb(s.db, driver)
 	s.refuses(t, db, (*sqlx.Tx)(nil))

@@ -85,6 +85,9 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 // CursorFaults says, by sink, why cursors are not of this log, such as that it was started
 // again.
 func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
+	if s.Source() != nil {
+		return s.SourceFaults(ctx)
+	}
 	progress, err := s.progress(ctx, s.db, nil)
 	if err != nil {
 		return nil, fmt.Errorf("compare the cursors with the log: %w", err)

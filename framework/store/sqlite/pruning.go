@@ -22,6 +22,9 @@ func days(age time.Duration) float64 { return age.Hours() / 24 }
 // Prune removes old rows; see store.Pruner. It looks first, and takes the
 // write lock only where there is something to remove.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
+	if s.Source() != nil {
+		return store.Pruned{Through: p.After}, nil
+	}
 	pruned := store.Pruned{Through: p.After}
 	through, err := s.settledByAll(ctx, s.db, p.Sinks)
 	if err == nil && through > p.After {
@@ -121,6 +124,9 @@ func (p *sinkProgress) add(raw json.RawMessage, last int64) {
 
 // Holders lists the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
+	if s.Source() != nil {
+		return nil, nil // it keeps rows by its own rules
+	}
 	progress, err := s.progress(ctx, s.db, sinks)
 	if err != nil {
 		return nil, fmt.Errorf("find the sinks that keep the log: %w", err)

@@ -13,6 +13,9 @@ import (
 // Probe looks up the highest offset handed out. It is committed like every row
 // up to it: a rollback takes back its offsets as well.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
+	if source := s.Source(); source != nil {
+		return source.Probe(ctx)
+	}
 	last, err := s.last(ctx, s.db)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", err)
@@ -31,6 +34,9 @@ func (s *Store) last(ctx context.Context, q tables.Querier) (last int64, err err
 
 // NewReader continues at a cursor's position.
 func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
+	if source := s.Source(); source != nil {
+		return source.NewReader(raw, filter)
+	}
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err

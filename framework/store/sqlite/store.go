@@ -21,8 +21,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
-	_ "modernc.org/sqlite" // the driver of OpenDB
+	"modernc.org/sqlite" // also the driver of OpenDB
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
@@ -37,6 +39,9 @@ type Config struct {
 	Prefix string
 	// Receipts archives each delivery in the table <prefix>_receipts.
 	Receipts bool
+	// Source is the log that forwarders read in place of the database's own, which has to be empty
+	// then; nil for the database's. Nothing can be published to such a store.
+	Source store.Source
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -113,11 +118,28 @@ func OpenDB(path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open SQLite database %q: %w", path, err)
 	}
-	if err := db.Ping(); err != nil {
+	if err := connect(db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open SQLite database %q: %w", path, err), db.Close())
 	}
 	return db, nil
 }
+
+// connect makes the first connection. Of several that turn a new file to WAL at once SQLite
+// refuses all but one at once, whatever the timeout for locks is.
+func connect(db *sql.DB) error {
+	for began := time.Now(); ; time.Sleep(connectPause) {
+		err := db.Ping()
+		var failed *sqlite.Error
+		if !errors.As(err, &failed) || failed.Code()&0xff != sqlite3.SQLITE_BUSY || time.Since(began) > busyTimeout {
+			return err
+		}
+	}
+}
+
+const (
+	connectPause = 5 * time.Millisecond
+	busyTimeout  = 10 * time.Second // as in OpenDB
+)
 
 // Open checks that the database is migrated for this version of the program, and
 // returns the store. It starts nothing and changes nothing. db stays the
@@ -139,8 +161,8 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	s := &Store{db: db, names: names(c.Prefix)}
 	s.dialect = &dialect{Store: s, returning: true}
 	s.run = tables.NewRunner(s.names.Table, s.dialect)
-	s.shared = tables.New(db, s.run, c.Receipts)
-	return s, nil
+	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
+	return s, s.CheckSource(ctx)
 }
 
 func checkVersion(ctx context.Context, db *sql.DB) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -90,4 +91,23 @@ func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...not
 		return err
 	}
 	return publisher.Append(ctx, tx, envelopes...)
+}
+
+// Without patience one in some dozens of these finds the file locked.
+func TestProcessesMayOpenANewFileAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		path := filepath.Join(t.TempDir(), "outbox.db")
+		var opening errgroup.Group
+		for range 4 {
+			opening.Go(func() error {
+				db, err := sqlite.OpenDB(path)
+				if err == nil {
+					err = db.Close()
+				}
+				return err
+			})
+		}
+		require.NoError(t, opening.Wait())
+	}
 }

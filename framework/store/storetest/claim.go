@@ -84,7 +84,7 @@ func oldClaimsGo(t *testing.T, o *outbox) {
 	for _, key := range []string{"a", "b", "c", "d"} {
 		require.True(t, o.claim(t, claimed("order.placed", key)))
 	}
-	o.exec(t, `UPDATE outbox_unique SET until = {2001-02-03T04:05:06Z} WHERE key <> 'b'`)
+	o.exec(t, `UPDATE outbox_unique SET until = {2001-02-03T04:05:06Z} WHERE {key} <> 'b'`)
 	for _, want := range []int{2, 1, 0} {
 		removed, err := o.pruner(t).PruneClaims(t.Context(), 0, 2)
 		require.NoError(t, err)

@@ -135,8 +135,8 @@ func sampleLimit(t *testing.T, o *outbox) {
 	for rows := 1000; rows <= store.PendingLimit; rows *= 2 {
 		o.exec(t, `INSERT INTO outbox (id, type, occurred_on, payload) SELECT id, type, occurred_on, payload FROM outbox`)
 	}
-	o.exec(t, `INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
-		SELECT 'mail', {offset}, slot, id, type, version, key, occurred_on, metadata, payload, 'retrying', 1, occurred_on FROM outbox`)
+	o.exec(t, `INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, state, attempt, due_at)
+		SELECT 'mail', {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, 'retrying', 1, occurred_on FROM outbox`)
 	_, sinks := o.sample(t, nil)
 	require.Equal(t, store.PendingLimit, sinks["mail"].Pending)
 	require.True(t, sinks["mail"].Uncounted)

@@ -126,8 +126,8 @@ func hookStatus(t *testing.T, o *outbox) {
 func parkedLimit(t *testing.T, o *outbox) {
 	o.park(t, dead(1, ""), scheduled(1_000_000, "", moment))
 	for rows := 1; rows <= store.PendingLimit; rows *= 2 {
-		o.exec(t, fmt.Sprintf(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
-			SELECT sink, "offset" + %d, slot, id, type, version, key, occurred_on, metadata, payload, state, attempt FROM outbox_parked WHERE state = 'dead'`, rows))
+		o.exec(t, fmt.Sprintf(`INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, state, attempt)
+			SELECT sink, {offset} + %d, slot, id, type, version, {key}, occurred_on, metadata, payload, state, attempt FROM outbox_parked WHERE state = 'dead'`, rows))
 	}
 	require.Equal(t, []store.ParkedCount{
 		{Sink: "mail", State: store.StateDead, Count: store.PendingLimit},

@@ -74,6 +74,8 @@ type Dialect struct {
 	Gap string
 	// BinaryPayload says that Open's store takes payloads that are not JSON.
 	BinaryPayload bool
+	// NoZones says that a time as SQL has no zone.
+	NoZones bool
 	// Slots says that the database spreads rows over the slots. Without it, all
 	// rows are in slot 0.
 	Slots bool
@@ -171,15 +173,15 @@ func (o *outbox) exec(t *testing.T, statements ...string) {
 	require.NoError(t, tx.Commit())
 }
 
-var marks = regexp.MustCompile(`\{(offset|\d{4}-[^}]*)\}`)
+var marks = regexp.MustCompile(`\{(offset|key|\d{4}-[^}]*)\}`)
 
-// sql is a statement in the words of the dialect: {offset} is the column, and what
-// begins with a year is a time.
+// sql is a statement in the words of the dialect: {offset} and {key} are columns,
+// and what begins with a year is a time.
 func (o *outbox) sql(t *testing.T, statement string) string {
 	t.Helper()
 	return marks.ReplaceAllStringFunc(statement, func(mark string) string {
 		mark = mark[1 : len(mark)-1]
-		if mark == "offset" {
+		if mark == "offset" || mark == "key" {
 			quote := cmp.Or(o.Quote, `"`)
 			return quote + mark + quote
 		}

@@ -290,7 +290,7 @@ func take(ctx context.Context, t *target.Target) (seen Look, err error) {
 			seen.Held = &found[0]
 		}
 	}
-	seen.KeptTooLong = keepsTooLong(t, seen.Sample.Oldest)
+	seen.KeptTooLong = seen.Sample.Source == "" && keepsTooLong(t, seen.Sample.Oldest)
 	seen.Holders, err = t.Store.Holders(ctx, nil)
 	return seen, err
 }

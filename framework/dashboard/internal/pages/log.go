@@ -31,6 +31,9 @@ type logPage struct {
 	// through so many offsets at most.
 	Older                  string
 	First, Short, Filtered bool
+	// Source is the name of the source that is the log, whose records are not shown; "" where the
+	// log is the database's.
+	Source string
 }
 
 func logged(ctx context.Context, r *request) (any, error) {
@@ -38,6 +41,10 @@ func logged(ctx context.Context, r *request) (any, error) {
 	text := func(name string) string { return strings.TrimSpace(query.Get(name)) }
 	page := logPage{Form: logForm{ID: text("id"), Type: text("type"), Key: query.Get("key"), Since: text("since"), Until: text("until")}}
 	page.Filtered = page.Form != logForm{}
+	if source := store.SourceOf(r.Store); source != nil {
+		page.Source = source.Name()
+		return page, nil
+	}
 	filter, err := page.Form.filter()
 	if err != nil {
 		return nil, err

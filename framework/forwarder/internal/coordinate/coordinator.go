@@ -64,7 +64,9 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	Feed            *feed.Feed
 	// Running is what this forwarder says of itself with its heartbeats; nil says nothing.
-	Running  func() store.Running
+	Running func() store.Running
+	// Grows says that the log may have more partitions later, which are lanes.
+	Grows    bool
 	Observer policy.Observer
 	Logger   *slog.Logger
 }
@@ -78,6 +80,7 @@ type Coordinator struct {
 	end      context.CancelFunc
 	pause    time.Duration // between two looks
 	failing  *pace.Trouble
+	growing  *pace.Trouble // with a source's partitions
 
 	uncut     map[string]bool // sinks whose lanes are not known to be cut
 	heartbeat time.Time
@@ -101,6 +104,7 @@ func New(c Config) *Coordinator {
 		Config:   c,
 		pause:    c.Lease / 20,
 		failing:  pace.NewTrouble(c.Logger, "leasing", 0),
+		growing:  pace.NewTrouble(c.Logger, "looking for the partitions of the source", 0),
 		uncut:    make(map[string]bool),
 		held:     make(map[laneID]*held),
 		paused:   make(map[string]bool),
@@ -113,13 +117,18 @@ func New(c Config) *Coordinator {
 		changes:  make(chan change),
 		over:     make(chan struct{}),
 	}
-	for name := range c.Sinks {
-		k.uncut[name] = true
-	}
-	for name := range c.Others {
-		k.uncut[name] = true
-	}
+	k.uncutAll()
 	return k
+}
+
+// uncutAll has the next look see to the cursors of all sinks.
+func (k *Coordinator) uncutAll() {
+	for name := range k.Sinks {
+		k.uncut[name] = true
+	}
+	for name := range k.Others {
+		k.uncut[name] = true
+	}
 }
 
 // Nudge makes the coordinator look at once. It never blocks, and may be called at
@@ -209,13 +218,8 @@ func (k *Coordinator) leave() {
 func (k *Coordinator) look() error {
 	ctx, cancel := k.inLease(k.stop)
 	defer cancel()
-	for sink := range k.uncut {
-		created, err := k.Store.Cut(ctx, sink, k.Lanes, k.startOf(sink))
-		if err != nil {
-			return err
-		}
-		delete(k.uncut, sink)
-		k.logCreated(sink, created)
+	if err := k.cutAll(ctx); err != nil {
+		return err
 	}
 	me := store.Member{Owner: k.Owner, Sinks: slices.Sorted(maps.Keys(k.Sinks)), States: k.states()}
 	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
@@ -226,6 +230,9 @@ func (k *Coordinator) look() error {
 			return err
 		}
 		k.heartbeat, k.reported = began, me.States
+		if k.Grows {
+			k.uncutAll()
+		}
 	}
 	membership, err := k.Store.Membership(ctx)
 	if err != nil {
@@ -250,6 +257,37 @@ func (k *Coordinator) look() error {
 		}
 	}
 	k.logAwaited(membership)
+	return nil
+}
+
+// cutAll sees to the cursors of the sinks that are not known to have theirs. A source that does not
+// answer is no reason to stop the work on the lanes that there are: it gets a part of the lease's time, and
+// is asked again later.
+func (k *Coordinator) cutAll(ctx context.Context) error {
+	asking := ctx
+	if k.Grows {
+		if time.Now().Before(k.growing.Until()) {
+			return nil
+		}
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, k.Lease/4)
+		defer cancel()
+	}
+	for sink := range k.uncut {
+		created, err := k.Store.Cut(asking, sink, k.Lanes, k.startOf(sink))
+		switch {
+		case err == nil:
+			delete(k.uncut, sink)
+			k.logCreated(sink, created)
+		case !k.Grows || ctx.Err() != nil:
+			return err
+		default:
+			policy.Failed(k.Observer, policy.OpLease, err)
+			k.growing.Met(err)
+			return nil
+		}
+	}
+	k.growing.Over()
 	return nil
 }
 
@@ -313,6 +351,10 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 	passed := strconv.Itoa(c.Passed)
 	if c.Passed >= store.PendingLimit {
 		passed += " or more"
+	}
+	if c.Grown {
+		k.Logger.With("sink", sink).Info("the log has more partitions", "lanes", c.Lanes)
+		return
 	}
 	k.Logger.With("sink", sink).Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }

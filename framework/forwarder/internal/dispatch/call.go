@@ -97,13 +97,14 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 }
 
 // fillsItsShare says whether a destination has as many slots already as are left free, so
-// that one which is slow leaves some to the others.
+// that one which is slow leaves some to the others. What the sink names no destination of has
+// no others.
 func (d *Dispatcher) fillsItsShare(from fairqueue.Origin, slots int) bool {
 	if d.caller.Addresser == nil || d.settings.Fairness != "" {
 		return false
 	}
-	n := d.queue.GroupInFlight(from)
-	return n > 0 && n >= slots-d.inFlight
+	destination, n := d.queue.Group(from)
+	return destination != "" && n > 0 && n >= slots-d.inFlight
 }
 
 // fills says whether what may go now fills a batch.

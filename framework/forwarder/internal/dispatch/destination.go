@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -22,8 +21,6 @@ const (
 	// maxTroubled is how many destinations are told apart; those beyond are treated as
 	// ones whose deliveries fail for the moment.
 	maxTroubled = 10_000
-	// maxPostponed bounds the pause of what is postponed.
-	maxPostponed = 5 * time.Minute
 	// maxPostponements bounds how many deliveries are postponed in a row while others
 	// wait for the lock.
 	maxPostponements = 256
@@ -141,7 +138,7 @@ func (d *Dispatcher) postponeUnspent(it *item, err error, now time.Time) {
 // postpone parks an item until its destination is tried again.
 func (d *Dispatcher) postpone(it *item, why error, now time.Time) {
 	d.pending--
-	it.lane.postpone(it, why, d.destinations[it.destination].pause(now))
+	it.lane.postpone(it, why, d.destinations[it.destination].circuit.Postponement(now))
 }
 
 func (d *Dispatcher) destinationIsBack(name string) {
@@ -168,16 +165,6 @@ func (t *destination) why() error {
 		return cause
 	}
 	return errThrottled
-}
-
-// pause is how long a delivery waits: until the next probe, and about as long as the
-// destination has been away, so that what waits for long is rarely written.
-func (t *destination) pause(now time.Time) time.Duration {
-	pause := max(t.circuit.Next().Sub(now), 0)
-	if t.circuit.IsOpen() {
-		pause = max(pause, min(now.Sub(t.circuit.OpenSince()), maxPostponed))
-	}
-	return pause + rand.N(pause/4+time.Second)
 }
 
 // states are the destinations that hold their deliveries up, the longest first.

@@ -100,13 +100,14 @@ func (q *Queue[T]) Next(slots int) (from Origin, ok bool) {
 	return FromLog, false
 }
 
-// GroupInFlight is how many are in flight of the group whose item Next found. No other
+// Group is the group whose item Next found, and how many of it are in flight. No other
 // group of that origin that has something waiting has fewer.
-func (q *Queue[T]) GroupInFlight(from Origin) int {
+func (q *Queue[T]) Group(from Origin) (name string, inFlight int) {
+	first := q.fresh.lines
 	if from == FromParked {
-		return q.parked.lines[0].inFlight
+		first = q.parked.lines
 	}
-	return q.fresh.lines[0].inFlight
+	return first[0].name, first[0].inFlight
 }
 
 // Pop takes the item that Next found. It is in flight until Done.

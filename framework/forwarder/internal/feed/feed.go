@@ -125,6 +125,18 @@ func timeOf(nanoseconds int64) time.Time {
 // the time at least.
 var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
 
+// NextPause is how long to wait for the next look, behind one that came by itself after a pause:
+// the least where the log had grown, else twice as long.
+func NextPause(pause time.Duration, grown bool, least, most time.Duration) time.Duration {
+	if grown {
+		return least
+	}
+	return min(2*pause, most)
+}
+
+// RestAfter is the rest behind a look that took so long, whatever wakes the feed.
+func RestAfter(look time.Duration) time.Duration { return restOfLooks.After(look) }
+
 // Run looks at the log until ctx is done: at once when woken, else at a pace that
 // follows the traffic that wakes nothing.
 func (f *Feed) Run(ctx context.Context) {
@@ -161,19 +173,15 @@ func (f *Feed) Run(ctx context.Context) {
 		}
 		f.publish(target, began)
 		f.read(ctx, target, began)
-		switch {
-		case cause != policy.WakePoll: // what is announced needs no looking for
-		case grown:
-			pause = f.PollMin
-		default:
-			pause = min(2*pause, f.PollMax)
+		if cause == policy.WakePoll { // what is announced needs no looking for
+			pause = NextPause(pause, grown, f.PollMin, f.PollMax)
 		}
 		last = target.Last()
 		timer.Reset(pause)
 
 		// Under load every commit wakes the feed, and looking would take the publishers'
 		// processor time.
-		if !pace.Sleep(ctx, restOfLooks.After(took)) {
+		if !pace.Sleep(ctx, RestAfter(took)) {
 			return
 		}
 	}
@@ -341,7 +349,9 @@ func (f *Feed) pages(ctx context.Context, target store.Target, asked time.Time) 
 		if err != nil {
 			return false, err
 		}
-		page.Asked = asked
+		if page.Asked.IsZero() {
+			page.Asked = asked
+		}
 		exact = exact && page.Rebased == ""
 		left := f.hand(page)
 		switch {

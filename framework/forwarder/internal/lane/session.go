@@ -187,7 +187,9 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 			continue
 		}
 		failing.Over()
-		page.Asked = asked
+		if page.Asked.IsZero() {
+			page.Asked = asked
+		}
 		s.lane.Add(page)
 		restarted = restarted || page.Rebased != ""
 		if page.CaughtUp {

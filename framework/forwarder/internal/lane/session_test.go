@@ -167,3 +167,39 @@ func TestALaneThatBeganAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T)
 		require.Equal(t, []string{"three", "four", "five"}, other.ids)
 	})
 }
+
+// A standby knows what was cancelled when the target was probed, and not what since then.
+func TestWhatFellDueBehindWhatAPageKnowsIsParked(t *testing.T) {
+	t.Parallel()
+	for _, fed := range []bool{false, true} {
+		lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+			publish := func(id string) {
+				_, err := b.DB.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload, deliver_at) VALUES (?, 't', '{}', ?)`,
+					id, time.Now().Add(time.Second).UTC().Format("2006-01-02T15:04:05.000000Z"))
+				require.NoError(t, err)
+				time.Sleep(2 * time.Second)
+			}
+			var states []store.State
+			b.OnCheckpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+				for _, p := range c.Park {
+					states = append(states, p.State)
+				}
+				return next()
+			}
+			f := looking(t, b)
+			b.Asked = time.Now()
+			if fed {
+				work(t, b, f.Since(time.Now()), f)
+				look(f)
+			}
+			publish("due")
+			if !fed {
+				work(t, b, f.Since(time.Now()), nil)
+			}
+			look(f)
+			time.Sleep(time.Second)
+			require.Equal(t, []string{"due"}, b.Given())
+			require.Equal(t, []store.State{store.StateScheduled}, states)
+		})
+	}
+}

@@ -46,6 +46,7 @@ type Bench struct {
 	OnDue        func(ctx context.Context)
 	OnHeldKeys   func(ctx context.Context, after string) ([]store.HeldKey, error)
 	OnPage       func()
+	Asked        time.Time // of the pages; zero leaves it to the engine
 	Answer       func(ctx context.Context, d *notification.Delivery) error
 
 	t     *testing.T
@@ -169,7 +170,9 @@ func (r reader) Next(ctx context.Context, t store.Target, limit int) (store.Page
 	if r.bench.OnPage != nil {
 		r.bench.OnPage()
 	}
-	return r.Reader.Next(ctx, t, limit)
+	page, err := r.Reader.Next(ctx, t, limit)
+	page.Asked = r.bench.Asked
+	return page, err
 }
 
 // Sleep takes a while, unless ctx is done before.

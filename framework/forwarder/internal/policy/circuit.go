@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ type Circuit struct {
 	config  Breaker
 	breaker circuitbreaker.CircuitBreaker[any]
 	pace    *backoff.ExponentialBackOff
+	chance  func() float64 // by which pauses vary
 
 	throttled time.Time // nothing starts before
 	asked     error     // what it was throttled by last
@@ -32,14 +34,24 @@ type Circuit struct {
 	recovered int       // how often a delivery that got through has closed the breaker
 }
 
+// probeJitter is by how much of itself a pause between two probes is shorter or longer.
+const probeJitter = 0.2
+
+// maxPostponed bounds for how long a delivery is put off since its destination is away.
+const maxPostponed = 5 * time.Minute
+
 // refusals is how many keys in a row whose deliveries are refused for good open the
 // breaker: so many mistakes of notifications are rather one of the sink.
 const refusals = 10
 
 // NewCircuit returns a circuit whose breaker is closed. The settings have their
 // defaults.
-func NewCircuit(config Breaker) *Circuit {
-	c := &Circuit{}
+func NewCircuit(config Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
+
+// NewCircuitBy returns one whose pauses vary by a chance of the caller's: numbers from 0 to
+// 1, 1 not included.
+func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
+	c := &Circuit{chance: chance}
 	c.Adjust(config)
 	return c
 }
@@ -50,7 +62,8 @@ func (c *Circuit) Adjust(config Breaker) {
 	among := uint(config.Among)
 	*c = Circuit{
 		config: config,
-		pace:   Retry{Initial: firstPause, Multiplier: 2, Max: config.MaxPause, Jitter: 0.2}.backOff(),
+		pace:   Retry{Initial: firstPause, Multiplier: 2, Max: config.MaxPause}.backOff(),
+		chance: c.chance,
 		breaker: circuitbreaker.NewBuilder[any]().
 			WithFailureThresholdRatio(uint(math.Ceil(config.FailureShare*float64(config.Among))), among).
 			WithSuccessThreshold(1).
@@ -100,6 +113,17 @@ func (c *Circuit) Next() time.Time {
 		return c.throttled
 	}
 	return c.probeAt
+}
+
+// Postponement is how long a delivery is put off that may not begin now: until the next probe,
+// and about as long as the destination has been away, up to 5 minutes, so that what waits for
+// long is rarely written; and by chance up to a quarter of that, and a second, more.
+func (c *Circuit) Postponement(now time.Time) time.Duration {
+	pause := max(c.Next().Sub(now), 0)
+	if c.IsOpen() {
+		pause = max(pause, min(now.Sub(c.OpenSince()), maxPostponed))
+	}
+	return pause + time.Duration(c.chance()*float64(pause/4+time.Second))
 }
 
 // Begin takes note that a delivery, or a batch, begins. While the breaker is open it is
@@ -238,7 +262,7 @@ func (c *Circuit) postpone(now time.Time, err error) (opened bool) {
 	if opened {
 		c.since = now
 	}
-	c.cause, c.probeAt = err, now.Add(c.pace.NextBackOff())
+	c.cause, c.probeAt = err, now.Add(vary(c.pace.NextBackOff(), probeJitter, c.chance()))
 	return opened
 }
 

@@ -285,3 +285,16 @@ func TestACircuitNeverBlocksForGood(t *testing.T) {
 		require.Equal(t, 16, c.Limit(16, now))
 	})
 }
+
+func TestWhatIsPutOffWaitsAboutAsLongAsItsDestinationHasBeenAway(t *testing.T) {
+	t.Parallel()
+	chance := 0.5
+	c := policy.NewCircuitBy(policy.Breaker{}.WithDefaults(), func() float64 { return chance })
+	require.Equal(t, 500*time.Millisecond, c.Postponement(begun), "it is closed")
+	c.Unavailable(begun, errRefused)
+	require.Equal(t, 100*time.Millisecond, c.Next().Sub(begun), "chance makes it neither shorter nor longer")
+	require.Equal(t, 100*time.Millisecond+(25*time.Millisecond+time.Second)/2, c.Postponement(begun))
+	require.Equal(t, time.Minute+(15*time.Second+time.Second)/2, c.Postponement(begun.Add(time.Minute)))
+	chance = 0
+	require.Equal(t, 5*time.Minute, c.Postponement(begun.Add(time.Hour)))
+}

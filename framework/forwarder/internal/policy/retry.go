@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -109,12 +110,20 @@ func (r Retry) For(typ string) (policy Retry, from string) {
 }
 
 // Pause is how long to wait after the given number of failed attempts.
-func (r Retry) Pause(attempts int) time.Duration {
+func (r Retry) Pause(attempts int) time.Duration { return r.PauseBy(attempts, rand.Float64) }
+
+// PauseBy is Pause with a chance of the caller's: numbers from 0 to 1, 1 not included.
+func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
 	b := r.backOff()
 	for range min(attempts-1, 1000) {
 		b.NextBackOff()
 	}
-	return b.NextBackOff()
+	return vary(b.NextBackOff(), r.Jitter, chance())
+}
+
+// vary makes a pause shorter or longer by up to a share of itself.
+func vary(pause time.Duration, jitter, chance float64) time.Duration {
+	return time.Duration(float64(pause) * (1 + jitter*(2*chance-1)))
 }
 
 // Longest is how long after its first attempt a delivery may have its last one, whatever
@@ -152,11 +161,7 @@ func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
 	return min(max(parked, r.Initial), max(maxUnknownPause, r.Initial))
 }
 
+// backOff gives the pauses one after the other, before they vary.
 func (r Retry) backOff() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{
-		InitialInterval:     r.Initial,
-		Multiplier:          r.Multiplier,
-		MaxInterval:         r.Max,
-		RandomizationFactor: r.Jitter,
-	}
+	return &backoff.ExponentialBackOff{InitialInterval: r.Initial, Multiplier: r.Multiplier, MaxInterval: r.Max}
 }

@@ -86,3 +86,14 @@ func TestPausesGrowByTheMultiplierUpToTheMaximum(t *testing.T) {
 		require.LessOrEqual(t, retry.Pause(1<<40), 2*retry.Max, "any number of attempts")
 	})
 }
+
+func TestPausesFollowTheCallersChance(t *testing.T) {
+	t.Parallel()
+	r := policy.Retry{Initial: time.Second, Multiplier: 3, Max: 20 * time.Second, Jitter: 0.25}
+	for chance, share := range map[float64]float64{0: 0.75, 0.5: 1, 0.9: 1.2} {
+		always := func() float64 { return chance }
+		for i, pause := range []time.Duration{time.Second, 3 * time.Second, 9 * time.Second, 20 * time.Second, 20 * time.Second} {
+			require.InEpsilon(t, share*float64(pause), r.PauseBy(i+1, always), 1e-6)
+		}
+	}
+}

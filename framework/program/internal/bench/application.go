@@ -41,9 +41,10 @@ func (b *bench) newApplication(named batch, c outbox.Config) (*application, erro
 		return nil, err
 	}
 	publisher, err := outbox.New(types, b.database.Store, c)
+	insert, _ := b.database.SQL(b.database.named(`INSERT INTO outbox_orders (id, customer, quantity) VALUES ($1, $2, $3)`), "", "", 0)
 	return &application{
 		bench: b, batch: named, publisher: publisher, clients: b.database.together, notifications: 1,
-		insert: b.database.named(`INSERT INTO outbox_orders (id, customer, quantity) VALUES ($1, $2, $3)`),
+		insert: insert,
 	}, err
 }
 

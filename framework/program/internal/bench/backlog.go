@@ -11,6 +11,9 @@ import (
 // signal is heeded soon.
 const chunk = 100_000
 
+// mysqlChunk is as many as a recursion makes there by default.
+const mysqlChunk = 1000
+
 // Statements that write rows $1 to $2 of a batch into the log: $3 is the batch's tag, $4
 // the number of keys, $5 the padding of a made-up payload, or the user's, $6 the type and
 // $7 its version. PAYLOAD stands for one of the two texts below.
@@ -21,6 +24,10 @@ const (
 		WITH RECURSIVE number (n) AS (SELECT $1 UNION ALL SELECT n + 1 FROM number WHERE n < $2)
 		SELECT $3 || n, $6, $7, 'k' || (n % $4), ` + contentType + `, PAYLOAD FROM number`
 
+	fillMySQL = `INSERT INTO outbox (id, type, version, ` + "`key`" + `, metadata, payload)
+		WITH RECURSIVE number (n) AS (SELECT CAST($1 AS SIGNED) UNION ALL SELECT n + 1 FROM number WHERE n < $2)
+		SELECT CONCAT($3, n), $6, $7, CONCAT('k', n % $4), ` + contentType + `, PAYLOAD FROM number`
+
 	fillBegin = `INSERT INTO outbox (id, type, version, key, metadata, payload)
 		SELECT $3::text || n, $6::text, $7::int, 'k' || (n % $4::bigint), ` + contentType + `, `
 	fillSeries  = ` FROM generate_series($1::bigint, $2::bigint) n`
@@ -28,6 +35,8 @@ const (
 
 	madeUpText = `'{"n":' || n || ',"pad":"' || $5 || '"}'`
 	sampleText = `$5`
+	// MySQL's form of the first one
+	madeUpConcat = `CONCAT('{"n":', n, ',"pad":"', $5, '"}')`
 )
 
 // fill empties the log and writes a backlog of n notifications into it.
@@ -45,9 +54,13 @@ func (b *bench) append(ctx context.Context, n int) (batch, error) {
 	if s.Payload != nil {
 		content = string(s.Payload)
 	}
-	for from := 0; from < n; from += chunk {
+	step := chunk
+	if b.database.mysql {
+		step = mysqlChunk
+	}
+	for from := 0; from < n; from += step {
 		b.progress.Now(fmt.Sprintf("writing %s of %s rows", count(int64(from)), count(int64(n))))
-		if err := b.database.exec(ctx, query, from, min(from+chunk, n)-1, named.tag, b.config.Keys, content, s.Type, s.Version); err != nil {
+		if err := b.database.exec(ctx, query, from, min(from+step, n)-1, named.tag, b.config.Keys, content, s.Type, s.Version); err != nil {
 			return named, fmt.Errorf("write a backlog: %w", err)
 		}
 	}
@@ -60,6 +73,8 @@ func (b *bench) append(ctx context.Context, n int) (batch, error) {
 func (b *bench) fillStatement() string {
 	query, payload := fillPostgres, madeUpText
 	switch {
+	case b.database.mysql:
+		query, payload = fillMySQL, madeUpConcat
 	case !b.database.postgres:
 		query = fillSQLite
 	case b.database.Store.BinaryPayload():

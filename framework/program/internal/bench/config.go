@@ -185,7 +185,7 @@ func bytesOnDisk(n, payload int) int64 { return int64(n) * int64(payload+150) }
 func (c Config) Plan() (lines []string, consent bool) {
 	c = c.withDefaults()
 	switch {
-	case c.Database.Dialect() == config.PostgreSQL:
+	case c.Database.Dialect() == config.PostgreSQL, c.Database.Dialect() == config.MySQL:
 		lines = append(lines, fmt.Sprintf("It makes tables of its own, %s…, in the %s, and drops them at the end. No others are touched, but the server is put under load.", prefix, c.Database))
 	case c.Database.Dialect() == config.SQLite:
 		lines = append(lines, fmt.Sprintf("It makes a database file of its own beside the %s, and removes it at the end.", c.Database))

@@ -23,13 +23,14 @@ const prefix = "waybill_bench_"
 // orders is the business table, by what follows the prefix.
 const orders = "_orders"
 
-// forwarderConnections are those to PostgreSQL beside the clients'.
+// forwarderConnections are those to a server beside the clients'.
 const forwarderConnections = 10
 
 // database is the outbox of the bench's own, and a business table beside it.
 type database struct {
 	*scratch.Outbox
 	postgres bool
+	mysql    bool // or MariaDB
 	listens  bool
 	// together is how many transactions at a time it can take with profit.
 	together int
@@ -50,19 +51,23 @@ func openDatabase(ctx context.Context, c Config, folder string) (d *database, er
 		tables.Payload, tables.Receipts = postgres.Payload(c.Configured.Outbox.Payload), c.Configured.Outbox.Receipts
 		listen = c.Configured.Forwarder.Listen == nil || *c.Configured.Forwarder.Listen
 	}
-	if c.Database.Dialect() == config.PostgreSQL {
+	switch c.Database.Dialect() {
+	case config.PostgreSQL:
 		if listen {
 			tables.Listen = c.Database.DSN()
 		}
 		d = &database{postgres: true, listens: listen, together: 8, remove: func() error { return nil }}
 		d.Outbox, err = scratch.OpenPostgres(ctx, c.Database.DSN(), tables, func(db *sql.DB) error { return refuseTaken(ctx, db, tables.Prefix) })
-	} else {
+	case config.MySQL:
+		d = &database{mysql: true, together: 8, remove: func() error { return nil }}
+		d.Outbox, err = scratch.OpenMySQL(ctx, c.Database.DSN(), tables, func(db *sql.DB) error { return refuseTakenInMySQL(ctx, db, tables.Prefix) })
+	default:
 		d, err = openSQLite(ctx, c, folder, tables)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.DB.ExecContext(ctx, `CREATE TABLE `+d.Prefix+orders+` (id TEXT PRIMARY KEY, customer TEXT NOT NULL, quantity BIGINT NOT NULL)`); err != nil {
+	if _, err := d.DB.ExecContext(ctx, `CREATE TABLE `+d.Prefix+orders+` (id VARCHAR(255) PRIMARY KEY, customer VARCHAR(255) NOT NULL, quantity BIGINT NOT NULL)`); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the business table: %w", err), d.Close())
 	}
 	return d, nil
@@ -93,6 +98,18 @@ func refuseTaken(ctx context.Context, db *sql.DB, prefix string) error {
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_class WHERE starts_with(relname, $1)`, prefix).Scan(&taken); err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
+	return refuse(taken, prefix)
+}
+
+func refuseTakenInMySQL(ctx context.Context, db *sql.DB, prefix string) error {
+	var taken int
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND LEFT(TABLE_NAME, ?) = ?`, len(prefix), prefix).Scan(&taken); err != nil {
+		return fmt.Errorf("connect to MySQL: %w", err)
+	}
+	return refuse(taken, prefix)
+}
+
+func refuse(taken int, prefix string) error {
 	if taken > 0 {
 		return fmt.Errorf("there are tables %s… in the database already, which are not this bench's: run it again for other names", prefix)
 	}
@@ -102,11 +119,15 @@ func refuseTaken(ctx context.Context, db *sql.DB, prefix string) error {
 // leftovers are the prefixes of tables that benches left which were killed, or that
 // run at the moment.
 func (d *database) leftovers(ctx context.Context) (prefixes []string, err error) {
-	if !d.postgres {
+	query := `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relname ~ $1 AND NOT starts_with(relname, $2) ORDER BY 1`
+	switch {
+	case d.mysql:
+		query = `SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME REGEXP $1 AND TABLE_NAME <> $2 ORDER BY 1`
+	case !d.postgres:
 		return nil, nil
 	}
-	rows, err := d.DB.QueryContext(ctx, `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relname ~ $1 AND NOT starts_with(relname, $2) ORDER BY 1`,
-		"^"+prefix+"[0-9a-f]{8}$", d.Prefix)
+	query, args := d.SQL(query, "^"+prefix+"[0-9a-f]{8}$", d.Prefix)
+	rows, err := d.DB.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +144,15 @@ func (d *database) leftovers(ctx context.Context) (prefixes []string, err error)
 
 // exec runs statements in which outbox stands for the prefix.
 func (d *database) exec(ctx context.Context, query string, args ...any) error {
-	_, err := d.DB.ExecContext(ctx, d.named(query), args...)
+	query, args = d.SQL(d.named(query), args...)
+	_, err := d.DB.ExecContext(ctx, query, args...)
 	return err
 }
 
 // scan is exec for a query of one row.
 func (d *database) scan(ctx context.Context, to any, query string, args ...any) error {
-	return d.DB.QueryRowContext(ctx, d.named(query), args...).Scan(to)
+	query, args = d.SQL(d.named(query), args...)
+	return d.DB.QueryRowContext(ctx, query, args...).Scan(to)
 }
 
 func (d *database) named(query string) string { return strings.ReplaceAll(query, "outbox", d.Prefix) }
@@ -145,13 +168,27 @@ func (d *database) empty(ctx context.Context) error {
 	if d.postgres {
 		return d.exec(ctx, `TRUNCATE outbox, outbox_cursors, outbox_parked, outbox_receipts, outbox_forwarders, outbox_orders`)
 	}
-	return d.exec(ctx, `DELETE FROM outbox; DELETE FROM outbox_orders; `+again)
+	for _, table := range []string{"outbox", "outbox_orders"} {
+		statement := `DELETE FROM ` + table
+		if d.mysql {
+			statement = `TRUNCATE TABLE ` + table
+		}
+		if err := d.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return d.again(ctx)
 }
 
 // again has all that is in the log be delivered once more.
-const again = `DELETE FROM outbox_cursors; DELETE FROM outbox_parked; DELETE FROM outbox_receipts; DELETE FROM outbox_forwarders`
-
-func (d *database) again(ctx context.Context) error { return d.exec(ctx, again) }
+func (d *database) again(ctx context.Context) error {
+	for _, table := range []string{"cursors", "parked", "receipts", "forwarders"} {
+		if err := d.exec(ctx, `DELETE FROM outbox_`+table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Close removes what was made.
 func (d *database) Close() error { return errors.Join(d.Outbox.Close(), d.remove()) }

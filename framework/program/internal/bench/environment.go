@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,9 +61,12 @@ func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
 	for _, left := range leftovers {
 		r.warn("there are tables %s…: another bench is running, or one was killed; then drop them", left)
 	}
-	if b.database.postgres {
+	switch {
+	case b.database.postgres:
 		r.Server, err = b.inspectPostgres(ctx, r)
-	} else {
+	case b.database.mysql:
+		r.Server, err = b.inspectMySQL(ctx, r)
+	default:
 		r.Server, err = b.inspectSQLite(ctx, r)
 	}
 	if err != nil {
@@ -191,6 +196,43 @@ func (b *bench) inspectPostgres(ctx context.Context, r *Result) (Server, error) 
 	}
 	r.warnOfSettings(s.Settings, postgresExpectations)
 	return s, rows.Err()
+}
+
+// mysqlExpectations are the same for MySQL and MariaDB.
+var mysqlExpectations = []expectation{
+	{"innodb_flush_log_at_trx_commit", "1", "commits do not wait for the disk: publishing looks faster than it is, and a crash loses what was committed last"},
+	{"innodb_doublewrite", "ON", "less is written than in production, and a crash can corrupt data"},
+	{"innodb_autoinc_lock_mode", "2", "a statement of many rows holds up all other publishers"},
+	{"general_log", "OFF", "the server logs statements"},
+}
+
+// mysqlNotes are settings that tell how a server was set up.
+var mysqlNotes = []string{"innodb_buffer_pool_size", "innodb_log_file_size", "max_connections", "log_bin", "sync_binlog"}
+
+func (b *bench) inspectMySQL(ctx context.Context, r *Result) (Server, error) {
+	s := Server{Kind: "MySQL", Settings: make(map[string]string)}
+	if err := b.database.scan(ctx, &s.Version, `SELECT VERSION()`); err != nil {
+		return s, err
+	}
+	if strings.Contains(s.Version, "MariaDB") {
+		s.Kind = "MariaDB"
+	}
+	names := slices.Clone(mysqlNotes)
+	for _, e := range mysqlExpectations {
+		names = append(names, e.setting)
+	}
+	for _, name := range names {
+		var key, value string
+		err := b.database.DB.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES LIKE '`+strings.ReplaceAll(name, `_`, `\_`)+`'`).Scan(&key, &value)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return s, err
+		}
+		if err == nil {
+			s.Settings[name] = value
+		}
+	}
+	r.warnOfSettings(s.Settings, mysqlExpectations)
+	return s, nil
 }
 
 func (r *Result) warnOfSettings(settings map[string]string, expected []expectation) {

@@ -36,7 +36,7 @@ func (b *bench) fault(ctx context.Context) ([]Case, error) {
 		{healthy, b.faultTrial(rows, to, false)},
 		{oneDead, b.faultTrial(rows, append([]destination{dead()}, to...), false)},
 	}
-	if b.database.postgres {
+	if b.database.postgres || b.database.mysql {
 		trials = append(trials, trial{openTransaction, b.faultTrial(rows, to, true)})
 	}
 	cases, err := b.rounds(ctx, "fault", trials)
@@ -47,7 +47,7 @@ func (b *bench) fault(ctx context.Context) ([]Case, error) {
 	for i := range cases {
 		cases[i].addShare(ofHealthy, throughput.Name, &cases[0])
 	}
-	if !b.database.postgres {
+	if !b.database.postgres && !b.database.mysql {
 		cases = append(cases, Case{Name: openTransaction, Skipped: "SQLite has one writer at a time, which holds up all others"})
 	}
 	large, err := b.largeBacklog(ctx)

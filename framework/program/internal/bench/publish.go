@@ -72,9 +72,10 @@ func (b *bench) publishOnce(ctx context.Context, r round, clients, notifications
 func (b *bench) checkRows(ctx context.Context, a *application) (Check, error) {
 	c := Check{Sink: "the outbox", Counted: countedRows, Expected: int64(a.published())}
 	var own, all int64
-	err := b.database.DB.QueryRowContext(ctx,
+	query, args := b.database.SQL(
 		b.database.named(`SELECT count(DISTINCT CASE WHEN substr(id, 1, $2) = $1 THEN id END), count(CASE WHEN substr(id, 1, $2) = $1 THEN 1 END), count(*) FROM outbox`),
-		a.batch.tag, len(a.batch.tag)).Scan(&c.Arrived, &own, &all)
+		a.batch.tag, len(a.batch.tag))
+	err := b.database.DB.QueryRowContext(ctx, query, args...).Scan(&c.Arrived, &own, &all)
 	c.Lost, c.Repeated, c.Unknown = max(c.Expected-c.Arrived, 0), own-c.Arrived, all-own+max(c.Arrived-c.Expected, 0)
 	if err != nil {
 		err = fmt.Errorf("count the rows of the outbox: %w", err)

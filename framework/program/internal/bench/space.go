@@ -35,6 +35,11 @@ func residentMB() float64 {
 // PostgreSQL, how many dead rows are in them: as the server last noted, or exactly.
 func (b *bench) tableSizes(ctx context.Context, exactly bool) ([]figure, error) {
 	var bytes float64
+	if b.database.mysql {
+		err := b.database.scan(ctx, &bytes, `SELECT coalesce(sum(DATA_LENGTH + INDEX_LENGTH), 0) FROM information_schema.TABLES
+			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'outbox%'`)
+		return []figure{{tableSize, bytes / megabyte}}, tablesError(err)
+	}
 	if !b.database.postgres {
 		err := b.database.scan(ctx, &bytes, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
 		return []figure{{tableSize, bytes / megabyte}}, tablesError(err)

@@ -21,8 +21,8 @@ type Config struct {
 	// Drain bounds how long deliveries may take once no more orders are placed;
 	// more than 0.
 	Drain time.Duration
-	// Database is the address of a PostgreSQL; "" makes a SQLite database that
-	// is removed at the end.
+	// Database is the address of a PostgreSQL, MySQL or MariaDB; "" makes a SQLite database
+	// that is removed at the end.
 	Database string
 	// Kafka are brokers, as host:port; none starts a broker in the process.
 	Kafka []string
@@ -88,8 +88,8 @@ func validateDatabase(address string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("--database %w", err)
-	case database.Dialect() != config.PostgreSQL:
-		return errors.New("--database takes a PostgreSQL; leave it out for SQLite: the demo makes a database of its own and removes it")
+	case database.Dialect() == config.SQLite:
+		return errors.New("--database takes a server; leave it out for SQLite: the demo makes a database of its own and removes it")
 	}
 	return nil
 }

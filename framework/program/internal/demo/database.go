@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/scratch"
 )
 
@@ -28,7 +29,7 @@ type database struct {
 	tills int
 }
 
-// openDatabase opens the PostgreSQL with that address, or makes a SQLite database
+// openDatabase opens the server with that address, or makes a SQLite database
 // in folder where there is none. notice tells the user what is done to a database
 // of his own.
 func openDatabase(ctx context.Context, address, folder string, notice func(string)) (*database, error) {
@@ -41,7 +42,15 @@ func openDatabase(ctx context.Context, address, folder string, notice func(strin
 		// one's way.
 		return &database{Outbox: o, name: "SQLite", tills: 1}, nil
 	}
-	o, err := scratch.OpenPostgres(ctx, address, tables, func(db *sql.DB) error {
+	parsed, err := config.ParseDatabase(address)
+	if err != nil {
+		return nil, err
+	}
+	name, open, lock := "PostgreSQL", scratch.OpenPostgres, lockPostgres
+	if parsed.Dialect() == config.MySQL {
+		name, open, lock = "MySQL", scratch.OpenMySQL, lockMySQL
+	}
+	o, err := open(ctx, address, tables, func(db *sql.DB) error {
 		if err := lock(ctx, db); err != nil {
 			return err
 		}
@@ -51,18 +60,26 @@ func openDatabase(ctx context.Context, address, folder string, notice func(strin
 	if err != nil {
 		return nil, err
 	}
-	return &database{Outbox: o, name: "PostgreSQL", tills: 8}, nil
+	return &database{Outbox: o, name: name, tills: 8}, nil
 }
 
-// lock makes sure that this is the database's only demo. The lock belongs to a
+// lockPostgres makes sure that this is the database's only demo. The lock belongs to a
 // connection that is kept until all are closed.
-func lock(ctx context.Context, db *sql.DB) error {
+func lockPostgres(ctx context.Context, db *sql.DB) error {
+	return lock(ctx, db, `SELECT pg_try_advisory_lock($1)`, int64(lockKey))
+}
+
+func lockMySQL(ctx context.Context, db *sql.DB) error {
+	return lock(ctx, db, `SELECT GET_LOCK(SHA1(CONCAT(DATABASE(), ?)), 0)`, tables.Prefix)
+}
+
+func lock(ctx context.Context, db *sql.DB, query string, arg any) error {
 	connection, err := db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to PostgreSQL: %w", err)
+		return fmt.Errorf("connect to the database: %w", err)
 	}
 	var free bool
-	if err := connection.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockKey)).Scan(&free); err != nil {
+	if err := connection.QueryRowContext(ctx, query, arg).Scan(&free); err != nil {
 		return errors.Join(fmt.Errorf("lock the database against other demos: %w", err), connection.Close())
 	}
 	if !free {

@@ -120,7 +120,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.shop = &shop{db: d.database.DB, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
+	d.shop = &shop{db: d.database, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
 	if err := d.shop.open(ctx); err != nil || d.config.Observe == "" {
 		return err
 	}

@@ -20,6 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/waybill-go/waybill/framework/program/internal/demo"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -117,6 +119,25 @@ func TestItDeliversOnPostgreSQLAndLeavesOtherTablesAlone(t *testing.T) {
 	}
 	require.NoError(t, rows.Err())
 	require.Equal(t, []string{"outbox", "waybill_demonstration"}, tables)
+}
+
+func TestItDeliversOnMySQLAndLeavesOtherTablesAlone(t *testing.T) {
+	t.Parallel()
+	c := short()
+	c.Database = mysqltest.URL(t)
+	db, err := mysql.OpenDB(c.Database)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, table := range []string{"outbox", "waybill_demonstration", "waybill_demo_orders"} {
+		_, err = db.ExecContext(t.Context(), `CREATE TABLE `+table+` (id INT)`)
+		require.NoError(t, err)
+	}
+	report := run(t, t.Context(), c)
+	requireDelivered(t, report)
+	require.Equal(t, "MySQL", report.Database)
+	var tables string
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT GROUP_CONCAT(TABLE_NAME ORDER BY 1) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()`).Scan(&tables))
+	require.Equal(t, "outbox,waybill_demonstration", tables)
 }
 
 func TestTwoDemosDoNotShareADatabase(t *testing.T) {
@@ -271,7 +292,7 @@ func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	err := demo.Config{For: -time.Second, Observe: "0.0.0.0:8090", Rate: -1, Database: "sqlite:x.db", Kafka: []string{"nowhere"}, SMTP: "http://localhost"}.Validate()
 	for _, mistake := range []string{
-		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes a PostgreSQL", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
+		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes a server", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
 	} {
 		require.ErrorContains(t, err, mistake)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ var errOutOfStock = errors.New("out of stock")
 // shop is an application with an outbox. It places orders and writes into its
 // ledger what it committed and what it rolled back.
 type shop struct {
-	db        *sql.DB
+	db        *database
 	publisher *outbox.Publisher
 	ledger    *ledger
 	tills     int // orders that are placed at the same time
@@ -49,34 +50,37 @@ type shop struct {
 // schema is the shop's own tables, beside those of the outbox.
 const schema = `
 	CREATE TABLE waybill_demo_customers (
-		id     TEXT   PRIMARY KEY,
-		name   TEXT   NOT NULL,
-		email  TEXT   NOT NULL,
+		id     VARCHAR(255) PRIMARY KEY,
+		name   VARCHAR(255) NOT NULL,
+		email  VARCHAR(255) NOT NULL,
 		orders BIGINT NOT NULL DEFAULT 0
 	);
 	CREATE TABLE waybill_demo_orders (
-		id       TEXT   PRIMARY KEY,
-		customer TEXT   NOT NULL REFERENCES waybill_demo_customers,
+		id       VARCHAR(255) PRIMARY KEY,
+		customer VARCHAR(255) NOT NULL REFERENCES waybill_demo_customers (id),
 		number   BIGINT NOT NULL,
-		item     TEXT   NOT NULL,
+		item     VARCHAR(255) NOT NULL,
 		quantity BIGINT NOT NULL
 	);
 	CREATE TABLE waybill_demo_stock (
-		item  TEXT   PRIMARY KEY,
+		item  VARCHAR(255) PRIMARY KEY,
 		units BIGINT NOT NULL
 	)`
 
 // open fills the shelves.
 func (s *shop) open(ctx context.Context) error {
-	if _, err := s.db.ExecContext(ctx, schema); err != nil {
-		return fmt.Errorf("make the shop's tables: %w", err)
+	for _, statement := range strings.Split(schema, ";") {
+		if _, err := s.db.DB.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("make the shop's tables: %w", err)
+		}
 	}
 	for i := range items {
 		units := 1_000_000_000
 		if i%soldOutEvery == 3 { // soon, for a short demo
 			units = 0
 		}
-		if _, err := s.db.ExecContext(ctx, `INSERT INTO waybill_demo_stock (item, units) VALUES ($1, $2)`, itemName(i), units); err != nil {
+		query, args := s.db.SQL(`INSERT INTO waybill_demo_stock (item, units) VALUES ($1, $2)`, itemName(i), units)
+		if _, err := s.db.DB.ExecContext(ctx, query, args...); err != nil {
 			return fmt.Errorf("fill the shelves: %w", err)
 		}
 	}
@@ -132,7 +136,7 @@ func (s *shop) signUp(ctx context.Context) error {
 	n := s.signUps.Add(1)
 	customer := Customer{ID: fmt.Sprintf("c-%d", n), Name: fmt.Sprintf("Customer %d", n), Email: fmt.Sprintf("customer%d@example.com", n)}
 	err := s.inTx(ctx, func(ctx context.Context, tx *transaction) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO waybill_demo_customers (id, name, email) VALUES ($1, $2, $3)`,
+		_, err := tx.exec(ctx, `INSERT INTO waybill_demo_customers (id, name, email) VALUES ($1, $2, $3)`,
 			customer.ID, customer.Name, customer.Email)
 		if err != nil {
 			return err
@@ -158,13 +162,11 @@ func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 	err := s.inTx(ctx, func(ctx context.Context, tx *transaction) error {
 		// The customer's row is locked from here on, so a customer's orders are
 		// committed one after the other, as their numbers say.
-		var number int
-		err := tx.QueryRowContext(ctx, `UPDATE waybill_demo_customers SET orders = orders + 1 WHERE id = $1 RETURNING orders`,
-			customer.ID).Scan(&number)
+		number, err := tx.nextOrder(ctx, customer)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO waybill_demo_orders (id, customer, number, item, quantity) VALUES ($1, $2, $3, $4, $5)`,
+		_, err = tx.exec(ctx, `INSERT INTO waybill_demo_orders (id, customer, number, item, quantity) VALUES ($1, $2, $3, $4, $5)`,
 			order.Order, customer.ID, number, order.Item, order.Quantity)
 		if err != nil {
 			return err
@@ -184,9 +186,30 @@ func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 	return err
 }
 
+// nextOrder numbers the orders of a customer, whose row it locks.
+func (tx *transaction) nextOrder(ctx context.Context, customer Customer) (number int, err error) {
+	const update = `UPDATE waybill_demo_customers SET orders = orders + 1 WHERE id = $1`
+	text := update + ` RETURNING orders`
+	if tx.db.IsMySQL() { // which has none
+		if _, err := tx.exec(ctx, update, customer.ID); err != nil {
+			return 0, err
+		}
+		text = `SELECT orders FROM waybill_demo_customers WHERE id = $1`
+	}
+	query, args := tx.db.SQL(text, customer.ID)
+	err = tx.QueryRowContext(ctx, query, args...).Scan(&number)
+	return number, err
+}
+
+// exec runs a statement with numbered placeholders.
+func (tx *transaction) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	query, args = tx.db.SQL(query, args...)
+	return tx.ExecContext(ctx, query, args...)
+}
+
 // takeFromShelf gives errOutOfStock where there is not enough.
 func (tx *transaction) takeFromShelf(ctx context.Context, item string, quantity int) error {
-	result, err := tx.ExecContext(ctx, `UPDATE waybill_demo_stock SET units = units - $1 WHERE item = $2 AND units >= $1`, quantity, item)
+	result, err := tx.exec(ctx, `UPDATE waybill_demo_stock SET units = units - $1 WHERE item = $2 AND units >= $1`, quantity, item)
 	if err != nil {
 		return err
 	}
@@ -199,6 +222,7 @@ func (tx *transaction) takeFromShelf(ctx context.Context, item string, quantity 
 // transaction is a database transaction that remembers what was published in it.
 type transaction struct {
 	*sql.Tx
+	db        *database
 	publisher *outbox.Publisher
 	published []entry
 }
@@ -214,8 +238,8 @@ func (tx *transaction) publish(ctx context.Context, n any, e entry) error {
 // failed may have happened all the same; its error ends the demo.
 func (s *shop) inTx(ctx context.Context, f func(context.Context, *transaction) error) error {
 	var published []entry
-	err := s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		t := &transaction{Tx: tx, publisher: s.publisher}
+	err := s.publisher.RunInTx(ctx, s.db.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
+		t := &transaction{Tx: tx, db: s.db, publisher: s.publisher}
 		err := f(ctx, t)
 		published = t.published
 		return err

@@ -7,11 +7,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -43,7 +46,27 @@ type Outbox struct {
 	Prefix string
 
 	remove func(context.Context) error
+	inTurn bool // placeholders of the database are not numbered
 }
+
+var placeholder = regexp.MustCompile(`\$\d+`)
+
+// SQL is a statement with the placeholders $1, $2, … and its arguments as the database takes
+// them.
+func (o *Outbox) SQL(query string, args ...any) (string, []any) {
+	if !o.inTurn {
+		return query, args
+	}
+	var ordered []any
+	return placeholder.ReplaceAllStringFunc(query, func(name string) string {
+		n, _ := strconv.Atoi(name[1:]) // digits
+		ordered = append(ordered, args[n-1])
+		return "?"
+	}), ordered
+}
+
+// IsMySQL reports whether the database is MySQL or MariaDB.
+func (o *Outbox) IsMySQL() bool { return o.inTurn }
 
 // Config says how an outbox is made.
 type Config struct {
@@ -56,7 +79,7 @@ type Config struct {
 	Payload  postgres.Payload
 	Receipts bool
 	Listen   string
-	// Connections is how many are opened to PostgreSQL at most.
+	// Connections is how many are opened to a server at most.
 	Connections int
 }
 
@@ -92,12 +115,10 @@ func OpenPostgres(ctx context.Context, address string, c Config, prepare func(*s
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(c.Connections)
-	db.SetMaxIdleConns(c.Connections)
-	if err := prepare(db); err != nil {
-		return nil, errors.Join(err, db.Close())
+	o, err := c.on(db, prepare)
+	if err != nil {
+		return nil, err
 	}
-	o := &Outbox{DB: db, Prefix: c.Prefix, remove: func(ctx context.Context) error { return c.Drop(ctx, db) }}
 	own := postgres.Config{Prefix: c.Prefix, Payload: c.Payload, Receipts: c.Receipts, Listen: c.Listen}
 	if _, err := postgres.Migrate(ctx, db, own); err != nil {
 		return nil, errors.Join(err, o.Close())
@@ -106,6 +127,40 @@ func OpenPostgres(ctx context.Context, address string, c Config, prepare func(*s
 		return nil, errors.Join(err, o.Close())
 	}
 	return o, nil
+}
+
+// OpenMySQL is OpenPostgres for MySQL and MariaDB.
+func OpenMySQL(ctx context.Context, address string, c Config, prepare func(*sql.DB) error) (*Outbox, error) {
+	db, err := mysql.OpenDB(address)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.on(db, prepare)
+	if err != nil {
+		return nil, err
+	}
+	o.inTurn = true
+	own := mysql.Config{Prefix: c.Prefix, Receipts: c.Receipts}
+	if c.Payload == postgres.PayloadBytes {
+		own.Payload = mysql.PayloadBytes
+	}
+	if _, err := mysql.Migrate(ctx, db, own); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	if o.Store, err = mysql.Open(ctx, db, own); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return o, nil
+}
+
+// on is an outbox to be made on a server.
+func (c Config) on(db *sql.DB, prepare func(*sql.DB) error) (*Outbox, error) {
+	db.SetMaxOpenConns(c.Connections)
+	db.SetMaxIdleConns(c.Connections)
+	if err := prepare(db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Outbox{DB: db, Prefix: c.Prefix, remove: func(ctx context.Context) error { return c.Drop(ctx, db) }}, nil
 }
 
 // Drop drops the tables and functions of an outbox, those that there are.
@@ -117,8 +172,10 @@ func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, `DROP TABLE IF EXISTS `+strings.Join(names, ", ")); err != nil {
 		return fmt.Errorf("drop the tables %s and %s_…: %w", c.Prefix, c.Prefix, err)
 	}
-	if _, err := db.ExecContext(ctx, `DROP FUNCTION IF EXISTS `+c.Prefix+`_publish, `+c.Prefix+`_cancel, `+c.Prefix+`_first`); err != nil {
-		return fmt.Errorf("drop the functions %s_…: %w", c.Prefix, err)
+	for _, function := range []string{"_publish", "_cancel", "_first"} {
+		if _, err := db.ExecContext(ctx, `DROP FUNCTION IF EXISTS `+c.Prefix+function); err != nil {
+			return fmt.Errorf("drop the function %s%s: %w", c.Prefix, function, err)
+		}
 	}
 	return nil
 }

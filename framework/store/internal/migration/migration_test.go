@@ -53,6 +53,7 @@ func open(t *testing.T, path string) *sql.DB {
 	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=10000&_txlock=immediate&_journal_mode=WAL")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(t, db.Ping()) // one after the other: a new file is turned to WAL by one alone
 	return db
 }
 
