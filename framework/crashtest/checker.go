@@ -16,6 +16,7 @@ type row struct {
 type history struct {
 	published  map[string]publication // what publishers know, by id
 	log        []row                  // what was committed, in the order of the log
+	upstream   map[string]int         // what Config.Upstream says
 	deliveries []delivery             // in their order
 	faults     []Fault
 }
@@ -109,15 +110,16 @@ func (h *history) judgeOrder() (found []Violation) {
 	return found
 }
 
-// judgeRepeats finds for each repeat the fault that explains it. A fault may have
-// as many repeats as its victim had in flight (Config.Threshold) and delivered
-// within the fault's reach.
+// judgeRepeats finds for each repeat the fault that explains it, save for what was repeated
+// upstream already. A fault may have as many repeats as its victim had in flight
+// (Config.Threshold) and delivered within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {
-	previous := make(map[string]delivery, len(h.log))
+	previous, times := make(map[string]delivery, len(h.log)), make(map[string]int, len(h.log))
 	for _, d := range h.deliveries {
-		before, repeated := previous[d.id]
+		before := previous[d.id]
 		previous[d.id] = d
-		if repeated && !h.explain(before, d, c) {
+		times[d.id]++
+		if times[d.id] > max(1, h.upstream[d.id]) && !h.explain(before, d, c) {
 			found = append(found, h.violation(Repeated, d.id))
 		}
 	}

@@ -72,6 +72,15 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 				h.log = append(h.log, row{"free too", "", 0})
 				h.deliveries = append(h.deliveries, delivery{"free too", "", 0, 0, at(20)})
 			}},
+		"a repeat of what is twice upstream": {
+			change: func(h *history) {
+				h.upstream, h.deliveries = map[string]int{"a1": 2}, append(h.deliveries, delivery{"a1", "a", 1, 0, at(15)})
+			}},
+		"more repeats than there are upstream": {
+			func(h *history) {
+				again := delivery{"a1", "a", 1, 0, at(15)}
+				h.upstream, h.deliveries = map[string]int{"a1": 2, "a2": 9}, append(h.deliveries, again, again)
+			}, Repeated, "a1"},
 		"a repeat without a fault": {
 			func(h *history) { h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)}) }, Repeated, "a1"},
 		"a repeat of what was delivered long before the fault": {

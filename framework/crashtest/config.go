@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -22,6 +23,10 @@ type Config struct {
 	// letter counts as lost; and have more than one lane, so that forwarders share
 	// the work.
 	Forwarder func(dsn, endpoint string) *exec.Cmd
+	// Upstream is for forwarders that read what another stage makes of the outbox, at least once: how often
+	// each notification is in that. The calm lasts until all of them were delivered, and as many
+	// repeats need no fault. Default nil: they read the outbox, which has each once.
+	Upstream func(ctx context.Context) (map[string]int, error)
 
 	// Forwarders run at once; default 2, which is the least.
 	Forwarders int

@@ -31,6 +31,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -113,7 +114,7 @@ func (h *harness) run(ctx context.Context) error {
 	}
 	h.sink.calm.Store(true)
 	calm := time.Now()
-	pending := h.awaitIdle(ctx)
+	upstream, pending := h.awaitIdle(ctx)
 	h.report.Duration, h.report.Settling = time.Since(began), time.Since(calm)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -126,7 +127,7 @@ func (h *harness) run(ctx context.Context) error {
 		return err
 	}
 	h.count()
-	past := history{published: h.ledger.publications(), log: log, deliveries: h.sink.taken(), faults: h.report.Faults}
+	past := history{published: h.ledger.publications(), log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
 	h.report.check(past, h.config, pending)
 	if len(h.report.Violations) > 0 {
 		return fmt.Errorf("%w\n%s", ErrBroken, h.report)
@@ -192,25 +193,48 @@ func (h *harness) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// awaitIdle waits until every cursor is at the end of the log and nothing is
-// parked, and says what was left when Config.Calm was over.
-func (h *harness) awaitIdle(ctx context.Context) (pending string) {
+// awaitIdle waits until nothing is pending, and says what was left when Config.Calm was over;
+// and what Config.Upstream says then.
+func (h *harness) awaitIdle(ctx context.Context) (upstream map[string]int, pending string) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Calm)
 	defer cancel()
 	for {
-		status, err := h.store.Status(ctx, store.StatusQuery{})
-		if err == nil && idle(status) {
-			return ""
-		}
-		if err == nil {
-			pending = fmt.Sprintf("%+v", status)
+		var err error
+		if upstream, pending, err = h.look(ctx); err == nil && pending == "" {
+			return upstream, ""
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Sprintf("%s; %v", pending, err)
+			return upstream, fmt.Sprintf("%s; %v", pending, err)
 		case <-time.After(lookEvery):
 		}
 	}
+}
+
+// look says what is pending: "" where every cursor is at the end of the log, nothing is parked, and
+// all that is upstream was delivered.
+func (h *harness) look(ctx context.Context) (upstream map[string]int, pending string, err error) {
+	status, err := h.store.Status(ctx, store.StatusQuery{})
+	if err != nil {
+		return nil, "", err
+	}
+	if !idle(status) {
+		return nil, fmt.Sprintf("%+v", status), nil
+	}
+	if h.config.Upstream == nil {
+		return nil, "", nil
+	}
+	if upstream, err = h.config.Upstream(ctx); err != nil {
+		return nil, "", err
+	}
+	awaited := maps.Clone(upstream)
+	for _, d := range h.sink.taken() {
+		delete(awaited, d.id)
+	}
+	if len(awaited) > 0 {
+		pending = fmt.Sprintf("%d of %d notifications that are upstream", len(awaited), len(upstream))
+	}
+	return upstream, pending, nil
 }
 
 func idle(status store.Status) bool {

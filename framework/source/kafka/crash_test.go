@@ -3,6 +3,7 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,7 +47,7 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 		}
 	})
 	report, err := crashtest.Run(t.Context(), crashtest.Config{
-		Forwarder: two.second, Lease: crashLease, Threshold: crashThreshold, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
+		Forwarder: two.second, Upstream: two.between, Lease: crashLease, Threshold: crashThreshold, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
 	})
 	harm.Wait()
 	t.Log(report)
@@ -103,6 +104,19 @@ routes: {"crash.*": [log]}
 		_ = command.Process.Signal(syscall.SIGKILL) // its database is gone
 		_ = command.Wait()
 	})
+}
+
+// between is how often each notification is in the topic.
+func (s *stages) between(context.Context) (map[string]int, error) {
+	times := make(map[string]int)
+	for _, r := range s.cluster.ConsumeAll(s.t, s.topic, 0) {
+		for _, h := range r.Headers {
+			if h.Key == "id" {
+				times[string(h.Value)]++
+			}
+		}
+	}
+	return times, nil
 }
 
 func (s *stages) write(name, config string) (path string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -413,21 +414,23 @@ func testARestartIsWaitedFor(t *testing.T, cluster *kafkatest.Cluster) {
 }
 
 func testTheForwarderLivesWhileTheBrokersAreAway(t *testing.T, cluster *kafkatest.Cluster) {
+	const lease = 2 * time.Second
 	w := newWorld(t, cluster, 2, nil)
 	w.write(t, orders(0, 10, 3)...)
 	s, sink := w.open(t, func(c *kafka.Config) { c.Timeout = time.Second }), newTaken()
-	forward(t, s, sink, func(c *forwarder.Config) { c.Lease = time.Second })
+	forward(t, s, sink, func(c *forwarder.Config) { c.Lease = lease })
 	sink.await(t, 10)
-	cluster.Stop(t)
-	for stopped := time.Now(); time.Since(stopped) < 5*time.Second; time.Sleep(100 * time.Millisecond) {
+	alive := func() bool {
 		membership, err := s.Membership(t.Context())
 		require.NoError(t, err)
-		require.Len(t, membership.Members, 1, "its heartbeats go on")
-		for _, l := range membership.Lanes {
-			require.NotEmpty(t, l.Owner, "its leases are renewed")
-		}
+		return len(membership.Members) == 1 && !slices.ContainsFunc(membership.Lanes, func(l store.LaneState) bool { return l.Owner == "" })
 	}
-	cluster.Start(t)
+	require.Eventually(t, alive, patience, 20*time.Millisecond, "it leases all lanes")
+	cluster.Stop(t)
+	defer cluster.Start(t)
+	for stopped := time.Now(); time.Since(stopped) < 3*lease; time.Sleep(100 * time.Millisecond) {
+		require.True(t, alive(), "its heartbeats go on, and its leases are renewed")
+	}
 }
 
 func testADeadDeliveryIsParked(t *testing.T, cluster *kafkatest.Cluster) {

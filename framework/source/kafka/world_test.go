@@ -177,7 +177,7 @@ func inOrder(t *testing.T, all []notification.Delivery) {
 func forward(t *testing.T, s forwarder.Store, sink sinks.Sink, change ...func(*forwarder.Config)) (stop func()) {
 	t.Helper()
 	c := forwarder.Config{
-		Store: s, Routes: route.Routes{"order.*": route.To("events")}, Logger: slog.New(slog.DiscardHandler), Lease: 2 * time.Second,
+		Store: s, Routes: route.Routes{"order.*": route.To("events")}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Lease: 2 * time.Second,
 		Sinks: map[string]forwarder.Sink{"events": {Sink: sink, Retry: forwarder.Retry{Initial: 10 * time.Millisecond, Max: 50 * time.Millisecond, MaxAttempts: 3}}},
 	}
 	for _, f := range change {
