@@ -346,6 +346,10 @@ func (c Config) compile() (*route.Table, error) {
 		p.Require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
 		c.Sinks[name].validate(p, "sinks."+name)
 		c.checkInbox(p, name, c.Sinks[name])
+		if s := c.Sinks[name]; transactorOf(s) != nil {
+			p.Require(len(s.Middleware) == 0 && !s.Hooks.Any(),
+				"sinks.%s delivers exactly once: neither middleware nor hooks have a part in its transactions", name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		if _, absent := c.Sinks[name].Sink.(sinks.Absent); absent && (len(c.Only) == 0 || slices.Contains(c.Only, name)) {

@@ -89,8 +89,16 @@ func (w *working) coordination() coordinate.Sink {
 	return coordinate.Sink{
 		Dispatcher: w.dispatcher, Types: w.types, Start: w.Start, Hooks: w.Hooks,
 		Shared: w.path.Plain() && !w.sourced, // a condition that takes long delays its own lanes only
-		Prompt: w.name == store.SinkUnrouted,
+		Prompt: w.name == store.SinkUnrouted, Transactor: transactorOf(w.Sink),
 	}
+}
+
+// transactorOf is a sink to which each delivery is to be made once; nil for any other.
+func transactorOf(s Sink) sinks.Transactor {
+	if t, ok := s.Sink.(sinks.Transactor); ok && t.Transacts() {
+		return t
+	}
+	return nil
 }
 
 // likewise says whether a sink works as another one, but for what Adjust can change.

@@ -52,9 +52,10 @@ type Checkpoint struct {
 	Lease Lease
 	// TTL is how long the lease lasts from now.
 	TTL time.Duration
-	// Number counts the checkpoints of a lease from 1. One that is not above the
-	// last one written is written already. 0 is not counted and always written:
-	// with nothing but Lease and TTL it renews the lease.
+	// Number counts the checkpoints of a lane, from one lease to the next: the first one of
+	// a lease follows Lease.Checkpoint. One that is not above the last one written is written
+	// already. 0 is not counted and always written: with nothing but Lease and TTL it renews
+	// the lease.
 	Number int64
 	// Position is behind the last row of the settled prefix. nil leaves the
 	// cursor's position and settled offsets as they are.

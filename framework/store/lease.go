@@ -59,6 +59,9 @@ type Lease struct {
 	Position json.RawMessage
 	// Settled are offsets behind the position that are settled already, ascending.
 	Settled []OffsetRange
+	// Checkpoint is the number of the last checkpoint that was written for the lane, under
+	// whatever lease; 0 before the first one of its cursor.
+	Checkpoint int64
 	// Revision is that of what is parked for the sink when the lease was given; see
 	// LaneState.
 	Revision int64

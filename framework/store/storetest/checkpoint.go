@@ -23,7 +23,7 @@ var checkpointFacts = []fact{
 	{"after a release it changes nothing", releasedCheckpoint},
 	{"repeated it changes nothing more", repeatedCheckpoint},
 	{"numbered it is written once", numberedCheckpoint},
-	{"the next lease counts from 1 again", numbersBeginAnew},
+	{"the next lease goes on counting", numbersGoOn},
 	{"what InTx writes is committed with it", inTxCommits},
 	{"an error of InTx rolls everything back", inTxRollsBack},
 	{"a context that is cancelled in it rolls everything back", cancelledCheckpoint},
@@ -277,12 +277,14 @@ func numberedCheckpoint(t *testing.T, o *outbox) {
 	require.ErrorIs(t, err, store.ErrLeaseLost, "written once, but the lease went on")
 }
 
-func numbersBeginAnew(t *testing.T, o *outbox) {
+func numbersGoOn(t *testing.T, o *outbox) {
 	page := o.pageOf(t, 2)
 	lease := o.acquire(t, "mail")
+	require.Zero(t, lease.Checkpoint)
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Number, c.Position = 7, page.After(0) })
 	lease = o.takeOver(t, "mail")
-	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Number, c.Position = 1, page.End })
+	require.EqualValues(t, 7, lease.Checkpoint)
+	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Number, c.Position = 8, page.End })
 	require.NoError(t, o.Release(t.Context(), lease))
 	got, _ := o.read(t, o.acquire(t, "mail").Position, all, 10)
 	require.Empty(t, got)

@@ -107,6 +107,7 @@ func (m *parkedModel) acquire(rt *rapid.T) {
 	require.NoError(rt, err)
 	require.Greater(rt, lease.Epoch, l.lease.Epoch)
 	require.Equal(rt, l.settled, lease.Settled)
+	require.Equal(rt, l.number, lease.Checkpoint)
 	if l.passed == 0 {
 		require.Nil(rt, lease.Position)
 	} else {
@@ -116,7 +117,7 @@ func (m *parkedModel) acquire(rt *rapid.T) {
 	if l.lease.Epoch > 0 {
 		l.old = append(l.old, l.lease)
 	}
-	l.lease, l.held, l.pruned, l.number = lease, true, false, 0
+	l.lease, l.held, l.pruned = lease, true, false
 }
 
 func (m *parkedModel) prune(*rapid.T) {

@@ -121,6 +121,16 @@ type Seen func(deliveries []*notification.Delivery) []*notification.Delivery
 // results, an empty slice. follows says whether a delivery must not be made unless the
 // one before it in the batch is.
 func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
+	return c.CallOn(ctx, c.Batcher, deliveries, follows, results, seen)
+}
+
+// Batcher makes several deliveries at once.
+type Batcher interface {
+	DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result
+}
+
+// CallOn is Call with another Batcher.
+func (c *Caller) CallOn(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			given = sinks.Failed(deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
@@ -130,14 +140,14 @@ func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, 
 		return sinks.Failed(deliveries, sinks.Unavailable(err))
 	}
 	if c.Path.Plain() {
-		return c.hand(ctx, deliveries, results, seen)
+		return c.hand(ctx, to, deliveries, results, seen)
 	}
-	return c.shaped(ctx, deliveries, follows, seen)
+	return c.shaped(ctx, to, deliveries, follows, seen)
 }
 
 // shaped hands over what the routes make of the deliveries. What comes from the parked
 // table may not be for the sink any more.
-func (c *Caller) shaped(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, seen Seen) []sinks.Result {
+func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, seen Seen) []sinks.Result {
 	results := make([]sinks.Result, len(deliveries))
 	var shaped []*notification.Delivery
 	var places []int
@@ -161,22 +171,22 @@ func (c *Caller) shaped(ctx context.Context, deliveries []*notification.Delivery
 	if len(shaped) == 0 {
 		return results
 	}
-	for j, result := range c.hand(ctx, shaped, nil, seen)[:len(shaped)] {
+	for j, result := range c.hand(ctx, to, shaped, nil, seen)[:len(shaped)] {
 		results[places[j]] = result
 	}
 	return results
 }
 
 // hand hands deliveries to the sink.
-func (c *Caller) hand(ctx context.Context, deliveries []*notification.Delivery, results []sinks.Result, seen Seen) []sinks.Result {
+func (c *Caller) hand(ctx context.Context, to Batcher, deliveries []*notification.Delivery, results []sinks.Result, seen Seen) []sinks.Result {
 	if seen != nil {
 		deliveries = seen(deliveries)
 	}
-	if c.Batcher == nil {
+	if to == nil {
 		receipt, err := c.Deliver(ctx, deliveries[0])
 		return append(results, sinks.Result{Receipt: receipt, Err: err})
 	}
-	results = c.Batcher.DeliverBatch(ctx, deliveries)
+	results = to.DeliverBatch(ctx, deliveries)
 	for given := len(results); len(results) < len(deliveries); {
 		err := fmt.Errorf("%w: %d for a batch of %d", ErrResults, given, len(deliveries))
 		results = append(results, sinks.Result{Err: err})

@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Store is what a coordinator needs of an outbox.
@@ -46,6 +47,8 @@ type Sink struct {
 	Shared bool
 	// Prompt says that positions that moved without any delivery are written soon.
 	Prompt bool
+	// Transactor is the sink, where each delivery is to be made once; nil: at least once.
+	Transactor sinks.Transactor
 }
 
 // Config is what a coordinator works with. Observer may be nil.

@@ -107,7 +107,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *lane.Session {
 	return &lane.Session{
 		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: sink.Types,
-		Hooks: sink.Hooks, Observer: k.Observer, Prompt: sink.Prompt, ShutdownTimeout: k.ShutdownTimeout,
+		Hooks: sink.Hooks, Observer: k.Observer, Prompt: sink.Prompt, Transactor: sink.Transactor, ShutdownTimeout: k.ShutdownTimeout,
 	}
 }
 

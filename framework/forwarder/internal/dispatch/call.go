@@ -75,6 +75,9 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 			d.pending--
 			continue
 		}
+		if it.lane.verdicts != nil && d.isJudged(it) {
+			continue
+		}
 		if d.postpones(it, now) {
 			if postponed++; postponed == maxPostponements {
 				d.lookAt(now) // others may want the lock
@@ -142,6 +145,10 @@ func (d *Dispatcher) chain(worker *call, size int, now time.Time) {
 	keys := last.lane.keys
 	for keys.Waiting(last.Key) > 0 && len(worker.items) < size && d.admitted(now) {
 		next, _ := keys.Pop(last.Key)
+		if _, judged := last.lane.verdicts[next.ref()]; judged {
+			keys.Unpop(last.Key, next)
+			return
+		}
 		d.queue.Join(next, d.groupOf(next))
 		worker.add(next)
 		last.chained = true
@@ -163,6 +170,7 @@ func (d *Dispatcher) begin(worker *call, now time.Time) {
 	d.breaker.Begin()
 	d.calls++
 	d.inFlight += len(worker.items)
+	worker.sortByLane()
 	for _, it := range worker.items {
 		it.Attempt++
 		it.lane.inFlight++

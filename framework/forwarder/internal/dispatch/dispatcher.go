@@ -8,7 +8,7 @@
 // Resume methods what was parked.
 //
 // The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
-// trace.go, result.go, destination.go, governing.go, outcome.go, closing.go, deadline.go.
+// trace.go, result.go, destination.go, governing.go, outcome.go, closing.go, rounds.go, deadline.go.
 package dispatch
 
 import (
@@ -57,6 +57,7 @@ type Dispatcher struct {
 	batch        sinks.BatchLimits
 	lanes        map[*Lane]bool          // those that are worked on
 	memories     memory.Lanes            // of what lanes that were lost have left
+	verdicts     map[int]verdicts        // by lane: what the destination's transactions were aborted for
 	queue        *fairqueue.Queue[*item] // items that may go now: at most one of each key
 	pending      int                     // items handed over and not settled
 	inFlight     int                     // of these, in the sink's hands

@@ -116,6 +116,9 @@ func (it *item) parked(state store.State) store.Parked {
 // Again says that a hook has failed for the settlement before.
 func (s *Settlement) Again() bool { return s.item.hookFailures > 0 }
 
+// Noted is what a ledger says of a delivery that was made.
+func (s *Settlement) Noted() memory.Noted { return memory.NotedOf(s.item.ref(), s.item.row()) }
+
 // Delivery is what was settled.
 func (s *Settlement) Delivery() *notification.Delivery { return &s.item.Delivery }
 

@@ -86,6 +86,8 @@ type Lane struct {
 	plenty       chan struct{} // capacity 1: there is much of it
 	linger       *time.Timer   // marks the lane
 	lingers      bool          // until then
+
+	rounds // where the sink has transactions
 }
 
 // Join begins the work on a leased lane. leased is when the lease was asked for.
@@ -148,6 +150,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	}
 	if read.CaughtUp {
 		l.memory.ForgetLog()
+		l.owed.ForgetLog()
 	}
 	if read.CaughtUp || l.unmet == 0 {
 		l.pass()
@@ -189,6 +192,10 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 
 // remembered returns the settlement of an item that the lease before has delivered.
 func (l *Lane) remembered(it *item) (s Settlement, ok bool) {
+	if l.owed.Met(it.ref(), it.row()) {
+		it.Attempt++
+		return Settlement{Delivered: true}, true
+	}
 	if l.memory.Len() == 0 {
 		return s, false
 	}
@@ -205,6 +212,10 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	d := l.dispatcher
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if l.ledger != nil {
+		l.keepVerdicts() // what was not committed is not delivered, and what was is in the ledger
+		return
+	}
 	m := memory.New(l.lease)
 	m.AddAll(l.memory) // what was not met in this lease either
 	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
@@ -329,6 +340,8 @@ func (l *Lane) settle(it *item, s Settlement) {
 	s.item = it
 	l.out.Settled = append(l.out.Settled, s)
 	switch {
+	case l.ledger != nil:
+		l.settledInRound()
 	case len(l.out.Settled) == plenty:
 		l.mark()
 		select {
@@ -411,6 +424,7 @@ func (l *Lane) giveUp(why error) {
 	if l.over == nil {
 		l.over = why
 		l.mark()
+		l.dispatcher.drained.Broadcast() // a round may wait for its end
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -21,6 +22,8 @@ type Outcome struct {
 	// Parking numbers what is parked up to here; see ResumeFollowers.
 	Parking uint64
 	Room    Room
+	// Owed is what a ledger names as delivered, and was not met yet.
+	Owed []memory.Noted
 	// Over is why the work on the lane has to end; nil if it goes on.
 	Over error
 }
@@ -88,6 +91,7 @@ func (l *Lane) Take(reuse []Settlement) Outcome {
 	out.Parking = l.keys.Parking()
 	out.Over = l.over
 	out.Room = l.parkedRoom()
+	out.Owed = l.owed.List()
 	return out
 }
 
@@ -164,6 +168,10 @@ func (l *Lane) Continue() {
 func (l *Lane) Suspend() (began bool) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
+	return l.suspend()
+}
+
+func (l *Lane) suspend() (began bool) {
 	if l.suspended || l.over != nil {
 		return false
 	}

@@ -28,6 +28,8 @@ func (d *Dispatcher) settle(worker *call) {
 		it.lane.ended(1)
 		d.probed(it)
 		switch result := worker.results[i]; {
+		case it.lane.ledger != nil && d.isAborted(it, result.Err):
+			d.pending--
 		case it.lane.over != nil:
 			d.pending--
 			if result.Err == nil {

@@ -12,7 +12,7 @@ import (
 // deliver has the sink make a worker's deliveries, in a span where there is tracing.
 func (d *Dispatcher) deliver(worker *call) {
 	if d.tracing == nil {
-		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results, nil)
+		worker.results = d.call(worker.ctx, worker, nil)
 		return
 	}
 	var traced tracing.Call
@@ -21,7 +21,7 @@ func (d *Dispatcher) deliver(worker *call) {
 	} else {
 		traced = d.tracing.Begin(worker.ctx, worker.deliveries, worker.began)
 	}
-	worker.results = d.caller.Call(traced.Context, worker.deliveries, worker.follows, worker.results, traced.Seen)
+	worker.results = d.call(traced.Context, worker, traced.Seen)
 	if worker.probe && !stillDown(worker.results) {
 		traced = d.tracing.Begin(worker.ctx, worker.deliveries, worker.began)
 	}

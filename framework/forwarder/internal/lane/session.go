@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Store is what a session needs of an outbox.
@@ -25,7 +26,7 @@ type Store interface {
 	store.Deliveries
 }
 
-// Session is the work on one lane. All fields but Feed, Observer, Revised and Begun are
+// Session is the work on one lane. All fields but Feed, Observer, Revised, Begun and Transactor are
 // required.
 type Session struct {
 	Store      Store
@@ -48,8 +49,10 @@ type Session struct {
 	Prompt bool
 	// ShutdownTimeout is how long deliveries in flight may take to end.
 	ShutdownTimeout time.Duration
-	// Begun is called once the lane is worked on.
+	// Begun is called once the lane is worked on; with a Transactor, once a round is committed.
 	Begun func()
+	// Transactor is the sink, where each delivery is to be made once; nil: at least once.
+	Transactor sinks.Transactor
 
 	lane *dispatch.Lane
 	log  *slog.Logger
@@ -73,19 +76,21 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	defer cutOff()
 	s.lane = s.Dispatcher.Join(deliveries, s.Lease, s.Leased, s.TTL)
 	defer s.lane.Leave()
-	checkpointer := settle.New(settle.Config{
+	config := settle.Config{
 		Store: s.Store, Lane: s.lane, Lease: s.Lease, Leased: s.Leased, TTL: s.TTL,
 		Halt: s.Dispatcher.Settings().OnDead == policy.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
 		Revised: s.Revised, Prompt: s.Prompt, Logger: s.log,
-	})
-	if err := checkpointer.Restore(stop); err != nil {
+	}
+	checkpointer, closeLedger, err := s.restored(stop, config)
+	defer closeLedger()
+	if err != nil {
 		s.lane.Remember(nil) // what the lease before has left
 		if stop.Err() != nil {
 			return nil // nothing was begun
 		}
 		return err
 	}
-	if s.Begun != nil {
+	if s.Begun != nil && s.Transactor == nil {
 		s.Begun()
 	}
 
@@ -123,6 +128,16 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// restored returns a checkpointer that knows what holds keys back, and, with a Transactor, what is
+// delivered and not written. The caller calls closeLedger at the end, also with an error.
+func (s *Session) restored(ctx context.Context, c settle.Config) (_ *settle.Checkpointer, closeLedger func(), err error) {
+	if s.Transactor == nil {
+		k := settle.New(c)
+		return k, func() {}, k.Restore(ctx)
+	}
+	return s.recovered(ctx, c)
 }
 
 // read reads the log for the lane until ctx is done, or until the last target is

@@ -78,10 +78,15 @@ func (l *Lane) Met(ref store.Ref, row Row) (made Made, ok bool) {
 		return Made{}, false
 	}
 	delete(l.deliveries, ref)
-	if !row.FromLog && (row.State != made.State || row.Attempt != made.Attempt-1 || !row.FirstParked.Equal(made.FirstParked)) {
+	if !row.isAsBefore(made.Row) {
 		return Made{}, false
 	}
 	return made, true
+}
+
+// isAsBefore says whether a row that is met is as it was when the delivery was made.
+func (r Row) isAsBefore(made Row) bool {
+	return r.FromLog || r.State == made.State && r.Attempt == made.Attempt-1 && r.FirstParked.Equal(made.FirstParked)
 }
 
 // ForgetLog drops what was of the log: all of it has been read, and what was not met is

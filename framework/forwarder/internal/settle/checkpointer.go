@@ -8,7 +8,7 @@
 // than what it has written.
 //
 // The files in the order in which to read them: checkpointer.go, write.go, parked.go,
-// hooks.go.
+// hooks.go, rounds.go.
 package settle
 
 import (
@@ -23,9 +23,10 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what a checkpointer works with. Hooks, Observer and Revised may be zero.
+// Config is what a checkpointer works with. Hooks, Observer, Revised and Ledger may be zero.
 type Config struct {
 	Store store.Deliveries
 	Lane  *dispatch.Lane
@@ -42,7 +43,11 @@ type Config struct {
 	// Prompt says that a position that moved without any delivery is written within
 	// a second, and not only with the next renewal of the lease.
 	Prompt bool
-	Logger *slog.Logger
+	// Ledger is the lane's, where the sink has transactions; nil: it has none. Committed is called
+	// with each round that is committed in it.
+	Ledger    sinks.Ledger
+	Committed func()
+	Logger    *slog.Logger
 }
 
 // Checkpointer writes a lane's checkpoints. It is for one goroutine.
@@ -71,6 +76,8 @@ type Checkpointer struct {
 	scan    scan
 	asking  *pace.Trouble // with reading the parked table
 	askAt   time.Time     // not before that
+
+	round // where there is a ledger
 }
 
 // maxPause bounds the pause between two tries of a checkpoint: while one fails, nothing
@@ -84,6 +91,7 @@ const promptAfter = time.Second
 func New(c Config) *Checkpointer {
 	return &Checkpointer{
 		Config:   c,
+		number:   c.Lease.Checkpoint,
 		window:   window.New(c.Lease.Settled),
 		log:      c.Logger,
 		failing:  pace.NewTrouble(c.Logger, "settling", maxPause),
@@ -115,6 +123,10 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 		}
 		began := time.Now()
 		c.bringBack(db)
+		if c.Ledger != nil { // nothing of it is seen before it is committed
+			c.await(stop, timer)
+			continue
+		}
 		if pause := rest.After(took + time.Since(began)); pause > 0 {
 			timer.Reset(pause)
 			select {
@@ -152,6 +164,11 @@ func (c *Checkpointer) await(stop context.Context, timer *time.Timer) {
 // finish writes all that is left.
 func (c *Checkpointer) finish(db context.Context) error {
 	for {
+		if c.Ledger != nil {
+			if err := c.endRound(db); err != nil {
+				return err
+			}
+		}
 		if err := c.take(); err != nil {
 			return err
 		}
@@ -199,6 +216,11 @@ func (c *Checkpointer) untilNext() time.Duration {
 // be renewed, and returns how long that took. It returns only when it is written, the
 // lease is lost or ctx is done.
 func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err error) {
+	if c.Ledger != nil {
+		if err := c.endRound(ctx); err != nil {
+			return 0, err
+		}
+	}
 	if err := c.take(); err != nil {
 		return 0, err
 	}
@@ -230,7 +252,7 @@ func (c *Checkpointer) take() error {
 	} else {
 		c.queue = append(c.queue, out.Settled...)
 	}
-	c.parking, c.room = out.Parking, out.Room
+	c.parking, c.room, c.owed = out.Parking, out.Room, out.Owed
 	return out.Over
 }
 

@@ -36,6 +36,11 @@ func (c *Checkpointer) write(ctx context.Context) error {
 	}
 	c.number++
 	settle(c.queue[:n])
+	if c.Ledger != nil {
+		if err := c.commitRound(ctx, c.queue[:n]); err != nil {
+			return err
+		}
+	}
 	for {
 		k := c.compose(c.queue[:n])
 		written := c.suspendLate(&k)

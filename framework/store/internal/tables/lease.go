@@ -14,7 +14,7 @@ import (
 type Update struct{ Set, Where Expr }
 
 // LeaseColumns are what a lease reads of its cursor, once it has written it.
-const LeaseColumns = `epoch, position, settled, revision`
+const LeaseColumns = `epoch, position, settled, revision, checkpoint`
 
 // LeaseRow is what LeaseColumns are scanned into.
 type LeaseRow struct {
@@ -22,6 +22,8 @@ type LeaseRow struct {
 	Position []byte
 	Settled  string
 	Revision int64
+	// Checkpoint is the number of the last one.
+	Checkpoint int64
 	// Server is the life of the server that gave the lease, where there is such a
 	// thing.
 	Server string
@@ -31,11 +33,11 @@ type LeaseRow struct {
 func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	row := LeaseRow{}
 	err := t.dialect.WriteLease(ctx, t.own(), Update{
-		Set: SQL(`owner = ?, epoch = epoch + 1, checkpoint = 0, lease_until = ?, updated_at = {now}`, owner, t.dialect.NowPlus(ttl)),
+		Set: SQL(`owner = ?, epoch = epoch + 1, lease_until = ?, updated_at = {now}`, owner, t.dialect.NowPlus(ttl)),
 		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
 			lane.Sink, lane.Number, lane.Of, owner),
 	}, &row)
-	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server, Revision: row.Revision}
+	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server, Revision: row.Revision, Checkpoint: row.Checkpoint}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = t.whyNoLease(ctx, lane)
@@ -56,7 +58,7 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 // WriteLease is Dialect.WriteLease where a database can return what it has updated.
 func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
 	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).
-		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision)
+		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint)
 }
 
 // WriteLeaseInTwo is Dialect.WriteLease where it cannot.
@@ -71,7 +73,7 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row 
 			return err
 		}
 		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).
-			Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision)
+			Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint)
 	})
 }
 
