@@ -64,6 +64,8 @@ type Config struct {
 	Acks            string        `yaml:"acks" enum:"all,leader" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. none is not offered: nothing would prove the delivery."`
 	Compression     string        `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
 	Idempotent      *bool         `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all. Without, a broker has one request at a time instead of five."`
+	ExactlyOnce     bool          `yaml:"exactly_once" doc:"Write each notification once, for consumers that read what is committed (isolation.level: read_committed): in transactions, with a note of what was written in the topic that positions names. Needs Apache Kafka 4.0 or later, with transaction.version 2. See the guarantees for what it does not cover."`
+	Positions       string        `yaml:"positions" doc:"With exactly_once: the compacted topic of the notes, with a partition for each lane. It is created if the brokers permit. Outboxes that have a sink of the same name need one each. Default: waybill-positions- and the sink's name."`
 	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included. A single answer of a broker may take a fifth of it. From 1s to 1h."`
 	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
 	Format          string        `yaml:"format" enum:"json,cloudevents-binary" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
@@ -129,6 +131,7 @@ func (c *Config) validate() error {
 		c.validateCompression(),
 		c.validateLimits(),
 		c.validateFormat(),
+		c.validateExactlyOnce(),
 	)
 }
 
@@ -225,6 +228,44 @@ func (c *Config) validateFormat() error {
 		return fmt.Errorf("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
 	case source.User != nil:
 		return errors.New("cloudevents.source: has a user in it, which every consumer would see")
+	}
+	return nil
+}
+
+func (c *Config) validateExactlyOnce() error {
+	var problems []error
+	problem := func(text string) { problems = append(problems, errors.New(text)) }
+	switch {
+	case !c.ExactlyOnce && c.Positions != "":
+		problem("positions: is for exactly_once, which is off")
+	case c.Positions != "":
+		if err := checkTopicName(c.Positions); err != nil {
+			problem("positions: " + err.Error())
+		}
+	}
+	if !c.ExactlyOnce {
+		return errors.Join(problems...)
+	}
+	if c.Client != ClientFranz {
+		problem("exactly_once: needs client: " + ClientFranz)
+	}
+	if c.Acks != AcksAll || !*c.Idempotent {
+		problem("exactly_once: needs acks: all and idempotent: true")
+	}
+	if c.Positions == c.Topic {
+		problem("positions: is the topic of the records; it is one of its own")
+	}
+	return errors.Join(problems...)
+}
+
+// setPositions sets the default of positions, for a sink of that name.
+func (c *Config) setPositions(sink string) error {
+	if !c.ExactlyOnce || c.Positions != "" {
+		return nil
+	}
+	c.Positions = positionsPrefix + sink
+	if err := checkTopicName(c.Positions); err != nil {
+		return fmt.Errorf("positions: is to be set, since the sink's name makes no topic: %w", err)
 	}
 	return nil
 }

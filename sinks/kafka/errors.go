@@ -32,6 +32,16 @@ var (
 	ErrHungUp = errors.New("a broker hung up")
 )
 
+// Errors of exactly_once, which a person has to mend. The sink is unavailable meanwhile.
+var (
+	// ErrTransactionVersion is returned where the cluster's transactions are too old, or off.
+	ErrTransactionVersion = errors.New("the cluster's transaction.version is too low")
+	// ErrPositions is returned where the positions topic is missing or not fit.
+	ErrPositions = errors.New("positions cannot be kept")
+	// ErrOtherCluster is returned where the brokers are of another cluster than before.
+	ErrOtherCluster = errors.New("another Kafka cluster")
+)
+
 // errBehind is that of a record that is not written, since one before it of its key was not.
 var errBehind = errors.New("waits behind one of its key")
 
@@ -95,7 +105,8 @@ var verdicts = []verdict{
 	{err: kerr.UnsupportedSaslMechanism, fault: ofCluster, hint: "the brokers do not offer this sasl.mechanism"},
 	{err: kerr.IllegalSaslState, fault: ofCluster},
 	{err: kerr.ClusterAuthorizationFailed, fault: ofCluster, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
-	{err: kerr.TransactionalIDAuthorizationFailed, fault: ofCluster},
+	{err: kerr.TransactionalIDAuthorizationFailed, fault: ofCluster, hint: "grant this client WRITE and DESCRIBE on transactional ids that begin with the name of the positions topic"},
+	{err: kerr.InvalidTransactionTimeout, fault: ofCluster, hint: "raise the brokers' transaction.max.timeout.ms, or lower timeout: a transaction gets three times as long"},
 	{err: kerr.UnsupportedVersion, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
 	{err: kerr.InvalidRequest, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
 	{err: kerr.UnsupportedCompressionType, fault: ofCluster, hint: "choose another compression"},

@@ -43,7 +43,6 @@ func newFranz(c Config, reach []kgo.Opt) (franz, error) {
 	options := append(slices.Clip(reach),
 		kgo.AllowAutoTopicCreation(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.AllowIdempotentProduceCancellation(), // the engine sends again what it gave up
 		kgo.ProducerBatchMaxBytes(int32(max(c.MaxMessageBytes, leastBatchBytes))),
 		kgo.ProduceRequestTimeout(c.step()),
 		kgo.ProducerLinger(linger),
@@ -62,9 +61,14 @@ func newFranz(c Config, reach []kgo.Opt) (franz, error) {
 }
 
 // client returns a client. It connects to nothing yet.
-func (f franz) client() *kgo.Client {
+func (f franz) client(more ...kgo.Opt) *kgo.Client {
+	return f.transactional(append(more, kgo.AllowIdempotentProduceCancellation())...) // the engine sends again what it gave up
+}
+
+// transactional returns a client that may have a transactional id. It gives up no record whose fate is unknown.
+func (f franz) transactional(more ...kgo.Opt) *kgo.Client {
 	compression := kgo.ProducerBatchCompression(codecs[f.config.Compression].franz) // one for each, since clients write to it
-	client, err := kgo.NewClient(append(slices.Clip(f.options), compression)...)
+	client, err := kgo.NewClient(append(append(slices.Clip(f.options), compression), more...)...)
 	if err != nil {
 		panic(err) // they are validated
 	}

@@ -34,11 +34,21 @@ func newSink(t testing.TB, cluster *kafkatest.Cluster, topic string, change ...f
 
 func newSinkAt(t testing.TB, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
+	return newSinkOf(t, "events", brokers, topic, change...)
+}
+
+func newSinkNamed(t testing.TB, name string, cluster *kafkatest.Cluster, topic string, change ...func(*kafka.Config)) *kafka.Sink {
+	t.Helper()
+	return newSinkOf(t, name, cluster.Brokers, topic, change...)
+}
+
+func newSinkOf(t testing.TB, name string, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
+	t.Helper()
 	c := kafka.Config{Brokers: brokers, Topic: topic}
 	for _, f := range change {
 		f(&c)
 	}
-	sink, err := kafka.New(sinks.Instance{Name: "events", Logger: slog.New(slog.DiscardHandler)}, c)
+	sink, err := kafka.New(sinks.Instance{Name: name, Logger: slog.New(slog.DiscardHandler)}, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -35,6 +35,7 @@ func Kind() sinks.Kind {
 // It is no [sinks.Addresser], also where data names the topics: nearly all that can go
 // wrong is the cluster's, and would open a breaker for each topic.
 type Sink struct {
+	name   string
 	config Config
 	topic  topic
 	limits sinks.BatchLimits
@@ -46,6 +47,7 @@ type Sink struct {
 	mu      sync.Mutex
 	closed  bool
 	current *session
+	cluster string         // of the first ledger; "" before
 	running sync.WaitGroup // deliveries, and the ends of sessions
 
 	// alone is held exclusively by what must not share a request.
@@ -85,10 +87,13 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	if err := c.setPositions(in.Name); err != nil {
+		return nil, err
+	}
 	if c.ClientID == "" {
 		c.ClientID = "waybill-" + in.Name
 	}
-	s := &Sink{config: c, logger: in.Logger}
+	s := &Sink{name: in.Name, config: c, logger: in.Logger}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
@@ -144,11 +149,21 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		return sinks.Failed(batch, err)
 	}
 	defer s.running.Done()
-	publications := make([]publication, len(batch))
-	list := make([]*publication, len(batch))
+	_, list := s.publications(batch)
+	s.write(ctx, w, list)
+	for i, p := range list {
+		results[i].Receipt, results[i].Err = s.outcome(ctx, w, p)
+	}
+	return results
+}
+
+// publications are those of a batch, with their records.
+func (s *Sink) publications(batch []*notification.Delivery) (all []publication, list []*publication) {
+	all = make([]publication, len(batch))
+	list = make([]*publication, len(batch))
 	heads := make(map[string]*publication, len(batch))
 	for i, d := range batch {
-		p := &publications[i]
+		p := &all[i]
 		list[i] = p
 		p.envelope = d.Envelope
 		if d.Key != "" {
@@ -157,17 +172,14 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		}
 		p.err = s.prepare(p)
 	}
-	s.write(ctx, w, list)
-	for i, p := range list {
-		results[i].Receipt, results[i].Err = s.outcome(ctx, w, p)
-	}
-	return results
+	return all, list
 }
 
 // CheckHealth asks the cluster for the topic, over a connection of its own, and
 // returns the classed error that a delivery would meet. Where brokers create
 // topics that are asked for, this creates it just as the first delivery would.
-// Of a topic from data it only finds out whether the cluster answers.
+// Of a topic from data it only finds out whether the cluster answers. With exactly_once it
+// also says what would keep a lane's ledger from being opened, but for a positions topic that is missing.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -182,6 +194,9 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 			return ctx.Err()
 		}
 		return notConnected(s.configuredTopic(), s.explain(&connectError{err}))
+	}
+	if s.config.ExactlyOnce {
+		return s.checkLedgers(ctx)
 	}
 	return nil
 }

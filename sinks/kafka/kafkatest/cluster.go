@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -116,6 +117,39 @@ func (c *Cluster) Consume(t testing.TB, topic string, n int) []*kgo.Record {
 		fetches := client.PollFetches(ctx)
 		require.NoError(t, ctx.Err(), "%d of %d records came", len(records), n)
 		records = append(records, fetches.Records()...)
+	}
+	return records
+}
+
+// ConsumeCommitted returns the records of a topic from its beginning that readers of what is committed see
+// now, in the order of each partition. It waits for the end of no transaction.
+func (c *Cluster) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := c.client(t, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
+	require.NoError(t, err)
+	left := make(map[int32]int64)
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
+	var records []*kgo.Record
+	for len(left) > 0 {
+		fetches := client.PollFetches(ctx)
+		require.NoError(t, ctx.Err(), "%d partitions have not come to their ends", len(left))
+		fetches.EachRecord(func(r *kgo.Record) {
+			end, has := left[r.Partition]
+			if has && r.Offset < end && !r.Attrs.IsControl() {
+				records = append(records, r)
+			}
+			if has && r.Offset >= end-1 {
+				delete(left, r.Partition)
+			}
+		})
 	}
 	return records
 }
