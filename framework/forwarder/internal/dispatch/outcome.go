@@ -283,6 +283,11 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 		return true
 	}
 	if turn == keyqueue.Wait {
+		if made, remembered := l.remembered(it); remembered {
+			l.keys.Withdraw(it.Key)
+			l.settle(it, made)
+			return true
+		}
 		d.behind()
 		return true
 	}

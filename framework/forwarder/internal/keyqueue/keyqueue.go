@@ -5,6 +5,8 @@
 // not come here.
 package keyqueue
 
+import "slices"
+
 // Keys are the keys of one lane that have something under way. Those that have nothing
 // take no memory.
 //
@@ -200,6 +202,12 @@ func (ks *Keys[T]) Pop(name string) (T, bool) { return ks.keys[name].pop() }
 func (ks *Keys[T]) Unpop(name string, it T) {
 	k := ks.keys[name]
 	k.waiting = append([]T{it}, k.waiting...)
+}
+
+// Withdraw takes out the last one that waits behind the head of a key.
+func (ks *Keys[T]) Withdraw(name string) {
+	k := ks.keys[name]
+	k.waiting = slices.Delete(k.waiting, len(k.waiting)-1, len(k.waiting))
 }
 
 // Drop takes out all that waits in memory, of all keys, and returns how many there were.

@@ -1,0 +1,526 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// bank is a destination with transactions, which a test can have fail at any step.
+type bank struct {
+	mu        sync.Mutex
+	committed []*notification.Delivery
+	rounds    int               // that were committed
+	notes     map[int][]byte    // by lane
+	open      map[int]*bankBook // by lane
+	tried     map[string]int    // how often an id was delivered, whatever came of it
+
+	// What happens, where it is not nil. answer is for one delivery; spoils says whether its error costs
+	// the transaction. commit fails before or after.
+	answer func(ctx context.Context, d *notification.Delivery) (err error, spoils bool)
+	commit func() (before, after error)
+	opens  func() error
+	off    bool
+}
+
+type bankBook struct {
+	bank   *bank
+	lane   int
+	mu     sync.Mutex
+	batch  []*notification.Delivery
+	lost   error
+	closed bool
+}
+
+var (
+	_ sinks.Transactor = (*bank)(nil)
+	_ sinks.Ledger     = (*bankBook)(nil)
+
+	errFenced = errors.New("fenced")
+)
+
+func newBank() *bank {
+	return &bank{notes: make(map[int][]byte), open: make(map[int]*bankBook), tried: make(map[string]int)}
+}
+
+func (b *bank) Transacts() bool { return !b.off }
+
+func (b *bank) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 4, Ordered: true} }
+
+func (b *bank) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return "", errors.New("outside of a transaction")
+}
+
+func (b *bank) DeliverBatch(_ context.Context, batch []*notification.Delivery) []sinks.Result {
+	return sinks.Failed(batch, errors.New("outside of a transaction"))
+}
+
+func (b *bank) OpenLedger(_ context.Context, lane sinks.LedgerLane) (sinks.Ledger, []byte, error) {
+	if b.opens != nil {
+		if err := b.opens(); err != nil {
+			return nil, nil, err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if before := b.open[lane.Number]; before != nil {
+		before.mu.Lock()
+		before.lost = errFenced
+		before.mu.Unlock()
+	}
+	l := &bankBook{bank: b, lane: lane.Number}
+	b.open[lane.Number] = l
+	return l, slices.Clone(b.notes[lane.Number]), nil
+}
+
+func (l *bankBook) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+func (l *bankBook) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	results := make([]sinks.Result, len(batch))
+	failed := make(map[string]bool)
+	for i, d := range batch {
+		if d.Key != "" && failed[d.Key] {
+			results[i].Err = errors.New("behind")
+			continue
+		}
+		results[i].Err = l.deliver(ctx, d)
+		failed[d.Key] = failed[d.Key] || results[i].Err != nil
+	}
+	return results
+}
+
+func (l *bankBook) deliver(ctx context.Context, d *notification.Delivery) error {
+	var err error
+	var spoils bool
+	l.bank.mu.Lock()
+	l.bank.tried[d.ID]++
+	l.bank.mu.Unlock()
+	if l.bank.answer != nil {
+		err, spoils = l.bank.answer(ctx, d)
+	}
+	copied := *d
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return fmt.Errorf("%w: closed", sinks.ErrAborted)
+	case l.lost != nil && !spoils:
+		return fmt.Errorf("%w: %w", sinks.ErrAborted, l.lost)
+	case spoils:
+		l.lost = err
+	}
+	if err == nil {
+		l.batch = append(l.batch, &copied)
+	}
+	return err
+}
+
+func (l *bankBook) Commit(_ context.Context, note []byte) error {
+	var before, after error
+	if l.bank.commit != nil {
+		before, after = l.bank.commit()
+	}
+	l.bank.mu.Lock()
+	defer l.bank.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = before
+	}
+	if l.lost != nil {
+		return l.lost
+	}
+	l.bank.committed = append(l.bank.committed, l.batch...)
+	l.bank.notes[l.lane] = note
+	l.bank.rounds++
+	l.batch = nil
+	l.lost = after
+	return after
+}
+
+func (l *bankBook) Close(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed, l.batch = true, nil
+	return nil
+}
+
+// taken are the ids of what is committed, in order.
+func (b *bank) taken() (ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.committed {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+func (b *bank) sink() forwarder.Sink {
+	return forwarder.Sink{Sink: b, Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second}}
+}
+
+// freeLeases has the leases of forwarders that died be over.
+func (o *outbox) freeLeases() {
+	o.t.Helper()
+	o.exec(`UPDATE outbox_cursors SET owner = NULL WHERE owner IS NOT NULL`)
+}
+
+func briefLease(c *forwarder.Config) {
+	c.ShutdownTimeout, c.Poll.Max, c.Lease = 500*time.Millisecond, 100*time.Millisecond, 20*time.Second
+}
+
+func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		dies := errors.New("the process dies")
+		h := &hooked{appendable: o.store}
+		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			if c.Number > 0 && len(b.taken()) > 0 {
+				return fmt.Errorf("%w: %w", store.ErrLeaseLost, dies)
+			}
+			return next()
+		}
+		ids := numbered("n", 20)
+		o.append("t", "k", ids[:10]...)
+		o.append("t", "", ids[10:]...)
+		o.schedule("t", "", "later", time.Now().Add(time.Hour))
+		f := o.one(b.sink(), briefLease, func(c *forwarder.Config) { c.Store = h })
+		f.flush()
+		f.abandon()
+		require.NotEmpty(t, b.taken())
+		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_cursors WHERE sink = 'sink' AND position IS NULL`))
+
+		o.freeLeases()
+		f = o.one(b.sink(), briefLease)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.ElementsMatch(t, ids, b.taken())
+		require.Equal(t, []string{"sink scheduled later"}, o.parked())
+	})
+}
+
+func TestAParkedDeliveryThatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		first := true
+		b.answer = func(_ context.Context, d *notification.Delivery) (error, bool) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if d.ID == "head" && first {
+				first = false
+				return errors.New("later"), false
+			}
+			return nil, false
+		}
+		h := &hooked{appendable: o.store}
+		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			if len(c.Unpark) > 0 {
+				return store.ErrLeaseLost
+			}
+			return next()
+		}
+		o.append("t", "k", "head", "follower")
+		f := o.one(b.sink(), briefLease, func(c *forwarder.Config) { c.Store = h })
+		time.Sleep(time.Second)
+		f.flush()
+		f.abandon()
+		require.Equal(t, "head", b.taken()[0])
+		require.Len(t, o.parked(), 2)
+
+		o.freeLeases()
+		f = o.one(b.sink(), briefLease)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"head", "follower"}, b.taken())
+		require.Empty(t, o.parked())
+	})
+}
+
+func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		b.answer = func(_ context.Context, d *notification.Delivery) (error, bool) {
+			if strings.HasPrefix(d.ID, "bad") {
+				return sinks.Permanent(errors.New("too large")), true
+			}
+			return nil, false
+		}
+		o.append("t", "k", "a", "bad1", "b")
+		o.append("t", "", "c", "bad2", "d")
+		f := o.one(b.sink(), briefLease)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, b.taken())
+		require.Equal(t, []string{"sink dead bad1", "sink dead bad2"}, o.parked())
+		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "the round that it was in was no attempt of its own")
+	})
+}
+
+func TestARoundIsCommittedOnceForAllThatComesTogether(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		o.append("t", "", numbered("n", 1000)...)
+		f := o.one(b.sink(), briefLease)
+		f.flush()
+		f.end()
+		require.Len(t, b.taken(), 1000)
+		require.Less(t, b.rounds, 20)
+	})
+}
+
+func TestAnUnavailableBankWaitsAndKillsNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		var down sync.Mutex
+		isDown := true
+		b.opens = func() error {
+			down.Lock()
+			defer down.Unlock()
+			if isDown {
+				return sinks.Unavailable(errors.New("no brokers"))
+			}
+			return nil
+		}
+		o.append("t", "k", "a", "b")
+		s := b.sink()
+		s.Retry.MaxAttempts = 1
+		f := o.one(s, briefLease)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.True(t, f.Figures().Sinks[0].BreakerOpen, "it shows that the sink is away")
+		down.Lock()
+		isDown = false
+		down.Unlock()
+		time.Sleep(5 * time.Minute)
+		f.flush()
+		require.Equal(t, []string{"a", "b"}, b.taken())
+		require.False(t, f.Figures().Sinks[0].BreakerOpen)
+		f.end()
+		require.Empty(t, o.parked())
+	})
+}
+
+func TestASinkThatIsForgottenBeginsAnewWhateverTheNotesSay(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		o.append("t", "k", "a", "b")
+		oldest := func(c *forwarder.Config) {
+			s := c.Sinks["sink"]
+			s.Start = store.StartOldest
+			c.Sinks["sink"] = s
+		}
+		f := o.one(b.sink(), briefLease, oldest)
+		f.flush()
+		f.end()
+		_, err := o.store.Forget(t.Context(), "sink")
+		require.NoError(t, err)
+		f = o.one(b.sink(), briefLease, oldest)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"a", "b", "a", "b"}, b.taken(), "nothing is lost that is wanted again")
+	})
+}
+
+func TestAReplayIsDeliveredWhateverTheNotesSay(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		o.append("t", "k", "a", "b")
+		f := o.one(b.sink(), briefLease)
+		f.flush()
+		f.end()
+		o.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+			SELECT 'sink', "offset", slot, id, type, version, key, occurred_on, metadata, payload, 'retrying', 0, occurred_on FROM outbox WHERE id = 'b'`)
+		f = o.one(b.sink(), briefLease)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"a", "b", "b"}, b.taken())
+	})
+}
+
+func TestADatabaseThatWasSetBackLosesNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		o.append("t", "k", "a", "b", "c")
+		f := o.one(b.sink(), briefLease)
+		f.flush()
+		f.end()
+		// As with a standby that was behind: the cursor and the last rows are those of before, and
+		// their offsets are handed out again.
+		o.exec(`UPDATE outbox_cursors SET position = NULL, settled = '', checkpoint = 0`)
+		o.exec(`DELETE FROM outbox WHERE id = 'c'`)
+		o.exec(`UPDATE outbox SET id = 'new' WHERE id = 'b'`)
+		f = o.one(b.sink(), briefLease)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.Contains(t, b.taken(), "new")
+	})
+}
+
+func TestExactlyOnceTakesNeitherHooksNorMiddleware(t *testing.T) {
+	t.Parallel()
+	b := newBank()
+	s := b.sink()
+	s.Middleware = []message.HandlerMiddleware{func(h message.HandlerFunc) message.HandlerFunc { return h }}
+	c := forwarder.Config{Sinks: map[string]forwarder.Sink{"bank": s}, Routes: route.Routes{"*": route.To("bank")}}
+	_, err := forwarder.New(c)
+	require.ErrorContains(t, err, "sinks.bank delivers exactly once: neither middleware nor hooks")
+	b.off = true
+	_, err = forwarder.New(c)
+	require.NotContains(t, err.Error(), "exactly once")
+}
+
+// TestRandomHistoriesDeliverOnce is that of histories_test.go with a bank, in which transactions fail before and
+// behind their commits, and checkpoints behind these.
+func TestRandomHistoriesDeliverOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds(12) {
+		for _, lanes := range []int{1, 3} {
+			t.Run(fmt.Sprint(seed, "with", lanes), func(t *testing.T) {
+				onSQLite(t, func(t *testing.T, o *outbox) { newBankHistory(o, seed, lanes).run(t) })
+			})
+		}
+	}
+}
+
+type bankHistory struct {
+	*history
+	bank  *bank
+	lanes int
+	chaos *rand.Rand // guarded by the history's mutex
+}
+
+func newBankHistory(o *outbox, seed uint64, lanes int) *bankHistory {
+	h := &bankHistory{history: newHistory(o, seed), bank: newBank(), lanes: lanes, chaos: rand.New(rand.NewPCG(seed, 3))}
+	h.bank.answer = func(ctx context.Context, _ *notification.Delivery) (error, bool) {
+		outcome := h.draw(100)
+		time.Sleep(time.Duration(h.draw(20)) * time.Millisecond)
+		switch {
+		case outcome < 10:
+			return errors.New("later"), false
+		case outcome < 12:
+			return errors.New("later, with its transaction"), true
+		case outcome < 13:
+			return sinks.Unavailable(errors.New("down")), true
+		case outcome < 14:
+			select {
+			case <-ctx.Done():
+				return ctx.Err(), true
+			case <-time.After(20 * time.Second):
+			}
+		}
+		return nil, false
+	}
+	h.bank.commit = func() (before, after error) {
+		time.Sleep(time.Duration(h.draw(20)) * time.Millisecond)
+		switch h.draw(20) {
+		case 0:
+			return errors.New("not committed"), nil
+		case 1:
+			return nil, errors.New("committed, and the answer is lost")
+		}
+		return nil, nil
+	}
+	h.bank.opens = func() error {
+		if h.draw(20) == 0 {
+			return sinks.Unavailable(errors.New("no coordinator"))
+		}
+		return nil
+	}
+	return h
+}
+
+// draw is 99 where the times are calm: nothing fails.
+func (h *bankHistory) draw(n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calm {
+		return n - 1
+	}
+	return h.chaos.IntN(n)
+}
+
+func (h *bankHistory) start() *engine {
+	s := &hooked{appendable: h.store}
+	s.checkpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error {
+		switch h.draw(12) {
+		case 0:
+			return errors.New("the database does not answer")
+		case 1:
+			if err := next(); err != nil {
+				return err
+			}
+			return errors.New("written, and the answer is lost")
+		case 2:
+			return store.ErrLeaseLost // as if the process had died
+		}
+		return next()
+	}
+	return h.one(h.bank.sink(), briefLease, func(c *forwarder.Config) { c.Store, c.Lanes = s, h.lanes })
+}
+
+func (h *bankHistory) run(t *testing.T) {
+	for range 12 {
+		f := h.start()
+		h.goOn()
+		switch h.rng.IntN(3) {
+		case 0:
+			f.abandon()
+		case 1:
+			h.loseLeases()
+			f.abandon()
+		case 2:
+			h.loseLeases()
+			h.publish("a", false)
+			time.Sleep(3 * time.Second)
+			f.abandon()
+		}
+	}
+	h.freeLeases()
+	h.mu.Lock()
+	h.calm = true
+	h.mu.Unlock()
+	f := h.start()
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	f.end()
+	require.Empty(t, h.parked())
+	times := make(map[string]int)
+	last := make(map[string]string)
+	for _, d := range h.bank.committed {
+		times[d.ID]++
+		if d.Key != "" && d.DeliverAt.IsZero() {
+			require.Less(t, last[d.Key], d.ID, "order of key %s", d.Key)
+			last[d.Key] = d.ID
+		}
+	}
+	require.Len(t, times, h.published)
+	for id, n := range times {
+		require.Equal(t, 1, n, "%s is committed more than once", id)
+	}
+}
