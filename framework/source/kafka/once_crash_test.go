@@ -1,0 +1,155 @@
+//go:build kafka
+
+package kafka_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+// TestARealClusterHasEachNotificationOnceThroughCrashes has forwarders carry an outbox to Kafka exactly once,
+// and to HTTP, while they are killed, stopped past their leases and cut off from their database, that is
+// restarted, and the broker too. What readers of committed records see has each notification once, and those of a
+// key in order.
+func TestARealClusterHasEachNotificationOnceThroughCrashes(t *testing.T) {
+	cluster := kafkatest.Real(t)
+	o := &once{stages: &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}}
+	output, err := exec.Command("go", "build", "-o", o.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+
+	var harm sync.WaitGroup
+	harm.Go(func() {
+		if pace.Sleep(t.Context(), onceTime/2) {
+			cluster.Stop(t)
+			cluster.Start(t)
+		}
+	})
+	report, err := crashtest.Run(t.Context(), crashtest.Config{
+		Forwarder: o.forwarder, Upstream: o.compared, Lease: crashLease, Threshold: crashThreshold, Rate: 300, Duration: onceTime, Gap: 500 * time.Millisecond, Calm: 2 * time.Minute, Log: t.Output(),
+	})
+	harm.Wait()
+	t.Log(report)
+	t.Log(o.found)
+	require.NoError(t, err)
+	require.NotEmpty(t, report.Faults)
+	require.Equal(t, report.Committed, o.found.rows)
+	require.Zero(t, o.found.missing, "missing")
+	require.Zero(t, o.found.repeated, "repeated")
+	require.Zero(t, o.found.disordered, "out of order")
+}
+
+const onceTime = 30 * time.Second
+
+// once is an outbox that goes to Kafka exactly once.
+type once struct {
+	*stages
+	dsn   string
+	found found
+}
+
+// found is what the topic has of the log.
+type found struct{ rows, records, missing, repeated, disordered int }
+
+func (f found) String() string {
+	return fmt.Sprintf("rows %d, committed records %d: missing %d, repeated %d, out of order %d", f.rows, f.records, f.missing, f.repeated, f.disordered)
+}
+
+func (o *once) forwarder(dsn, endpoint string) *exec.Cmd {
+	name := fmt.Sprintf("forwarder-%03d", o.forwarders.Add(1))
+	config := o.write(name, fmt.Sprintf(`
+database: %q
+outbox: {lanes: 4}
+forwarder: {name: %s, lease: %s, shutdown_timeout: 10s}
+sinks:
+  recorder:
+    kind: http
+    with: {url: %q, timeout: 3s}
+    parallelism: {threshold: %d}
+    retry: {max_attempts: 1000, initial: 50ms, max: 1s}
+  log:
+    kind: kafka
+    with: {brokers: [%q], topic: %q, exactly_once: true, positions: %s-positions}
+    retry: {max_attempts: 1000, initial: 50ms, max: 1s}
+routes: {"*": [recorder, log]}
+`, dsn, name, crashLease, endpoint, crashThreshold, o.cluster.Brokers[0], o.topic, o.topic))
+	o.begun.Do(func() {
+		// The last of them is there when the log is compared; behind the network that is cut, the
+		// first one's address is as good.
+		o.dsn = dsn
+	})
+	return o.command(name, "forward", "-c", config)
+}
+
+// compared holds the topic against the log, once all is delivered, and says that each row is there.
+func (o *once) compared(ctx context.Context) (map[string]int, error) {
+	db, err := postgres.OpenDB(o.dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	o.found = found{}
+	last, times := make(map[string]int64), make(map[string]int)
+	place, err := rowsOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range o.cluster.ConsumeCommitted(o.t, o.topic) {
+		o.found.records++
+		for _, h := range r.Headers {
+			if h.Key == "id" {
+				id, key := string(h.Value), string(r.Key)
+				times[id]++
+				if key != "" && place[id] <= last[key] {
+					o.found.disordered++
+				}
+				last[key] = max(last[key], place[id])
+			}
+		}
+	}
+	o.found.rows = len(place)
+	for id := range place {
+		switch n := times[id]; {
+		case n == 0:
+			o.found.missing++
+		default:
+			o.found.repeated += n - 1
+		}
+	}
+	each := make(map[string]int, len(place))
+	for id := range place {
+		each[id] = 1
+	}
+	return each, nil
+}
+
+// rowsOf are the rows of a log, with their places within their keys.
+func rowsOf(ctx context.Context, db *sql.DB) (map[string]int64, error) {
+	rows, err := db.QueryContext(ctx, `SELECT id, (payload->>'n')::bigint FROM outbox`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	place := make(map[string]int64)
+	for rows.Next() {
+		var id string
+		var n int64
+		if err := rows.Scan(&id, &n); err != nil {
+			return nil, err
+		}
+		place[id] = n
+	}
+	return place, rows.Err()
+}
