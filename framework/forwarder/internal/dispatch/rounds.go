@@ -73,8 +73,8 @@ func (l *Lane) settledInRound() {
 }
 
 // EndRound waits until nothing of the lane is in the sink's hands, lets no further delivery
-// begin, until Continue, and returns true; where nothing has happened it does so at once. It lets
-// deliveries begin for the time most, unless the round is full. false: patience is over,
+// begin, until Continue, and returns true. It lets deliveries begin for the time most, unless the
+// round is full. false: patience is over,
 // and it is to be called again.
 func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 	d := l.dispatcher
@@ -93,10 +93,7 @@ func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 	for l.over == nil && l.inFlight > 0 && !full && len(l.out.Settled) < roundRows {
 		d.drained.Wait()
 	}
-	if l.inFlight == 0 && len(l.out.Settled) == 0 {
-		return true
-	}
-	l.suspend()
+	l.suspend() // also where nothing has happened: what began before Take would be in the transaction, and not in its note
 	for l.over == nil && l.inFlight > 0 && !l.abandoned && !impatient {
 		d.drained.Wait()
 	}

@@ -229,6 +229,9 @@ func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err 
 		due = c.written.Add(promptAfter)
 	}
 	if len(c.queue) == 0 && !c.asks() && time.Now().Before(due) {
+		if c.Ledger != nil {
+			c.Lane.Continue()
+		}
 		return 0, nil
 	}
 	err = c.write(ctx)
