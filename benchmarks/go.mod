@@ -25,7 +25,7 @@ require (
 	gonum.org/v1/plot v0.17.0
 )
 
-require github.com/twmb/franz-go/pkg/kadm v1.19.0 // indirect
+require github.com/twmb/franz-go/pkg/kadm v1.19.0
 
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect

@@ -3,6 +3,7 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,9 +97,9 @@ func (c Contender) Total() (total scenario.Sample) {
 	return total
 }
 
-// Keep takes over from an earlier result what was not measured again. An earlier one
-// of another machine or of other versions is an error.
-func (r *Result) Keep(earlier *Result) error {
+// Keep takes over from an earlier result what was not measured again, and puts all into the order
+// of their names. An earlier one of another machine or of other versions is an error.
+func (r *Result) Keep(earlier *Result, names []string) error {
 	if !reflect.DeepEqual(r.Machine, earlier.Machine) {
 		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios again")
 	}
@@ -110,6 +111,9 @@ func (r *Result) Keep(earlier *Result) error {
 			kept = append(kept, s)
 		}
 	}
+	slices.SortStableFunc(kept, func(a, b Scenario) int {
+		return cmp.Compare(slices.Index(names, a.Name), slices.Index(names, b.Name))
+	})
 	r.Scenarios = kept
 	return nil
 }

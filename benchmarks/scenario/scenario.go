@@ -21,6 +21,8 @@ type Scenario struct {
 	// Metrics are shown in their order; the first one decides.
 	Metrics    []Metric
 	Contenders []Contender
+	// Lacks says what is missing here to run it; "" if nothing is.
+	Lacks string
 	// Once asks for a single run of each contender, without another to warm up: what is
 	// long enough, or counted and not timed.
 	Once bool
@@ -99,7 +101,7 @@ func (s Sizes) WarmUp() Sizes {
 
 // All are the scenarios in the order of the report.
 func All(s Sizes) []Scenario {
-	all := []Scenario{nowhere(s), kafka(s), slowKafka(s), http(s), slowHTTP(s), email(s), slowEmail(s), lanes(s)}
+	all := []Scenario{nowhere(s), kafka(s), slowKafka(s), realKafka(s), http(s), slowHTTP(s), email(s), slowEmail(s), lanes(s)}
 	for _, loops := range []int{0, 2} {
 		for _, rate := range []int{10, 500, 5000} {
 			all = append(all, latency(s, rate, loops))

@@ -40,7 +40,6 @@ type options struct {
 	redraw   bool
 	others   float64 // share of the machine
 	smoke    bool
-	part     bool // not all scenarios
 }
 
 func parse(args []string) (o options, err error) {
@@ -74,7 +73,7 @@ func parse(args []string) (o options, err error) {
 	if o.smoke {
 		s, o.runs, o.warmUp = scenario.SmokeSizes(), 1, false
 	}
-	o.sizes, o.part = s, *only != ""
+	o.sizes = s
 	var errOnly, errWho error
 	o.only, errOnly = regexp.Compile(*only)
 	o.who, errWho = regexp.Compile(*who)
@@ -140,13 +139,13 @@ func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
 	if o.json == "" || len(r.Scenarios) == 0 {
 		return r, failed
 	}
-	if o.part || failed != nil {
+	if len(r.Scenarios) < len(scenario.Names()) {
 		switch earlier, err := result.Read(o.json); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return nil, errors.Join(failed, err)
 		default:
-			if err := r.Keep(earlier); err != nil {
+			if err := r.Keep(earlier, scenario.Names()); err != nil {
 				return nil, errors.Join(failed, fmt.Errorf("%s: %w", o.json, err))
 			}
 		}
@@ -172,6 +171,10 @@ func measure(ctx context.Context, o options) (r *result.Result, err error) {
 	began, revision, warmUp := time.Now(), result.Revision(ctx), scenario.All(o.sizes.WarmUp())
 	for i, s := range scenario.All(o.sizes) {
 		if !o.only.MatchString(s.Name) {
+			continue
+		}
+		if s.Lacks != "" {
+			fmt.Printf("%-20s is left out: %s\n", s.Name, s.Lacks)
 			continue
 		}
 		runs, err := take(ctx, server, s, warmUp[i], o)
