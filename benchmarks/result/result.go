@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"time"
 
@@ -36,6 +35,7 @@ type Scenario struct {
 type Contender struct {
 	Name          string            `json:"name"`
 	Configuration string            `json:"configuration"`
+	Lossy         string            `json:"lossy,omitempty"` // why it loses orders
 	Runs          []scenario.Sample `json:"runs"`
 }
 
@@ -43,11 +43,11 @@ type Contender struct {
 type Spread struct{ Median, Min, Max float64 }
 
 // Add adds a run of a contender, which gets its row with the first one.
-func (s *Scenario) Add(name, configuration string, run scenario.Sample) {
-	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == name })
+func (s *Scenario) Add(of scenario.Contender, run scenario.Sample) {
+	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == of.Name })
 	if i < 0 {
 		i = len(s.Contenders)
-		s.Contenders = append(s.Contenders, Contender{Name: name, Configuration: configuration})
+		s.Contenders = append(s.Contenders, Contender{Name: of.Name, Configuration: of.Configuration, Lossy: of.Lossy})
 	}
 	s.Contenders[i].Runs = append(s.Contenders[i].Runs, run)
 }
@@ -99,7 +99,7 @@ func (c Contender) Total() (total scenario.Sample) {
 // Keep takes over from an earlier result what was not measured again. An earlier one
 // of another machine or of other versions is an error.
 func (r *Result) Keep(earlier *Result) error {
-	if !reflect.DeepEqual(r.Machine, earlier.Machine) {
+	if !r.Machine.is(earlier.Machine) {
 		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios again")
 	}
 	kept := slices.Clone(earlier.Scenarios)
@@ -110,7 +110,7 @@ func (r *Result) Keep(earlier *Result) error {
 			kept = append(kept, s)
 		}
 	}
-	r.Scenarios = kept
+	r.Scenarios, r.Machine = kept, earlier.Machine
 	return nil
 }
 
