@@ -26,7 +26,7 @@ type drain struct {
 }
 
 func (d drain) contender() Contender {
-	return Contender{Name: d.relay.Name, Configuration: d.relay.Configuration, Run: d.run}
+	return Contender{Name: d.relay.Name, Configuration: d.relay.Configuration, Lossy: d.relay.Lossy, Run: d.run}
 }
 
 func (d drain) run(ctx context.Context, server *database.Server) (_ Sample, err error) {

@@ -39,6 +39,7 @@ type Metric struct {
 type Contender struct {
 	Name          string
 	Configuration string
+	Lossy         string // why it loses orders; empty: it does not
 	Run           func(ctx context.Context, server *database.Server) (Sample, error)
 }
 
@@ -108,7 +109,7 @@ func All(s Sizes) []Scenario {
 		}
 	}
 	all = append(all, troubled(s), together(s), transactions(s), table(s))
-	all = append(all, sqlite(s)...)
+	all = append(append(all, sqlite(s)...), mysql(s)...)
 	return append(all, secondStage(s), deadTuples(s), history(s), fan(s))
 }
 
@@ -139,8 +140,11 @@ var (
 
 // lend returns a database, or a file, as fill leaves it.
 func lend(ctx context.Context, server *database.Server, o peer.Outbox, n int, fill database.Fill) (dsn string, drop func() error, err error) {
-	if _, file := o.(peer.InFile); file {
+	switch o := o.(type) {
+	case peer.InFile:
 		return server.CopyFile(ctx, key(o, n), fill)
+	case peer.InMySQL:
+		return server.CopyMySQL(ctx, o.Family, key(o, n), fill)
 	}
 	return server.Copy(ctx, key(o, n), fill)
 }
