@@ -8,6 +8,7 @@ require (
 	github.com/ThreeDotsLabs/watermill-http/v2 v2.3.1
 	github.com/ThreeDotsLabs/watermill-kafka/v3 v3.0.6
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/lib/pq v1.12.3
 	github.com/prometheus/procfs v0.22.0
@@ -25,7 +26,9 @@ require (
 	gonum.org/v1/plot v0.17.0
 )
 
-require github.com/twmb/franz-go/pkg/kadm v1.19.0 // indirect
+require github.com/twmb/franz-go/pkg/kadm v1.19.0
+
+require filippo.io/edwards25519 v1.2.0 // indirect
 
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect

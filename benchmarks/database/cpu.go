@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/machine"
 )
 
-// CPU returns the processor time that the server's processes have used so far;
+// CPU returns the processor time that the processes of the servers have used so far;
 // false where they are not to be seen: another machine, or no Linux.
 func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 	var backend int
@@ -34,7 +34,11 @@ func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 			ticks += of.UTime + of.STime
 		}
 	}
-	return machine.Ticks(ticks), true
+	used = machine.Ticks(ticks)
+	for _, m := range s.mysqls {
+		used += machine.CPU(m.pid)
+	}
+	return used, true
 }
 
 func stat(pid int) (procfs.ProcStat, error) {

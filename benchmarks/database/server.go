@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -40,6 +41,8 @@ type Server struct {
 	templates map[string]string
 	next      int
 	files     *files
+	durable   bool
+	mysqls    map[mysqltest.Family]*mysqlServer
 }
 
 // Start starts a server of the binaries on this machine, or, where address is not
@@ -47,7 +50,7 @@ type Server struct {
 // that is started waits for the disk if it is to be durable, as all that is
 // measured must be; without, it makes tests faster.
 func Start(ctx context.Context, address string, durable bool) (_ *Server, err error) {
-	s := &Server{templates: make(map[string]string)}
+	s := &Server{templates: make(map[string]string), durable: durable, mysqls: make(map[mysqltest.Family]*mysqlServer)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -92,6 +95,9 @@ func (s *Server) Close() error {
 	}
 	if s.started != nil {
 		problems = append(problems, s.started.Stop())
+	}
+	for _, m := range s.mysqls {
+		problems = append(problems, m.Stop())
 	}
 	if s.files != nil {
 		problems = append(problems, os.RemoveAll(s.files.folder))

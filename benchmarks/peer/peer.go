@@ -30,6 +30,8 @@ type Relay struct {
 	// Bare says that nothing is ever settled, as with limits: what has not arrived
 	// when the time is up is not lost.
 	Bare bool
+	// Lossy says why it loses orders, as no outbox may: the comparison goes on then. Empty: it does not.
+	Lossy string
 }
 
 // Outbox is the writing side, and the tables.
@@ -60,13 +62,22 @@ const (
 	insertBusiness = `INSERT INTO purchases (id, customer, cents, placed_on) VALUES ($1, $2, $3, $4)`
 )
 
+// createBusinessIn is createBusiness for the database of a dsn.
+func createBusinessIn(dsn string) string {
+	if inMySQL(dsn) {
+		return createMySQLBusiness
+	}
+	return createBusiness
+}
+
 func businessRow(number int, o workload.Order) []any {
 	return []any{number, o.Customer, o.Cents, o.PlacedOn}
 }
 
 // transactions makes business transactions through database/sql.
 type transactions struct {
-	db *sql.DB
+	db       *sql.DB
+	business string // the INSERT
 	// append writes the order in the transaction.
 	append func(ctx context.Context, tx *sql.Tx, o workload.Order) error
 	// committed, if set, follows each commit.
@@ -80,7 +91,7 @@ func (t *transactions) Publish(ctx context.Context, number int) (committing time
 	}
 	defer tx.Rollback()
 	o := workload.New(number)
-	if _, err := tx.ExecContext(ctx, insertBusiness, businessRow(number, o)...); err != nil {
+	if _, err := tx.ExecContext(ctx, t.business, businessRow(number, o)...); err != nil {
 		return time.Time{}, err
 	}
 	if t.append != nil {
@@ -103,7 +114,11 @@ func (t *transactions) Close() error { return t.db.Close() }
 // openTransactions opens a pool that keeps a connection for each client; one for all
 // clients of a file, which has one writer at a time.
 func openTransactions(dsn string, clients int) (*transactions, error) {
-	db, err := openDB(dsn)
+	return openTransactionsBy(openDB, dsn, clients)
+}
+
+func openTransactionsBy(open func(dsn string) (*sql.DB, error), dsn string, clients int) (*transactions, error) {
+	db, err := open(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -112,12 +127,14 @@ func openTransactions(dsn string, clients int) (*transactions, error) {
 	}
 	db.SetMaxOpenConns(clients)
 	db.SetMaxIdleConns(clients)
-	return &transactions{db: db}, nil
+	return &transactions{db: db, business: rebind(dsn, insertBusiness)}, nil
 }
 
 // withDB lends a database for one call.
-func withDB(dsn string, use func(db *sql.DB) error) error {
-	db, err := openDB(dsn)
+func withDB(dsn string, use func(db *sql.DB) error) error { return withDBBy(openDB, dsn, use) }
+
+func withDBBy(open func(dsn string) (*sql.DB, error), dsn string, use func(db *sql.DB) error) error {
+	db, err := open(dsn)
 	if err != nil {
 		return err
 	}
@@ -146,6 +163,9 @@ func count(ctx context.Context, dsn, query string, args ...any) (n int, err erro
 func copyIn(ctx context.Context, dsn, table string, columns []string, n int, row func(number int) []any) error {
 	if inFile(dsn) {
 		return insertAll(ctx, dsn, table, columns, n, row)
+	}
+	if inMySQL(dsn) {
+		return insertMany(ctx, dsn, table, columns, n, row)
 	}
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/workload"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -30,11 +31,14 @@ func (f InFile) Name() string { return f.Outbox.Name() + " in a file" }
 // inFile says whether a dsn names a file.
 func inFile(dsn string) bool { return filepath.IsAbs(dsn) }
 
-// openDB opens a database of either kind. Files are those of all contenders: WAL,
+// openDB opens a database of any kind. Files are those of all contenders: WAL,
 // synchronous=FULL.
 func openDB(dsn string) (*sql.DB, error) {
-	if inFile(dsn) {
+	switch {
+	case inFile(dsn):
 		return sqlite.OpenDB(dsn)
+	case inMySQL(dsn):
+		return mysql.OpenDB(dsn)
 	}
 	return postgres.OpenDB(dsn)
 }

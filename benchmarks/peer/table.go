@@ -20,6 +20,10 @@ func (Table) Migrate(ctx context.Context, dsn string) error {
 			`CREATE TABLE messages (id integer PRIMARY KEY AUTOINCREMENT, key text NOT NULL, payload text NOT NULL,
 				created_at text NOT NULL DEFAULT CURRENT_TIMESTAMP, sent_at text)`, createBusiness)
 	}
+	if inMySQL(dsn) {
+		return execute(ctx, dsn, "CREATE TABLE messages (id bigint AUTO_INCREMENT PRIMARY KEY, `key` varchar(255) NOT NULL, payload json NOT NULL,"+
+			" created_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), sent_at timestamp(6) NULL)", createMySQLBusiness)
+	}
 	return execute(ctx, dsn,
 		`CREATE TABLE messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL, payload json NOT NULL,
 			created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz)`,
@@ -44,8 +48,12 @@ func (Table) Open(_ context.Context, dsn string, clients int) (Publisher, error)
 	if err != nil {
 		return nil, err
 	}
+	insert := `INSERT INTO messages (key, payload) VALUES ($1, $2)`
+	if inMySQL(dsn) {
+		insert = "INSERT INTO messages (`key`, payload) VALUES (?, ?)"
+	}
 	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO messages (key, payload) VALUES ($1, $2)`, o.Customer, o.JSON())
+		_, err := tx.ExecContext(ctx, insert, o.Customer, string(o.JSON()))
 		return err
 	}
 	return t, nil
@@ -62,7 +70,7 @@ func (Business) Name() string { return "business" }
 
 // Migrate makes the business table.
 func (Business) Migrate(ctx context.Context, dsn string) error {
-	return execute(ctx, dsn, createBusiness)
+	return execute(ctx, dsn, createBusinessIn(dsn))
 }
 
 // Fill has nothing to do.

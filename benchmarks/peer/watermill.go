@@ -35,16 +35,16 @@ func (Watermill) Name() string { return "watermill" }
 // Migrate lets Watermill make its tables.
 func (Watermill) Migrate(ctx context.Context, dsn string) error {
 	var statements []string
-	for _, q := range slices.Concat(watermillsql.DefaultPostgreSQLSchema{}.SchemaInitializingQueries(watermillTopic),
-		watermillsql.DefaultPostgreSQLOffsetsAdapter{}.SchemaInitializingQueries(watermillTopic)) {
+	schema, offsets := watermillAdapters(dsn, 0)
+	for _, q := range slices.Concat(schema.SchemaInitializingQueries(watermillTopic), offsets.SchemaInitializingQueries(watermillTopic)) {
 		statements = append(statements, q.Query)
 	}
-	return execute(ctx, dsn, append(statements, createBusiness)...)
+	return execute(ctx, dsn, append(statements, createBusinessIn(dsn))...)
 }
 
 // Fill publishes many in each transaction.
 func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
-	return withDB(dsn, func(db *sql.DB) error {
+	return withDBBy(openWatermill, dsn, func(db *sql.DB) error {
 		for first := 0; first < n; first += watermillFill {
 			var messages []*message.Message
 			for number := first; number < min(first+watermillFill, n); number++ {
@@ -54,7 +54,7 @@ func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
 			if err != nil {
 				return err
 			}
-			if err := publishWatermill(tx, messages...); err != nil {
+			if err := publishWatermill(dsn, tx, messages...); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}
 			if err := tx.Commit(); err != nil {
@@ -74,8 +74,9 @@ func watermillMessage(o workload.Order) *message.Message {
 	return m
 }
 
-func publishWatermill(tx *sql.Tx, messages ...*message.Message) error {
-	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: watermillsql.DefaultPostgreSQLSchema{}}, nil)
+func publishWatermill(dsn string, tx *sql.Tx, messages ...*message.Message) error {
+	schema, _ := watermillAdapters(dsn, 0)
+	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: schema}, nil)
 	if err != nil {
 		return err
 	}
@@ -84,18 +85,21 @@ func publishWatermill(tx *sql.Tx, messages ...*message.Message) error {
 
 // Pending counts behind the offset.
 func (Watermill) Pending(ctx context.Context, dsn string) (int, error) {
+	if inMySQL(dsn) {
+		return count(ctx, dsn, "SELECT count(*) FROM watermill_outbox WHERE `offset` > coalesce((SELECT max(offset_acked) FROM watermill_offsets_outbox), 0)")
+	}
 	return count(ctx, dsn, `SELECT count(*) FROM watermill_outbox m WHERE NOT EXISTS (SELECT FROM watermill_offsets_outbox o
 		WHERE (m.transaction_id, m."offset") <= (o.last_processed_transaction_id, o.offset_acked))`)
 }
 
 // Open returns the forwarder component's publisher, made for each transaction.
 func (Watermill) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
-	t, err := openTransactions(dsn, clients)
+	t, err := openTransactionsBy(openWatermill, dsn, clients)
 	if err != nil {
 		return nil, err
 	}
 	t.append = func(_ context.Context, tx *sql.Tx, o workload.Order) error {
-		return publishWatermill(tx, watermillMessage(o))
+		return publishWatermill(dsn, tx, watermillMessage(o))
 	}
 	return t, nil
 }
@@ -113,15 +117,14 @@ func (w WatermillForwarder) Relay(how, configuration string) Relay {
 }
 
 func (w WatermillForwarder) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
-	return withDB(dsn, func(db *sql.DB) error {
+	return withDBBy(openWatermill, dsn, func(db *sql.DB) error {
 		publisher, err := watermillPublisher(to)
 		if err != nil {
 			return err
 		}
+		schema, offsets := watermillAdapters(dsn, w.BatchSize)
 		subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
-			SchemaAdapter:  watermillsql.DefaultPostgreSQLSchema{SubscribeBatchSize: w.BatchSize},
-			OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
-			PollInterval:   w.PollInterval,
+			SchemaAdapter: schema, OffsetsAdapter: offsets, PollInterval: w.PollInterval,
 		}, nil)
 		if err != nil {
 			return err

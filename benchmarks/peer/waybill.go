@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
@@ -54,20 +55,23 @@ func (Waybill) Name() string { return "waybill" }
 // Migrate makes the tables.
 func (Waybill) Migrate(ctx context.Context, dsn string) error {
 	return withDB(dsn, func(db *sql.DB) (err error) {
-		if inFile(dsn) {
+		switch {
+		case inFile(dsn):
 			_, err = sqlite.Migrate(ctx, db, sqlite.Config{})
-		} else {
+		case inMySQL(dsn):
+			_, err = mysql.Migrate(ctx, db, mysql.Config{})
+		default:
 			_, err = postgres.Migrate(ctx, db, postgres.Config{})
 		}
 		if err != nil {
 			return err
 		}
-		_, err = db.ExecContext(ctx, createBusiness)
+		_, err = db.ExecContext(ctx, createBusinessIn(dsn))
 		return err
 	})
 }
 
-// waybillStore is an outbox of either database.
+// waybillStore is an outbox of any database.
 type waybillStore interface {
 	forwarder.Store
 	outbox.Log
@@ -75,17 +79,24 @@ type waybillStore interface {
 
 // openWaybill opens the store of a database; listen is what it listens on, if anything.
 func openWaybill(ctx context.Context, db *sql.DB, dsn, listen string) (waybillStore, error) {
-	if inFile(dsn) {
+	switch {
+	case inFile(dsn):
 		return sqlite.Open(ctx, db, sqlite.Config{})
+	case inMySQL(dsn):
+		return mysql.Open(ctx, db, mysql.Config{})
 	}
 	return postgres.Open(ctx, db, postgres.Config{Listen: listen})
 }
 
 // Fill appends orders with COPY.
 func (Waybill) Fill(ctx context.Context, dsn string, n int) error {
-	return copyIn(ctx, dsn, "outbox", []string{"type", "key", "id", "metadata", "payload"}, n, func(number int) []any {
-		return []any{workload.Type, workload.Key(number), workload.ID(number), `{"content-type":"application/json"}`, string(workload.New(number).JSON())}
-	})
+	return copyIn(ctx, dsn, "outbox", waybillColumns, n, waybillRow)
+}
+
+var waybillColumns = []string{"type", "key", "id", "metadata", "payload"}
+
+func waybillRow(number int) []any {
+	return []any{workload.Type, workload.Key(number), workload.ID(number), `{"content-type":"application/json"}`, string(workload.New(number).JSON())}
 }
 
 // Pending reads on from where the forwarder's cursors stand.
@@ -95,7 +106,7 @@ func (w Waybill) Pending(ctx context.Context, dsn string) (pending int, err erro
 		if err != nil {
 			return err
 		}
-		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_parked WHERE sink <> $1 AND id NOT LIKE 'parked-%'`, deadSink).Scan(&pending); err != nil {
+		if err := db.QueryRowContext(ctx, rebind(dsn, `SELECT count(*) FROM outbox_parked WHERE sink <> $1 AND id NOT LIKE 'parked-%'`), deadSink).Scan(&pending); err != nil {
 			return err
 		}
 		for number := range max(1, w.Sinks) {

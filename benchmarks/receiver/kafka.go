@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,13 +16,27 @@ const (
 	partitions = 6
 )
 
-// broker is a Kafka broker in the process. While a run lasts it only counts the
-// records that are produced; afterwards all that it stored is consumed and checked.
-type broker struct {
-	cluster  *kfake.Cluster
+// records are what a topic has taken. While a run lasts they are only counted; afterwards all
+// of them are consumed and checked.
+type records struct {
 	to       Destination
 	capacity int
-	records  countdown
+	arrived  countdown
+}
+
+func newRecords(c Config, brokers []string, topic string) records {
+	to := Destination{Kind: Kafka, InFlight: c.InFlight, Orders: c.Orders, Brokers: brokers, Topic: topic}
+	return records{to: to, capacity: c.Capacity, arrived: newCountdown()}
+}
+
+func (r *records) Destination() Destination         { return r.to }
+func (r *records) Arrived() int                     { return int(r.arrived.n.Load()) }
+func (r *records) Expect(count int) <-chan struct{} { return r.arrived.expect(count) }
+
+// broker is a Kafka broker in the process.
+type broker struct {
+	records
+	cluster *kfake.Cluster
 }
 
 func newBroker(c Config) (*broker, error) {
@@ -33,11 +48,10 @@ func newBroker(c Config) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := Destination{Kind: Kafka, InFlight: c.InFlight, Orders: c.Orders, Brokers: cluster.ListenAddrs(), Topic: topic}
-	b := &broker{cluster: cluster, to: to, capacity: c.Capacity, records: newCountdown()}
+	b := &broker{newRecords(c, cluster.ListenAddrs(), topic), cluster}
 	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		b.records.add(countRecords(request.(*kmsg.ProduceRequest)))
+		b.arrived.add(countRecords(request.(*kmsg.ProduceRequest)))
 		return nil, nil, false
 	})
 	return b, nil
@@ -63,31 +77,29 @@ func countRecords(request *kmsg.ProduceRequest) (count int64) {
 	return count
 }
 
-func (b *broker) Destination() Destination         { return b.to }
-func (b *broker) Arrived() int                     { return int(b.records.n.Load()) }
-func (b *broker) Expect(count int) <-chan struct{} { return b.records.expect(count) }
-func (b *broker) Close() error                     { b.cluster.Close(); return nil }
+// Close ends the broker.
+func (b *broker) Close() error { b.cluster.Close(); return nil }
 
 // Verdict consumes the topic from its beginning to its end.
-func (b *broker) Verdict(ctx context.Context) (Verdict, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.cluster.ListenAddrs()...),
-		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+func (r *records) Verdict(ctx context.Context) (Verdict, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.to.Brokers...),
+		kgo.ConsumeTopics(r.to.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return Verdict{}, err
 	}
 	defer client.Close()
-	stored, err := b.stored(ctx, client)
+	stored, err := stored(ctx, client, r.to.Topic)
 	if err != nil {
 		return Verdict{}, err
 	}
-	tally := NewTally(b.capacity)
+	tally := NewTally(r.capacity)
 	for taken := int64(0); taken < stored; {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			return Verdict{}, fmt.Errorf("consume what was produced: %w", err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			tally.Take(r.Value)
+		fetches.EachRecord(func(record *kgo.Record) {
+			tally.Take(record.Value)
 			taken++
 		})
 	}
@@ -95,7 +107,7 @@ func (b *broker) Verdict(ctx context.Context) (Verdict, error) {
 }
 
 // stored is how many records the topic holds.
-func (b *broker) stored(ctx context.Context, client *kgo.Client) (count int64, err error) {
+func stored(ctx context.Context, client *kgo.Client, topic string) (count int64, err error) {
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.ReplicaID = -1
 	t := kmsg.NewListOffsetsRequestTopic()
@@ -112,6 +124,9 @@ func (b *broker) stored(ctx context.Context, client *kgo.Client) (count int64, e
 	}
 	for _, t := range response.Topics {
 		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return 0, fmt.Errorf("the end of partition %d: %w", p.Partition, err)
+			}
 			count += p.Offset
 		}
 	}

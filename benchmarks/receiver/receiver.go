@@ -1,6 +1,6 @@
 // Package receiver has the destinations that deliveries are made to: nowhere, a
-// Kafka broker inside the process, an HTTP server, and a mail server. Each counts what arrives
-// and knows afterwards which orders were lost, repeated or out of order.
+// Kafka broker inside the process or beside it, an HTTP server, and a mail server. Each counts
+// what arrives and knows afterwards which orders were lost, repeated or out of order.
 package receiver
 
 import (
@@ -16,6 +16,8 @@ type Kind string
 const (
 	Nowhere Kind = "nowhere"
 	Kafka   Kind = "kafka"
+	// Cluster is that of Config.Brokers, which is outside of the process.
+	Cluster Kind = "cluster"
 	HTTP    Kind = "http"
 	Mail    Kind = "mail"
 )
@@ -59,6 +61,8 @@ type Config struct {
 	Kind Kind
 	// InFlight is handed on in the Destination.
 	InFlight int
+	// Brokers are the addresses of a Kafka cluster, where the kind is Cluster.
+	Brokers []string
 	// Delay is what each reply takes.
 	Delay time.Duration
 	// Copies is how often each order is to come nowhere; 0 means once.
@@ -76,6 +80,8 @@ func New(c Config) (Receiver, error) {
 		return newNowhere(c), nil
 	case Kafka:
 		return newBroker(c)
+	case Cluster:
+		return newCluster(c)
 	case HTTP:
 		return newServer(c)
 	case Mail:

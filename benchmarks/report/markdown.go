@@ -19,6 +19,7 @@ func Markdown(r *result.Result, folder string) string {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n![%s](%s/%s.svg)\n\n", s.Title, s.About, s.Title, folder, s.Name)
 		writeTable(&b, s)
 		fmt.Fprintf(&b, "\n%s; %s. Load average %.1f before and %.1f after.\n", when(s), runs(s), s.Load[0], s.Load[1])
+		writeLosses(&b, s)
 		writeSpoiled(&b, s)
 	}
 	writeConfigurations(&b, r)
@@ -46,6 +47,15 @@ func runs(s result.Scenario) string {
 		return "1 run"
 	}
 	return "the median (the least – the most) of " + plural(most, "run")
+}
+
+// writeLosses says why orders were lost, of those who are known for it.
+func writeLosses(b *strings.Builder, s result.Scenario) {
+	for _, c := range s.Contenders {
+		if c.Lossy != "" && c.Total().Lost > 0 {
+			fmt.Fprintf(b, "\n**%s loses orders**: %s.\n", c.Name, c.Lossy)
+		}
+	}
 }
 
 // writeSpoiled lists the runs that count in no figure.

@@ -45,6 +45,13 @@ func TestTablesShowMedianLeastAndMostAndWhatIsAmiss(t *testing.T) {
 	require.Contains(t, text, "of 3 runs. Load average 1.0 before and 2.5 after")
 	require.Contains(t, text, "fsync=on")
 	require.Equal(t, 1, strings.Count(text, "| Waybill | as it is |"), "once, though it is in two scenarios")
+
+	require.NotContains(t, text, "loses orders")
+	r := compared()
+	r.Scenarios[0].Contenders[0].Lossy, r.Scenarios[0].Contenders[1].Lossy = "it might", "it looks away"
+	text = report.Markdown(r, "plots")
+	require.Contains(t, text, "**Other loses orders**: it looks away.")
+	require.NotContains(t, text, "it might", "it has lost none")
 }
 
 func TestSpoiledRunsCountInNoFigureAndAreNamed(t *testing.T) {

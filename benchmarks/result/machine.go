@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -31,6 +32,16 @@ var compared = []string{
 	"github.com/ThreeDotsLabs/watermill-http/v2", "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/lib/pq",
 	"github.com/riverqueue/river/riverdriver/riversqlite", "modernc.org/sqlite", "github.com/wneessen/go-mail",
 	"github.com/IBM/sarama", "github.com/twmb/franz-go/pkg/kfake",
+}
+
+// is says whether it is the same machine as another: also with another build of the same kernel, and a little
+// more or less of its memory to be had.
+func (m Machine) is(other Machine) bool {
+	for _, each := range []*Machine{&m, &other} {
+		each.System, _, _ = strings.Cut(each.System, "-")
+		each.Memory = (each.Memory + 1<<29) >> 30
+	}
+	return reflect.DeepEqual(m, other)
 }
 
 // InspectMachine reads what the machine is. What the system does not report stays empty.

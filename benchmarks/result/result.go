@@ -3,11 +3,11 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"time"
 
@@ -36,6 +36,7 @@ type Scenario struct {
 type Contender struct {
 	Name          string            `json:"name"`
 	Configuration string            `json:"configuration"`
+	Lossy         string            `json:"lossy,omitempty"` // why it loses orders
 	Runs          []scenario.Sample `json:"runs"`
 }
 
@@ -43,11 +44,11 @@ type Contender struct {
 type Spread struct{ Median, Min, Max float64 }
 
 // Add adds a run of a contender, which gets its row with the first one.
-func (s *Scenario) Add(name, configuration string, run scenario.Sample) {
-	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == name })
+func (s *Scenario) Add(of scenario.Contender, run scenario.Sample) {
+	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == of.Name })
 	if i < 0 {
 		i = len(s.Contenders)
-		s.Contenders = append(s.Contenders, Contender{Name: name, Configuration: configuration})
+		s.Contenders = append(s.Contenders, Contender{Name: of.Name, Configuration: of.Configuration, Lossy: of.Lossy})
 	}
 	s.Contenders[i].Runs = append(s.Contenders[i].Runs, run)
 }
@@ -96,10 +97,10 @@ func (c Contender) Total() (total scenario.Sample) {
 	return total
 }
 
-// Keep takes over from an earlier result what was not measured again. An earlier one
-// of another machine or of other versions is an error.
-func (r *Result) Keep(earlier *Result) error {
-	if !reflect.DeepEqual(r.Machine, earlier.Machine) {
+// Keep takes over from an earlier result what was not measured again, and puts all into the order
+// of their names. An earlier one of another machine or of other versions is an error.
+func (r *Result) Keep(earlier *Result, names []string) error {
+	if !r.Machine.is(earlier.Machine) {
 		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios again")
 	}
 	kept := slices.Clone(earlier.Scenarios)
@@ -110,7 +111,10 @@ func (r *Result) Keep(earlier *Result) error {
 			kept = append(kept, s)
 		}
 	}
-	r.Scenarios = kept
+	slices.SortStableFunc(kept, func(a, b Scenario) int {
+		return cmp.Compare(slices.Index(names, a.Name), slices.Index(names, b.Name))
+	})
+	r.Scenarios, r.Machine = kept, earlier.Machine
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/database"
@@ -24,7 +26,7 @@ type drain struct {
 }
 
 func (d drain) contender() Contender {
-	return Contender{Name: d.relay.Name, Configuration: d.relay.Configuration, Run: d.run}
+	return Contender{Name: d.relay.Name, Configuration: d.relay.Configuration, Lossy: d.relay.Lossy, Run: d.run}
 }
 
 func (d drain) run(ctx context.Context, server *database.Server) (_ Sample, err error) {
@@ -178,8 +180,25 @@ func slowKafka(s Sizes) Scenario {
 		english.Sprintf("The same with %d orders, and every answer of the broker %s longer under way.", s.SlowBacklog, delay))
 }
 
+// RealKafka names the variable with the brokers of a real cluster, separated by commas.
+const RealKafka = "WAYBILL_TEST_KAFKA"
+
+func realKafka(s Sizes) Scenario {
+	brokers := os.Getenv(RealKafka)
+	about := english.Sprintf("The same with a real Apache Kafka on the same machine, in a process of its own, which works beside the others. A run may take %s.", s.Limit)
+	to := receiver.Config{Kind: receiver.Cluster, InFlight: s.InFlight, Brokers: strings.Split(brokers, ",")}
+	scenario := kafkaTo(s, "drain-kafka-real", "Draining a backlog to a real Kafka", s.Backlog, to, about)
+	if brokers == "" {
+		scenario.Lacks = RealKafka + " names no cluster; make bench-kafka starts one"
+	}
+	return scenario
+}
+
 func kafkaScenario(s Sizes, name, title string, backlog int, delay time.Duration, about string) Scenario {
-	to := receiver.Config{Kind: receiver.Kafka, InFlight: s.InFlight, Delay: delay}
+	return kafkaTo(s, name, title, backlog, receiver.Config{Kind: receiver.Kafka, InFlight: s.InFlight, Delay: delay}, about)
+}
+
+func kafkaTo(s Sizes, name, title string, backlog int, to receiver.Config, about string) Scenario {
 	return Scenario{
 		Name: name, Title: title, Metrics: drainMetrics, About: about,
 		Contenders: drains(to, backlog, s.Limit,

@@ -30,7 +30,7 @@ type lags struct {
 const warmUp = 0.2
 
 func (l lags) contender() Contender {
-	return Contender{Name: l.relay.Name, Configuration: l.relay.Configuration, Run: l.run}
+	return Contender{Name: l.relay.Name, Configuration: l.relay.Configuration, Lossy: l.relay.Lossy, Run: l.run}
 }
 
 func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) {
@@ -57,7 +57,7 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 
 	m := newMeter(ctx, server, processes{loops: loops.IDs()})
 	began := time.Now()
-	committing, err := publishSteadily(ctx, from, n, l.rate, l.sizes.Clients)
+	made, err := publishSteadily(ctx, from, n, l.rate, l.sizes.Clients)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -70,14 +70,21 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	if err := relay.stop(); err != nil {
 		return sample, err
 	}
-	addLatencies(sample.Metrics, committing, tally)
+	addTransactions(sample.Metrics, made)
+	addLatencies(sample.Metrics, made, tally)
 	return sample, sample.judge(ctx, to, n, l.relay, dsn)
 }
 
+// transaction is one that was made.
+type transaction struct {
+	committing time.Time // when it began to commit
+	took       time.Duration
+}
+
 // publishSteadily begins n transactions at their times, whatever the earlier ones
-// take, as far as there are clients; it returns when each began to commit.
-func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients int) (committing []time.Time, err error) {
-	committing = make([]time.Time, n)
+// take, as far as there are clients.
+func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients int) (made []transaction, err error) {
+	made = make([]transaction, n)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(clients)
 	began := time.Now()
@@ -89,18 +96,32 @@ func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients in
 			return nil, group.Wait()
 		}
 		group.Go(func() (err error) {
-			committing[number], err = to.Publish(ctx, number)
+			begin := time.Now()
+			made[number].committing, err = to.Publish(ctx, number)
+			made[number].took = time.Since(begin)
 			return err
 		})
 	}
-	return committing, group.Wait()
+	return made, group.Wait()
 }
 
-func addLatencies(metrics map[string]float64, committing []time.Time, tally *receiver.Tally) {
+const transactionKey = "transaction"
+
+// addTransactions adds the median of what transactions took, in milliseconds.
+func addTransactions(metrics map[string]float64, made []transaction) {
 	var all []time.Duration
-	for number := int(warmUp * float64(len(committing))); number < len(committing); number++ {
+	for _, t := range made[int(warmUp*float64(len(made))):] {
+		all = append(all, t.took)
+	}
+	slices.Sort(all)
+	metrics[transactionKey] = float64(all[len(all)/2].Microseconds()) / 1000
+}
+
+func addLatencies(metrics map[string]float64, made []transaction, tally *receiver.Tally) {
+	var all []time.Duration
+	for number := int(warmUp * float64(len(made))); number < len(made); number++ {
 		if at, ok := tally.Arrived(number); ok {
-			all = append(all, at.Sub(committing[number]))
+			all = append(all, at.Sub(made[number].committing))
 		}
 	}
 	metrics[samplesKey] = float64(len(all))

@@ -21,6 +21,8 @@ type Scenario struct {
 	// Metrics are shown in their order; the first one decides.
 	Metrics    []Metric
 	Contenders []Contender
+	// Lacks says what is missing here to run it; "" if nothing is.
+	Lacks string
 	// Once asks for a single run of each contender, without another to warm up: what is
 	// long enough, or counted and not timed.
 	Once bool
@@ -37,6 +39,7 @@ type Metric struct {
 type Contender struct {
 	Name          string
 	Configuration string
+	Lossy         string // why it loses orders; empty: it does not
 	Run           func(ctx context.Context, server *database.Server) (Sample, error)
 }
 
@@ -99,14 +102,14 @@ func (s Sizes) WarmUp() Sizes {
 
 // All are the scenarios in the order of the report.
 func All(s Sizes) []Scenario {
-	all := []Scenario{nowhere(s), kafka(s), slowKafka(s), http(s), slowHTTP(s), email(s), slowEmail(s), lanes(s)}
+	all := []Scenario{nowhere(s), kafka(s), slowKafka(s), realKafka(s), http(s), slowHTTP(s), email(s), slowEmail(s), lanes(s)}
 	for _, loops := range []int{0, 2} {
 		for _, rate := range []int{10, 500, 5000} {
 			all = append(all, latency(s, rate, loops))
 		}
 	}
 	all = append(all, troubled(s), together(s), transactions(s), table(s))
-	all = append(all, sqlite(s)...)
+	all = append(append(all, sqlite(s)...), mysql(s)...)
 	return append(all, secondStage(s), deadTuples(s), history(s), fan(s))
 }
 
@@ -137,8 +140,11 @@ var (
 
 // lend returns a database, or a file, as fill leaves it.
 func lend(ctx context.Context, server *database.Server, o peer.Outbox, n int, fill database.Fill) (dsn string, drop func() error, err error) {
-	if _, file := o.(peer.InFile); file {
+	switch o := o.(type) {
+	case peer.InFile:
 		return server.CopyFile(ctx, key(o, n), fill)
+	case peer.InMySQL:
+		return server.CopyMySQL(ctx, o.Family, key(o, n), fill)
 	}
 	return server.Copy(ctx, key(o, n), fill)
 }

@@ -1,9 +1,10 @@
-// Orders is a shop on PostgreSQL that uses pgx for everything: it places orders and
-// publishes them in the same transaction, and a forwarder in the same process has them paid
-// and the warehouse told. It is a module of its own, since pgx is no dependency of Waybill.
+// Orders is a shop on PostgreSQL, MySQL or MariaDB, whichever the address names: it places
+// orders and publishes them in the same transaction, and a forwarder in the same process has
+// them paid and the warehouse told. It is made of the packages below the facade.
 //
 //	cd examples/orders
 //	DATABASE_URL=postgres://me@localhost/shop?sslmode=disable go run .
+//	DATABASE_URL=mysql://me@localhost/shop go run .
 package main
 
 import (
@@ -12,9 +13,6 @@ import (
 	"io"
 	"log"
 	"os"
-
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 func main() {
@@ -25,19 +23,14 @@ func main() {
 
 // run places one order and ends when its payment has reached the warehouse.
 func run(ctx context.Context, address string, out io.Writer) error {
-	if address == "" {
-		return fmt.Errorf("set DATABASE_URL to a PostgreSQL database, such as postgres://me@localhost/shop?sslmode=disable")
-	}
-	pool, err := pgxpool.New(ctx, address)
+	d, err := connect(address)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	db := stdlib.OpenDBFromPool(pool)
-	defer db.Close()
+	defer d.db.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	shop, err := open(ctx, pool, db, func(paid OrderPaid) {
+	shop, err := open(ctx, d, func(paid OrderPaid) {
 		fmt.Fprintf(out, "the warehouse packs order %s\n", paid.Order)
 		stop() // one order is enough here: forward ends when it is settled
 	})

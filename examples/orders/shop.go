@@ -5,14 +5,10 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks/function"
 )
@@ -33,32 +29,31 @@ func (o OrderPlaced) Key() string { return o.Order }
 func (o OrderPaid) Key() string { return o.Order }
 
 // tables are the shop's own; those of the outbox stand beside them.
-const tables = `
-	CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, product text NOT NULL, cents integer NOT NULL);
-	CREATE TABLE IF NOT EXISTS payments (order_id text NOT NULL, cents integer NOT NULL)`
+var tables = []string{
+	`CREATE TABLE IF NOT EXISTS orders (id varchar(100) PRIMARY KEY, product varchar(100) NOT NULL, cents integer NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS payments (order_id varchar(100) NOT NULL, cents integer NOT NULL)`,
+}
 
 // shop places orders, and has them paid and packed.
 type shop struct {
-	pool      *pgxpool.Pool
+	database
 	publisher *outbox.Publisher
 	forwarder *forwarder.Forwarder
 }
 
-// open makes the tables and what is needed to publish and forward. Db is a handle of
-// package sql over the pool, for the outbox's store. Pack is called for each order that is
-// paid, and may be called twice.
-func open(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, pack func(OrderPaid)) (*shop, error) {
-	if _, err := pool.Exec(ctx, tables); err != nil {
-		return nil, err
+// open makes the tables and what is needed to publish and forward. Pack is called for each
+// order that is paid, and may be called twice.
+func open(ctx context.Context, d database, pack func(OrderPaid)) (*shop, error) {
+	for _, table := range tables {
+		if _, err := d.db.ExecContext(ctx, table); err != nil {
+			return nil, err
+		}
 	}
-	s := &shop{pool: pool}
-	if _, err := postgres.Migrate(ctx, db, postgres.Config{}); err != nil {
-		return nil, err
-	}
-	store, err := postgres.Open(ctx, db, postgres.Config{})
+	store, err := d.migrate(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
+	s := &shop{database: d}
 	types := registry.New()
 	if err := errors.Join(
 		registry.Register[OrderPlaced](types, "order.placed", registry.Key(OrderPlaced.Key)),
@@ -70,7 +65,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, pack func(OrderPa
 	if s.publisher, err = outbox.New(types, store, outbox.Config{Wake: func() { s.forwarder.Wake() }}); err != nil {
 		return nil, err
 	}
-	payments := inbox.HandleTx(inbox.Config{Inbox: inbox.New(store), Pgx: inbox.Pgx(pool, pgx.TxOptions{}), Publisher: s.publisher}, types, s.pay)
+	payments := inbox.HandleTx(inbox.Config{Inbox: inbox.New(store), DB: d.db, Publisher: s.publisher}, types, s.pay)
 	warehouse := function.Handle(types, func(_ context.Context, o OrderPaid) error {
 		pack(o)
 		return nil
@@ -87,18 +82,18 @@ func open(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, pack func(OrderPa
 
 // place stores the order and publishes it: both, or neither.
 func (s *shop) place(ctx context.Context, o OrderPlaced) error {
-	return outbox.RunInPgx(ctx, s.publisher, s.pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, o.Order, o.Product, o.Cents); err != nil {
+	return s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.insert(ctx, tx, "orders", o.Order, o.Product, o.Cents); err != nil {
 			return err
 		}
-		return s.publisher.Publish(ctx, outbox.Pgx(tx), o)
+		return s.publisher.Publish(ctx, tx, o)
 	})
 }
 
 // pay has its effects once, however often the order is delivered.
-func (s *shop) pay(ctx context.Context, tx pgx.Tx, o OrderPlaced) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO payments VALUES ($1, $2)`, o.Order, o.Cents); err != nil {
+func (s *shop) pay(ctx context.Context, tx *sql.Tx, o OrderPlaced) error {
+	if err := s.insert(ctx, tx, "payments", o.Order, o.Cents); err != nil {
 		return err
 	}
-	return s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPaid{Order: o.Order})
+	return s.publisher.Publish(ctx, tx, OrderPaid{Order: o.Order})
 }

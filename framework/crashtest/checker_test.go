@@ -195,6 +195,7 @@ func TestAnUnusableConfigIsRefused(t *testing.T) {
 		"no keys":        {Forwarder: forward, Keys: -1},
 		"negative lease": {Forwarder: forward, Lease: -1},
 		"unknown fault":  {Forwarder: forward, Faults: []Kind{"meteor"}},
+		"no such server": {Forwarder: forward, Database: "SQLite"},
 	} {
 		_, err := Run(t.Context(), c)
 		require.ErrorIs(t, err, ErrConfig, name)

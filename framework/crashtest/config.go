@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// Forwarder makes the command of one forwarder, which Run starts: again after
 	// each kill. It forwards every notification of the outbox with the default
-	// prefix at dsn, a postgres:// URL, to endpoint, an http:// URL: the payload as
+	// prefix at dsn, a postgres:// or mysql:// URL, to endpoint, an http:// URL: the payload as
 	// the body of a POST, the id in the header Waybill-Id, one notification a
 	// request. SIGTERM stops it in good order, with code 0.
 	//
@@ -28,6 +28,8 @@ type Config struct {
 	// repeats need no fault. Default nil: they read the outbox, which has each once.
 	Upstream func(ctx context.Context) (map[string]int, error)
 
+	// Database is what the outbox is in; default PostgreSQL.
+	Database Database
 	// Forwarders run at once; default 2, which is the least.
 	Forwarders int
 	// Lease and Threshold are what the forwarders are configured with: how long a
@@ -71,6 +73,7 @@ func (c Config) withDefaults() (Config, error) {
 	if !canPublish.Load() {
 		return c, ErrNoPublisher
 	}
+	setDefault(&c.Database, PostgreSQL)
 	setDefault(&c.Forwarders, 2)
 	setDefault(&c.Lease, 15*time.Second)
 	setDefault(&c.Threshold, 16)
@@ -93,7 +96,9 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("%w: Faults has %q: use some of %q", ErrConfig, kind, kinds)
 		}
 	}
-	switch {
+	switch _, known := dialects[c.Database]; {
+	case !known:
+		return c, fmt.Errorf("%w: Database is %q: use %q or %q", ErrConfig, c.Database, PostgreSQL, MySQL)
 	case c.Forwarder == nil:
 		return c, fmt.Errorf("%w: Forwarder is missing", ErrConfig)
 	case c.Forwarders < 2:

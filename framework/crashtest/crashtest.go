@@ -1,6 +1,6 @@
 // Package crashtest kills, stops and cuts off real forwarders while real
-// publishers write to a real PostgreSQL, and then compares what a sink got with
-// what was committed.
+// publishers write to a real PostgreSQL, MySQL or MariaDB, and then compares what a
+// sink got with what was committed.
 //
 //	func TestMain(m *testing.M) {
 //		crashtest.RunPublisher() // a publisher is this binary, started once more
@@ -19,27 +19,25 @@
 //
 // Everything listens on the loopback interface only and ends with Run. On Linux
 // the processes end also when the one that called Run is killed; elsewhere the
-// publishers and PostgreSQL do.
+// publishers and the database do.
 //
 // The files, in the order in which to read them: config.go, crashtest.go,
-// plan.go, fault.go, publisher.go, ledger.go, sink.go, network.go, process.go,
+// plan.go, fault.go, database.go, publisher.go, ledger.go, sink.go, network.go, process.go,
 // checker.go, report.go.
 package crashtest
 
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/postgres"
-	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // endTimeout is how long a process may take to end in good order.
@@ -48,7 +46,7 @@ const endTimeout = 30 * time.Second
 // lookEvery is the pause between two looks at what is pending.
 const lookEvery = 50 * time.Millisecond
 
-// Run starts a PostgreSQL, publishers and forwarders, does harm to them for
+// Run starts a database server, publishers and forwarders, does harm to them for
 // Config.Duration, waits until nothing is pending, and checks what the sink got.
 // The report is filled as far as the run came, also with an error. The error
 // wraps ErrBroken where a guarantee was broken: the report then names the first
@@ -87,10 +85,11 @@ type harness struct {
 	random *rand.Rand              // of this goroutine
 	report Report
 
-	server     *postgrestest.Server
+	dialect    dialect
+	server     server
 	dsn        string
 	db         *sql.DB
-	store      *postgres.Store
+	store      store.Inspector
 	ledger     *ledger
 	sink       *sink
 	network    network
@@ -135,37 +134,26 @@ func (h *harness) run(ctx context.Context) error {
 	return nil
 }
 
-// spare leaves out what cannot be noticed on this server.
-func (h *harness) spare(ctx context.Context) error {
-	var version int
-	err := h.db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
-	if err == nil && version < 150000 {
-		h.config.Faults = slices.DeleteFunc(slices.Clone(h.config.Faults), func(k Kind) bool { return k == CrashDatabase })
-	}
-	return err
-}
-
 // begin starts everything.
 func (h *harness) begin(ctx context.Context) (err error) {
-	if h.server, err = postgrestest.Start(ctx, postgrestest.Options{Private: true}); err != nil {
+	h.dialect = dialects[h.config.Database]
+	if h.server, err = h.dialect.start(ctx); err != nil {
+		h.server = nil
 		return err
 	}
-	if h.dsn, _, err = h.server.CreateDatabase(ctx); err != nil {
+	if h.dsn, err = h.server.create(ctx); err != nil {
 		return err
 	}
-	if h.db, err = postgres.OpenDB(h.dsn); err != nil {
+	if h.db, err = h.dialect.open(h.dsn); err != nil {
 		return err
 	}
 	if err := h.spare(ctx); err != nil {
 		return err
 	}
-	if _, err := postgres.Migrate(ctx, h.db, postgres.Config{}); err != nil {
+	if h.store, err = h.dialect.migrate(ctx, h.db); err != nil {
 		return err
 	}
 	if _, err := h.db.ExecContext(ctx, createKeys); err != nil {
-		return err
-	}
-	if h.store, err = postgres.Open(ctx, h.db, postgres.Config{}); err != nil {
 		return err
 	}
 	if h.sink, err = newSink(h.config.Seed); err != nil {
@@ -248,17 +236,22 @@ func idle(status store.Status) bool {
 
 // readLog returns what was committed, in the order of the log.
 func (h *harness) readLog(ctx context.Context) (log []row, err error) {
-	rows, err := h.db.QueryContext(ctx, `SELECT id, key, (payload->>'n')::bigint FROM outbox ORDER BY "offset"`)
+	rows, err := h.db.QueryContext(ctx, `SELECT o.id, o.payload FROM outbox o ORDER BY o.offset`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var r row
-		if err := rows.Scan(&r.id, &r.key, &r.n); err != nil {
+		var id string
+		var text []byte
+		var body payload
+		if err := rows.Scan(&id, &text); err != nil {
 			return nil, err
 		}
-		log = append(log, r)
+		if err := json.Unmarshal(text, &body); err != nil {
+			return nil, err
+		}
+		log = append(log, row{id, body.Key, body.N})
 	}
 	return log, rows.Err()
 }
@@ -302,7 +295,7 @@ func (h *harness) end() (err error) {
 		err = errors.Join(err, h.db.Close())
 	}
 	if h.server != nil {
-		err = errors.Join(err, h.server.Stop())
+		err = errors.Join(err, h.server.stop())
 	}
 	return err
 }

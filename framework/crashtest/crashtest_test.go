@@ -1,6 +1,7 @@
 package crashtest_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
 // Variables that make a run longer, replay one, and keep the forwarders' logs.
@@ -34,7 +36,20 @@ func TestForwardersKeepTheirPromisesThroughCrashes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
+	testCrashes(t, crashtest.PostgreSQL)
+}
+
+func TestForwardersKeepTheirPromisesOnMySQLThroughCrashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	testCrashes(t, crashtest.MySQL)
+}
+
+func testCrashes(t *testing.T, database crashtest.Database) {
+	t.Helper()
 	c := crashtest.Config{
+		Database:  database,
 		Forwarder: waybillForward(t),
 		Lease:     lease,
 		Threshold: threshold,
@@ -46,6 +61,9 @@ func TestForwardersKeepTheirPromisesThroughCrashes(t *testing.T) {
 	}
 	report, err := crashtest.Run(t.Context(), c)
 	t.Log(report)
+	if errors.Is(err, mysqltest.ErrNoServer) && os.Getenv(mysqltest.Variable) == "" {
+		t.Skip(err)
+	}
 	require.NoError(t, err, "replay the faults with %s=%d", variableSeed, report.Seed)
 	require.Positive(t, report.Committed)
 	require.Positive(t, report.RolledBack)

@@ -2,13 +2,9 @@ package crashtest
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/url"
-	"os"
 	"time"
-
-	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // Fault is a fault that happened.
@@ -103,7 +99,7 @@ func (h *harness) harm(ctx context.Context) error {
 func (h *harness) inflict(ctx context.Context, s step) error {
 	switch s.kind {
 	case RestartDatabase:
-		return h.server.Restart(postgrestest.Immediate)
+		return h.server.restart(ctx)
 	case CrashDatabase:
 		return h.crashDatabase(ctx)
 	case KillPublisher:
@@ -133,39 +129,6 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		return during(ctx, s.length, func() error { return f.toDatabase.poison(deaf, silence) }, f.toDatabase.heal)
 	}
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
-}
-
-// crashDatabase kills the process of a session and waits until PostgreSQL has
-// recovered.
-func (h *harness) crashDatabase(ctx context.Context) error {
-	var session *sql.Conn
-	var pid int
-	err := retry(ctx, func() (err error) { // the pool's connections may be dead since another fault
-		if session, err = h.db.Conn(ctx); err != nil {
-			return err
-		}
-		if err = session.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
-			_ = session.Close()
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = session.Close() }() // it is dead
-	process, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-	if err := process.Kill(); err != nil {
-		return err
-	}
-	for session.PingContext(ctx) == nil {
-		if !sleep(ctx, time.Millisecond) {
-			return context.Cause(ctx)
-		}
-	}
-	return retry(ctx, func() error { return h.db.PingContext(ctx) })
 }
 
 // retry does something until it works, for endTimeout.

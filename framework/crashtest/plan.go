@@ -17,20 +17,20 @@ const (
 	PauseForwarder Kind = "pause forwarder"
 	// TerminateForwarder stops a forwarder with SIGTERM and starts another one.
 	TerminateForwarder Kind = "terminate forwarder"
-	// CutDatabase closes a forwarder's connections to PostgreSQL and refuses new ones.
+	// CutDatabase closes a forwarder's connections to the database and refuses new ones.
 	CutDatabase Kind = "cut database"
-	// SlowDatabase delays all that PostgreSQL answers to a forwarder.
+	// SlowDatabase delays all that the database answers to a forwarder.
 	SlowDatabase Kind = "slow database"
-	// SilenceDatabase swallows what a forwarder and PostgreSQL say to each other,
+	// SilenceDatabase swallows what a forwarder and the database say to each other,
 	// without closing a connection: a black hole.
 	SilenceDatabase Kind = "silence database"
 	// CutSink closes a forwarder's connections to the sink and refuses new ones.
 	CutSink Kind = "cut sink"
-	// RestartDatabase ends all of PostgreSQL's processes at once and starts it again.
+	// RestartDatabase ends all of the server's processes at once and starts it again.
 	RestartDatabase Kind = "restart database"
 	// CrashDatabase kills one of PostgreSQL's processes with SIGKILL; it then ends
 	// the others and recovers, without a restart. Before PostgreSQL 15 that
-	// cannot be noticed, so it is left out there.
+	// cannot be noticed, and MySQL is one process, so it is left out there.
 	CrashDatabase Kind = "crash database"
 	// KillPublisher kills a publisher with SIGKILL in a transaction and starts
 	// another one.

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // publisherVariable carries a publisher's orders to the process.
@@ -32,7 +30,7 @@ var canPublish atomic.Bool
 
 // createKeys makes the business table. A transaction of a key locks its row, so
 // n counts a key's notifications in the order of their commits.
-const createKeys = `CREATE TABLE crash_keys (key text PRIMARY KEY, n bigint NOT NULL)`
+const createKeys = `CREATE TABLE crash_keys (name varchar(100) PRIMARY KEY, n bigint NOT NULL)`
 
 // What publishers do, as shares of their transactions.
 const (
@@ -40,7 +38,7 @@ const (
 	rollbackShare = 0.15
 	keylessShare  = 0.2
 	twoKeysShare  = 0.2
-	earlyShare    = 0.3  // take their transaction id before they wait for a lock
+	earlyShare    = 0.3  // take their transaction id, or an offset, before they wait for a lock
 	longShare     = 0.01 // stay open long, under a key of their own
 	longest       = 4 * time.Second
 	mostItems     = 3 // of one key in one transaction
@@ -83,7 +81,8 @@ func followOrders(text string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	db, err := postgres.OpenDB(o.DSN)
+	d := dialectOf(o.DSN)
+	db, err := d.open(o.DSN)
 	if err != nil {
 		return err
 	}
@@ -101,7 +100,7 @@ func followOrders(text string, in io.Reader, out io.Writer) error {
 	)
 	for number := range connections {
 		w := &writer{
-			orders: o, db: db, number: number,
+			orders: o, dialect: d, db: db, number: number,
 			random: rand.New(rand.NewPCG(o.Seed, uint64(number))),
 			tell: func(t transaction) {
 				line, err := json.Marshal(t)
@@ -125,10 +124,11 @@ func followOrders(text string, in io.Reader, out io.Writer) error {
 // writer is one connection of a publisher.
 type writer struct {
 	orders
-	db     *sql.DB
-	number int
-	random *rand.Rand
-	tell   func(transaction)
+	dialect dialect
+	db      *sql.DB
+	number  int
+	random  *rand.Rand
+	tell    func(transaction)
 }
 
 func (w *writer) run(ctx context.Context) {
@@ -176,8 +176,10 @@ func (w *writer) write(items []item, long bool) outcome {
 	}
 	defer tx.Rollback()
 	if w.random.Float64() < earlyShare {
-		if _, err := tx.ExecContext(background, `SELECT pg_current_xact_id()`); err != nil {
-			return rolledBack
+		for _, statement := range w.dialect.early {
+			if _, err := tx.ExecContext(background, statement); err != nil {
+				return rolledBack
+			}
 		}
 	}
 	w.linger(5 * time.Millisecond)
@@ -189,7 +191,7 @@ func (w *writer) write(items []item, long bool) outcome {
 		case i > 0 && item.Key == items[i-1].Key:
 			n++
 		default:
-			if n, err = lockKey(tx, item.Key, items); err != nil {
+			if n, err = w.lockKey(tx, item.Key, items); err != nil {
 				return rolledBack
 			}
 		}
@@ -197,8 +199,7 @@ func (w *writer) write(items []item, long bool) outcome {
 		if err != nil {
 			return rolledBack
 		}
-		if _, err := tx.ExecContext(background, `INSERT INTO outbox (id, type, key, payload) VALUES ($1, 'crash.happened', $2, $3)`,
-			item.ID, item.Key, string(body)); err != nil {
+		if _, err := tx.ExecContext(background, w.dialect.insert, item.ID, item.Key, string(body)); err != nil {
 			return rolledBack
 		}
 	}
@@ -218,16 +219,14 @@ func (w *writer) write(items []item, long bool) outcome {
 
 // lockKey counts a key's items in its row, which holds up the key's other
 // writers, and returns the place of the first of them.
-func lockKey(tx *sql.Tx, key string, items []item) (first int64, err error) {
+func (w *writer) lockKey(tx *sql.Tx, key string, items []item) (first int64, err error) {
 	var own int64
 	for _, item := range items {
 		if item.Key == key {
 			own++
 		}
 	}
-	var last int64
-	err = tx.QueryRowContext(background,
-		`INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, own).Scan(&last)
+	last, err := w.dialect.count(tx, key, own)
 	return last - own + 1, err
 }
 

@@ -21,14 +21,17 @@ func checkMySQLLog(ctx context.Context, x *examination) (verdict, error) {
 	case err != nil:
 		return verdict{}, err
 	}
-	mode, err := x.my.Variable(ctx, "innodb_autoinc_lock_mode")
+	settings, err := x.variables(ctx, "innodb_autoinc_lock_mode", "log_bin", "binlog_format")
 	if err != nil {
 		return verdict{}, err
 	}
+	mode := settings["innodb_autoinc_lock_mode"]
 	watches, err := x.my.HasProcess(ctx)
 	switch {
 	case err != nil:
 		return verdict{}, err
+	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
+		return fail("SET GLOBAL binlog_format = 'ROW';", "binlog_format is STATEMENT: the server refuses what sessions in READ COMMITTED write, as those of a forwarder are"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofRequired:
 		return fail("GRANT PROCESS ON *.* TO the user, or choose outbox.without_process", "the user lacks the privilege PROCESS: what was rolled back cannot be told from what is to come"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofGrace:
@@ -43,11 +46,8 @@ func checkMySQLLog(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkMySQLDurability(ctx context.Context, x *examination) (verdict, error) {
-	flush, err := x.my.Variable(ctx, "innodb_flush_log_at_trx_commit")
-	if err != nil {
-		return verdict{}, err
-	}
-	double, err := x.my.Variable(ctx, "innodb_doublewrite")
+	settings, err := x.variables(ctx, "innodb_doublewrite", "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog")
+	double, flush := settings["innodb_doublewrite"], settings["innodb_flush_log_at_trx_commit"]
 	switch {
 	case err != nil:
 		return verdict{}, err
@@ -55,8 +55,59 @@ func checkMySQLDurability(ctx context.Context, x *examination) (verdict, error) 
 		return fail("innodb_doublewrite = ON in the server's configuration", "innodb_doublewrite is off: a crash of the machine may damage the database"), nil
 	case flush != "1" && flush != "3":
 		return warn("SET GLOBAL innodb_flush_log_at_trx_commit = 1;", "innodb_flush_log_at_trx_commit is %s: a crash takes back commits whose notifications were delivered", flush), nil
+	case settings["log_bin"] == "ON" && settings["sync_binlog"] != "1":
+		return warn("SET GLOBAL sync_binlog = 1;", "sync_binlog is %s: a crash of the machine takes back commits that the binary log has lost", settings["sync_binlog"]), nil
 	}
 	return ok("innodb_doublewrite is %s, innodb_flush_log_at_trx_commit is %s", double, flush), nil
+}
+
+// variables are some of the server's, by name.
+func (x *examination) variables(ctx context.Context, names ...string) (values map[string]string, err error) {
+	values = make(map[string]string, len(names))
+	for _, name := range names {
+		if values[name], err = x.my.Variable(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// leastPacket is what a payload of 1 MiB, the default limit of a publisher, takes in a statement at most, with
+// its other columns.
+const leastPacket = 4 << 20
+
+func checkMySQLPackets(ctx context.Context, x *examination) (verdict, error) {
+	text, err := x.my.Variable(ctx, "max_allowed_packet")
+	if err != nil {
+		return verdict{}, err
+	}
+	most, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return verdict{}, fmt.Errorf("max_allowed_packet: %w", err)
+	}
+	if most < leastPacket {
+		return warn(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d;", 16<<20), "max_allowed_packet is %s: a payload of 1 MiB may not fit", size(most)), nil
+	}
+	return ok("max_allowed_packet is %s, which a notification has to stay below", size(most)), nil
+}
+
+func checkMySQLHeld(ctx context.Context, x *examination) (verdict, error) {
+	found, err := x.my.Holdings(ctx, x.HeldAfter)
+	if err != nil {
+		return verdict{}, err
+	}
+	var texts, fixes []string
+	for _, h := range found {
+		text := fmt.Sprintf("session %d of %s, %s, for %s", h.Session, h.User, h.State, age(h.Age))
+		if h.Statement != "" {
+			text += ": " + oneLine(h.Statement, 80)
+		}
+		texts, fixes = append(texts, text), append(fixes, fmt.Sprintf("KILL %d;", h.Session))
+	}
+	if len(found) > 0 {
+		return warn(strings.Join(fixes, "\n"), "%d open for more than %s: %s", len(found), x.HeldAfter, some(texts)), nil
+	}
+	return ok("none that has written is open for more than %s", x.HeldAfter), nil
 }
 
 func checkMySQLTimeouts(ctx context.Context, x *examination) (verdict, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -13,15 +14,26 @@ type privileged interface {
 	Missing(ctx context.Context, d postgres.Duty) ([]string, error)
 }
 
+// mysqlPrivileges is that of MySQL, whose duties are the same.
+type mysqlPrivileges struct{ *mysql.Examiner }
+
+func (e mysqlPrivileges) Missing(ctx context.Context, d postgres.Duty) ([]string, error) {
+	return e.Examiner.Missing(ctx, string(d))
+}
+
 func checkPrivileges(ctx context.Context, x *examination) (verdict, error) {
-	if x.pg.Schema(ctx) != nil && x.closed != nil && !postgres.IsDenied(x.closed) {
+	server := privileged(x.pg)
+	if x.my != nil {
+		server = mysqlPrivileges{x.my}
+	}
+	if x.schemas().Schema(ctx) != nil && x.closed != nil && !postgres.IsDenied(x.closed) && !mysql.IsDenied(x.closed) {
 		return skip("there are no tables of this version: see schema", ""), nil
 	}
 	duties := []postgres.Duty{cmp.Or(x.Duty, postgres.Forwarder)}
 	if x.Duty == "" && len(x.Schedules) > 0 {
 		duties = append(duties, postgres.Scheduler)
 	}
-	return lacking(ctx, x.pg, x.Duty != "", duties...)
+	return lacking(ctx, server, x.Duty != "", duties...)
 }
 
 // lacking says what a role lacks for duties; sure: it is known to have them.

@@ -18,6 +18,9 @@ type transactions interface {
 }
 
 func checkHeld(ctx context.Context, x *examination) (verdict, error) {
+	if x.my != nil {
+		return checkMySQLHeld(ctx, x)
+	}
 	return holding(ctx, x.pg, x.HeldAfter)
 }
 

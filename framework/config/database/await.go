@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/waybill-go/waybill/framework/source/kafka"
+	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
 // lookTimeout bounds one try of Await: an address that swallows packets would
@@ -20,7 +21,7 @@ const lookTimeout = 15 * time.Second
 // ctx is done. Everything else, such as a wrong password, an unknown database or
 // missing tables, is an error at once.
 //
-// The default of logger is slog's.
+// What the store warns of, such as a setting of the server, goes to logger, whose default is slog's.
 func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error) {
 	if logger == nil {
 		logger = slog.Default()
@@ -31,11 +32,14 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 	for {
 		s, err := d.look(ctx)
 		switch {
-		case err == nil && said != "":
-			logger.Info("the database is there", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
+		case err == nil:
+			if said != "" {
+				logger.Info("the database is there", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
+			}
+			d.warn(ctx, s, logger)
 			return s, nil
-		case err == nil || ctx.Err() != nil || !d.passes(err):
-			return s, errors.Join(ctx.Err(), err)
+		case ctx.Err() != nil || !d.passes(err):
+			return nil, errors.Join(ctx.Err(), err)
 		case err.Error() != said:
 			said = err.Error()
 			logger.Warn(d.away(err)+" cannot be reached, trying again", "database", d.address, "error", err)
@@ -43,6 +47,27 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 		if !sleep(ctx, pace.NextBackOff()) {
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// warner is a store that knows settings of its server that should be others.
+type warner interface {
+	Warnings(context.Context) ([]string, error)
+}
+
+var _ warner = (*mysql.Store)(nil)
+
+func (d *Database) warn(ctx context.Context, s Store, logger *slog.Logger) {
+	w, is := s.(warner)
+	if !is {
+		return
+	}
+	texts, err := w.Warnings(ctx)
+	if err != nil {
+		texts = append(texts, err.Error())
+	}
+	for _, text := range texts {
+		logger.Warn(text, "database", d.address)
 	}
 }
 

@@ -1,11 +1,13 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -88,9 +90,109 @@ func (e *Examiner) Prepared(ctx context.Context) (names []string, err error) {
 		if global+branch > len(data) {
 			return nil, fmt.Errorf("XA RECOVER: a name of %d bytes in %d", global+branch, len(data))
 		}
-		names = append(names, fmt.Sprintf("0x%x,0x%x,%d", data[:global], data[global:global+branch], format))
+		names = append(names, fmt.Sprintf("X'%x',X'%x',%d", data[:global], data[global:global+branch], format))
 	}
 	return names, rows.Err()
+}
+
+// Holding is a transaction that has written, or is writing, and is open for long.
+type Holding struct {
+	Session     int64 // as KILL takes it
+	User, State string
+	Age         time.Duration
+	Statement   string // that runs; "" for none
+}
+
+// Holdings are those that have been open for longer than age, on the whole server.
+func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Holding, err error) {
+	const since = `TIMESTAMPDIFF(MICROSECOND, t.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))`
+	rows, err := e.db.QueryContext(ctx, `SELECT t.trx_mysql_thread_id, coalesce(p.USER, ''), coalesce(p.COMMAND, ''), `+since+`, coalesce(t.trx_query, '')
+		FROM information_schema.innodb_trx t LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+		WHERE t.trx_mysql_thread_id <> 0 AND (t.trx_rows_modified > 0 OR t.trx_tables_locked > 0) AND `+since+` > ? ORDER BY t.trx_started`, age.Microseconds())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeRows(rows, err) }()
+	for rows.Next() {
+		var h Holding
+		var microseconds int64
+		if err := rows.Scan(&h.Session, &h.User, &h.State, &microseconds, &h.Statement); err != nil {
+			return nil, err
+		}
+		h.Age = time.Duration(microseconds) * time.Microsecond
+		found = append(found, h)
+	}
+	return found, rows.Err()
+}
+
+// onePrivilege is a privilege of a grant, with the columns that it is for.
+var onePrivilege = regexp.MustCompile(`([A-Z]+)(?: \(([^)]*)\))?`)
+
+// Missing lists the GRANTs that the user lacks for a duty; see [Grants].
+func (e *Examiner) Missing(ctx context.Context, duty string) (missing []string, err error) {
+	grants, err := e.config.grants(duty)
+	if err != nil {
+		return nil, err
+	}
+	var user string
+	if err := e.db.QueryRowContext(ctx, `SELECT CURRENT_USER()`).Scan(&user); err != nil {
+		return nil, err
+	}
+	at := strings.LastIndexByte(user, '@')
+	user = quoted(user[:at]) + `@` + quoted(user[at+1:])
+	for _, g := range grants {
+		lacks, err := e.lacks(ctx, g)
+		if err != nil {
+			return nil, fmt.Errorf("look at the privileges on %s: %w", g.on, err)
+		}
+		if lacks {
+			missing = append(missing, g.to(user))
+		}
+	}
+	return missing, nil
+}
+
+// lacks reports whether the user misses a privilege of a grant. EXPLAIN asks for those of the statement that
+// it explains, so roles and wildcards count too.
+func (e *Examiner) lacks(ctx context.Context, g grant) (bool, error) {
+	if g == process {
+		has, err := e.HasProcess(ctx)
+		return !has, err
+	}
+	for _, p := range onePrivilege.FindAllStringSubmatch(g.privileges, -1) {
+		privilege, columns := p[1], p[2]
+		if columns == "" && (privilege == "INSERT" || privilege == "UPDATE") {
+			var all sql.NullString
+			err := e.db.QueryRowContext(ctx, `SELECT group_concat(char(96), COLUMN_NAME, char(96) SEPARATOR ', ') FROM information_schema.COLUMNS
+				WHERE TABLE_SCHEMA = DATABASE() AND concat(char(96), TABLE_NAME, char(96)) = ? AND coalesce(GENERATION_EXPRESSION, '') = ''`, g.on).Scan(&all)
+			if err != nil || !all.Valid {
+				return true, err // it has no privilege that would let it see one
+			}
+			columns = all.String
+		}
+		_, err := e.db.ExecContext(ctx, `EXPLAIN `+needing(privilege, g.on, columns))
+		if IsDenied(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// needing is a statement that needs a privilege on columns of a table, and nothing else.
+func needing(privilege, table, columns string) string {
+	switch privilege {
+	case "SELECT":
+		return `SELECT ` + cmp.Or(columns, "*") + ` FROM ` + table + ` WHERE false`
+	case "INSERT":
+		nulls := strings.Repeat(", NULL", strings.Count(columns, ",")+1)[2:]
+		return `INSERT INTO ` + table + ` (` + columns + `) SELECT ` + nulls + ` FROM DUAL WHERE false`
+	case "UPDATE":
+		return `UPDATE ` + table + ` SET ` + strings.ReplaceAll(columns, ",", " = NULL,") + ` = NULL WHERE false`
+	}
+	return `DELETE FROM ` + table + ` WHERE false`
 }
 
 // LogBytes is how many bytes the log has on disk, by the server's statistics.

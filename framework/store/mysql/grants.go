@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// grant is what a user needs of one table.
-type grant struct{ privileges, table string }
+// grant is what a user needs of one table, or of the server.
+type grant struct{ privileges, on string }
+
+// process is for seeing which statements run.
+var process = grant{"PROCESS", "*.*"}
 
 const (
 	appended = "id, type, version, `key`, occurred_on, deliver_at, metadata, payload"
@@ -44,24 +47,40 @@ func Grants(c Config, user, duty string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n := names(c.Prefix)
-	grants, known := n.duties()[duty]
-	if !known {
-		return "", fmt.Errorf("unknown duty %q: use one of publisher, consumer, forwarder, scheduler, operator", duty)
+	grants, err := c.grants(duty)
+	if err != nil {
+		return "", err
 	}
 	name, host, hasHost := strings.Cut(user, "@")
 	if !hasHost {
 		host = "%"
 	}
-	to := ` TO ` + quoted(name) + `@` + quoted(host)
 	var b strings.Builder
-	if duty == "forwarder" && c.WithoutProcess == ProofRequired || duty == "operator" && c.WithoutProcess == ProofRequired {
-		fmt.Fprintf(&b, "GRANT PROCESS ON *.*%s;\n", to)
-	}
 	for _, g := range grants {
-		fmt.Fprintf(&b, "GRANT %s ON %s%s;\n", g.privileges, n.Table(g.table), to)
+		fmt.Fprintln(&b, g.to(quoted(name)+`@`+quoted(host)))
 	}
 	return b.String(), nil
+}
+
+// grants are those of a duty.
+func (c Config) grants(duty string) (grants []grant, err error) {
+	n := names(c.Prefix)
+	ofTables, known := n.duties()[duty]
+	if !known {
+		return nil, fmt.Errorf("unknown duty %q: use one of publisher, consumer, forwarder, scheduler, operator", duty)
+	}
+	if (duty == "forwarder" || duty == "operator") && c.WithoutProcess == ProofRequired {
+		grants = append(grants, process)
+	}
+	for _, g := range ofTables {
+		grants = append(grants, grant{g.privileges, n.Table(g.on)})
+	}
+	return grants, nil
+}
+
+// to is the SQL that gives it to a user.
+func (g grant) to(user string) string {
+	return "GRANT " + g.privileges + " ON " + g.on + " TO " + user + ";"
 }
 
 func quoted(text string) string {

@@ -57,6 +57,26 @@ func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A server that is set up for a cluster says so even before it has joined one.
+func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
+	t.Parallel()
+	mysqltest.Shared(t) // or there is none
+	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Family: mysqltest.MariaDB, Private: true, Settings: map[string]string{"wsrep_on": "ON", "binlog_format": "ROW"}})
+	if errors.Is(err, mysqltest.ErrNoServer) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Stop()) }()
+	name, _, err := s.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	db, err := mysql.OpenDB(s.DSN(name))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	_, err = mysql.Open(t.Context(), db, mysql.Config{})
+	require.ErrorIs(t, err, store.ErrUnsupported)
+	require.ErrorContains(t, err, "Galera")
+}
+
 func TestALogThatIsNotInInnoDBIsRefused(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

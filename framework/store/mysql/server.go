@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,6 +123,30 @@ func checkTopology(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	return nil
+}
+
+// better are settings with which nothing is lost while the server runs, and that should be others all the same.
+var better = []struct {
+	name string
+	good []string
+	text string
+}{
+	{"innodb_autoinc_lock_mode", []string{"2"}, "a publisher that writes many rows with one statement holds up all others; set it to 2 in the server's configuration, and restart it"},
+	{"innodb_flush_log_at_trx_commit", []string{"1", "3"}, "a crash takes back commits whose notifications were delivered; set it to 1"},
+}
+
+// Warnings are about settings of the server that should be others. waybill doctor looks at more.
+func (s *Store) Warnings(ctx context.Context) (texts []string, err error) {
+	for _, b := range better {
+		value, err := variable(ctx, s.db, b.name)
+		if err != nil {
+			return nil, fmt.Errorf("look up %s: %w", b.name, err)
+		}
+		if !slices.Contains(b.good, value) {
+			texts = append(texts, fmt.Sprintf("%s is %s: %s", b.name, value, b.text))
+		}
+	}
+	return texts, nil
 }
 
 // checkLog refuses a log in which readers would lose rows.

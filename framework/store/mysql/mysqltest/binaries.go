@@ -28,7 +28,7 @@ const (
 const advice = `Any of these gives one:
   - set ` + Variable + ` to a server on which databases may be created, such as
     mysql://root:password@localhost:3306/
-  - install MariaDB: apt-get install mariadb-server-core, or your system's like of it
+  - install MariaDB: apt-get install mariadb-server-core mariadb-client-core, or your system's like of them
   - on Linux with an amd64 processor, let this machine reach repo1.maven.org once, from
     where MySQL 8.0 is fetched`
 
@@ -64,6 +64,9 @@ func findMariaDB() (binaries, error) {
 	server, err := look("mariadbd")
 	if err != nil {
 		return binaries{}, err
+	}
+	if _, err := look("my_print_defaults"); err != nil {
+		return binaries{}, err // mariadb-install-db fails without it
 	}
 	install, err := look("mariadb-install-db")
 	return binaries{family: MariaDB, server: server, install: install}, err

@@ -155,6 +155,9 @@ func (p *process) settings(options Options) []string {
 		"skip-log-bin":             "",
 		"innodb_log_file_size":     "256M",
 	}
+	if _, asked := options.Settings["log-bin"]; asked {
+		delete(settings, "skip-log-bin")
+	}
 	if !options.Durable {
 		settings["innodb_flush_log_at_trx_commit"] = "0"
 		settings["innodb_doublewrite"] = "OFF"

@@ -1,0 +1,73 @@
+package crashtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
+)
+
+var onMySQL = dialect{
+	start: func(ctx context.Context) (server, error) {
+		s, err := mysqltest.Start(ctx, mysqltest.Options{Private: true, Durable: true})
+		return mysqlServer{s}, err
+	},
+	open: mysql.OpenDB,
+	migrate: func(ctx context.Context, db *sql.DB) (store.Inspector, error) {
+		if _, err := mysql.Migrate(ctx, db, mysql.Config{}); err != nil {
+			return nil, err
+		}
+		return mysql.Open(ctx, db, mysql.Config{})
+	},
+	// An offset is taken, and given up while the transaction goes on.
+	early:  []string{`SAVEPOINT early`, `INSERT INTO outbox (type, payload) VALUES ('crash.undone', '{}')`, `ROLLBACK TO SAVEPOINT early`},
+	insert: "INSERT INTO outbox (id, type, `key`, payload) VALUES (?, 'crash.happened', ?, ?)",
+	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {
+		if _, err := tx.ExecContext(background, `INSERT INTO crash_keys VALUES (?, ?) ON DUPLICATE KEY UPDATE n = n + VALUES(n)`, key, n); err != nil {
+			return 0, err
+		}
+		err = tx.QueryRowContext(background, `SELECT n FROM crash_keys WHERE name = ?`, key).Scan(&sum)
+		return sum, err
+	},
+}
+
+type mysqlServer struct{ *mysqltest.Server }
+
+func (s mysqlServer) create(ctx context.Context) (string, error) {
+	name, _, err := s.CreateDatabase(ctx)
+	return s.URL(name), err
+}
+
+// restart waits until the server has run for a second: its life is known by the second in which it began.
+func (s mysqlServer) restart(ctx context.Context) error {
+	if err := retry(ctx, func() error { return s.upFor(ctx, 2) }); err != nil {
+		return err
+	}
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	return s.Up(ctx)
+}
+
+func (s mysqlServer) upFor(ctx context.Context, seconds int) error {
+	db, err := sql.Open("mysql", s.DSN(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var name string
+	var uptime int
+	err = db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Uptime'`).Scan(&name, &uptime)
+	if err == nil && uptime < seconds {
+		err = fmt.Errorf("the server has run for %d s", uptime)
+	}
+	return err
+}
+
+// session is none: the server is one process.
+func (s mysqlServer) session(context.Context, *sql.Conn) (int, error) { return 0, nil }
+
+func (s mysqlServer) stop() error { return s.Stop() }

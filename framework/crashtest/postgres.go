@@ -1,0 +1,47 @@
+package crashtest
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+var onPostgreSQL = dialect{
+	start: func(ctx context.Context) (server, error) {
+		s, err := postgrestest.Start(ctx, postgrestest.Options{Private: true})
+		return postgresServer{s}, err
+	},
+	open: postgres.OpenDB,
+	migrate: func(ctx context.Context, db *sql.DB) (store.Inspector, error) {
+		if _, err := postgres.Migrate(ctx, db, postgres.Config{}); err != nil {
+			return nil, err
+		}
+		return postgres.Open(ctx, db, postgres.Config{})
+	},
+	early:  []string{`SELECT pg_current_xact_id()`},
+	insert: `INSERT INTO outbox (id, type, key, payload) VALUES ($1, 'crash.happened', $2, $3)`,
+	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {
+		err = tx.QueryRowContext(background, `INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, n).Scan(&sum)
+		return sum, err
+	},
+}
+
+type postgresServer struct{ *postgrestest.Server }
+
+func (s postgresServer) create(ctx context.Context) (url string, err error) {
+	url, _, err = s.CreateDatabase(ctx)
+	return url, err
+}
+
+func (s postgresServer) restart(context.Context) error { return s.Restart(postgrestest.Immediate) }
+
+// session is none before PostgreSQL 15, which does not tell that it recovered.
+func (s postgresServer) session(ctx context.Context, c *sql.Conn) (pid int, err error) {
+	err = c.QueryRowContext(ctx, `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN pg_backend_pid() ELSE 0 END`).Scan(&pid)
+	return pid, err
+}
+
+func (s postgresServer) stop() error { return s.Stop() }
