@@ -22,6 +22,8 @@ type call struct {
 	probe      bool            // it is to find out whether what is down is back
 	span       context.Context // for log lines; nil without tracing
 
+	inLedgers bool // the items' lanes have ledgers
+
 	governor    *policy.Governor // nil: none
 	destination string           // that it governs
 }

@@ -164,7 +164,7 @@ func (d *Dispatcher) isJudged(it *item) bool {
 // sortByLane has the items of each lane follow each other, where lanes have ledgers. Items of a key
 // stay in their order.
 func (w *call) sortByLane() {
-	if w.items[0].lane.ledger == nil || !slices.ContainsFunc(w.items, func(it *item) bool { return it.lane != w.items[0].lane }) {
+	if w.inLedgers = w.items[0].lane.ledger != nil; !w.inLedgers || !slices.ContainsFunc(w.items, func(it *item) bool { return it.lane != w.items[0].lane }) {
 		return
 	}
 	slices.SortStableFunc(w.items, func(a, b *item) int { return cmp.Compare(a.lane.lease.Lane.Number, b.lane.lease.Lane.Number) })
@@ -176,7 +176,7 @@ func (w *call) sortByLane() {
 // call has the sink make deliveries: those of each lane in its ledger, where it has one.
 func (d *Dispatcher) call(ctx context.Context, worker *call, seen caller.Seen) []sinks.Result {
 	items, deliveries := worker.items, worker.deliveries
-	if items[0].lane.ledger == nil {
+	if !worker.inLedgers {
 		return d.caller.Call(ctx, deliveries, worker.follows, worker.results, seen)
 	}
 	results := append(worker.results, make([]sinks.Result, len(items))...)
