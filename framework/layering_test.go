@@ -76,7 +76,7 @@ var layers = []layer{
 	{engine + "memory", []string{"framework/notification", "framework/store"}},
 	{engine + "caller", []string{"framework/notification", "framework/store", "framework/route", "sinks"}},
 	{engine + "dispatch", engineImports("policy", "fairqueue", "keyqueue", "window", "budget", "memory", "caller")},
-	{engine + "settle", engineImports("policy", "window", "dispatch")},
+	{engine + "settle", engineImports("policy", "window", "memory", "dispatch")},
 	{engine + "feed", engineImports("policy")},
 	{engine + "lane", engineImports("policy", "dispatch", "settle", "feed")},
 	{engine + "lanetest", append(engineImports("policy", "budget", "caller", "dispatch"), "framework/store/*")},
