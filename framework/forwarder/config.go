@@ -20,13 +20,15 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what a forwarder works with. Store, Routes and Sinks are required;
+// Config is what a forwarder works with. Store (or Fleet), Routes and Sinks are required;
 // the zero value of every other field takes the default that it names.
 type Config struct {
 	// Store is the outbox. If it is a store.Listener, Run listens; if it is a
 	// store.Reserver whose pool has a bound, Run keeps connections for leases and
 	// checkpoints, and warns of a pool that is too small.
 	Store Store
+	// Fleet says that there is no Store: databases come and go, by [Forwarder.RunDatabase].
+	Fleet bool
 	// Routes say which sinks get which types; package route says what a pattern is,
 	// and what rules can ask of a notification.
 	Routes route.Routes
@@ -327,7 +329,8 @@ func (s Sink) WithDefaults() Sink {
 // the names of the configuration file, and compiles the routes.
 func (c Config) compile() (*route.Table, error) {
 	p := &policy.Problems{}
-	p.Require(c.Store != nil, "the store is missing")
+	p.Require(c.Store != nil || c.Fleet, "the store is missing")
+	p.Require(c.Store == nil || !c.Fleet, "a fleet has no store by itself: its databases come by RunDatabase")
 	p.Require(len(c.Routes) > 0, "routes: there is none")
 	p.Require(len(c.Sinks) > 0, "sinks: there is none")
 	if source := store.SourceOf(c.Store); source != nil {
@@ -349,6 +352,7 @@ func (c Config) compile() (*route.Table, error) {
 		if s := c.Sinks[name]; transactorOf(s) != nil {
 			p.Require(len(s.Middleware) == 0 && !s.Hooks.Any(),
 				"sinks.%s delivers exactly once: neither middleware nor hooks have a part in its transactions", name)
+			p.Require(!c.Fleet, "sinks.%s delivers exactly once, which is from one database: its ledgers do not tell several apart", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {

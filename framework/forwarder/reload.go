@@ -56,22 +56,19 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 			}
 		}
 	}
-	k := f.swap(next, slices.Collect(maps.Keys(c.Sinks)), table)
-	if k == nil {
+	outboxes, runs := f.swap(next, slices.Collect(maps.Keys(c.Sinks)), table)
+	if !runs {
 		return errors.Join(ErrNotRunning, f.closeUnused(ctx, before))
 	}
 	f.running.takeOver(c)
+	f.share(func(*fleet) {})
 	for name, settings := range kept {
 		next[name].dispatcher.Adjust(settings)
 	}
 	var changes sync.WaitGroup
 	for _, name := range replaced {
 		changes.Go(func() {
-			var sink *coordinate.Sink
-			if w := next[name]; w != nil {
-				sink = new(w.coordination())
-			}
-			k.Change(name, sink)
+			change(outboxes, name, next[name])
 			if old := before[name]; old != nil {
 				old.dispatcher.Stop()
 				f.running.ended(old.dispatcher.Stats())
@@ -85,15 +82,32 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	return nil
 }
 
-// swap makes sinks those of the forwarder, and returns what has to know; nil if Run does
-// not run.
-func (f *Forwarder) swap(next map[string]*working, configured []string, routes *route.Table) *coordinate.Coordinator {
+// swap makes sinks those of the forwarder, and returns the outboxes whose coordinators have to know; false
+// if Run does not run.
+func (f *Forwarder) swap(next map[string]*working, configured []string, routes *route.Table) (outboxes []*outbox, runs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.coordinator != nil {
-		f.sinks, f.configured, f.routes = next, configured, routes
+	if f.stop == nil {
+		return nil, false
 	}
-	return f.coordinator
+	f.sinks, f.configured, f.routes = next, configured, routes
+	return slices.Clone(f.outboxes), true
+}
+
+// change has a sink worked on otherwise in all outboxes, or no longer if w is nil, and returns once nothing
+// of what was is under way.
+func change(outboxes []*outbox, name string, w *working) {
+	var all sync.WaitGroup
+	for _, o := range outboxes {
+		all.Go(func() {
+			var sink *coordinate.Sink
+			if w != nil {
+				sink = new(o.sink(w))
+			}
+			o.coordinator.Change(name, sink)
+		})
+	}
+	all.Wait()
 }
 
 // closeUnused closes what is open and none of some sinks.

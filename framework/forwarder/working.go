@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -28,7 +27,6 @@ type working struct {
 	types      notification.TypeFilter
 	caller     *caller.Caller
 	dispatcher *dispatch.Dispatcher
-	sourced    bool // the log is a store.Source
 }
 
 // opened is a sink that is open.
@@ -67,7 +65,7 @@ func (f *Forwarder) leavesOut(sink string) bool {
 }
 
 func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *working {
-	w := &working{Sink: sink, name: name, path: routes.To(name), types: types, sourced: store.SourceOf(f.config.Store) != nil}
+	w := &working{Sink: sink, name: name, path: routes.To(name), types: types}
 	w.caller = &caller.Caller{Path: w.path, Deliver: deliverOf(sink), Prepare: func(ctx context.Context) error { return f.prepare(ctx, w) }}
 	w.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	w.dispatcher = dispatch.New(dispatch.Config{
@@ -83,14 +81,6 @@ func (f *Forwarder) tracing(name string, sink Sink) *tracing.Deliveries {
 		return nil
 	}
 	return tracing.NewDeliveries(f.config.TracerProvider, name, sink.Trace == TraceNone)
-}
-
-func (w *working) coordination() coordinate.Sink {
-	return coordinate.Sink{
-		Dispatcher: w.dispatcher, Types: w.types, Start: w.Start, Hooks: w.Hooks,
-		Shared: w.path.Plain() && !w.sourced, // a condition that takes long delays its own lanes only
-		Prompt: w.name == store.SinkUnrouted, Transactor: transactorOf(w.Sink),
-	}
 }
 
 // transactorOf is a sink to which each delivery is to be made once; nil for any other.
@@ -185,7 +175,7 @@ func (f *Forwarder) openSinks(ctx context.Context) error {
 func (f *Forwarder) closeSinks(ctx context.Context) error {
 	f.mu.Lock()
 	all := f.opened
-	f.opened, f.coordinator = nil, nil
+	f.opened, f.stop = nil, nil
 	f.mu.Unlock()
 	return f.close(ctx, all)
 }

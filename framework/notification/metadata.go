@@ -10,6 +10,7 @@ const (
 	MetadataTraceparent   = "traceparent"    // W3C Trace Context
 	MetadataTracestate    = "tracestate"     // goes with the traceparent
 	MetadataTenant        = "tenant"         // a usual group for fairness
+	MetadataDatabase      = "database"       // where it comes from; written by a forwarder of several databases
 )
 
 // Metadata is the flat set of names and texts beside a payload.

@@ -3,6 +3,9 @@ package store
 // Lane is a range of slots of one sink: the unit that one forwarder leases.
 type Lane struct {
 	Sink string
+	// Database is the name of the lane's database in a forwarder that works on several; "" where there is
+	// one. A store leaves it empty.
+	Database string
 	// Number counts from 0; Of is how many lanes the sink is cut into.
 	Number, Of int
 	// Slots are the first and the last slot that belong to the lane.

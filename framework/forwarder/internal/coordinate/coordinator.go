@@ -54,6 +54,8 @@ type Sink struct {
 // Config is what a coordinator works with. Observer may be nil.
 type Config struct {
 	Store Store
+	// Database is the name that the store gives its lanes; "" for none.
+	Database string
 	// Owner names this forwarder, and no other.
 	Owner string
 	Sinks map[string]Sink
@@ -68,6 +70,8 @@ type Config struct {
 	Feed            *feed.Feed
 	// Running is what this forwarder says of itself with its heartbeats; nil says nothing.
 	Running func() store.Running
+	// Members gets how many forwarders live whenever that is another number; nil: it is not wanted.
+	Members func(n int)
 	// Grows says that the log may have more partitions later, which are lanes.
 	Grows    bool
 	Observer policy.Observer
@@ -98,6 +102,7 @@ type Coordinator struct {
 	ended     chan func()     // what to do when something that was started has ended
 	changes   chan change
 	over      chan struct{} // closed at the end of Run
+	members   int           // that live, as of the last look
 	turned    atomic.Int64  // when Run last looked, in Unix nanoseconds; 0: never
 }
 
@@ -241,6 +246,10 @@ func (k *Coordinator) look() error {
 	if err != nil {
 		return err
 	}
+	if n := len(membership.Members); k.Members != nil && n != k.members {
+		k.members = n
+		k.Members(n)
+	}
 	k.inspect(&membership)
 	leaving := func(l store.Lane) bool {
 		h := k.held[idOf(l)]
@@ -332,7 +341,7 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 			continue
 		}
 		k.Sinks[sink].Dispatcher.Retain(func(lane store.Lane) bool { // what others work on is not remembered
-			return slices.ContainsFunc(cursors, func(c store.LaneState) bool {
+			return lane.Database != k.Database || slices.ContainsFunc(cursors, func(c store.LaneState) bool {
 				return c.Lane == lane && (c.Owner == "" || c.Owner == k.Owner)
 			})
 		})
@@ -364,7 +373,7 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 
 // logPaused logs when a sink is paused, and when it no longer is.
 func (k *Coordinator) logPaused(sink string, paused bool) {
-	switch log := k.Sinks[sink].Dispatcher.Log(); {
+	switch log := k.Sinks[sink].Dispatcher.LogOf(k.Database); {
 	case paused && !k.paused[sink]:
 		log.Info("sink is paused: its lanes are given back until it is resumed")
 	case !paused && k.paused[sink]:

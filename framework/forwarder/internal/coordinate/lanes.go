@@ -77,7 +77,8 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 		return err
 	}
 	revised := make(chan struct{}, 1)
-	failing := k.troubleWith(id, sink.Dispatcher.Log().With("lane", lane.Number), "beginning to work on a lane")
+	log := sink.Dispatcher.LogOf(k.Database)
+	failing := k.troubleWith(id, log.With("lane", lane.Number), "beginning to work on a lane")
 	session := k.session(sink, lease, leased)
 	session.Revised, session.Begun = revised, failing.Over
 	session.Targets = k.Feed.Since(time.Now())
@@ -97,7 +98,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 		}
 		k.ended <- func() {
 			delete(k.held, id)
-			k.workedOn(sink.Dispatcher.Log(), lane, err)
+			k.workedOn(log, lane, err)
 		}
 	}()
 	return nil

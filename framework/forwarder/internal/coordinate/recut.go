@@ -26,7 +26,7 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 		return
 	}
 	worked := k.Sinks[sink]
-	log := worked.Dispatcher.Log()
+	log := worked.Dispatcher.LogOf(k.Database)
 	failing := k.troubleWith(id, log, "cutting the lanes")
 	wanted, cancel := context.WithCancel(k.stop)
 	k.cutting[sink] = cancel

@@ -72,6 +72,8 @@ type Dispatcher struct {
 	destinations map[string]*destination     // those of the sink that do not go well
 	governors    map[string]*policy.Governor // of an adaptive parallelism: one of the sink, or of each destination
 	rate         *policy.Limiter
+	databases    int             // of the fleet; 0: there is none
+	forwarders   int             // of the fleet
 	settling     context.Context // for log lines: with the span of the call that is settled; nil: there is none
 	back         []*item         // put back by what is being settled, the first one first
 	since        time.Time       // when something began to wait for a batch to fill
@@ -124,8 +126,13 @@ func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits)
 // Name is the sink's.
 func (d *Dispatcher) Name() string { return d.name }
 
-// Log is the sink's logger.
-func (d *Dispatcher) Log() *slog.Logger { return d.log }
+// LogOf is the sink's logger for one of several databases; "" where there is one.
+func (d *Dispatcher) LogOf(database string) *slog.Logger {
+	if database == "" {
+		return d.log
+	}
+	return d.log.With("database", database)
+}
 
 // Stats reports what was done.
 func (d *Dispatcher) Stats() Stats {
@@ -317,14 +324,35 @@ func (d *Dispatcher) lookAgain() {
 	d.work.Broadcast()
 }
 
+// Divide says that the sink's rate is shared by a fleet of so many databases, and of so many forwarders;
+// 0 and 0: by the lanes of one database alone.
+func (d *Dispatcher) Divide(databases, forwarders int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.databases != databases || d.forwarders != forwarders {
+		d.databases, d.forwarders = databases, forwarders
+		d.shareRate()
+		d.work.Broadcast()
+	}
+}
+
 // shareRate takes the share of the sink's rate that the lanes here are of all lanes
-// of the sink.
+// of the sink. In a fleet of more databases than forwarders, most of which are idle as a rule, that would leave
+// most of the rate to databases that do not use it: there each forwarder has the same share.
 func (d *Dispatcher) shareRate() {
 	slots := 0
 	for l := range d.lanes {
 		slots += l.lease.Lane.Slots.Last - l.lease.Lane.Slots.First + 1
 	}
-	d.rate.Share(float64(slots)/store.Slots, time.Now())
+	part := float64(slots) / store.Slots
+	switch {
+	case d.databases == 0 || slots == 0:
+	case d.forwarders > 0 && d.forwarders <= d.databases:
+		part = 1 / float64(d.forwarders)
+	default:
+		part /= float64(d.databases)
+	}
+	d.rate.Share(part, time.Now())
 }
 
 // Stop ends the workers once the lanes are over. One that is still in the hands of a

@@ -95,7 +95,7 @@ type Lane struct {
 func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Time, ttl time.Duration) *Lane {
 	l := &Lane{
 		dispatcher: d, lease: lease,
-		log:       d.log.With("lane", lease.Lane.Number),
+		log:       d.LogOf(lease.Lane.Database).With("lane", lease.Lane.Number),
 		deadlines: deadlines{parent: ctx},
 		expires:   leased.Add(ttl),
 		keys:      keyqueue.New[*item](),

@@ -71,7 +71,7 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.log = s.Dispatcher.Log().With("lane", s.Lease.Lane.Number)
+	s.log = s.Dispatcher.LogOf(s.Lease.Lane.Database).With("lane", s.Lease.Lane.Number)
 	deliveries, cutOff := context.WithCancel(context.WithoutCancel(stop))
 	defer cutOff()
 	s.lane = s.Dispatcher.Join(deliveries, s.Lease, s.Leased, s.TTL)

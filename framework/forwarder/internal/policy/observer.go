@@ -37,7 +37,8 @@ type Observer interface {
 	// Wake is called when the forwarder has looked at the log, which is a round trip to the
 	// database.
 	Wake(Wake)
-	// DatabaseError is called when a use of the database failed and is tried again.
+	// DatabaseError is called when a use of the database failed and is tried again. Of one of several
+	// databases err is a *DatabaseError.
 	DatabaseError(op DatabaseOp, err error)
 	// Rebased is called when a lane reads the log again from its oldest row, and why: the
 	// log that it knew is gone.
@@ -105,7 +106,9 @@ const (
 type Wake struct {
 	Cause WakeCause
 	// Grown says that the log has grown since the last look.
-	Grown    bool
+	Grown bool
+	// Database is the one of several that was looked at; "" where there is one.
+	Database string
 	Began    time.Time
 	Duration time.Duration
 }
@@ -132,6 +135,8 @@ type Pruned struct {
 	Rows       int // of the log, one by one
 	Receipts   int
 	Partitions int // of the log, with all their rows
+	// Database is the one of several in which they were; "" where there is one.
+	Database string
 }
 
 // Failed reports a use of the database that failed to an observer; nil: to none.

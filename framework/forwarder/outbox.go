@@ -1,0 +1,169 @@
+package forwarder
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// outbox is a forwarder's work on one outbox: it reads the log, leases lanes and removes old rows. What
+// it delivers to are the forwarder's sinks, which several outboxes have in common.
+type outbox struct {
+	forwarder   *Forwarder
+	name        string // "" where there is no other
+	given       Store
+	bounded     *quota.Bounded // given, for all but the feed
+	connections int
+	feed        *feed.Feed
+	observer    policy.Observer
+	log         *slog.Logger
+	coordinator *coordinate.Coordinator // set before it is among the forwarder's outboxes
+}
+
+func (f *Forwarder) newOutbox(d Database) *outbox {
+	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, observer: f.running, log: f.config.Logger}
+	setDefault(&o.connections, f.config.Connections)
+	log, observer := store.Log(d.Store), f.config.Observer
+	bounded := quota.Store(d.Store)
+	if o.name != "" {
+		its := named.New(d.Store, d.Name)
+		log, bounded = its, its
+		o.log = o.log.With("database", o.name)
+		o.observer = inDatabase{f.running, o.name}
+		observer = o.observer
+	}
+	o.bounded = quota.New(bounded, o.connections)
+	o.feed = feed.New(feed.Config{Log: log, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, PageRows: dispatch.PageRows,
+		Observer: observer, Logger: o.log})
+	return o
+}
+
+// run works on the outbox until ctx is done, and then ends gracefully. Its error is one that waiting would
+// not mend.
+func (o *outbox) run(ctx context.Context) (fatal error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	f := o.forwarder
+	db, cancelDB := context.WithCancel(context.WithoutCancel(ctx)) // done: not even a last checkpoint
+	defer cancelDB()
+	stopping := context.AfterFunc(ctx, func() {
+		if pace.Sleep(db, f.config.ShutdownTimeout+lastWrites) {
+			cancelDB()
+		}
+	})
+	defer stopping()
+
+	f.enter(o)
+	defer f.leave(o)
+	var work sync.WaitGroup
+	work.Go(func() { o.feed.Run(ctx) })
+	if l, ok := o.given.(store.Listener); ok {
+		work.Go(func() { o.feed.Listen(ctx, l, o.coordinator.Nudge) })
+	}
+	work.Go(func() {
+		fatal = o.coordinator.Run(ctx, db)
+		end() // where it is fatal
+	})
+	work.Go(func() { o.prune(ctx, db) })
+	work.Wait()
+	return fatal
+}
+
+// In a pool that has a bound, handlers cannot use the reserved connections; otherwise
+// they could keep the forwarder from renewing its leases.
+const (
+	reserved     = 2
+	leastBounded = reserved + 2 // what a pool must allow: one is left for reading, and one for a handler
+)
+
+// reserve takes connections for leases and checkpoints out of a pool that has a bound,
+// until release is called, and warns where the pool is too small.
+func (o *outbox) reserve(ctx context.Context) (release func()) {
+	release = func() {}
+	r, ok := o.given.(store.Reserver)
+	if !ok || r.MaxConnections() == 0 {
+		return release
+	}
+	log := o.log.With("pool_allows", r.MaxConnections(), "forwarder_needs", o.connections)
+	if r.MaxConnections() <= o.connections {
+		log.Warn("the pool of database connections is too small: the forwarder needs so many beside what handlers, hooks and the application use at once")
+	}
+	if r.MaxConnections() < leastBounded {
+		return release
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.forwarder.config.Lease)
+	defer cancel()
+	taken, err := r.Reserve(ctx, reserved)
+	if err != nil {
+		log.Warn("no connections are reserved for leases and checkpoints: handlers that use the whole pool will cost leases", "error", err)
+		return release
+	}
+	return taken
+}
+
+// prune removes old rows, where the store can.
+func (o *outbox) prune(stop, db context.Context) {
+	rows, ok := o.given.(store.Pruner)
+	if !ok {
+		return
+	}
+	f := o.forwarder
+	partitions, _ := o.given.(store.Partitioner)
+	prune.New(prune.Config{
+		Leases: o.bounded, Rows: o.bounded.Pruner(rows), Partitions: o.bounded.Partitioner(partitions),
+		Retention: f.config.Retention, InboxRetention: f.config.InboxRetention, Sinks: f.known,
+		Owner: f.owner, Lease: f.config.Lease, Observer: o.observer, Logger: o.log,
+	}).Run(stop, db)
+}
+
+// lastWrites is how long the last checkpoints may take once deliveries were cut off.
+const lastWrites = dispatch.AbandonAfter + 5*time.Second
+
+// coordination is what the coordinator works with, for some sinks.
+func (o *outbox) coordination(work map[string]*working) coordinate.Config {
+	f := o.forwarder
+	c := coordinate.Config{
+		Store: o.bounded, Database: o.name, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start),
+		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
+		Running: f.report, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
+	}
+	if f.config.Fleet {
+		c.Members = func(n int) { f.share(func(s *fleet) { s.members[o] = n }) }
+	}
+	for name, w := range work {
+		c.Sinks[name] = o.sink(w)
+	}
+	for name, sink := range f.config.Sinks {
+		if _, mine := c.Sinks[name]; !mine {
+			c.Others[name] = sink.Start
+		}
+	}
+	return c
+}
+
+// sink is one of the forwarder's, as the outbox's coordinator takes it.
+func (o *outbox) sink(w *working) coordinate.Sink {
+	return coordinate.Sink{
+		Dispatcher: w.dispatcher, Types: w.types, Start: w.Start, Hooks: w.Hooks,
+		Shared: w.path.Plain() && !o.isSourced(), // a condition that takes long delays its own lanes only
+		Prompt: w.name == store.SinkUnrouted, Transactor: transactorOf(w.Sink),
+	}
+}
+
+func (o *outbox) isSourced() bool { return store.SourceOf(o.given) != nil }
+
+// figures are what the work on the outbox does now.
+func (o *outbox) figures() DatabaseFigures {
+	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Coordinated: o.coordinator.Turned()}
+}
