@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -19,7 +18,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// cluster is a topic of its own in a Kafka cluster outside of the process.
+// cluster is a topic in a Kafka cluster outside of the process.
 type cluster struct {
 	records
 	admin    *kadm.Client
@@ -34,25 +33,39 @@ func newCluster(c Config) (_ *cluster, err error) {
 		return nil, err
 	}
 	counting, stop := context.WithCancel(context.Background())
-	k := &cluster{records: newRecords(c, c.Brokers, fmt.Sprintf("waybill-bench-%08x", rand.Uint32())), admin: kadm.NewClient(client), stop: stop}
-	ctx, cancel := context.WithTimeout(counting, patience)
-	defer cancel()
-	if _, err := k.admin.CreateTopic(ctx, partitions, 1, nil, k.to.Topic); err != nil {
+	k := &cluster{records: newRecords(c, c.Brokers, topic), admin: kadm.NewClient(client), stop: stop}
+	if err := k.begin(counting, client); err != nil {
 		stop()
 		k.admin.Close()
-		return nil, fmt.Errorf("create topic %s: %w", k.to.Topic, err)
-	}
-	for _, err := stored(ctx, client, k.to.Topic); err != nil; _, err = stored(ctx, client, k.to.Topic) {
-		select { // its partitions have no leader yet
-		case <-ctx.Done():
-			stop()
-			k.admin.Close()
-			return nil, fmt.Errorf("topic %s: %w", k.to.Topic, err)
-		case <-time.After(countEvery):
-		}
+		return nil, fmt.Errorf("begin with an empty topic %s: %w", topic, err)
 	}
 	k.counting.Go(func() { k.err = k.count(counting, client) })
 	return k, nil
+}
+
+// begin makes the topic, and waits until it is there: the one of the run before may be on its way out, and
+// partitions have no leader at first.
+func (k *cluster) begin(ctx context.Context, client *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	created := false
+	for {
+		var err error
+		if !created {
+			_, err = k.admin.CreateTopic(ctx, partitions, 1, nil, topic)
+			created = err == nil
+		}
+		if created {
+			if _, err = stored(ctx, client, topic); err == nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(countEvery):
+		}
+	}
 }
 
 // count asks how many records there are until ctx is done.
