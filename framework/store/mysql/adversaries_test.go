@@ -242,14 +242,26 @@ func (p *adversary) xa() {
 	failed := p.plain()
 	_ = p.exec(`XA END ` + name)
 	if failed != nil || p.exec(`XA PREPARE `+name) != nil {
-		_ = p.exec(`XA ROLLBACK ` + name)
+		p.endXA(`XA ROLLBACK `, name)
 		return
 	}
 	p.nap(100 * time.Millisecond)
 	if p.random.Intn(4) == 0 {
-		_ = p.exec(`XA ROLLBACK ` + name)
+		p.endXA(`XA ROLLBACK `, name)
 	} else {
-		_ = p.exec(`XA COMMIT ` + name)
+		p.endXA(`XA COMMIT `, name)
+	}
+}
+
+// endXA ends a transaction. One whose session was killed once it was prepared would keep its locks for ever:
+// any other session may end it, as soon as the server has put the first one away.
+func (p *adversary) endXA(how, name string) {
+	for until := time.Now().Add(2 * time.Second); p.exec(how+name) != nil && time.Now().Before(until); {
+		p.disconnect()
+		if !p.connect() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
