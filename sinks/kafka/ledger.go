@@ -73,7 +73,7 @@ func (s *Sink) transactional(id string) *kgo.Client {
 		kgo.RecordPartitioner(ledgerPartitioner{s.config.Positions, kgo.StickyKeyPartitioner(nil)}),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
 			if topic == s.config.Positions {
-				return DefaultMaxMessageBytes - 512 // what a topic takes that is not told otherwise
+				return largestNote - leastBatchBytes
 			}
 			return int32(max(s.config.MaxMessageBytes, leastBatchBytes))
 		}),

@@ -299,7 +299,7 @@ func TestAPositionsTopicThatMayNotBeCreatedIsAskedFor(t *testing.T) {
 	sink := newSink(t, cluster, topic, exactlyOnce(""))
 	_, _, err := sink.OpenLedger(t.Context(), sinks.LedgerLane{Number: 0, Of: 20})
 	require.ErrorIs(t, err, kafka.ErrPositions)
-	require.ErrorContains(t, err, "kafka-topics.sh --bootstrap-server "+cluster.Brokers[0]+" --create --topic waybill-positions-events --partitions 20 --config cleanup.policy=compact")
+	require.ErrorContains(t, err, "kafka-topics.sh --bootstrap-server "+cluster.Brokers[0]+" --create --topic waybill-positions-events --partitions 20 --config cleanup.policy=compact --config max.message.bytes=4194304")
 	require.NoError(t, sink.CheckHealth(t.Context()), "it may be created with the first lane")
 }
 
