@@ -77,7 +77,11 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 		return err
 	}
 	revised := make(chan struct{}, 1)
-	failing := k.troubleWith(id, sink.Dispatcher.Log().With("lane", lane.Number), "beginning to work on a lane")
+	what := "beginning to work on a lane"
+	if sink.Transactor != nil {
+		what = "delivering in transactions"
+	}
+	failing := k.troubleWith(id, sink.Dispatcher.Log().With("lane", lane.Number), what)
 	session := k.session(sink, lease, leased)
 	session.Revised, session.Begun = revised, failing.Over
 	session.Targets = k.Feed.Since(time.Now())

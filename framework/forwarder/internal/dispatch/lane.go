@@ -192,7 +192,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 
 // remembered returns the settlement of an item that the lease before has delivered.
 func (l *Lane) remembered(it *item) (s Settlement, ok bool) {
-	if l.owed.Met(it.ref(), it.row()) {
+	if len(l.owed) > 0 && l.owed.Met(it.ref(), it.row()) {
 		it.Attempt++
 		return Settlement{Delivered: true}, true
 	}
