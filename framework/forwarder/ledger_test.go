@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,11 +193,12 @@ func briefLease(c *forwarder.Config) {
 func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
-		dies := errors.New("the process dies")
+		var refused atomic.Int64
 		h := &hooked{appendable: o.store}
 		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
 			if c.Number > 0 && len(b.taken()) > 0 {
-				return fmt.Errorf("%w: %w", store.ErrLeaseLost, dies)
+				refused.Add(1)
+				return store.ErrLeaseLost // as if the process had died
 			}
 			return next()
 		}
@@ -208,7 +210,7 @@ func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
 		f.flush()
 		f.abandon()
 		require.NotEmpty(t, b.taken())
-		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_cursors WHERE sink = 'sink' AND position IS NULL`))
+		require.Positive(t, refused.Load())
 
 		o.freeLeases()
 		f = o.one(b.sink(), briefLease)
@@ -288,6 +290,31 @@ func TestARoundIsCommittedOnceForAllThatComesTogether(t *testing.T) {
 		f.end()
 		require.Len(t, b.taken(), 1000)
 		require.Less(t, b.rounds, 20)
+	})
+}
+
+func TestAPanicCostsTheTransactionAndNothingElse(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		panics := 3
+		b.answer = func(_ context.Context, d *notification.Delivery) (error, bool) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if d.ID == "c" && panics > 0 {
+				panics--
+				panic("behind records that are in the transaction")
+			}
+			return nil, false
+		}
+		o.append("t", "k", "a", "b", "c", "d")
+		s := b.sink()
+		s.Retry.MaxAttempts = 1
+		f := o.one(s, briefLease)
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"a", "b", "c", "d"}, b.taken())
+		require.Empty(t, o.parked())
 	})
 }
 
@@ -401,8 +428,8 @@ func TestExactlyOnceTakesNeitherHooksNorMiddlewareNorSeveralDatabases(t *testing
 func TestRandomHistoriesDeliverOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(12) {
-		for _, lanes := range []int{1, 3} {
-			t.Run(fmt.Sprint(seed, "with", lanes), func(t *testing.T) {
+		for _, lanes := range []int{0, 1, 3} {
+			t.Run(fmt.Sprint(seed, " with ", lanes), func(t *testing.T) {
 				onSQLite(t, func(t *testing.T, o *outbox) { newBankHistory(o, seed, lanes).run(t) })
 			})
 		}
@@ -412,7 +439,7 @@ func TestRandomHistoriesDeliverOnce(t *testing.T) {
 type bankHistory struct {
 	*history
 	bank  *bank
-	lanes int
+	lanes int        // 0: another number with each forwarder
 	chaos *rand.Rand // guarded by the history's mutex
 }
 
@@ -482,7 +509,11 @@ func (h *bankHistory) start() *engine {
 		}
 		return next()
 	}
-	return h.one(h.bank.sink(), briefLease, func(c *forwarder.Config) { c.Store, c.Lanes = s, h.lanes })
+	return h.one(h.bank.sink(), briefLease, func(c *forwarder.Config) {
+		if c.Store, c.Lanes = s, h.lanes; c.Lanes == 0 {
+			c.Lanes = 1 + h.rng.IntN(4)
+		}
+	})
 }
 
 func (h *bankHistory) run(t *testing.T) {

@@ -74,6 +74,51 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
+// BenchmarkLedger compares what transactions cost at the sink alone: 16 batches at a time, and a commit behind
+// every 5,000 records, when all batches have ended.
+func BenchmarkLedger(b *testing.B) {
+	real, has := benchmarkBrokers(b)["real"]
+	if !has {
+		b.Skip("it is for a real cluster: bash .ci/test-kafka starts one")
+	}
+	brokers, topic := real(b)
+	deliveries := benchmarkDeliveries(benchmarkKeys)
+	compare(b, []contender{
+		{"sink", 1, throughSink(b, brokers, topic, deliveries)},
+		{"ledger", 1, throughLedger(b, brokers, topic, deliveries)},
+	})
+}
+
+func throughLedger(b *testing.B, brokers []string, topic string, deliveries [][]*notification.Delivery) func(n int) {
+	const round = 5000
+	sink := newSinkAt(b, brokers, topic, exactlyOnce(topic+"-positions"))
+	ledger, _ := openLedger(b, sink, onlyLane)
+	note := make([]byte, 14*round)
+	var all []*notification.Delivery
+	for _, ofKey := range deliveries {
+		all = append(all, ofKey...)
+	}
+	return func(n int) {
+		for next := 0; n > 0; n -= round {
+			var batches sync.WaitGroup
+			for from := 0; from < min(n, round); from += benchmarkBatch {
+				at := (next + from) % (len(all) - benchmarkBatch)
+				batches.Go(func() {
+					for _, r := range ledger.DeliverBatch(b.Context(), all[at:at+benchmarkBatch]) {
+						if r.Err != nil {
+							b.Error(r.Err)
+							return
+						}
+					}
+				})
+			}
+			batches.Wait()
+			require.NoError(b, ledger.Commit(b.Context(), note))
+			next += round
+		}
+	}
+}
+
 // BenchmarkCompression tells what each codec costs where the CPU is the limit.
 func BenchmarkCompression(b *testing.B) {
 	brokers, topic := benchmarkBrokers(b)["fake"](b)

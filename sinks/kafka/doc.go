@@ -63,6 +63,12 @@
 // sequence numbers by which the broker drops copies and refuses what would leave a gap; that is why idempotent
 // is on by default. Without, a broker has one request at a time.
 //
+// # Exactly once
+//
+// With exactly_once the sink is a [sinks.Transactor]: each lane has a client with a transactional id of its own, and a
+// partition of the positions topic for its notes. A broker's refusal of a record costs the transaction; which record it
+// is about is found out with another client, whose transactions are all aborted.
+//
 // # Watermill
 //
 // The client watermill is Watermill's publisher, used through Publish alone, with the

@@ -73,7 +73,7 @@ func (s *Sink) transactional(id string) *kgo.Client {
 		kgo.RecordPartitioner(ledgerPartitioner{s.config.Positions, kgo.StickyKeyPartitioner(nil)}),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
 			if topic == s.config.Positions {
-				return DefaultMaxMessageBytes - 512 // what a topic takes that is not told otherwise
+				return largestNote - leastBatchBytes
 			}
 			return int32(max(s.config.MaxMessageBytes, leastBatchBytes))
 		}),
@@ -115,7 +115,7 @@ func (l *ledger) open(ctx context.Context, lane sinks.LedgerLane) (newest []byte
 	if err := l.sink.checkPositions(ctx, admin, lane, true); err != nil {
 		return nil, err
 	}
-	if _, _, err := l.client.ProducerID(ctx); err != nil { // this fences
+	if err := l.fence(ctx); err != nil {
 		return nil, err
 	}
 	end, err := l.mark(ctx)
@@ -123,6 +123,22 @@ func (l *ledger) open(ctx context.Context, lane sinks.LedgerLane) (newest []byte
 		return nil, err
 	}
 	return l.sink.newest(ctx, admin, l.partition, end)
+}
+
+// fence gets a producer id, which cuts off whoever had the transactional id before. A cluster's first
+// transaction has it make a topic, until when it has no coordinator.
+func (l *ledger) fence(ctx context.Context) error {
+	for {
+		_, _, err := l.client.ProducerID(ctx)
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(l.sink.config.step() / 10):
+		}
+	}
 }
 
 // mark commits a record behind all notes of the lane, and returns its offset.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func committed(t testing.TB, cluster *kafkatest.Cluster, topic string) (ids []st
 	return ids
 }
 
-func TestOnEachClusterALedgerCommitsRecordsAndNoteTogether(t *testing.T) {
+func TestALedgerCommitsRecordsAndNoteTogether(t *testing.T) {
 	t.Parallel()
 	testALedgerCommitsRecordsAndNoteTogether(t, kafkatest.Fake(t))
 }
@@ -180,6 +181,63 @@ func testABrokersRefusalIsOfOneRecord(t *testing.T, cluster *kafkatest.Cluster) 
 	require.Len(t, committed(t, cluster, topic), 8)
 }
 
+func TestALedgerOfAClusterThatFallsSilentIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(sinks.Ledger) error{
+		"delivering": func(l sinks.Ledger) error {
+			return l.DeliverBatch(t.Context(), []*notification.Delivery{delivery("k")})[0].Err
+		},
+		"committing": func(l sinks.Ledger) error { return l.Commit(t.Context(), []byte("silent")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := kafkatest.Fake(t)
+			topic := cluster.CreateTopic(t, 1, nil)
+			sink := newSink(t, cluster, topic, exactlyOnce(""), func(c *kafka.Config) { c.Timeout = time.Second })
+			ledger, _ := openLedger(t, sink, onlyLane)
+			deliverAll(t, ledger, delivery("k"))
+			silence(cluster)
+			began := time.Now()
+			err := act(ledger)
+			assertClass(t, sinks.ClassUnavailable, err)
+			require.Error(t, ledger.Err())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_ = ledger.Close(ctx) // it cannot abort anything
+			require.Less(t, time.Since(began), 30*time.Second)
+			require.ErrorIs(t, ledger.Commit(t.Context(), nil), sinks.ErrAborted)
+			_, _, err = sink.OpenLedger(t.Context(), onlyLane)
+			assertClass(t, sinks.ClassUnavailable, err)
+		})
+	}
+}
+
+func TestADeliveryWhoseContextEndsCostsTheTransaction(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	topic := cluster.CreateTopic(t, 1, nil)
+	sink := newSink(t, cluster, topic, exactlyOnce(""))
+	ledger, _ := openLedger(t, sink, onlyLane)
+	deliverAll(t, ledger, delivery("k"))
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		close(asked)
+		return nil, nil, true
+	})
+	go func() {
+		<-asked
+		cancel()
+	}()
+	require.Error(t, ledger.DeliverBatch(ctx, []*notification.Delivery{delivery("k")})[0].Err)
+	require.Error(t, ledger.Err(), "it is not known whether the record is in the transaction")
+	_ = ledger.Close(t.Context()) // what it cannot abort the next one does
+	again, newest := openLedger(t, sink, onlyLane)
+	require.Empty(t, newest)
+	require.NoError(t, again.Commit(t.Context(), []byte("note")))
+	require.Empty(t, committed(t, cluster, topic))
+}
+
 func TestAClusterWithOldTransactionsIsRefused(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
@@ -241,7 +299,7 @@ func TestAPositionsTopicThatMayNotBeCreatedIsAskedFor(t *testing.T) {
 	sink := newSink(t, cluster, topic, exactlyOnce(""))
 	_, _, err := sink.OpenLedger(t.Context(), sinks.LedgerLane{Number: 0, Of: 20})
 	require.ErrorIs(t, err, kafka.ErrPositions)
-	require.ErrorContains(t, err, "kafka-topics.sh --bootstrap-server "+cluster.Brokers[0]+" --create --topic waybill-positions-events --partitions 20 --config cleanup.policy=compact")
+	require.ErrorContains(t, err, "kafka-topics.sh --bootstrap-server "+cluster.Brokers[0]+" --create --topic waybill-positions-events --partitions 20 --config cleanup.policy=compact --config max.message.bytes=4194304")
 	require.NoError(t, sink.CheckHealth(t.Context()), "it may be created with the first lane")
 }
 

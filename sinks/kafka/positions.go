@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,6 +21,10 @@ import (
 
 // positionsPrefix is what the positions topic's name begins with by default; the sink's follows.
 const positionsPrefix = "waybill-positions-"
+
+// largestNote is what the topic is made for, in bytes. A note has some 14 bytes for each of a round's rows, and
+// some 150 for each that was parked: half a megabyte at most, and twice that behind a crash.
+const largestNote = 4 << 20
 
 // transactionVersion is the least level of the feature transaction.version: with it (KIP-890) a request that
 // comes late cannot get into a later transaction.
@@ -133,8 +138,9 @@ func positionsPartitions(lane sinks.LedgerLane) int {
 }
 
 func (s *Sink) createPositions(ctx context.Context, admin *kadm.Client, lane sinks.LedgerLane) error {
-	compact := "compact"
-	created, err := admin.CreateTopic(ctx, int32(positionsPartitions(lane)), -1, map[string]*string{"cleanup.policy": &compact}, s.config.Positions)
+	compact, largest := "compact", strconv.Itoa(largestNote)
+	configs := map[string]*string{"cleanup.policy": &compact, "max.message.bytes": &largest}
+	created, err := admin.CreateTopic(ctx, int32(positionsPartitions(lane)), -1, configs, s.config.Positions)
 	if err = cmp.Or(err, created.Err); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return s.missing(lane, err)
 	}
@@ -152,8 +158,8 @@ func (s *Sink) createPositions(ctx context.Context, admin *kadm.Client, lane sin
 }
 
 func (s *Sink) missing(lane sinks.LedgerLane, err error) error {
-	return fmt.Errorf("%w: topic %s is missing, and the brokers do not let this client create it (%w): kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d --config cleanup.policy=compact",
-		ErrPositions, s.config.Positions, err, s.config.Brokers[0], s.config.Positions, positionsPartitions(lane))
+	return fmt.Errorf("%w: topic %s is missing, and the brokers do not let this client create it (%w): kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d --config cleanup.policy=compact --config max.message.bytes=%d",
+		ErrPositions, s.config.Positions, err, s.config.Brokers[0], s.config.Positions, positionsPartitions(lane), largestNote)
 }
 
 // newest reads the newest note of a partition, whose writers are fenced, before a mark: nil if there is none.

@@ -34,6 +34,8 @@ func TestARealCluster(t *testing.T) {
 		"a compacted topic takes no record without a key":       testARecordWithoutAKeyIsPermanentOnACompactedTopic,
 		"a topic that vanishes kills nothing":                   testAConfiguredTopicThatVanishesKillsNothing,
 		"health follows the broker":                             testHealthFollowsTheBroker,
+		"a ledger commits records and note together":            testALedgerCommitsRecordsAndNoteTogether,
+		"a refusal is of one record of a transaction":           testABrokersRefusalIsOfOneRecord,
 		"it lets in whom it should, over TLS":                   testARealClusterLetsInWhomItShould,
 		"keys stay in order through a restart":                  testKeysStayInOrderThroughARestart,
 	} {

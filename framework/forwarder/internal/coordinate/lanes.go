@@ -77,8 +77,11 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 		return err
 	}
 	revised := make(chan struct{}, 1)
-	log := sink.Dispatcher.LogOf(k.Database)
-	failing := k.troubleWith(id, log.With("lane", lane.Number), "beginning to work on a lane")
+	log, what := sink.Dispatcher.LogOf(k.Database), "beginning to work on a lane"
+	if sink.Transactor != nil {
+		what = "delivering in transactions"
+	}
+	failing := k.troubleWith(id, log.With("lane", lane.Number), what)
 	session := k.session(sink, lease, leased)
 	session.Revised, session.Begun = revised, failing.Over
 	session.Targets = k.Feed.Since(time.Now())

@@ -192,7 +192,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 
 // remembered returns the settlement of an item that the lease before has delivered.
 func (l *Lane) remembered(it *item) (s Settlement, ok bool) {
-	if l.owed.Met(it.ref(), it.row()) {
+	if len(l.owed) > 0 && l.owed.Met(it.ref(), it.row()) {
 		it.Attempt++
 		return Settlement{Delivered: true}, true
 	}
@@ -490,13 +490,18 @@ func (l *Lane) look() {
 	}
 }
 
-// WaitUntilSettled waits until all that was read is settled and written; false once ctx
-// is done.
+// WaitUntilSettled waits until all that was read is settled and written, and what a ledger names was met;
+// false once ctx is done.
 func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
-	for {
+	patience := time.NewTimer(meetTime)
+	defer patience.Stop()
+	for patient := true; ; {
 		l.dispatcher.mu.Lock()
 		l.pass()
 		left := l.rows
+		if patient {
+			left += len(l.owed)
+		}
 		l.full = true
 		l.mark()
 		l.dispatcher.mu.Unlock()
@@ -506,6 +511,8 @@ func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-patience.C:
+			patient = false
 		case <-l.room:
 		}
 	}

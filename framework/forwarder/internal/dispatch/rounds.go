@@ -39,6 +39,10 @@ type verdicts struct {
 // roundRows is how many settlements a round has about.
 const roundRows = 5000
 
+// meetTime is how long lanes that are to be cut anew wait for parked deliveries that were made and not written.
+// What a person has taken away meanwhile is not met.
+const meetTime = 10 * time.Second
+
 // Keep has the lane deliver into a ledger, which knows of deliveries that were made. It is called
 // before anything is read.
 func (l *Lane) Keep(ledger sinks.Ledger, owed memory.Owed) {
@@ -107,11 +111,13 @@ func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 // where it has: then the work on the lane is over, and the delivery is to be made again.
 func (d *Dispatcher) isAborted(it *item, err error) bool {
 	l := it.lane
-	if err == nil || l.ledger.Err() == nil && !errors.Is(err, ErrAbandoned) {
+	// Of these it is not known what the ledger has.
+	unclear := errors.Is(err, ErrAbandoned) || errors.Is(err, caller.ErrPanic) || errors.Is(err, caller.ErrResults)
+	if err == nil || l.ledger.Err() == nil && !unclear {
 		return l.over != nil
 	}
 	switch class, _ := sinks.Classify(err); {
-	case errors.Is(err, sinks.ErrAborted), errors.Is(err, ErrAbandoned):
+	case unclear, errors.Is(err, sinks.ErrAborted):
 	case class == sinks.ClassPermanent, class == sinks.ClassTransient:
 		if l.verdicts == nil {
 			l.verdicts = make(map[store.Ref]error)
