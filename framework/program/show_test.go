@@ -68,6 +68,7 @@ sinks:
       acks: all
       compression: none
       idempotent: true
+      exactly_once: false
       timeout: 10s
       max_message_bytes: 1048576
       format: json
