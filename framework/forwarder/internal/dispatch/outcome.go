@@ -171,6 +171,13 @@ func (l *Lane) Suspend() (began bool) {
 	return l.suspend()
 }
 
+// IsSuspended says whether no delivery begins.
+func (l *Lane) IsSuspended() bool {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	return l.suspended
+}
+
 func (l *Lane) suspend() (began bool) {
 	if l.suspended || l.over != nil {
 		return false

@@ -61,6 +61,7 @@ type Checkpointer struct {
 	took     time.Duration         // the last one
 	written  time.Time             // when a position was written last
 	moved    bool                  // the position may have moved since
+	silent   bool                  // the database did not answer, and no delivery begins until something is written
 	queue    []dispatch.Settlement // taken and not written
 	taken    []dispatch.Settlement // the slice that queue is the end of
 	reuse    []dispatch.Settlement // a slice that is not used any more
@@ -123,6 +124,9 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 		}
 		began := time.Now()
 		c.bringBack(db)
+		if c.silent {
+			continue
+		}
 		if c.Ledger != nil { // nothing of it is seen before it is committed
 			c.await(stop, timer)
 			continue
@@ -228,7 +232,7 @@ func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err 
 	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(due) {
 		due = c.written.Add(promptAfter)
 	}
-	if len(c.queue) == 0 && !c.asks() && time.Now().Before(due) {
+	if len(c.queue) == 0 && !c.asks() && !c.silent && time.Now().Before(due) {
 		if c.Ledger != nil {
 			c.Lane.Continue()
 		}

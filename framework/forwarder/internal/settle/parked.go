@@ -105,14 +105,18 @@ func (c *Checkpointer) Restore(ctx context.Context) error {
 
 // bringBack gives parked deliveries their turn: first what has fallen due, then the next
 // ones of keys that are free, then a part of a comparison. Where the table cannot be
-// read it leaves that for later: what is being delivered goes on.
+// read it leaves that for later: what is being delivered goes on, as long as the database
+// answers at all.
 func (c *Checkpointer) bringBack(ctx context.Context) {
-	if time.Now().Before(c.askAt) {
+	now := time.Now()
+	isDue := !c.nextDue.IsZero() && !c.nextDue.After(now) && c.room.Due > 0
+	if now.Before(c.askAt) || !isDue && !c.asks() && now.Before(c.scan.next()) {
 		return
 	}
 	// An answer that does not come must not cost the lease.
 	ctx, cancel := context.WithTimeout(ctx, c.TTL/2)
 	defer cancel()
+	defer c.suspendSilent(ctx)()
 	err := c.due(ctx)
 	if err == nil {
 		err = c.followers(ctx)

@@ -177,6 +177,7 @@ func (c *Checkpointer) wrote(n int) {
 		}
 	}
 	c.room = c.Lane.Written(settled, c.window.Ahead())
+	c.silent = false
 	c.Lane.Continue()
 	c.observe(settled)
 	c.queue = c.queue[n:]
@@ -216,6 +217,29 @@ func (c *Checkpointer) suspendLate(k *store.Checkpoint) (written func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		over = true
+	}
+}
+
+// suspendSilent lets no delivery begin where the database does not answer any more, until answered
+// is called. It asks once what is read takes long, by renewing the lease.
+func (c *Checkpointer) suspendSilent(ctx context.Context) (answered func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	late := time.AfterFunc(max(leastSilence, 4*c.took), func() {
+		defer close(ended)
+		renewal := store.Checkpoint{Lease: c.Lease, TTL: c.TTL}
+		written := c.suspendLate(&renewal)
+		defer written()
+		if err := c.Store.Checkpoint(ctx, renewal); err != nil && ctx.Err() == nil {
+			c.Lane.Suspend()
+		}
+	})
+	return func() {
+		cancel()
+		if !late.Stop() {
+			<-ended
+			c.silent = c.Lane.IsSuspended()
+		}
 	}
 }
 

@@ -201,3 +201,52 @@ func TestNoDeliveryBeginsFromACheckpointThatFailsToOneThatIsWritten(t *testing.T
 		require.Equal(t, []string{"first", "second"}, b.Given())
 	})
 }
+
+func TestNoDeliveryBeginsWhereTheDatabaseFallsSilentWhileParkedOnesAreRead(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		var slow, silent atomic.Bool
+		b.OnHeldKeys = func(ctx context.Context, _ string) ([]store.HeldKey, error) {
+			if slow.Load() || silent.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return nil, nil
+		}
+		b.OnCheckpoint = func(ctx context.Context, _ store.Checkpoint, next func() error) error {
+			for silent.Load() {
+				if err := lanetest.Sleep(ctx, 100*time.Millisecond); err != nil {
+					return err
+				}
+			}
+			return next()
+		}
+		revised := make(chan struct{})
+		c, l := begin(t, b, func(c *settle.Config) { c.Revised = revised })
+		run(t, c)
+		add := func(id string) {
+			b.Append(id)
+			l.Add(b.Read(1))
+		}
+		time.Sleep(time.Second)
+
+		slow.Store(true)
+		revised <- struct{}{}
+		time.Sleep(2 * time.Second)
+		add("meanwhile")
+		require.Equal(t, []string{"meanwhile"}, b.Given(), "only the parked table takes long")
+		slow.Store(false)
+		time.Sleep(time.Minute)
+
+		silent.Store(true)
+		revised <- struct{}{}
+		time.Sleep(600 * time.Millisecond) // twice 250 ms: the reading, and the question
+		add("unwritten")
+		require.NotContains(t, b.Given(), "unwritten")
+		time.Sleep(9 * time.Second)
+		require.NotContains(t, b.Given(), "unwritten", "the reading was given up, and nothing is written yet")
+		silent.Store(false)
+		time.Sleep(time.Second)
+		require.Contains(t, b.Given(), "unwritten")
+	})
+}
