@@ -168,7 +168,11 @@ func (f *fleet) step(i int, random *rand.Rand) {
 			}
 		}
 	}
-	target, err := f.stores[i].Probe(ctx)
+	look := f.stores[i].Probe
+	if random.Intn(4) > 0 {
+		look = f.of[i][random.Intn(2)].reader.(store.Looker).Look
+	}
+	target, err := look(ctx)
 	if err != nil {
 		f.t.Error(err)
 		return
