@@ -67,6 +67,9 @@ var ErrUnavailable = errors.New("the Kafka cluster cannot be reached")
 func (s *Source) Open(ctx context.Context) error {
 	c, err := s.cluster(ctx, time.Now())
 	if err == nil {
+		err = c.faulty()
+	}
+	if err == nil {
 		return s.checkCompaction(ctx, c)
 	}
 	if network := net.Error(nil); errors.As(err, &network) || kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) {
@@ -160,8 +163,11 @@ func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store
 	has := make(map[partition]bool, len(known))
 	for _, raw := range known {
 		p, err := parsePosition(raw)
-		if err == nil {
+		if err == nil && c.faults[p.name] == nil { // else its lane says so, and others may grow
 			err = c.check(p)
+		}
+		if errors.Is(err, ErrLost) {
+			err = fmt.Errorf("%w: %w", store.ErrPosition, err)
 		}
 		if err != nil {
 			return nil, err
@@ -229,16 +235,19 @@ func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at ti
 	return first, nil
 }
 
-// check returns why a position is none of what is read now.
+// check returns why a position is none of what is read now: ErrPosition where that is another cluster, and
+// with it the whole forwarder has to stop; else only the lane has to.
 func (c *cluster) check(p position) error {
 	id, configured := c.topics[p.name]
-	switch {
+	switch fault := c.faults[p.name]; {
 	case p.cluster != c.id:
 		return fmt.Errorf("%w: it stands in cluster %s, and source.kafka.brokers lead to cluster %s: correct the addresses, or use a prefix of its own for the other cluster",
 			store.ErrPosition, p.cluster, c.id)
+	case fault != nil:
+		return fmt.Errorf("the lane stands at %s: %w", p, fault)
 	case configured && id != p.topic:
-		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records behind %s are gone: forget the sink, and begin it anew with start: oldest",
-			store.ErrPosition, p.name, id, p.topic, p)
+		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records behind %s are gone: forget the sink, and begin it again with start: oldest",
+			ErrLost, p.name, id, p.topic, p)
 	}
 	return nil
 }
