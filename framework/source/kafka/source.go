@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type Source struct {
 	decompressor kgo.Decompressor
 	types        *typeRule // nil without one
 	groups       groups
+	kept         kept
 
 	asking chan struct{} // capacity 1: full while the cluster is asked for metadata
 	known  atomic.Pointer[cluster]
@@ -41,7 +43,7 @@ func New(c Config) (*Source, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{config: c, decompressor: kgo.DefaultDecompressor(), asking: make(chan struct{}, 1)}
+	s := &Source{config: c, decompressor: kgo.DefaultDecompressor(), asking: make(chan struct{}, 1), kept: kept{most: maxKept}}
 	options, err := new(c.connection()).Options()
 	if err != nil {
 		return nil, err
@@ -267,7 +269,9 @@ func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Read
 			return nil, err
 		}
 	}
-	return &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next}, nil
+	r := &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next, share: &share{of: &s.kept}}
+	runtime.AddCleanup(r, (*share).giveBack, r.share) // a reader ends without a word
+	return r, nil
 }
 
 // Through is the offset of the engine before the position.
