@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -401,4 +402,32 @@ func TestAllReadersTogetherKeepABoundedPartOfTheAnswers(t *testing.T) {
 		require.Positive(t, source.Kept())
 	}()
 	require.Eventually(t, func() bool { runtime.GC(); return source.Kept() == 0 }, patience, time.Millisecond, "a reader that is not used any more keeps nothing")
+}
+
+// Metrics and the dashboard take a sample every few seconds, of any number of late lanes.
+func TestALaneThatStandsIsFetchedForOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 3, nil)
+	records := orders(0, 30, 30)
+	for _, r := range records {
+		r.Timestamp = time.Now().Add(-100 * time.Minute)
+	}
+	w.write(t, records...)
+	w.begun(t)
+	s := w.open(t)
+	var fetches atomic.Int64
+	w.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.Fake.KeepControl()
+		fetches.Add(1)
+		return nil, nil, false
+	})
+	for range 5 {
+		sample, err := s.Sample(t.Context(), store.SampleQuery{})
+		require.NoError(t, err)
+		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
+		require.Equal(t, 30, sample.Sinks[i].Pending)
+		require.Greater(t, sample.Sinks[i].Lag, time.Hour)
+		require.LessOrEqual(t, fetches.Load(), int64(3))
+	}
+	require.Positive(t, fetches.Load())
 }
