@@ -421,13 +421,15 @@ func TestALaneThatStandsIsFetchedForOnce(t *testing.T) {
 		fetches.Add(1)
 		return nil, nil, false
 	})
-	for range 5 {
+	late := func() {
 		sample, err := s.Sample(t.Context(), store.SampleQuery{})
 		require.NoError(t, err)
 		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		require.Equal(t, 30, sample.Sinks[i].Pending)
 		require.Greater(t, sample.Sinks[i].Lag, time.Hour)
-		require.LessOrEqual(t, fetches.Load(), int64(3))
 	}
-	require.Positive(t, fetches.Load())
+	late()
+	first := fetches.Load()
+	require.Positive(t, first)
+	late()
+	require.Equal(t, first, fetches.Load())
 }
