@@ -27,7 +27,7 @@ import (
 //     has none any more, was rolled back. One that never had one is dead if no statement is left
 //     that could have taken the offset: see sweeps.
 //
-// docs/design.md says why this loses nothing.
+// docs/internals/reading.md says why this loses nothing.
 type tracker struct {
 	store *Store
 	busy  chan struct{} // capacity 1: held while one looks
