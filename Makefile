@@ -69,8 +69,9 @@ test-languages: ## Run the examples in other languages (needs psql, Python, a JD
 test-dashboard: ## Run the tests of the dashboard in a real browser (needs Chromium)
 	cd framework/dashboard/browsertest && $(IN_MEMORY) go test -timeout 15m ./...
 
-screenshots: ## Make the pictures of docs/dashboard.md (needs Chromium)
+screenshots: ## Make the pictures of the dashboard (needs Chromium) and of the demo
 	cd framework/dashboard/browsertest && WAYBILL_PICTURES=$(CURDIR)/docs/images/dashboard go test -count 1 -timeout 15m -run '^TestPicturesOfTheDocumentation$$' .
+	.ci/demo-picture
 
 bench-dashboard: ## Time each page of the dashboard over 10,000,000 rows and 1,000,000 parked deliveries
 	WAYBILL_DASHBOARD_ROWS=10000000 go test -count 1 -run '^TestEveryPageIsQuickHoweverMuchThereIs$$' -v -timeout 1h ./framework/dashboard/internal/pages
