@@ -16,13 +16,22 @@ type target struct {
 	brought *brought // nil: pages are to be read
 }
 
-var _ store.Target = (*target)(nil)
+var _ store.QuietTarget = (*target)(nil)
 
 // Last is the highest offset that had a committed row.
 func (t *target) Last() int64 { return t.last }
 
 // complete reports whether the snapshot reaches the end of the log.
 func (t *target) complete() bool { return t.at.top >= t.last }
+
+// Closed implements store.QuietTarget.
+func (t *target) Closed() bool { return t.complete() && len(t.at.holes) == 0 }
+
+// Moved implements store.QuietTarget.
+func (t *target) Moved(since store.Target) bool {
+	before, ok := since.(*target)
+	return !ok || t.last != before.last || t.life != before.life || !t.Closed()
+}
 
 // Probe looks at what is behind the top that it knows; see tracker. In a process that has not read
 // before it begins at the cursors.
