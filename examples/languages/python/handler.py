@@ -44,12 +44,12 @@ class Ledger:
 def handle(notification):
     """Handles one notification and returns its receipt. Many threads call it."""
     payment = notification["payload"]
-    if payment["Cents"] <= 0:
-        raise Refused(f"{payment['Cents']} cents cannot be booked")
-    if payment["Account"] == "busy" and notification["attempt"] == 1:
+    if payment["cents"] <= 0:
+        raise Refused(f"{payment['cents']} cents cannot be booked")
+    if payment["account"] == "busy" and notification["attempt"] == 1:
         raise TimeoutError("the account is locked")  # any other error: try again
-    new = ledger.book(notification["id"], f"{payment['Account']} {payment['Cents']}")
-    if payment["Account"] == "unlucky" and new:
+    new = ledger.book(notification["id"], f"{payment['account']} {payment['cents']}")
+    if payment["account"] == "unlucky" and new:
         print("power failure between booking and answer")
         os._exit(1)
     return "booked" if new else "was booked before"

@@ -13,17 +13,17 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what stands under "with:" for a pager.
-type Config struct {
+// pagerConfig is what stands below "with:" for a pager.
+type pagerConfig struct {
 	Address   string `yaml:"address" doc:"host:port of the desk that takes pages. Required"`
 	MaxLength int    `yaml:"max_length" doc:"bytes of the longest page. Default 500"`
 }
 
 // SetDefaults runs before the user's values are decoded over it.
-func (c *Config) SetDefaults() { c.MaxLength = 500 }
+func (c *pagerConfig) SetDefaults() { c.MaxLength = 500 }
 
 // Validate reports all mistakes at once, each by the name that the user typed.
-func (c *Config) Validate() error {
+func (c *pagerConfig) Validate() error {
 	var problems []error
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		problems = append(problems, fmt.Errorf("address: %q is not host:port", c.Address))
@@ -34,24 +34,24 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Kind is the sink kind pager.
-func Kind() sinks.Kind {
+// pagerKind is the sink kind pager.
+func pagerKind() sinks.Kind {
 	return sinks.NewKind("pager", "a page for each notification, to the desk",
-		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return &Pager{c}, nil })
+		func(_ sinks.Instance, c pagerConfig) (sinks.Sink, error) { return &pager{c}, nil })
 }
 
-// Pager asks a desk to page a person, over a connection for each page. It holds
+// pager asks a desk to page a person, over a connection for each page. It holds
 // nothing between them, so it needs neither Open nor Close.
-type Pager struct{ config Config }
+type pager struct{ config pagerConfig }
 
 var (
-	_ sinks.Sink          = (*Pager)(nil)
-	_ sinks.HealthChecker = (*Pager)(nil)
+	_ sinks.Sink          = (*pager)(nil)
+	_ sinks.HealthChecker = (*pager)(nil)
 )
 
 // Deliver sends the payload as a page. The desk gets the notification's id, so
 // that it can tell a page that comes again.
-func (p *Pager) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+func (p *pager) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	if len(d.Payload) > p.config.MaxLength {
 		return "", sinks.Permanent(fmt.Errorf("the page is %d bytes long, the limit is %d", len(d.Payload), p.config.MaxLength))
 	}
@@ -63,7 +63,7 @@ func (p *Pager) Deliver(ctx context.Context, d *notification.Delivery) (notifica
 }
 
 // CheckHealth connects and hangs up.
-func (p *Pager) CheckHealth(ctx context.Context) error {
+func (p *pager) CheckHealth(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *Pager) CheckHealth(ctx context.Context) error {
 }
 
 // ask sends a line and waits for the line that answers it.
-func (p *Pager) ask(ctx context.Context, line string) (string, error) {
+func (p *pager) ask(ctx context.Context, line string) (string, error) {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return "", err
@@ -97,7 +97,7 @@ func (p *Pager) ask(ctx context.Context, line string) (string, error) {
 
 // dial's errors are the destination's, whatever the notification is: the whole sink
 // waits until it is there again.
-func (p *Pager) dial(ctx context.Context) (net.Conn, error) {
+func (p *pager) dial(ctx context.Context) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", p.config.Address)
 	switch {
