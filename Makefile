@@ -42,7 +42,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Watch notifications travel, with nothing to install
-	go run ./cmd/waybill demo
+	go run ./cmd/demo
 
 test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 	$(IN_MEMORY) go test -short -parallel $(PARALLEL) -timeout 20m ./...

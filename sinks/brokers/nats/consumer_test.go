@@ -74,7 +74,7 @@ func (b broker) testConsumer(t *testing.T) {
 	require.NoError(t, err)
 	sink := b.sink(t, "stream: ORDERS\ntopic: 'orders.{{.Type}}'")
 	for _, typ := range []string{"placed", "paid"} {
-		_, err := sink.Deliver(t.Context(), &notification.Delivery{Envelope: notification.Envelope{ID: "o-17-" + typ, Type: typ, Key: "o-17", Payload: []byte(`{}`)}})
+		_, err := sink.Deliver(t.Context(), &notification.Delivery{Envelope: &notification.Envelope{ID: "o-17-" + typ, Type: typ, Key: "o-17", Payload: []byte(`{}`)}})
 		require.NoError(t, err)
 	}
 	for _, typ := range []string{"placed", "paid"} {

@@ -44,7 +44,7 @@ func (b broker) testConsumer(t *testing.T) {
 	require.NoError(t, err)
 	sink := b.sink(t, "exchange: shop\nexchange_type: topic")
 	for _, typ := range []string{"order.placed", "order.paid"} {
-		_, err := sink.Deliver(t.Context(), &notification.Delivery{Envelope: notification.Envelope{ID: "o-17-" + typ, Type: typ, Key: "o-17", Payload: []byte(`{}`)}})
+		_, err := sink.Deliver(t.Context(), &notification.Delivery{Envelope: &notification.Envelope{ID: "o-17-" + typ, Type: typ, Key: "o-17", Payload: []byte(`{}`)}})
 		require.NoError(t, err)
 	}
 	for _, typ := range []string{"order.placed", "order.paid"} {
