@@ -31,7 +31,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ lint: $(LINT) ## Run the linters, which are built at the first time
 	cd examples/own-program && $(CURDIR)/$(LINT) run ./...
 	cd benchmarks && $(CURDIR)/$(LINT) run ./...
 	cd framework/program/internal/deploy/check && $(CURDIR)/$(LINT) run ./...
+
+prose: ## Check spelling and style of docs, comments and messages (the checker is built at the first time)
+	bash .ci/prose --quiet
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...

@@ -40,7 +40,10 @@ type Feed struct {
 	newest
 
 	listening atomic.Bool
-	turned    atomic.Int64 // when Run last began a turn, in Unix nanoseconds; 0: never
+	// In Unix nanoseconds; 0: never.
+	turned   atomic.Int64 // when Run last began a turn
+	answered atomic.Int64 // when a look was last answered
+	grown    atomic.Int64 // when a look last found that the log had grown
 
 	mu      sync.Mutex
 	round   *sync.Cond // broadcast when a round ends
@@ -114,6 +117,11 @@ func (f *Feed) Listening() bool { return f.listening.Load() }
 // at the log and reading what is new, which the store bounds.
 func (f *Feed) Turned() time.Time { return timeOf(f.turned.Load()) }
 
+// Answered is when the database last answered a look, and Grown when a look last found that the log had
+// grown, as the first one does.
+func (f *Feed) Answered() time.Time { return timeOf(f.answered.Load()) }
+func (f *Feed) Grown() time.Time    { return timeOf(f.grown.Load()) }
+
 func timeOf(nanoseconds int64) time.Time {
 	if nanoseconds == 0 {
 		return time.Time{}
@@ -167,7 +175,11 @@ func (f *Feed) Run(ctx context.Context) {
 			continue
 		}
 		f.looking.Over()
+		f.answered.Store(time.Now().UnixNano())
 		grown := target.Last() != last
+		if grown {
+			f.grown.Store(time.Now().UnixNano())
+		}
 		if f.Observer != nil {
 			f.Observer.Wake(policy.Wake{Cause: cause, Grown: grown, Began: began, Duration: took})
 		}
