@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // patience is how long a command may take, on a machine that is busy with other tests.
@@ -45,18 +47,33 @@ type shell struct {
 	replace *strings.Replacer
 }
 
+// programs is the folder of the command waybill of this tree.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if programs, err = os.MkdirTemp("", "walkthrough"); err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(programs) }()
+	build := exec.Command("go", "build", "-o", programs, "./cmd/waybill")
+	build.Dir = filepath.Join("..", "..")
+	if output, err := build.CombinedOutput(); err != nil {
+		panic(string(output))
+	}
+	defer func() { _ = postgrestest.Stop() }()
+	return m.Run()
+}
+
 // newShell starts a shell in an empty folder, with the command waybill of this tree in its PATH.
 func newShell(t *testing.T, environment ...string) *shell {
 	t.Helper()
 	home, folder := t.TempDir(), t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(home, "waybill"), "./cmd/waybill")
-	build.Dir = filepath.Join("..", "..")
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, string(output))
-
 	command := exec.Command("bash")
 	command.Dir = folder
-	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	command.Env = append(command.Env, environment...)
 	in, err := command.StdinPipe()
 	require.NoError(t, err)
