@@ -8,11 +8,13 @@ import (
 	"github.com/waybill-go/waybill/framework/waybilltest"
 )
 
+// PriceChangedV1 is the payload as it was.
 type PriceChangedV1 struct {
 	Item  string
 	Euros int
-} // as it was
+}
 
+// PriceSet was PriceChanged.
 type PriceSet struct {
 	Item  string
 	Cents int
@@ -20,7 +22,7 @@ type PriceSet struct {
 
 var o = func() *waybill.Outbox {
 	o := waybill.SQLite(nil, waybill.SQLiteConfig{})
-	waybill.Register[PriceSet](o, "price.set", // was price.changed
+	waybill.Register[PriceSet](o, "price.set",
 		waybill.Version(2), waybill.Aliases("price.changed"),
 		waybill.Upcast(1, func(p PriceChangedV1) (PriceSet, error) { return PriceSet{p.Item, 100 * p.Euros}, nil }))
 	return o
