@@ -1,6 +1,6 @@
 // Package walkthrough follows the guides of the documentation as a newcomer would: in an empty
-// folder, block by block, against a real PostgreSQL. It is a module of its own for the sake of
-// pgx and River, which some guides use.
+// folder, block by block, against a real PostgreSQL. It is a separate module, since some guides
+// use pgx and River.
 //
 // A guide is its fenced blocks, in order. A comment above a block says what to do with it:
 //

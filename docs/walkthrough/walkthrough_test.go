@@ -30,7 +30,7 @@ func TestGettingStarted(t *testing.T) {
 
 func TestGoingToProduction(t *testing.T) {
 	t.Parallel()
-	// A server of its own: the guide makes a role, and wants commits that are safe.
+	// A private server: the guide makes a role, and wants commits that are safe.
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Durable: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
@@ -53,7 +53,7 @@ type arrival struct {
 // move is one of the guides that take along what is pending.
 type move struct {
 	page string
-	// publish is what a publisher of the old version does in a transaction of its own.
+	// publish is what a publisher of the old version does in its transaction.
 	publish func(t *testing.T, n int)
 	// pending is a query for what the old relay would still deliver.
 	pending string
@@ -64,7 +64,7 @@ type move struct {
 
 func key(n int) string { return fmt.Sprintf("o-%d", n%3) }
 
-// follow follows the guide, with publishers of the old version before and behind it, and takes
+// follow follows the guide, with publishers of the old version before and after it, and takes
 // along what is pending once more.
 func (m move) follow(t *testing.T, db *sql.DB, dsn string, settled int) {
 	t.Helper()
