@@ -21,6 +21,8 @@ type Changes struct {
 	// Observe says that it differs: hosts and auth are taken over by
 	// [dashboard.Dashboard.Change], and the rest counts from the next start of the program.
 	Observe bool
+	// Databases says that those of a fleet differ: [fleet.Fleet.Follow] takes them over.
+	Databases bool
 	// More says that there is more, such as another database, which takes another
 	// forwarder.
 	More bool
@@ -28,7 +30,7 @@ type Changes struct {
 
 // None says that there are no differences.
 func (c Changes) None() bool {
-	return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.Observe && !c.More
+	return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.Observe && !c.Databases && !c.More
 }
 
 // ChangesTo compares a configuration with the one that is to follow it.
@@ -37,7 +39,8 @@ func (c *Config) ChangesTo(next *Config) Changes {
 		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
 		Schedules: !reflect.DeepEqual(c.Schedules, next.Schedules),
 		Observe:   !reflect.DeepEqual(c.Observe, next.Observe),
-		More:      !reflect.DeepEqual(c.rest(), next.rest()),
+		Databases: !reflect.DeepEqual(c.Databases, next.Databases),
+		More:      !reflect.DeepEqual(c.rest(), next.rest()) || len(c.Databases) == 0 != (len(next.Databases) == 0),
 	}
 	for name, sink := range next.Sinks {
 		if old, ok := c.Sinks[name]; !ok || !reflect.DeepEqual(old.compared(), sink.compared()) {
@@ -107,9 +110,9 @@ func (s Sink) compared() Sink {
 	return s
 }
 
-// rest is all but sinks, routes, schedules and observe.
+// rest is all but sinks, routes, schedules, databases and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, Observe{}, Options{}, Source{}, nil
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, nil, Observe{}, Options{}, Source{}, nil
 	return rest
 }

@@ -10,7 +10,7 @@
 //
 // The files in the order in which to read them: config.go, load.go, source.go,
 // options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, observe.go, masks.go, schedules.go, standby.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
+// check.go, observe.go, masks.go, schedules.go, standby.go, fleet.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
 // reference.go, schema.go.
 package config
 
@@ -34,13 +34,15 @@ import (
 // Config is the whole file. What the user left out is zero here; the
 // package that uses the value has the default.
 type Config struct {
-	Database  Database          `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, mysql://user:password@host:port/name, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
-	Standby   Database          `yaml:"standby" secret:"password" doc:"a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
-	Outbox    Outbox            `yaml:"outbox" doc:"the tables"`
-	Log       Log               `yaml:"source" doc:"what is read in place of the outbox's own log, for a second stage behind one that writes an outbox to Kafka; the database keeps cursors, leases and what is parked, in tables of a prefix that no outbox has"`
-	Forwarder Forwarder         `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
-	Sinks     map[string]Sink   `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
-	Routes    map[string][]Rule `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
+	Database  Database            `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, mysql://user:password@host:port/name, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless there are databases"`
+	Standby   Database            `yaml:"standby" secret:"password" doc:"a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
+	Databases map[string]Database `yaml:"databases" secret:"password" doc:"in place of database: several, by name, with one forwarder, whose sinks deliver from all of them. The name travels with each notification as the metadata database. Schemas of one PostgreSQL are told apart by search_path, as in postgres://app@db/shop?search_path=tenant1"`
+	Fleet     Fleet               `yaml:"fleet" doc:"how a forwarder works on several databases"`
+	Outbox    Outbox              `yaml:"outbox" doc:"the tables"`
+	Log       Log                 `yaml:"source" doc:"what is read in place of the outbox's own log, for a second stage behind one that writes an outbox to Kafka; the database keeps cursors, leases and what is parked, in tables of a prefix that no outbox has"`
+	Forwarder Forwarder           `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
+	Sinks     map[string]Sink     `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
+	Routes    map[string][]Rule   `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
 
 	Schedules map[string]Schedule `yaml:"schedules" doc:"notifications by the clock, by name: of all processes that forward with this file one publishes each, once"`
 
@@ -218,6 +220,7 @@ func (c *Config) Table() (*route.Table, error) {
 func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	return forwarder.Config{
 		Store:           s,
+		Fleet:           c.HasFleet(),
 		Routes:          c.routes(),
 		Sinks:           c.destinations(),
 		Name:            c.Forwarder.Name,

@@ -40,7 +40,10 @@ type Feed struct {
 	newest
 
 	listening atomic.Bool
-	turned    atomic.Int64 // when Run last began to look, in Unix nanoseconds; 0: never
+	// In Unix nanoseconds; 0: never.
+	turned   atomic.Int64 // when Run last began to look
+	answered atomic.Int64 // when a look was last answered
+	grown    atomic.Int64 // when a look last found that the log had grown
 
 	mu      sync.Mutex
 	round   *sync.Cond // broadcast when a round ends
@@ -113,6 +116,11 @@ func (f *Feed) Listening() bool { return f.listening.Load() }
 // and reading the new rows, which the store bounds.
 func (f *Feed) Turned() time.Time { return timeOf(f.turned.Load()) }
 
+// Answered returns when the database last answered a look, and Grown when a look last found that the
+// log had grown; the first look counts as such.
+func (f *Feed) Answered() time.Time { return timeOf(f.answered.Load()) }
+func (f *Feed) Grown() time.Time    { return timeOf(f.grown.Load()) }
+
 func timeOf(nanoseconds int64) time.Time {
 	if nanoseconds == 0 {
 		return time.Time{}
@@ -166,7 +174,11 @@ func (f *Feed) Run(ctx context.Context) {
 			continue
 		}
 		f.looking.Over()
+		f.answered.Store(time.Now().UnixNano())
 		grown := target.Last() != last
+		if grown {
+			f.grown.Store(time.Now().UnixNano())
+		}
 		if f.Observer != nil {
 			f.Observer.Wake(policy.Wake{Cause: cause, Grown: grown, Began: began, Duration: took})
 		}
