@@ -159,7 +159,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/forwarder", engine + "coordinate", ""},
 		{engine + "lane", engine + "settle", ""},
 		{"framework/forwarder/fleet", []string{"framework/internal/pace", "framework/store", engine + "coordinate", "framework/forwarder"}},
-	{"framework/forwarder/simulation", engine + "coordinate", ""},
+		{"framework/forwarder/simulation", engine + "coordinate", ""},
 		{engine + "settle", engine + "dispatch", ""},
 		{engine + "dispatch", engine + "keyqueue", ""},
 		{"framework/store/postgres", "framework/store", ""},

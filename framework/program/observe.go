@@ -26,7 +26,8 @@ func (f *forward) observed() (*config.Config, error) {
 	// Mistakes are those that loading all finds too.
 	o, _ := config.LoadObserve(f.source)
 	f.types = o.Types
-	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Logger: f.logger})
+	databases, several, _ := config.LoadFleet(f.source)
+	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Databases: len(databases) > 0 || several.Query != "", Logger: f.logger})
 	if o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
@@ -75,7 +76,9 @@ func (f *forward) show(e *engine) {
 	for _, s := range e.config.Schedules {
 		f.monitor.ExpectTypes(s.Type)
 	}
-	e.hide = f.dashboard.Show(f.target(e))
+	if e.hide = func() {}; e.fleet == nil {
+		e.hide = f.dashboard.Show(f.target(e))
+	}
 }
 
 func (f *forward) target(e *engine) dashboard.Target {

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
@@ -87,6 +89,8 @@ type Config struct {
 	Sleep time.Duration
 	// Connections is as for forwarder.Database.
 	Connections int
+	// Listeners is how many databases are listened to at once, of those that are awake; the others are polled.
+	Listeners int
 	// Logger gets one line for each change of a database's state; default: slog's.
 	Logger *slog.Logger
 }
@@ -96,6 +100,7 @@ type Fleet struct {
 	config  Config
 	control *control // nil: there is none
 	watch   *watch
+	hearing *semaphore.Weighted
 	listing *pace.Trouble
 	kick    chan struct{} // capacity 1: look at once
 
@@ -123,7 +128,7 @@ func New(c Config) (*Fleet, error) {
 		c.Logger = slog.Default()
 	}
 	f := &Fleet{
-		config: c, watch: newWatch(c.Logger), lister: c.Databases, asked: true, kick: make(chan struct{}, 1),
+		config: c, watch: newWatch(c.Logger), hearing: semaphore.NewWeighted(int64(c.Listeners)), lister: c.Databases, asked: true, kick: make(chan struct{}, 1),
 		listing: pace.NewTrouble(c.Logger, "listing the databases of the fleet", 0),
 		members: make(map[string]*member), ending: make(map[string]*member),
 	}
