@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -81,6 +82,8 @@ type forward struct {
 	service   otlp.Service // which sends spans and metrics
 	push      bool         // metrics, by OTLP
 	dashboard *dashboard.Dashboard
+	several   *dashboard.Several         // in place of dashboard, where there is a fleet
+	fleet     atomic.Pointer[shownFleet] // that is shown; nil: there is one database
 	// address, types and pprof are observe's as the program began with.
 	address string
 	types   bool
@@ -165,6 +168,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		var cleanupNext func()
 		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
 		if next == nil {
+			f.several.Close()
 			f.dashboard.Close() // while there is a database for what it interrupts
 		}
 		cleanup()
