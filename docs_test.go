@@ -1,24 +1,38 @@
 package waybill_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
+
+// pages are those of the documentation.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all := []string{"README.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found)
+		all = append(all, found...)
+	}
+	return all
+}
 
 // compiled is a block of a page with the file that it is taken from.
 var compiled = regexp.MustCompile("(?s)<!-- (\\S+\\.go) -->\n+```go\n(.*?)\n```")
 
 func TestCodeInTheDocumentationIsCodeThatCompiles(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
 	found := 0
-	for _, page := range append(pages, "README.md") {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, match := range compiled.FindAllStringSubmatch(string(text), -1) {
@@ -54,14 +68,7 @@ func anchors(t *testing.T, page string) map[string]bool {
 
 func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 	t.Parallel()
-	pages := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "examples/*/README.md"} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		require.NotEmpty(t, found)
-		pages = append(pages, found...)
-	}
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
@@ -76,6 +83,81 @@ func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 			}
 		}
 	}
+}
+
+var (
+	// apart are the parts of a page that are not text: code, tables, HTML, and what a program writes.
+	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^\\s*[|<#!][^\n]*$")
+	// generated is the mark of a page that a program writes.
+	generated = regexp.MustCompile("(?m)^<!-- Generated ")
+	// sentences is the end of one with another behind it.
+	sentences = regexp.MustCompile(`[.!?][*_)]* [\p{Lu}` + "`" + `*\[]`)
+)
+
+func TestALineOfTheDocumentationIsShortOrOneSentence(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		if generated.Match(text) {
+			continue
+		}
+		for _, line := range strings.Split(apart.ReplaceAllString(string(text), ""), "\n") {
+			if utf8.RuneCountInString(line) > 120 {
+				require.NotRegexp(t, sentences, line, "%s: break the line", page)
+			}
+		}
+	}
+}
+
+var (
+	// invariant is an item of a list of those, to its end.
+	invariant = regexp.MustCompile(`(?m)^- \*\*(?:.|\n  )+`)
+	// tested is the name of a test, or of a case of the stores' conformance suite.
+	tested = regexp.MustCompile("`(Test\\w+|[a-z]\\w+)`")
+	// function is the beginning of one.
+	function = regexp.MustCompile(`(?m)^func (\w+)\(`)
+)
+
+func TestEachInvariantNamesATestThatThereIs(t *testing.T) {
+	t.Parallel()
+	tests, cases := make(map[string]bool), make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		inSuite := filepath.ToSlash(filepath.Dir(path)) == "framework/store/storetest"
+		if err != nil || !inSuite && !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range function.FindAllStringSubmatch(string(text), -1) {
+			tests[match[1]] = true
+			if inSuite {
+				cases[match[1]] = true
+			}
+		}
+		return err
+	}))
+	found := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, match := range tested.FindAllStringSubmatch(string(text), -1) {
+			if strings.HasPrefix(match[1], "Test") {
+				require.True(t, tests[match[1]], "%s names %s", page, match[1])
+			}
+		}
+		for _, section := range strings.Split(string(text), "\n#")[1:] {
+			if title, body, _ := strings.Cut(section, "\n"); strings.HasSuffix(title, " Invariants") {
+				for _, item := range invariant.FindAllString(body, -1) {
+					named := slices.ContainsFunc(tested.FindAllStringSubmatch(item, -1), func(match []string) bool {
+						return tests[match[1]] && (cases[match[1]] || strings.HasPrefix(match[1], "Test"))
+					})
+					require.True(t, named, "%s: no test of: %s", page, item)
+					found++
+				}
+			}
+		}
+	}
+	require.Greater(t, found, 50)
 }
 
 func TestEachExampleHasAReadmeAndIsListed(t *testing.T) {

@@ -69,7 +69,7 @@ type unread struct {
 func (u unread) run(ctx context.Context, server *database.Server) (Sample, error) {
 	return onEmpty(ctx, server, u.outbox, u.sizes, func(dsn string, from peer.Publisher) (sample Sample, err error) {
 		n := max(u.sizes.Fewest, int(u.sizes.Publishing.Seconds()*float64(u.rate)))
-		m := newMeter(ctx, server, processes{})
+		m := newMeter(ctx, server)
 		began := time.Now()
 		made, err := publishSteadily(ctx, from, n, u.rate, u.sizes.Clients)
 		if err != nil {

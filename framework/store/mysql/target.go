@@ -12,6 +12,8 @@ type target struct {
 	at   snapshot
 	last int64 // the highest committed offset; at may not reach it yet
 	life string
+
+	brought *brought // nil: pages are to be read
 }
 
 var _ store.QuietTarget = (*target)(nil)
@@ -37,7 +39,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	if source := s.Source(); source != nil {
 		return source.Probe(ctx)
 	}
-	t, err := s.tracker.probe(ctx)
+	t, err := s.tracker.probe(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}
@@ -47,7 +49,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 // probeAll probes until the snapshot reaches the end of the log.
 func (s *Store) probeAll(ctx context.Context) (*target, error) {
 	for {
-		t, err := s.tracker.probe(ctx)
+		t, err := s.tracker.probe(ctx, nil)
 		if err != nil || t.complete() {
 			return t, err
 		}
