@@ -10,9 +10,9 @@
 //	})
 //	err = o.Run(ctx)
 //
-// It only puts together what the packages below it have, and nothing is possible through
-// it alone: framework/outbox publishes, framework/forwarder delivers, registry knows the
-// types, sinks has the destinations.
+// The package only combines the packages below it, and everything it does can be done with
+// them directly: framework/outbox publishes, framework/forwarder delivers, registry holds the
+// types, and sinks holds the destinations.
 package waybill
 
 import (
@@ -46,17 +46,17 @@ import (
 
 // Errors of an Outbox.
 var (
-	// ErrNotOpen: what needs an open outbox, such as Publish, was called before any of
-	// Open, InTx, InUnit and Run.
-	ErrNotOpen = errors.New("the outbox is not open: call Open first (InTx and Run do so by themselves)")
-	// ErrOpen is what Register, Handle and the rest panic with after Open.
-	ErrOpen = errors.New("the outbox is open already: declare types, handlers, sinks, routes and schedules before Open, InTx and Run")
-	// ErrDuplicate: a notification with the same uniqueness key was published already; see
+	// ErrNotOpen: a method that needs an open outbox, such as Publish, was called before
+	// Open, InTx, InUnit or Run.
+	ErrNotOpen = errors.New("the outbox is not open: call Open first (InTx, InUnit and Run call it themselves)")
+	// ErrOpen: Register, Handle and the other declarations panic with it after Open.
+	ErrOpen = errors.New("the outbox is already open: declare types, handlers, sinks, routes and schedules before Open, InTx, InUnit and Run")
+	// ErrDuplicate: a notification with the same uniqueness key was already published; see
 	// [Unique].
 	ErrDuplicate = outbox.ErrDuplicate
 )
 
-// Names of the packages below, for programs with one import.
+// Aliases of names in other packages, for programs with one import.
 type (
 	PostgresConfig = postgres.Config
 	SQLiteConfig   = sqlite.Config
@@ -74,16 +74,15 @@ type (
 	When           = schedule.When
 )
 
-// Outbox is the outbox of one database, with the application's types and who gets them.
-// Declare everything first, from one goroutine; from Open on it is safe for concurrent
-// use.
+// Outbox is the outbox of one database, with the application's types, sinks and routes.
+// Declare all of them first, from one goroutine. After Open it is safe for concurrent use.
 type Outbox struct {
-	// Config is the forwarder's: lanes, retention, observer and so on. Store, Types,
-	// Sinks and Routes come from what is declared. Its TracerProvider is the publisher's
-	// too, unless Publishing has one. Set it before Open.
+	// Config configures the forwarder: lanes, retention, observer and so on. Open fills in
+	// Store, Types, Sinks and Routes from the declarations. The publisher uses its
+	// TracerProvider too, unless Publishing sets one. Set Config before Open.
 	Config Config
-	// Publishing is the publisher's configuration: metadata from the context, the limit of
-	// a payload and so on. Map and Ignore add to its Events. Set it before Open.
+	// Publishing configures the publisher: metadata from the context, the payload limit and
+	// so on. Map and Ignore add to its Events. Set it before Open.
 	Publishing outbox.Config
 
 	db      *sql.DB
@@ -101,7 +100,7 @@ type Outbox struct {
 	ran     atomic.Bool
 }
 
-// database is what the stores of all databases are.
+// database is the store that Open connects to, of any of the databases.
 type database interface {
 	forwarder.Store
 	outbox.Log
@@ -109,7 +108,7 @@ type database interface {
 	store.Schedules
 }
 
-// opened is what Open makes.
+// opened is what Open creates.
 type opened struct {
 	store     database
 	publisher *outbox.Publisher
@@ -121,13 +120,13 @@ type opened struct {
 type declared struct {
 	Sink
 	handlers []function.Handler
-	handled  []func(*registry.Registry) (string, error) // the names of the handlers' types
-	patterns []string                                   // that go there, unless a rule of Route is for the same
-	inTx     bool                                       // the handlers are of HandleTx
+	handled  []func(*registry.Registry) (string, error) // return the type names of the handlers
+	patterns []string                                   // routed to the sink, unless a rule of Route has the same pattern and sink
+	inTx     bool                                       // the handlers come from HandleTx
 }
 
-// Postgres is the outbox of a PostgreSQL database, whose handle the application keeps and
-// closes: one of [postgres.OpenDB], or one over a pool of pgx, stdlib.OpenDBFromPool(pool).
+// Postgres returns the outbox of a PostgreSQL database. The application keeps and closes db,
+// which comes from [postgres.OpenDB] or from a pgx pool: stdlib.OpenDBFromPool(pool).
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },
@@ -135,8 +134,8 @@ func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	)
 }
 
-// SQLite is the outbox of an SQLite database, whose handle the application keeps and
-// closes: see [sqlite.OpenDB].
+// SQLite returns the outbox of an SQLite database. The application keeps and closes db, which
+// comes from [sqlite.OpenDB].
 func SQLite(db *sql.DB, c SQLiteConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := sqlite.Migrate(ctx, db, c); return err },
@@ -144,8 +143,8 @@ func SQLite(db *sql.DB, c SQLiteConfig) *Outbox {
 	)
 }
 
-// MySQL is the outbox of a MySQL or MariaDB database, whose handle the application keeps and
-// closes: see [mysql.OpenDB].
+// MySQL returns the outbox of a MySQL or MariaDB database. The application keeps and closes
+// db, which comes from [mysql.OpenDB].
 func MySQL(db *sql.DB, c MySQLConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := mysql.Migrate(ctx, db, c); return err },
@@ -160,8 +159,8 @@ func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(con
 	}
 }
 
-// Register declares a notification type by its stable name; see [registry.Register]. What
-// is wrong with it is an error of Open.
+// Register declares a notification type by its stable name; see [registry.Register]. Open
+// returns its errors.
 func Register[T any](o *Outbox, name string, options ...TypeOption) {
 	o.declare()
 	o.note(registry.Register[T](o.types, name, options...))
@@ -179,19 +178,19 @@ func Ignore[E any](o *Outbox) {
 	o.Publishing.Events = append(o.Publishing.Events, outbox.Ignore[E]())
 }
 
-// Handle declares that the sink of that name hands notifications of type T to the
-// function, and routes them there. Several types may share a sink, and with it
-// parallelism, retries and order; see [function.Mux]. The settings of the sink may be
-// changed until Open:
+// Handle declares a function that handles the notifications of type T in the named sink,
+// and routes the type to that sink. Several types may share a sink, and with it its
+// parallelism, retries and order; see [function.Mux]. The returned settings of the sink may
+// be changed until Open:
 //
 //	waybill.Handle(o, "mail", send).Retry.MaxAttempts = 20
 func Handle[T any](o *Outbox, sink string, handle func(ctx context.Context, n T) error) *Sink {
 	return handler[T](o, sink, function.On(handle), false)
 }
 
-// HandleTx is [Handle] for a function that has its effects once, however often the
-// delivery is made: what it writes and publishes in tx is committed together with a note of
-// the notification's id; see [inbox.HandleTx].
+// HandleTx is [Handle] for a function whose effects happen once, even where a delivery is
+// repeated: what it writes and publishes in tx commits together with the notification's id
+// in the inbox; see [inbox.HandleTx].
 func HandleTx[T any](o *Outbox, sink string, handle func(ctx context.Context, tx *sql.Tx, n T) error) *Sink {
 	return handler[T](o, sink, inbox.OnTx(handle), true)
 }
@@ -199,18 +198,19 @@ func HandleTx[T any](o *Outbox, sink string, handle func(ctx context.Context, tx
 func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink {
 	d := o.sink(sink)
 	if d.Sink.Sink != nil {
-		o.note(fmt.Errorf("sink %q has a destination, and is given a handler: use two names", sink))
+		o.note(fmt.Errorf("sink %q already has a destination and cannot have a handler too: use two names", sink))
 	}
 	if len(d.handlers) > 0 && d.inTx != inTx {
-		o.note(fmt.Errorf("sink %q has functions of Handle and of HandleTx: use two names", sink))
+		o.note(fmt.Errorf("sink %q has handlers from both Handle and HandleTx: use two names", sink))
 	}
 	d.handlers, d.inTx = append(d.handlers, h), inTx
 	d.handled = append(d.handled, registry.NameOf[T])
 	return &d.Sink
 }
 
-// Deliver declares a sink, and routes the patterns there: types, beginnings of types such
-// as order.*, or *. Route adds conditions. Without a pattern nothing is routed.
+// Deliver declares a sink and routes the patterns to it. A pattern is a type, the beginning
+// of types such as order.*, or *. Without patterns, nothing is routed to the sink; use Route,
+// which also takes conditions.
 func (o *Outbox) Deliver(sink string, to sinks.Sink, patterns ...string) *Sink {
 	d := o.sink(sink)
 	if d.Sink.Sink != nil || len(d.handlers) > 0 {
@@ -220,17 +220,17 @@ func (o *Outbox) Deliver(sink string, to sinks.Sink, patterns ...string) *Sink {
 	return &d.Sink
 }
 
-// Route declares a rule: what a pattern matches goes to a sink, under a condition or with
-// another payload. It takes the place of what Handle and Deliver route for the same
-// pattern and sink.
+// Route declares a rule: notifications that match the pattern go to a sink, under a condition
+// or with another payload. It replaces what Handle and Deliver route for the same pattern and
+// sink.
 func (o *Outbox) Route(pattern string, rule Rule) {
 	o.declare()
 	o.routes[pattern] = append(o.routes[pattern], rule)
 }
 
-// Schedule declares that a notification is published by the clock: whenever when says so,
-// one of all processes that run this schedule publishes what the function returns for the
-// tick; see [schedule.Schedule], whose Missed may be changed until Open:
+// Schedule declares that a notification is published by the clock. At each tick of when, one
+// of all processes that run the schedule publishes the notification that the function returns
+// for the tick; see [schedule.Schedule]. Its Missed may be changed until Open:
 //
 //	o.Schedule("daily-report", waybill.Cron("0 9 * * MON-FRI", "Europe/Berlin"),
 //		func(ctx context.Context, tick time.Time) (any, error) { return ReportDue{tick}, nil })
@@ -249,10 +249,10 @@ func (o *Outbox) sink(name string) *declared {
 	return o.sinks[name]
 }
 
-// declare refuses what comes too late.
+// declare panics if the outbox is already open.
 func (o *Outbox) declare() {
 	if o.made() != nil {
-		panic(ErrOpen) // a defect of the program, which an error would hide until the next start
+		panic(ErrOpen) // a mistake in the program; an error of Open would hide it until the next start
 	}
 }
 
@@ -262,14 +262,14 @@ func (o *Outbox) note(err error) {
 	}
 }
 
-// Migrate makes and upgrades the tables; see [postgres.Migrate] and [sqlite.Migrate].
+// Migrate creates and upgrades the tables; see [postgres.Migrate] and [sqlite.Migrate].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 
-// Open checks all that is declared, and connects to the outbox, which has to be migrated:
-// [store.ErrNotMigrated]. Mistakes are reported together: first those of single
-// declarations, then, from the database on, those of routes, settings and schedules. After
-// an error it may be called again; once it has succeeded it does nothing more. Nothing is
-// delivered before Run. It does not wait for a database that is not there yet.
+// Open checks all declarations and connects to the outbox, which must be migrated; otherwise
+// it fails with [store.ErrNotMigrated]. It reports mistakes together: first those of single
+// declarations, then, once the database answers, those of routes, settings and schedules. After
+// an error it may be called again; after a success it does nothing more. It delivers nothing:
+// Run does. It does not wait for a database that is down.
 func (o *Outbox) Open(ctx context.Context) error {
 	o.opening.Lock()
 	defer o.opening.Unlock()
@@ -322,8 +322,8 @@ func (o *Outbox) Open(ctx context.Context) error {
 	return nil
 }
 
-// routeHandlers routes the types of handlers to their sinks. It waits for Open, so that a
-// type may be registered behind its handlers.
+// routeHandlers routes the types of handlers to their sinks. Open calls it, so that a type
+// may be registered after its handlers.
 func (o *Outbox) routeHandlers() error {
 	var mistakes []error
 	for _, sink := range slices.Sorted(maps.Keys(o.sinks)) {
@@ -344,7 +344,7 @@ func (o *Outbox) routeHandlers() error {
 	return errors.Join(mistakes...)
 }
 
-// forwarding is the forwarder's configuration.
+// forwarding returns the forwarder's configuration.
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
 	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, make(route.Routes), make(map[string]Sink, len(o.sinks))
@@ -372,8 +372,8 @@ func (o *Outbox) forwarding(made *opened) Config {
 func (o *Outbox) made() *opened { return o.opened.Load() }
 
 // Publish appends notifications in the caller's transaction; see
-// [outbox.Publisher.Publish]. A transaction that InTx has not begun is to be followed by
-// [Outbox.Announce].
+// [outbox.Publisher.Publish]. Call [Outbox.Announce] after the commit of a transaction that
+// InTx or InUnit did not begin.
 func (o *Outbox) Publish(ctx context.Context, tx outbox.Tx, notifications ...any) error {
 	made := o.made()
 	if made == nil {
@@ -392,23 +392,23 @@ func (o *Outbox) CancelID(ctx context.Context, tx outbox.Tx, id string) (cancell
 	return made.publisher.CancelID(ctx, tx, id)
 }
 
-// CancelKey cancels what is still scheduled of a type and a key, in the caller's transaction;
-// see [outbox.Publisher.CancelKey]. A type that is not registered, which would match nothing,
-// is refused with [registry.ErrUnregistered].
+// CancelKey cancels the notifications of a type and a key that are still scheduled, in the
+// caller's transaction; see [outbox.Publisher.CancelKey]. A type that is not registered would
+// match nothing: it fails with [registry.ErrUnregistered].
 func (o *Outbox) CancelKey(ctx context.Context, tx outbox.Tx, typ, key string) (cancelled int, err error) {
 	made := o.made()
 	if made == nil {
 		return 0, ErrNotOpen
 	}
 	if _, known := o.types.Lookup(typ); !known && typ != "" {
-		return 0, fmt.Errorf("cancel by key: %w: %q; registered are %s", registry.ErrUnregistered, typ, o.typeNames())
+		return 0, fmt.Errorf("cancel by key: %w: %q; the registered types are %s", registry.ErrUnregistered, typ, o.typeNames())
 	}
 	return made.publisher.CancelKey(ctx, tx, typ, key)
 }
 
-// InTx runs f in a transaction: it commits if f returns nil, rolls back otherwise, and
-// wakes the forwarders where something was published; see [outbox.Publisher.RunInTx]. It
-// opens the outbox if that is not done.
+// InTx runs f in a transaction: it commits if f returns nil and rolls back otherwise. After a
+// commit that published something it wakes the forwarders; see [outbox.Publisher.RunInTx]. It
+// opens the outbox if needed.
 func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
 	if err := o.Open(ctx); err != nil {
 		return err
@@ -416,8 +416,8 @@ func (o *Outbox) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.T
 	return o.made().publisher.RunInTx(ctx, o.db, nil, f)
 }
 
-// InUnit is [Outbox.InTx] with a unit of work, which publishes what the aggregates that f
-// tracks have recorded; see [outbox.Publisher.RunUnit].
+// InUnit is [Outbox.InTx] with a unit of work, which publishes the events recorded by the
+// aggregates that f tracks; see [outbox.Publisher.RunUnit].
 func (o *Outbox) InUnit(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
 	if err := o.Open(ctx); err != nil {
 		return err
@@ -425,7 +425,7 @@ func (o *Outbox) InUnit(ctx context.Context, f func(ctx context.Context, tx *sql
 	return o.made().publisher.RunUnit(ctx, o.db, nil, f)
 }
 
-// Announce wakes the forwarders after a commit of one's own; see
+// Announce wakes the forwarders after a commit of your own transaction; see
 // [outbox.Publisher.Announce].
 func (o *Outbox) Announce() {
 	if made := o.made(); made != nil {
@@ -433,9 +433,9 @@ func (o *Outbox) Announce() {
 	}
 }
 
-// Run delivers, and makes the ticks of schedules, until ctx is done and what is in flight
-// has ended; see [forwarder.Forwarder.Run] and [schedule.Scheduler.Run]. It opens the outbox
-// if that is not done. It is called once.
+// Run delivers notifications and publishes those of schedules until ctx is done and the
+// deliveries in flight have ended; see [forwarder.Forwarder.Run] and [schedule.Scheduler.Run].
+// It opens the outbox if needed. Call it once.
 func (o *Outbox) Run(ctx context.Context) error {
 	if err := o.Open(ctx); err != nil {
 		return err
@@ -443,9 +443,9 @@ func (o *Outbox) Run(ctx context.Context) error {
 	made := o.made()
 	switch {
 	case made.forwarder == nil && made.scheduler == nil:
-		return errors.New("there is nothing to run: neither a sink nor a schedule is declared")
+		return errors.New("there is nothing to run: no sink and no schedule is declared")
 	case o.ran.Swap(true):
-		return errors.New("an outbox runs once: make another one")
+		return errors.New("an outbox runs only once: make another one")
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	if made.forwarder != nil {
@@ -465,10 +465,10 @@ func (o *Outbox) typeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Types are those that are registered.
+// Types returns the registry of the declared types.
 func (o *Outbox) Types() *registry.Registry { return o.types }
 
-// Publisher is what publishes; nil before Open.
+// Publisher returns the publisher; nil before Open.
 func (o *Outbox) Publisher() *outbox.Publisher {
 	if made := o.made(); made != nil {
 		return made.publisher
@@ -476,7 +476,7 @@ func (o *Outbox) Publisher() *outbox.Publisher {
 	return nil
 }
 
-// Forwarder is what delivers; nil before Open, and without sinks.
+// Forwarder returns the forwarder; nil before Open, and without sinks.
 func (o *Outbox) Forwarder() *forwarder.Forwarder {
 	if made := o.made(); made != nil {
 		return made.forwarder
@@ -484,8 +484,9 @@ func (o *Outbox) Forwarder() *forwarder.Forwarder {
 	return nil
 }
 
-// Forwarding is the configuration of the forwarder that Run runs, for one of your own, such
-// as those of waybilltest.Drain; [ErrNotOpen] before Open.
+// Forwarding returns the configuration of the forwarder that Run runs, so that a program or
+// test can make another one, such as with waybilltest.Drain. Before Open it fails with
+// [ErrNotOpen].
 func (o *Outbox) Forwarding() (Config, error) {
 	made := o.made()
 	if made == nil {
@@ -494,7 +495,8 @@ func (o *Outbox) Forwarding() (Config, error) {
 	return o.forwarding(made), nil
 }
 
-// Inbox notes what consumers have handled, in the same database; nil before Open.
+// Inbox returns the inbox in the same database, where consumers note the ids that they have
+// handled; nil before Open.
 func (o *Outbox) Inbox() *inbox.Inbox {
 	if made := o.made(); made != nil {
 		return inbox.New(made.store)
@@ -502,18 +504,18 @@ func (o *Outbox) Inbox() *inbox.Inbox {
 	return nil
 }
 
-// Every is each multiple of a period since 1970 in UTC; see [schedule.Every].
+// Every ticks at each multiple of a period since 1970 in UTC; see [schedule.Every].
 func Every(period time.Duration) When { return schedule.Every(period) }
 
-// Cron is a line of crontab in a time zone; see [schedule.Cron].
+// Cron ticks as a crontab line says, in a time zone; see [schedule.Cron].
 func Cron(line, zone string) When { return schedule.Cron(line, zone) }
 
-// The options of types and notifications, for programs with one import.
+// Options of types and notifications, for programs with one import.
 
 // Key gives a type its ordering key; see [registry.Key].
 func Key[T any](key func(T) string) TypeOption { return registry.Key(key) }
 
-// Version is that of the type's payload; see [registry.Version].
+// Version sets the version of the type's payload; see [registry.Version].
 func Version(n int) TypeOption { return registry.Version(n) }
 
 // Upcast turns a version of the payload into the next one; see [registry.Upcast].

@@ -49,7 +49,7 @@ func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (
 	defer func() { err = errors.Join(err, to.Close()) }()
 
 	all := to.Expect(n)
-	m := newMeter(ctx, server, processes{})
+	m := newMeter(ctx, server)
 	relay := start(ctx, d.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 	sample := Sample{}

@@ -176,22 +176,24 @@ func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
 func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {
 	loops, err := child.StartLoops(1)
 	require.NoError(t, err)
-	measure := func(with processes) map[string]float64 {
-		m := newMeter(t.Context(), server, with)
+	measure := func(ctx context.Context, relay ...int) map[string]float64 {
+		m := newMeter(ctx, server, relay...)
 		before := machine.CPU(loops.IDs()...)
 		require.Eventually(t, func() bool { return machine.CPU(loops.IDs()...) > before+300*time.Millisecond }, time.Minute, 10*time.Millisecond)
 		took, metrics := m.stop(t.Context(), 1)
 		metrics["of the loop"] = 0.3 / took.Seconds()
 		return metrics
 	}
-	seen := measure(processes{})
+	seen := measure(t.Context())
 	if _, known := seen[othersKey]; !known {
 		t.Skip("no /proc")
 	}
 	require.Greater(t, seen[othersKey], seen["of the loop"]/2)
 	require.Less(t, seen["cpu"], seen["of the loop"])
-	own := measure(processes{relay: loops.IDs()})
+	own := measure(t.Context(), loops.IDs()...)
 	require.Greater(t, own["cpu"], own["of the loop"]/2)
+	m := newMeter(context.WithValue(t.Context(), loopsKey{}, loops.IDs()), server)
+	require.Eventually(t, func() bool { return m.read(t.Context()).loops > m.before.loops }, time.Minute, 10*time.Millisecond, "those that keep the machine busy are counted apart")
 	require.NoError(t, loops.Stop())
 }
 

@@ -43,7 +43,7 @@ func (a apart) drain(ctx context.Context, server *database.Server, dsn string, b
 	if err != nil {
 		return sample, err
 	}
-	m := newMeter(ctx, server, processes{relay: []int{relay.ID()}})
+	m := newMeter(ctx, server, relay.ID())
 	select {
 	case <-relay.Arrived():
 		sample.Complete = true

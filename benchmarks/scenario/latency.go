@@ -9,19 +9,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waybill-go/waybill/benchmarks/child"
 	"github.com/waybill-go/waybill/benchmarks/database"
 	"github.com/waybill-go/waybill/benchmarks/peer"
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// lags is a contender that delivers what is published at a steady rate, beside so many
-// processes that want the processor too.
+// lags is a contender that delivers what is published at a steady rate.
 type lags struct {
 	relay   peer.Relay
 	sizes   Sizes
-	rate    int // transactions/s
-	loops   int
+	rate    int     // transactions/s
 	trouble trouble // nil: none
 }
 
@@ -35,27 +32,22 @@ func (l lags) contender() Contender {
 
 func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) {
 	return onEmpty(ctx, server, l.relay.Outbox, l.sizes, func(dsn string, from peer.Publisher) (_ Sample, err error) {
-		loops, err := child.StartLoops(l.loops)
-		if err != nil {
-			return Sample{}, err
-		}
-		defer func() { err = errors.Join(err, loops.Stop()) }()
 		over, err := l.trouble.begin(ctx, dsn)
 		if err != nil {
 			return Sample{}, err
 		}
 		defer func() { err = errors.Join(err, over()) }()
-		return l.runOn(ctx, server, dsn, from, loops)
+		return l.runOn(ctx, server, dsn, from)
 	})
 }
 
-func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher, loops child.Loops) (sample Sample, err error) {
+func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
 	n := max(l.sizes.Fewest, int(l.sizes.Publishing.Seconds()*float64(l.rate)))
 	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n})
 	relay := start(ctx, l.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
-	m := newMeter(ctx, server, processes{loops: loops.IDs()})
+	m := newMeter(ctx, server)
 	began := time.Now()
 	made, err := publishSteadily(ctx, from, n, l.rate, l.sizes.Clients)
 	if err != nil {
@@ -143,27 +135,22 @@ var latencyMetrics = []Metric{
 // its name is latency alone.
 const usualRate = 500
 
-func latency(s Sizes, rate, loops int) Scenario {
+func latency(s Sizes, rate int) Scenario {
 	relays := []peer.Relay{waybillSingle(s.InFlight), waybillPolling(), watermillTuned(), riverTuned(), peer.Textbook(), peer.SkipLocked()}
 	scenario := Scenario{
 		Name: "latency", Title: "From the commit to the sink", Metrics: latencyMetrics,
 		About: english.Sprintf("%d transactions a second for %s, or until there were %d, and the time from when each begins to commit until its delivery, which is to nowhere. Publisher and relay share nothing but the database. The first fifth of a run does not count.",
 			rate, s.Publishing, s.Fewest),
 	}
-	if rate == usualRate && loops == 0 {
+	if rate == usualRate {
 		relays = append(relays, watermillDefault(), riverDefault())
 	}
 	if rate != usualRate {
 		scenario.Name += fmt.Sprintf("-%d", rate)
 		scenario.Title += english.Sprintf(", %d/s", rate)
 	}
-	if loops > 0 {
-		scenario.Name += "-busy"
-		scenario.Title += ", on a busy machine"
-		scenario.About += english.Sprintf(" Meanwhile %d other processes compute for nothing.", loops)
-	}
 	for _, r := range relays {
-		scenario.Contenders = append(scenario.Contenders, lags{relay: r, sizes: s, rate: rate, loops: loops}.contender())
+		scenario.Contenders = append(scenario.Contenders, lags{relay: r, sizes: s, rate: rate}.contender())
 	}
 	return scenario
 }

@@ -11,18 +11,13 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
-// meter measures a run from its making on.
+// meter measures a run from newMeter to stop.
 type meter struct {
 	server *database.Server
-	with   processes
+	relay  []int // processes that are part of the contender
+	loops  []int // processes that only keep the machine busy
 	began  time.Time
 	before reading
-}
-
-// processes are those that were started for a run, by their ids.
-type processes struct {
-	relay []int // that are part of the contender
-	loops []int // that only keep the machine busy
 }
 
 // reading is what had been used so far.
@@ -33,16 +28,17 @@ type reading struct {
 	known                bool // the machine tells
 }
 
-func newMeter(ctx context.Context, server *database.Server, with processes) *meter {
-	m := &meter{server: server, with: with}
+// newMeter measures a contender that has these processes beside this one.
+func newMeter(ctx context.Context, server *database.Server, relay ...int) *meter {
+	m := &meter{server: server, relay: relay, loops: loopsBeside(ctx)}
 	m.before = m.read(ctx)
 	m.began = time.Now()
 	return m
 }
 
 func (m *meter) read(ctx context.Context) (r reading) {
-	r.own = processCPU() + machine.CPU(m.with.relay...)
-	r.loops = machine.CPU(m.with.loops...)
+	r.own = processCPU() + machine.CPU(m.relay...)
+	r.loops = machine.CPU(m.loops...)
 	r.postgres, r.seen = m.server.CPU(ctx)
 	r.machine, r.known = machine.Used()
 	return r

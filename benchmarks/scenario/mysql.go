@@ -27,7 +27,7 @@ var transactionTime = Metric{Key: transactionKey, Title: "a transaction takes, m
 
 // mysql are the scenarios whose outbox is in MySQL or MariaDB.
 func mysql(s Sizes) []Scenario {
-	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries, a look every 1 to 50 ms: all default")
+	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries, a look every 4 to 50 ms: all default")
 	gappy := waybill
 	gappy.Name, gappy.Outbox = "Waybill, 5% rolled back", peer.Gappy{}
 	watermill := peer.WatermillForwarder{BatchSize: 1000, PollInterval: time.Millisecond}.Relay("tuned",
@@ -69,7 +69,7 @@ type unread struct {
 func (u unread) run(ctx context.Context, server *database.Server) (Sample, error) {
 	return onEmpty(ctx, server, u.outbox, u.sizes, func(dsn string, from peer.Publisher) (sample Sample, err error) {
 		n := max(u.sizes.Fewest, int(u.sizes.Publishing.Seconds()*float64(u.rate)))
-		m := newMeter(ctx, server, processes{})
+		m := newMeter(ctx, server)
 		began := time.Now()
 		made, err := publishSteadily(ctx, from, n, u.rate, u.sizes.Clients)
 		if err != nil {

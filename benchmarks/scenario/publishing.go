@@ -65,7 +65,7 @@ type writers struct {
 
 func (w writers) run(ctx context.Context, server *database.Server) (Sample, error) {
 	return onEmpty(ctx, server, w.outbox, w.sizes, func(dsn string, to peer.Publisher) (Sample, error) {
-		m := newMeter(ctx, server, processes{})
+		m := newMeter(ctx, server)
 		n, err := publish(ctx, to, w.sizes)
 		took, metrics := m.stop(ctx, n)
 		if err != nil {
@@ -136,7 +136,7 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	relay := start(ctx, b.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
-	m := newMeter(ctx, server, processes{})
+	m := newMeter(ctx, server)
 	n, err := publish(ctx, from, b.sizes)
 	if err != nil {
 		return Sample{}, err

@@ -105,7 +105,7 @@ func (w staged) measure(ctx context.Context, server *database.Server, stage peer
 	if err := w.join(ctx, stage, stages); err != nil {
 		return sample, err
 	}
-	m := newMeter(ctx, server, processes{relay: stages.IDs()})
+	m := newMeter(ctx, server, stages.IDs()...)
 	if err := stage.Resume(ctx); err != nil {
 		return sample, err
 	}

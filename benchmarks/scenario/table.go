@@ -78,7 +78,7 @@ func (l limits) run(ctx context.Context, server *database.Server) (_ Sample, err
 	if err != nil {
 		return Sample{}, err
 	}
-	m := newMeter(ctx, server, processes{})
+	m := newMeter(ctx, server)
 	n, err := l.write(ctx, db)
 	took, metrics := m.stop(ctx, n)
 	if err != nil {

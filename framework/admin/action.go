@@ -13,16 +13,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Request is what is recorded with the action of one request, beside who makes it. The
+// Request is recorded with the action that a request begins, in addition to who made it. The
 // zero value adds nothing.
 type Request struct {
-	// Address is from where it comes, and Reason why it is made.
+	// Address is where the request comes from, and Reason why it is made.
 	Address, Reason string
-	// Key is one that the requester has chosen for it, so that it can be repeated where its
-	// answer was lost: it begins one action at most, in all processes together.
-	// store.ErrActionBegun for the others; see Begun. "" is no key.
+	// Key identifies the request. The requester chooses it, so that the request can be
+	// repeated if its response was lost: it begins at most one action, over all processes.
+	// Repeats fail with store.ErrActionBegun; see Begun. "" means no key.
 	Key string
-	// Digest is that of what is asked for, so that a key cannot be used for something else.
+	// Digest is a digest of the request's content, so that a key cannot be reused for another.
 	Digest string
 }
 
@@ -31,8 +31,9 @@ func (a *Admin) For(r Request) *Admin {
 	return &Admin{store: a.store, who: a.who, request: r}
 }
 
-// Begun returns the action that a request with this key has begun before; found is false if
-// there is none, or the request has no key. ErrKeyUsed: that request had another digest.
+// Begun returns the action that an earlier request with this key has begun; found is false if
+// there is none, or if the request has no key. It fails with ErrKeyUsed if the earlier request
+// had another digest.
 func (a *Admin) Begun(ctx context.Context) (action store.Action, found bool, err error) {
 	if a.request.Key == "" {
 		return store.Action{}, false, nil
@@ -47,7 +48,7 @@ func (a *Admin) Begun(ctx context.Context) (action store.Action, found bool, err
 	return action, err == nil, err
 }
 
-// Action returns one by its id; store.ErrUnknownAction if there is none.
+// Action returns an action by its id. It fails with store.ErrUnknownAction if there is none.
 func (a *Admin) Action(ctx context.Context, id string) (store.Action, error) {
 	return a.store.Action(ctx, id)
 }
@@ -57,9 +58,9 @@ func (a *Admin) Actions(ctx context.Context, limit int) ([]store.Action, error) 
 	return a.store.Actions(ctx, limit)
 }
 
-// Cancel ends an action, in whatever process it runs: it does nothing more, behind the batch
-// that is being committed. What was done stays. A replay that was cancelled cannot be
-// continued. store.ErrActionEnded if it has ended or was cancelled before.
+// Cancel stops an action, whichever process runs it, after the batch that is being committed.
+// What was done stays. A cancelled replay cannot be continued. It fails with
+// store.ErrActionEnded if the action has ended or was already cancelled.
 func (a *Admin) Cancel(ctx context.Context, id string) (store.Action, error) {
 	if err := a.store.CancelAction(ctx, id, a.who); err != nil {
 		return store.Action{}, err
@@ -67,7 +68,7 @@ func (a *Admin) Cancel(ctx context.Context, id string) (store.Action, error) {
 	return a.store.Action(ctx, id)
 }
 
-// newID is the id of an action to begin: the same one for a person and a key.
+// newID returns the id of a new action: always the same for one person and key.
 func (a *Admin) newID() string {
 	if a.request.Key == "" {
 		return notification.NewID()
@@ -89,7 +90,7 @@ func (a *Admin) begin(ctx context.Context, name string, filter any, planned int6
 	return action, a.store.Begin(ctx, action)
 }
 
-// end records that an action does nothing more.
+// end records that an action has ended.
 func (a *Admin) end(ctx context.Context, action *store.Action) error {
 	if err := a.store.End(ctx, action.ID); err != nil {
 		return err
@@ -98,12 +99,12 @@ func (a *Admin) end(ctx context.Context, action *store.Action) error {
 	return nil
 }
 
-// lastLook is how long it may take to learn what became of an interrupted batch.
+// lastLook bounds the time to read what an interrupted batch has done.
 const lastLook = 5 * time.Second
 
-// stopped ends an action that met an error: where a person has cancelled it, that is
-// recorded as its end. It returns the action as the table has it, also where ctx is done: what
-// became of the last batch is not known here.
+// stopped handles the error of an action. If a person has cancelled the action, it records its
+// end. It returns the action as recorded, even if ctx is done, since the result of the last
+// batch is not known here.
 func (a *Admin) stopped(ctx context.Context, action store.Action, why error) (store.Action, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()

@@ -1,20 +1,16 @@
-// Package admin is what operators do with an outbox: look at parked deliveries,
-// requeue, discard and skip them, pause sinks, replay the log, and ask where a
-// notification is. The command line and the dashboard are made of it.
+// Package admin is for operators of an outbox: look at parked deliveries, requeue, discard and
+// skip them, pause sinks, replay the log, and ask where a notification is. The command line
+// and the dashboard use it.
 //
-// A bulk action is planned first, which counts what it is about and changes
-// nothing, and then run, in batches:
+// A bulk action is first planned, which counts what it would change and changes nothing, and
+// then run, in batches:
 //
 //	plan, err := a.Requeue(ctx, admin.Filter{Sink: "partner", Error: "timeout"})
 //	fmt.Println(plan.Total()) // ask for confirmation
 //	action, err := plan.Run(ctx, nil)
 //
-// What was done, by whom and to how many is kept in the table of actions.
-// Forwarders notice it within a twentieth of their lease's time, and those that
-// listen at once.
-//
-// The files in the order in which to read them: admin.go, action.go, filter.go, plan.go,
-// reroute.go, replay.go, pause.go, schedules.go, types.go, forwarders.go, view.go, why.go, verdict.go, tree.go, browse.go, export.go.
+// Each action is recorded, with who did it and how many deliveries it changed. Forwarders
+// notice changes within a twentieth of their lease, or at once if they listen.
 package admin
 
 import (
@@ -26,25 +22,25 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Errors of what people ask for.
+// Errors of requests.
 var (
-	// ErrFilter: a filter makes no sense. What is wrong with it is joined to one
+	// ErrFilter: a filter is not valid. All mistakes in a filter are reported as one joined
 	// error.
 	ErrFilter = errors.New("invalid filter")
-	// ErrMore: there is more to do than the person expects who asks for it.
+	// ErrMore: more deliveries match than the caller expects.
 	ErrMore = errors.New("more matches than expected")
-	// ErrKeyUsed: the key of a request was used for another one.
-	ErrKeyUsed = errors.New("the key was used for another request")
+	// ErrKeyUsed: the key was already used for a different request.
+	ErrKeyUsed = errors.New("the key was already used for a different request")
 )
 
-// Admin acts on one outbox for one person. It is safe for concurrent use.
+// Admin acts on one outbox on behalf of one person. It is safe for concurrent use.
 type Admin struct {
 	store   Store
 	who     string
 	request Request
 }
 
-// Store is what an Admin needs of an outbox.
+// Store is what an Admin needs from an outbox.
 type Store interface {
 	store.Inspector
 	store.Operator
@@ -52,14 +48,13 @@ type Store interface {
 	store.Schedules
 }
 
-// New returns an Admin for an outbox. who is recorded with each action, such as
-// ada@laptop.
+// New returns an Admin for an outbox. Each action is recorded with who, such as ada@laptop.
 func New(s Store, who string) *Admin { return &Admin{store: s, who: who} }
 
-// Parked lists at most limit parked deliveries that match, by sink and in log
-// order, from behind a place on; the zero value is before all. The payloads of
-// one call add up to some megabytes at most: fewer than limit may come while there
-// are more, but never none.
+// Parked returns at most limit parked deliveries that match the filter, by sink and in log
+// order, after a given place; the zero value is before all. The payloads of one call are
+// limited to some megabytes: it may return fewer than limit although there are more, but
+// always at least one if there is any.
 func (a *Admin) Parked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
 	filter, err := f.parse()
 	if err != nil {
@@ -68,7 +63,7 @@ func (a *Admin) Parked(ctx context.Context, f Filter, after store.ParkedPlace, l
 	return a.store.FindParked(ctx, filter, after, limit)
 }
 
-// Count counts the parked deliveries that match, by sink and state.
+// Count counts the parked deliveries that match the filter, by sink and state.
 func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error) {
 	filter, err := f.parse()
 	if err != nil {
@@ -78,18 +73,18 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	return counts, err
 }
 
-// Status is a look at an outbox, and what holds up its sinks.
+// Status is the state of an outbox, and what holds up its sinks.
 type Status struct {
-	// SampledAt is when that was.
+	// SampledAt is when the state was read.
 	SampledAt time.Time `json:"sampled_at"`
 	store.Status
 	Conditions []store.Condition `json:"conditions"`
-	// Forwarders are those that live.
+	// Forwarders are the running forwarders.
 	Forwarders []ForwarderStatus `json:"forwarders"`
 }
 
-// Status looks at the log, the cursors and what is parked. With routes only the rows of
-// a sink's own types are pending for it; routes may be nil.
+// Status reads the state of the log, the cursors and the parked deliveries. With routes, only
+// rows of a sink's own types count as pending for it; routes may be nil.
 func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
 	look, err := a.store.Status(ctx, store.StatusQuery{Types: Routing{Routes: routes}.Filters()})
 	if err != nil {
@@ -102,7 +97,7 @@ func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error)
 	return StatusOf(time.Now(), look, membership), nil
 }
 
-// StatusOf is the status of an outbox that was looked at.
+// StatusOf combines what was read at a time.
 func StatusOf(at time.Time, look store.Status, m store.Membership) Status {
 	look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [] in JSON, not null
 	look.Parked = append([]store.ParkedCount{}, look.Parked...)
@@ -110,8 +105,8 @@ func StatusOf(at time.Time, look store.Status, m store.Membership) Status {
 	return Status{at.UTC(), look, append([]store.Condition{}, m.Conditions(at)...), forwardersOf(m)}
 }
 
-// Types counts the last rows of the log, and parked deliveries, by type and version, in
-// their order: at most limit of each; 0 is no limit.
+// Types counts the last rows of the log, and parked deliveries, by type and version, ordered by
+// these: at most limit of each; 0 means no limit.
 func (a *Admin) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	return a.store.Types(ctx, limit)
 }

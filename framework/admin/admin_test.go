@@ -148,7 +148,7 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 		require.Equal(t, []admin.Verdict{
 			{Sink: "mail", Where: admin.Delivered, Text: "delivered at 2026-01-02 12:00:00Z with attempt 2: smtp 250", Receipt: "smtp 250",
 				DeliveredAt: noon, Attempt: 2, MaxAttempts: 5},
-			{Sink: "web", Where: admin.Unread, Text: "not read yet: no forwarder has begun with this sink", MaxAttempts: 5},
+			{Sink: "web", Where: admin.Unread, Text: "not read yet: no forwarder has started with this sink", MaxAttempts: 5},
 		}, answer.Verdicts)
 
 		answer, err := o.Why(t.Context(), "a", admin.Routing{})
@@ -170,7 +170,7 @@ func TestWhyTellsOfASinkThatANotificationPassesBy(t *testing.T) {
 		require.NoError(t, err)
 		answer, err := o.Why(t.Context(), "a", admin.Routing{Routes: routes})
 		require.NoError(t, err)
-		require.Equal(t, admin.Verdict{Sink: "mail", Where: admin.PassedBy, Text: "passes the sink by: no condition of its routes holds"}, answer.Verdicts[0])
+		require.Equal(t, admin.Verdict{Sink: "mail", Where: admin.PassedBy, Text: "not for this sink: no condition of its routes holds"}, answer.Verdicts[0])
 		require.Equal(t, admin.Settled, answer.Verdicts[1].Where)
 	})
 }
@@ -242,7 +242,7 @@ func TestWhyTellsWhatRetentionTookFromWhatNeverWas(t *testing.T) {
 		answer = o.why(t, old)
 		require.True(t, answer.Known)
 		require.False(t, answer.InLog)
-		require.Contains(t, answer.Text, "retention took it")
+		require.Contains(t, answer.Text, "retention removed it")
 		require.Equal(t, admin.Delivered, answer.Verdicts[0].Where)
 	})
 }

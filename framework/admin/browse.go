@@ -9,15 +9,15 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// How much one page looks through.
+// How much one page examines.
 const (
 	browseLook    = 12_000  // parked deliveries
 	browseOffsets = 100_000 // of the log
 )
 
-// BrowseParked is Parked without the payloads, which are not read, in pages that each look
-// through twelve thousand parked deliveries at most, so that a page may have fewer than limit, or
-// none, while there are more.
+// BrowseParked is Parked without the payloads, which it does not read. Each page examines at
+// most 12,000 parked deliveries, so it may have fewer than limit, or none, although there are
+// more.
 func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) (store.ParkedPage, error) {
 	filter, err := f.parse()
 	if err != nil {
@@ -26,32 +26,32 @@ func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPl
 	return a.store.BrowseParked(ctx, store.ParkedQuery{Filter: filter, After: after, Look: browseLook, Limit: limit})
 }
 
-// ParkedCounts counts what is parked by sink and state, up to store.ParkedLimit of each.
+// ParkedCounts counts parked deliveries by sink and state, each up to store.ParkedLimit.
 func (a *Admin) ParkedCounts(ctx context.Context) ([]store.ParkedCount, error) {
 	figures, err := a.store.ParkedFigures(ctx)
 	return store.ParkedCounts(figures), err
 }
 
-// LogFilter selects rows of the log. Each field that is set leaves out some; the zero value
-// matches all.
+// LogFilter selects rows of the log. Each field that is set narrows the selection; the zero
+// value selects all rows.
 type LogFilter struct {
-	// ID is the notification's.
+	// ID is the notification's id.
 	ID string
-	// Type is a type (order.placed), the beginning of types (order.*), or *.
+	// Type is a type (order.placed), a prefix of types (order.*), or *.
 	Type string
 	Key  string
-	// Since and Until bound when a row occurred: from Since on and before Until.
+	// Since and Until select rows that occurred at Since or later, and before Until.
 	Since, Until time.Time
 }
 
-// Browse lists at most limit rows of the log that match, the newest first, without their
-// payloads, which are not read. It begins before an offset, or with 0 at the end of the log, and looks
-// through a hundred thousand offsets at most, so that a page may have fewer rows than limit, or
-// none, while there are more. ErrFilter if the filter makes no sense.
+// Browse returns at most limit rows of the log that match the filter, newest first, without
+// payloads, which it does not read. It begins before an offset, or at the end of the log if
+// before is 0, and examines at most 100,000 offsets, so it may return fewer rows than limit, or
+// none, although there are more. It fails with ErrFilter if the filter is not valid.
 func (a *Admin) Browse(ctx context.Context, f LogFilter, before int64, limit int) (store.LogPage, error) {
 	types, err := parseType(f.Type)
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		err = errors.Join(err, fmt.Errorf("%w: no time is since %s and before %s", ErrFilter, timeText(f.Since), timeText(f.Until)))
+		err = errors.Join(err, fmt.Errorf("%w: since %s is not before until %s", ErrFilter, timeText(f.Since), timeText(f.Until)))
 	}
 	if err != nil {
 		return store.LogPage{}, err

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// Count first, ask somebody, then act.
+// Count first, ask for confirmation, then act.
 func ExampleAdmin_Requeue() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "waybill")

@@ -13,14 +13,14 @@ import (
 
 // ExportRequest selects rows of the log. The zero value selects all.
 type ExportRequest struct {
-	// From and To bound when it occurred: from From on and before To. The zero value is
-	// no bound.
+	// From and To select rows that occurred at From or later, and before To. The zero value
+	// means no bound.
 	From, To time.Time
-	// Types are types (order.placed), beginnings of types (order.*), or *, as they stand
-	// in the log: an alias is a type of its own. None are all.
+	// Types are types (order.placed), prefixes of types (order.*), or *, as stored in the log:
+	// an alias counts as a separate type. Empty means all types.
 	Types []string
-	// Sinks select the notifications of which at least one of them has a receipt, with
-	// the receipts of these sinks. None are all notifications, with all receipts.
+	// Sinks select notifications with a receipt of at least one of these sinks, and only the
+	// receipts of these sinks. Empty means all notifications, with all receipts.
 	Sinks []string
 }
 
@@ -42,44 +42,44 @@ func (r ExportRequest) filter() (store.Filter, error) {
 		f.Types = notification.AllTypes
 	}
 	if !r.From.IsZero() && !r.To.IsZero() && !r.From.Before(r.To) {
-		problems = append(problems, fmt.Errorf("%w: nothing occurred from %s on and before %s", ErrFilter, r.From.Format(time.RFC3339), r.To.Format(time.RFC3339)))
+		problems = append(problems, fmt.Errorf("%w: the period from %s to %s is empty", ErrFilter, r.From.Format(time.RFC3339), r.To.Format(time.RFC3339)))
 	}
 	return f, errors.Join(problems...)
 }
 
-// Exported is a row of the log, and what is archived of its deliveries, by sink.
+// Exported is a row of the log with the receipts of its deliveries, by sink.
 type Exported struct {
 	notification.Envelope
 	Receipts []store.TracedReceipt
 }
 
-// Exporting is how far an export is.
+// Exporting is the progress of an export.
 type Exporting struct {
-	// Rows were handed on, with so many Receipts.
+	// Rows is how many rows were exported, and Receipts how many receipts with them.
 	Rows     int64 `json:"rows"`
 	Receipts int64 `json:"receipts"`
-	// Offset is the last one that was looked at, and UpTo the end of the log as it was
-	// when the export began: no row behind it is exported.
+	// Offset is the last offset that was read. UpTo is the end of the log when the export
+	// began: no later row is exported.
 	Offset int64 `json:"-"`
 	UpTo   int64 `json:"up_to"`
-	// Gone reports that the log begins after From: retention may have taken rows of the
-	// period. It is known at the end.
+	// Gone reports that the log begins after From: retention may have removed rows of the
+	// period. It is set at the end.
 	Gone bool `json:"gone"`
-	// Oldest is the first row that is left in the log at the end; nil: there is none.
+	// Oldest is the first row of the log at the end of the export, or nil.
 	Oldest *store.Row `json:"oldest"`
 }
 
-// exportRows is how many rows a page of an export has at most.
+// exportRows is the maximum number of rows of a page.
 const exportRows = 1000
 
-// Export hands each row of a request to row, and after each page the progress to look,
-// which may be nil. It exports what is committed when it begins, each row once: rows of
-// transactions that are open then are left out. The rows come in the order in which a new
-// sink would read them, which is that of the log's offsets.
+// Export calls row with each selected row, and look, which may be nil, with the progress after
+// each page. It exports what is committed when it begins, each row once; rows of transactions
+// still open at that time are left out. The rows come in the order in which a new sink would
+// read them, which is that of the log's offsets.
 //
-// It reads the log page by page, in constant memory, and no transaction is open between
-// two pages. So retention may remove rows while it runs: see Exporting.Gone. Receipts are
-// those that are archived when their page is read. An error of row ends it.
+// It reads the log page by page, in constant memory, without a transaction across pages. So
+// retention may remove rows while it runs: see Exporting.Gone. Receipts are those archived when
+// their page is read. An error of row ends the export.
 func (a *Admin) Export(ctx context.Context, r ExportRequest, row func(*Exported) error, look func(Exporting)) (Exporting, error) {
 	e := &export{admin: a, request: r, row: row}
 	filter, err := r.filter()
@@ -88,7 +88,7 @@ func (a *Admin) Export(ctx context.Context, r ExportRequest, row func(*Exported)
 	}
 	for _, sink := range r.Sinks {
 		if _, err := a.store.Traces(ctx, sink); err != nil {
-			return e.done, err // of a sink that there is not, which is more likely a slip than a wish
+			return e.done, err // an unknown sink is more likely a typing mistake than intended
 		}
 	}
 	target, err := a.store.Probe(ctx)
@@ -154,7 +154,7 @@ func (e *export) page(ctx context.Context, envelopes []notification.Envelope) er
 	return nil
 }
 
-// end looks what retention has left, once all is read: rows that went meanwhile count.
+// end reads what retention has left, after all pages, so that rows removed meanwhile count.
 func (e *export) end(ctx context.Context) (err error) {
 	e.done.Oldest, err = e.admin.store.Oldest(ctx)
 	from := e.request.From

@@ -14,37 +14,36 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Filter selects parked deliveries. Each field that is set leaves out some; the
-// zero value matches all.
+// Filter selects parked deliveries. Each field that is set narrows the selection; the zero
+// value selects all.
 type Filter struct {
 	Sink string
-	// ID is the notification's.
+	// ID is the notification's id.
 	ID string
-	// Type is a type (order.placed), the beginning of types (order.*), or *.
+	// Type is a type (order.placed), a prefix of types (order.*), or *.
 	Type string
 	Key  string
-	// States are those to select. Actions have their own default, and do not take
-	// all.
+	// States are the states to select. Each action has its own default, and accepts only some
+	// of the states.
 	States []store.State
-	// OlderThan and NewerThan bound how long ago a delivery was parked for the
-	// first time.
+	// OlderThan and NewerThan bound how long ago a delivery was first parked.
 	OlderThan, NewerThan time.Duration
-	// Error is a part of the text of the last error, in any case.
+	// Error is a part of the last error's text; case does not matter.
 	Error string
-	// Selected selects some by name; none: all.
+	// Selected selects single deliveries; if empty, all.
 	Selected []store.ParkedPlace
-	// PlannedAt leaves out what was parked, or has changed, after it, by the database's
+	// PlannedAt excludes deliveries that were parked or changed after it, by the database's
 	// clock; see Plan.PlannedAt.
 	PlannedAt time.Time
 }
 
-// Validate reports everything that is wrong with the filter, as ErrFilter.
+// Validate reports all mistakes in the filter, as ErrFilter.
 func (f Filter) Validate() error {
 	_, err := f.parse()
 	return err
 }
 
-// states are all that a parked delivery can have.
+// states are all states of a parked delivery.
 var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateCancelled}
 
 func (f Filter) parse() (store.ParkedFilter, error) {
@@ -62,7 +61,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			problem("%q is no text: it is not UTF-8, or has a NUL", text)
+			problem("%q is not valid text: it is not UTF-8, or contains a NUL byte", text)
 		}
 	}
 	for _, s := range f.States {
@@ -71,7 +70,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 		}
 	}
 	if !isDate(f.PlannedAt) {
-		problem("planned_at has no year from 0 to 9999")
+		problem("planned_at is outside of the years 0 to 9999")
 	}
 	if f.OlderThan < 0 || f.NewerThan < 0 {
 		problem("an age is negative")
@@ -85,10 +84,10 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}, errors.Join(problems...)
 }
 
-// isDate reports whether a time, in UTC, is one that JSON and all databases can have.
+// isDate reports whether JSON and all databases can hold a time, in UTC.
 func isDate(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
-// parseType reads a pattern as routes have them. "" is the zero value.
+// parseType parses a pattern, as in routes. "" gives the zero value.
 func parseType(pattern string) (notification.TypeFilter, error) {
 	prefix, isPrefix := strings.CutSuffix(pattern, ".*")
 	switch {
@@ -97,14 +96,14 @@ func parseType(pattern string) (notification.TypeFilter, error) {
 	case pattern == "*":
 		return notification.AllTypes, nil
 	case notification.ValidateType(prefix) != nil:
-		return notification.TypeFilter{}, fmt.Errorf("%w: type %q: use a type like order.placed, the beginning of types like order.*, or *", ErrFilter, pattern)
+		return notification.TypeFilter{}, fmt.Errorf("%w: type %q: use a type like order.placed, a prefix of types like order.*, or *", ErrFilter, pattern)
 	case isPrefix:
 		return notification.TypeFilter{Prefixes: []string{prefix + "."}}, nil
 	}
 	return notification.TypeFilter{Names: []string{pattern}}, nil
 }
 
-// filterForm is a Filter as JSON.
+// filterForm is a Filter in JSON.
 type filterForm struct {
 	Sink      string        `json:"sink,omitempty"`
 	ID        string        `json:"id,omitempty"`
@@ -118,14 +117,14 @@ type filterForm struct {
 	PlannedAt time.Time     `json:"planned_at,omitzero"`
 }
 
-// placeForm is a store.ParkedPlace as JSON.
+// placeForm is a store.ParkedPlace in JSON.
 type placeForm struct {
 	Sink   string `json:"sink"`
 	Offset int64  `json:"offset"`
 	ID     string `json:"id"`
 }
 
-// MarshalJSON writes what is set, as the table of actions keeps it.
+// MarshalJSON writes the fields that are set, for the table of actions.
 func (f Filter) MarshalJSON() ([]byte, error) {
 	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
 	for _, p := range f.Selected {
@@ -134,7 +133,7 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 	return json.Marshal(form)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and refuses names that a filter does not have.
+// UnmarshalJSON reads what MarshalJSON writes, and refuses unknown fields.
 func (f *Filter) UnmarshalJSON(text []byte) error {
 	var form filterForm
 	d := json.NewDecoder(bytes.NewReader(text))

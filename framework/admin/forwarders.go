@@ -7,30 +7,29 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ForwarderStatus is a forwarder that lives: its lanes, and what it said with its last
-// heartbeat.
+// ForwarderStatus is a running forwarder: its lanes, and what it reported in its last heartbeat.
 type ForwarderStatus struct {
 	Forwarder string `json:"forwarder"`
-	// Since is when its first heartbeat was, and SeenAt its last one, by the database's clock.
+	// Since is its first heartbeat, and SeenAt its last one, by the database's clock.
 	Since  time.Time `json:"since"`
 	SeenAt time.Time `json:"seen_at"`
-	// Version is that of its program, and Settings a digest of its configuration; "" where it
-	// says nothing. Forwarders that work alike have the same.
+	// Version is the version of its program, and Settings a digest of its configuration; ""
+	// if it did not report them. Forwarders with the same configuration have the same digest.
 	Version  string `json:"version,omitempty"`
 	Settings string `json:"settings,omitempty"`
-	// CheckpointSeconds is how long the slowest checkpoint of about its last minute took.
+	// CheckpointSeconds is the duration of its slowest checkpoint in about the last minute.
 	CheckpointSeconds float64 `json:"checkpoint_seconds"`
-	// Sinks are those that it can deliver to.
+	// Sinks are the sinks that it can deliver to.
 	Sinks []string `json:"sinks"`
-	// Lanes are how many it works on, by sink.
+	// Lanes is the number of lanes that it works on, by sink.
 	Lanes map[string]int `json:"lanes"`
-	// Running is how it works for each sink, by name; see store.Running.
+	// Running is its work for each sink, by name; see store.Running.
 	Running []store.SinkRunning `json:"running"`
-	// States are those of its sinks that do not go well, as it sees them.
+	// States are the states of its sinks that have a problem, as it sees them.
 	States map[string]store.SinkState `json:"states"`
 }
 
-// Forwarders lists those that live, by name.
+// Forwarders returns the running forwarders, by name.
 func (a *Admin) Forwarders(ctx context.Context) ([]ForwarderStatus, error) {
 	membership, err := a.store.Membership(ctx)
 	return forwardersOf(membership), err
@@ -42,7 +41,7 @@ func forwardersOf(m store.Membership) []ForwarderStatus {
 		lanes[member.Owner] = make(map[string]int)
 	}
 	for _, l := range m.Lanes {
-		if of := lanes[l.Owner]; of != nil { // or its lease outlives its heartbeats
+		if of := lanes[l.Owner]; of != nil { // nil if its lease outlives its heartbeats
 			of[l.Lane.Sink]++
 		}
 	}

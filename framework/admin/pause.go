@@ -14,17 +14,17 @@ type PauseFilter struct {
 	Sinks []string `json:"sinks"`
 }
 
-// Pause stops deliveries to some sinks until Resume: forwarders let what is in
-// flight end and give the sinks' lanes back with their next look, within a
-// twentieth of their lease. Nothing is lost: what is published meanwhile waits in
-// the log, which keeps it whatever its retention. It returns those that were not
-// paused already. An unknown sink gives store.ErrUnknownSink, with nothing done.
+// Pause stops deliveries to sinks until Resume. Forwarders let deliveries in flight end and
+// release the sinks' lanes at their next look, within a twentieth of their lease. Nothing is
+// lost: notifications published meanwhile stay in the log, whatever its retention. Pause
+// returns the sinks that were not already paused. An unknown sink fails with
+// store.ErrUnknownSink, and nothing is paused.
 func (a *Admin) Pause(ctx context.Context, sinks ...string) (changed []string, err error) {
 	return a.pause(ctx, "pause", true, sinks)
 }
 
-// Resume ends Pause: forwarders take the lanes up again within a fifth of their
-// lease, where the cursors stand. It returns those that were paused.
+// Resume ends Pause: forwarders lease the lanes again within a fifth of their lease, and go on
+// at the cursors. It returns the sinks that were paused.
 func (a *Admin) Resume(ctx context.Context, sinks ...string) (changed []string, err error) {
 	return a.pause(ctx, "resume", false, sinks)
 }
@@ -59,13 +59,13 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 	return changed, a.end(ctx, &action)
 }
 
-// SinkStatus is a sink that has cursors.
+// SinkStatus is a sink with cursors.
 type SinkStatus struct {
 	Sink   string `json:"sink"`
 	Paused bool   `json:"paused"`
 }
 
-// Sinks lists those that have cursors, in alphabetical order.
+// Sinks returns the sinks with cursors, in alphabetical order.
 func (a *Admin) Sinks(ctx context.Context) ([]SinkStatus, error) {
 	membership, err := a.store.Membership(ctx)
 	if err != nil {

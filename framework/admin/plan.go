@@ -10,43 +10,43 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// batchRows is how many deliveries one transaction of an action changes.
+// batchRows is the number of deliveries that one transaction of an action changes.
 const batchRows = 500
 
-// Plan is an action on parked deliveries that was counted and not run yet. It is about
-// those that it counted: what is parked, or changes, after that is left alone, so the count is
-// a ceiling.
+// Plan is an action on parked deliveries that was counted and not run yet. It includes only the
+// counted deliveries: those that are parked or changed later are left alone, so the count is a
+// ceiling.
 type Plan struct {
-	// Counts is what it is about, by sink and state.
+	// Counts are the deliveries in the plan, by sink and state.
 	Counts []store.ParkedCount
 
 	admin  *Admin
 	name   string
 	filter Filter
 	parsed store.ParkedFilter
-	rows   int // of one batch
+	rows   int // of a batch
 	batch  func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error)
 }
 
-// Requeue plans to try deliveries again at once, by the database's clock, with no
-// attempt spent: dead ones, or retrying ones too if the filter names that state, an
-// id or what is selected. The text of their last error stays. Of several dead ones of one key the first is due, and the
-// others are blocked behind it, so that they go in their order. What has
-// overtaken them meanwhile stays delivered.
+// Requeue plans to try deliveries again at once, by the database's clock, with all attempts
+// available again. It selects dead deliveries, and retrying ones too if the filter names that
+// state, an id or selected deliveries. The text of their last error stays. Of several dead ones
+// of one key, the first becomes due and the others are blocked behind it, so that their order
+// is kept. Deliveries that have overtaken them stay delivered.
 //
-// Blocked and scheduled deliveries are not requeued: the former wait for the head
-// of their key, the latter for their time. Nor are settling ones: they are delivered. Nor
-// is what has no route: it would die at once again; see Reroute.
+// Blocked and scheduled deliveries are not requeued: they wait for the head of their key, or
+// for their time. Settling ones are not either, since they are delivered. Nor are notifications
+// without a route, which would be dead again at once; see Reroute.
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
 	for _, s := range f.States {
 		if s != store.StateDead && s != store.StateRetrying {
-			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead and retrying ones; the head of a key takes those blocked behind it along",
+			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead and retrying ones; requeue the head of a key to release those blocked behind it",
 				ErrFilter, s)
 		}
 	}
 	if f.Sink == store.SinkUnrouted {
-		return nil, fmt.Errorf("%w: what is parked under %s has no sink to go to: add a route, and reroute it",
+		return nil, fmt.Errorf("%w: what is parked under %s has no sink: add a route, and reroute it",
 			ErrFilter, store.SinkUnrouted)
 	}
 	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows, batch: a.store.Requeue}
@@ -55,29 +55,30 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	return p, err
 }
 
-// Discard plans to delete parked deliveries: dead ones, unless the filter names
-// states, an id or what is selected. They will never be delivered. One that is being tried at that
-// moment may still reach its sink, and is parked again if that fails.
+// Discard plans to delete parked deliveries: dead ones, unless the filter names states, an id
+// or selected deliveries. They will never be delivered, with one exception: a delivery that is
+// being tried at that moment may still reach its sink, and is parked again if that fails.
 func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, states)
 	p := &Plan{admin: a, name: "discard", filter: f, rows: batchRows, batch: a.store.Discard}
 	return p, p.count(ctx)
 }
 
-// Skip plans to delete the dead heads of halted keys (on_dead: halt), so that what
-// waits behind them goes on. The filter's states must be left out. Where dead
-// deliveries do not halt their key, it deletes the first dead one of each.
+// Skip plans to delete the dead heads of halted keys (on_dead: halt), so that the deliveries
+// behind them go on. The filter must not name states. For keys that are not halted, it deletes
+// the first dead delivery of each.
 //
-// It is one batch for each sink: behind it the next dead one of a key is its head.
+// It uses one batch for each sink: in a second batch, the next dead delivery of a key would be
+// its head.
 func (a *Admin) Skip(ctx context.Context, f Filter) (*Plan, error) {
 	if len(f.States) > 0 {
-		return nil, fmt.Errorf("%w: skip is about dead heads of keys: leave the states out", ErrFilter)
+		return nil, fmt.Errorf("%w: skip is about the dead heads of keys: leave the states out", ErrFilter)
 	}
 	p := &Plan{admin: a, name: "skip", filter: f, rows: math.MaxInt32, batch: a.store.Discard, parsed: store.ParkedFilter{Heads: true}}
 	return p, p.count(ctx)
 }
 
-// defaultStates are those of a filter that has none.
+// defaultStates returns the states of a filter, with a default.
 func defaultStates(f Filter, usual, byID []store.State) []store.State {
 	switch {
 	case len(f.States) > 0:
@@ -102,11 +103,11 @@ func (p *Plan) count(ctx context.Context) error {
 	return err
 }
 
-// PlannedAt is the moment that the plan is pinned to: Filter.PlannedAt of a plan about the
-// same deliveries, made later.
+// PlannedAt returns the moment that the plan is bound to. Set it as Filter.PlannedAt of a later
+// plan about the same deliveries.
 func (p *Plan) PlannedAt() time.Time { return p.parsed.Until }
 
-// Total is how many deliveries the plan was about when it was made.
+// Total returns how many deliveries the plan included when it was made.
 func (p *Plan) Total() (total int64) {
 	for _, c := range p.Counts {
 		total += c.Count
@@ -114,12 +115,12 @@ func (p *Plan) Total() (total int64) {
 	return total
 }
 
-// Examples are at most n of the deliveries that the plan is about, without their payloads.
+// Examples returns at most n of the plan's deliveries, without their payloads.
 func (p *Plan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
 	sink := ""
 	for _, c := range p.Counts {
 		if len(examples) == n || c.Sink == sink {
-			continue // or the counts of one sink's states
+			continue // the counts of another state of the same sink
 		}
 		sink = c.Sink
 		q := store.ParkedQuery{Filter: p.parsed, Look: browseLook, Limit: n - len(examples)}
@@ -133,20 +134,20 @@ func (p *Plan) Examples(ctx context.Context, n int) (examples []store.ParkedDeli
 	return examples, nil
 }
 
-// Expect returns ErrMore if the plan is about more than n deliveries. A plan that is made again at
-// another one's PlannedAt may be about more: of what was committed in between by transactions that
-// had begun before.
+// Expect returns ErrMore if the plan includes more than n deliveries. A plan that is made again
+// with another one's PlannedAt may include more: those committed since by transactions that had
+// begun before.
 func (p *Plan) Expect(n int64) error { return expect(p.Total(), n) }
 
 func expect(total, n int64) error {
 	if total > n {
-		return fmt.Errorf("%w: %d in place of %d", ErrMore, total, n)
+		return fmt.Errorf("%w: %d instead of %d", ErrMore, total, n)
 	}
 	return nil
 }
 
-// Progress is called once an action is recorded, before anything is done, and behind each of
-// its batches, with what it has done so far.
+// Progress is called with an action and what it has done so far: once it is recorded, before it
+// changes anything, and after each batch.
 type Progress func(store.Action)
 
 func (p Progress) report(a store.Action) {
@@ -155,9 +156,9 @@ func (p Progress) report(a store.Action) {
 	}
 }
 
-// Run does what was planned, in batches that each are one transaction, and records
-// it. After an error, or the end of ctx, what was done stays, and the returned action says
-// what that is. store.ErrActionCancelled if a person has cancelled it meanwhile. progress may
+// Run does what was planned, in batches, each one transaction, and records the action. After an
+// error, or the end of ctx, what was done stays, and the returned action says how much. It
+// fails with store.ErrActionCancelled if a person cancelled the action meanwhile. progress may
 // be nil.
 func (p *Plan) Run(ctx context.Context, progress Progress) (store.Action, error) {
 	action, err := p.admin.begin(ctx, p.name, p.filter, p.Total())
@@ -177,9 +178,9 @@ func (p *Plan) Run(ctx context.Context, progress Progress) (store.Action, error)
 	return action, p.admin.end(ctx, &action)
 }
 
-// runSink acts on what was counted of a sink. What was committed after the count by a
-// transaction that began before has an earlier time: that the count holds is due to the
-// number.
+// runSink acts on a sink's counted deliveries. A transaction that began before the count and
+// committed after it adds deliveries with an earlier time, which the filter cannot exclude: so
+// the number of changes is limited to the count.
 func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *store.Action, progress Progress) error {
 	b := store.ParkedBatch{Action: action.ID, Filter: p.parsed}
 	b.Filter.Sink = sink

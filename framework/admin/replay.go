@@ -11,27 +11,26 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ReplayRequest asks for rows of the log to be delivered to one sink once more.
+// ReplayRequest asks for rows of the log to be delivered again to one sink.
 type ReplayRequest struct {
 	// Sink is required.
 	Sink string `json:"sink"`
-	// Type is a type (order.placed), the beginning of types (order.*), or *; "" is *.
+	// Type is a type (order.placed), a prefix of types (order.*), or *; "" means *.
 	Type string `json:"type,omitempty"`
-	// Since and Until bound when it occurred: from Since on and before Until. The
-	// zero value is no bound.
+	// Since and Until select rows that occurred at Since or later, and before Until. The zero
+	// value means no bound.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// From names a record of a source, such as orders/3@1042, from which on its partition comes
-	// again, and nothing of the others.
+	// From names a record of a source, such as orders/3@1042: its partition is replayed from
+	// there, and no other partition is.
 	From string `json:"from,omitempty"`
-	// Routed are the types that go to the sink by its routes: nothing else is
-	// delivered to it.
+	// Routed are the types that the sink's routes send to it; no others are delivered to it.
 	Routed notification.TypeFilter `json:"routed"`
-	// Rate is how many deliveries per second are made due at most; 0 sets no limit.
+	// Rate is how many deliveries per second become due at most; 0 means no limit.
 	Rate int `json:"rate,omitempty"`
-	// UpTo is the last offset that it is about. 0, or one that the log has not handed out, is
-	// the last one of the log when it is planned. With that of an earlier plan the new one
-	// is about no later rows.
+	// UpTo is the last offset to replay. 0, or an offset after the end of the log, means the
+	// last one when the replay is planned. With the UpTo of an earlier plan, the new plan
+	// includes no later rows.
 	UpTo int64 `json:"up_to"`
 }
 
@@ -54,45 +53,44 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 		problem("nothing can be delivered to %s: add a route, and replay to its sink", store.SinkUnrouted)
 	}
 	if r.From != "" && !r.Since.IsZero() {
-		problem("say where it begins by a time or by a record, not both")
+		problem("set where it begins by a time or by a record, not both")
 	}
 	if !isDate(r.Since) || !isDate(r.Until) {
-		problem("a time has no year from 0 to 9999")
+		problem("since or until is outside of the years 0 to 9999")
 	}
 	if !r.Until.IsZero() && !r.Since.Before(r.Until) {
-		problem("nothing occurred since %s and before %s", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339))
+		problem("since %s is not before until %s", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339))
 	}
 	if r.Rate < 0 {
-		problem("the rate is %d: use 0 for no limit, or more", r.Rate)
+		problem("the rate is %d: use 0 for no limit, or a positive number", r.Rate)
 	}
 	return store.ReplayQuery{
 		Sink: r.Sink, Types: []notification.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, From: r.From, UpTo: r.UpTo,
 	}, errors.Join(problems...)
 }
 
-// ReplayPlan is a replay that was counted and not run, or not to its end, yet. The count is a
-// ceiling: what the sink settles after it takes the place of what was counted, if its offset is
-// lower, and adds nothing.
+// ReplayPlan is a replay that was counted, and not run yet or not to its end. The count is a
+// ceiling: rows with lower offsets that the sink settles after the count take the place of
+// counted ones; they do not increase the number.
 type ReplayPlan struct {
 	ReplayRequest
-	// Count is what is still to be done, and Done how much was before, in a replay
-	// that goes on.
+	// Count is what is still to be done. Done is how much was done before, in a replay that is
+	// continued.
 	Count store.ReplayCount
 	Done  int64
 
 	admin  *Admin
 	query  store.ReplayQuery
-	action store.Action // one to go on with; the zero value for a new one
+	action store.Action // the action to continue; the zero value for a new one
 }
 
-// Replay plans to deliver to a sink once more what it has settled, in the order of
-// the log and of its keys. They become parked deliveries that are due, with the
-// sink's retries, so a destination that is down meanwhile costs none. The receiver
-// sees ids that it has seen before: one that deduplicates by them will leave them out.
+// Replay plans to deliver again to a sink what it has settled, in log order and in order for
+// each key. Run makes them parked deliveries that are due, with the sink's retries. While the
+// destination is unavailable they spend no attempts. The receiver sees ids that it has seen
+// before: if it deduplicates by them, it ignores the repeats.
 //
-// What is parked for the sink stays as it is, and what it has not settled yet
-// comes by itself. What retention has taken cannot come any more: see
-// ReplayPlan.Gone.
+// Deliveries parked for the sink stay as they are, and rows that it has not settled yet are
+// delivered as usual. Rows that retention has removed cannot be replayed: see ReplayPlan.Gone.
 func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error) {
 	target, err := a.store.Probe(ctx)
 	if err != nil {
@@ -101,7 +99,7 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 	if r.UpTo < 0 {
 		return nil, fmt.Errorf("%w: up_to is %d", ErrFilter, r.UpTo)
 	}
-	r.Since, r.Until = r.Since.UTC(), r.Until.UTC() // no database has all zones
+	r.Since, r.Until = r.Since.UTC(), r.Until.UTC() // databases do not know all zones
 	if store.SourceOf(a.store) != nil {
 		r.Rate = 0 // cursors go back at once
 	}
@@ -112,9 +110,9 @@ func (a *Admin) Replay(ctx context.Context, r ReplayRequest) (*ReplayPlan, error
 	return p, p.count(ctx)
 }
 
-// ContinueReplay plans to go on with a replay that was interrupted, from where it
-// has got, by the id of its action, up to what was planned first. store.ErrActionEnded if it has ended,
-// store.ErrActionCancelled if a person has cancelled it.
+// ContinueReplay plans to continue an interrupted replay, by the id of its action, up to what
+// was first planned. It fails with store.ErrActionEnded if the replay has ended, and with
+// store.ErrActionCancelled if a person cancelled it.
 func (a *Admin) ContinueReplay(ctx context.Context, id string) (*ReplayPlan, error) {
 	action, err := a.store.Action(ctx, id)
 	switch {
@@ -150,7 +148,7 @@ func (p *ReplayPlan) count(ctx context.Context) error {
 	return err
 }
 
-// Takes reports whether the plan is about rows of a type.
+// Takes reports whether the plan includes rows of a type.
 func (p *ReplayPlan) Takes(typ string) bool {
 	for _, types := range p.query.Types {
 		if !types.Matches(typ) {
@@ -160,15 +158,15 @@ func (p *ReplayPlan) Takes(typ string) bool {
 	return true
 }
 
-// Total is how many rows the plan was about when it was made.
+// Total returns how many rows the plan included when it was made.
 func (p *ReplayPlan) Total() int64 { return p.Count.Rows }
 
-// Expect returns ErrMore if the plan is about more than n rows. A replay that is planned again up
-// to the same offset may be about more: of what the sink has settled in between.
+// Expect returns ErrMore if the plan includes more than n rows. A replay that is planned again
+// up to the same offset may include more, because the sink has settled more since.
 func (p *ReplayPlan) Expect(n int64) error { return expect(p.Total(), n) }
 
-// Gone says whether retention may have taken rows that were asked for: those
-// before Count.Oldest, or all there were where that is nil.
+// Gone reports whether retention may have removed rows that were asked for: those before
+// Count.Oldest, or all if that is nil.
 func (p *ReplayPlan) Gone() bool {
 	oldest := p.Count.Oldest
 	switch {
@@ -181,15 +179,15 @@ func (p *ReplayPlan) Gone() bool {
 }
 
 const (
-	// replayRows is how many deliveries one transaction of a replay makes.
+	// replayRows is the number of deliveries in one transaction of a replay.
 	replayRows = 200
-	// replayTurns is into how many batches a second's worth is cut where there is a rate.
+	// replayTurns is the number of batches in a second, if there is a rate.
 	replayTurns = 10
 )
 
-// Run replays in batches that each are one transaction, at the rate, and records
-// it; see Plan.Run. An action that was interrupted can be continued, by any
-// process, but by one at a time: the others get store.ErrActionMoved.
+// Run replays in batches, each one transaction, at the rate, and records the action; see
+// Plan.Run. Any process can continue an interrupted replay, but only one at a time: the others
+// get store.ErrActionMoved.
 func (p *ReplayPlan) Run(ctx context.Context, progress Progress) (store.Action, error) {
 	action := p.action
 	if action.ID == "" {
@@ -224,7 +222,7 @@ func (p *ReplayPlan) batchRows() int {
 	return max(1, min(replayRows, p.Rate/replayTurns))
 }
 
-// pace waits until the rate allows more than what is done.
+// pace waits until the rate allows the next batch.
 func (p *ReplayPlan) pace(ctx context.Context, began time.Time, done int64) error {
 	if p.Rate == 0 {
 		return ctx.Err()

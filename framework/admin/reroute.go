@@ -13,10 +13,10 @@ import (
 
 // ReroutePlan is a reroute that was counted and not run yet.
 type ReroutePlan struct {
-	// Counts is what it is about.
+	// Counts are the deliveries in the plan.
 	Counts []RerouteCount
-	// Left is how many Run has left where they are, since a sink of their type has not
-	// settled them yet.
+	// Left is how many Run has left in place, since a sink of their type has not settled them
+	// yet.
 	Left int64
 
 	admin  *Admin
@@ -24,22 +24,22 @@ type ReroutePlan struct {
 	query  store.RerouteQuery
 }
 
-// RerouteCount is how much of a type has a route now.
+// RerouteCount is how many deliveries of a type have a route now.
 type RerouteCount struct {
 	store.RerouteCount
-	// Sinks get it.
+	// Sinks are the sinks of the type's routes.
 	Sinks []string `json:"sinks"`
 }
 
-// Reroute plans to deliver what had no route when it was read and has one now: what is
-// parked under store.SinkUnrouted goes to the sinks of its routes, due at once, in the
-// order of the log and of its keys, with all the sinks' retries. What is scheduled keeps
-// its time. The filter selects some of it; it takes no sink.
+// Reroute plans to deliver notifications that had no route when they were read, and have one
+// now: Run moves what is parked under store.SinkUnrouted to the sinks of its routes, due at
+// once, in log order and in order for each key, with all retries of the sinks. Scheduled
+// deliveries keep their time. The filter narrows the selection; it must not name a sink.
 //
-// One that a sink of its type has not settled yet stays, while its row is in the log: it
-// comes from the log by itself where the forwarders have the routes, and can be rerouted
-// behind that. Every sink must have begun to forward, or Run gives
-// store.ErrUnknownSink. Like Plan, it is about what it counted: what is parked, or changes, after
+// A notification that one of its sinks has not settled yet stays while its row is in the log:
+// with the routes, forwarders deliver it from the log, and it can be rerouted afterwards. Every
+// sink must have begun to forward; otherwise Run fails with store.ErrUnknownSink. As with Plan,
+// deliveries that are parked or changed after the count are left alone.
 // that stays.
 func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*ReroutePlan, error) {
 	if f.Sink != "" && f.Sink != store.SinkUnrouted {
@@ -47,7 +47,7 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Re
 	}
 	for _, s := range f.States {
 		if s != store.StateDead && s != store.StateScheduled {
-			return nil, fmt.Errorf("%w: nothing without a route is %s, only dead and scheduled", ErrFilter, s)
+			return nil, fmt.Errorf("%w: a notification without a route is never %s, only dead or scheduled", ErrFilter, s)
 		}
 	}
 	parsed, err := f.parse()
@@ -65,7 +65,7 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Re
 	return p, err
 }
 
-// Total is how many deliveries the plan was about when it was made.
+// Total returns how many deliveries the plan included when it was made.
 func (p *ReroutePlan) Total() (total int64) {
 	for _, c := range p.Counts {
 		total += c.Count
@@ -73,10 +73,10 @@ func (p *ReroutePlan) Total() (total int64) {
 	return total
 }
 
-// PlannedAt is the moment that the plan is pinned to; see Plan.PlannedAt.
+// PlannedAt returns the moment that the plan is bound to; see Plan.PlannedAt.
 func (p *ReroutePlan) PlannedAt() time.Time { return p.query.Filter.Until }
 
-// Examples are at most n of the deliveries that the plan is about, by type.
+// Examples returns at most n of the plan's deliveries, by type.
 func (p *ReroutePlan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
 	filter := p.query.Unrouted()
 	for _, c := range p.Counts {
@@ -93,11 +93,11 @@ func (p *ReroutePlan) Examples(ctx context.Context, n int) (examples []store.Par
 	return examples, nil
 }
 
-// Expect returns ErrMore if the plan is about more than n deliveries; see Plan.Expect.
+// Expect returns ErrMore if the plan includes more than n deliveries; see Plan.Expect.
 func (p *ReroutePlan) Expect(n int64) error { return expect(p.Total(), n) }
 
-// Run moves what was planned, and no more than was counted, in batches that each are one
-// transaction, and records it; see Plan.Run.
+// Run moves the planned deliveries, and no more than were counted, in batches, each one
+// transaction, and records the action; see Plan.Run.
 func (p *ReroutePlan) Run(ctx context.Context, progress Progress) (store.Action, error) {
 	action, err := p.admin.begin(ctx, "reroute", p.filter, p.Total())
 	if err != nil {

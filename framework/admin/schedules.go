@@ -10,13 +10,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Schedules lists those of the outbox, by name.
+// Schedules returns the schedules of the outbox, by name.
 func (a *Admin) Schedules(ctx context.Context) ([]store.Schedule, error) {
 	return a.store.Schedules(ctx)
 }
 
-// PauseSchedule has the ticks of a schedule pass without a notification until
-// ResumeSchedule, and reports whether that changes anything. One that is not there gives
+// PauseSchedule lets the ticks of a schedule pass without a notification until ResumeSchedule,
+// and reports whether that changes anything. An unknown schedule fails with
 // store.ErrUnknownSchedule.
 func (a *Admin) PauseSchedule(ctx context.Context, name string) (changed bool, err error) {
 	err = a.onSchedule(ctx, "pause schedule", name, func(action string) error {
@@ -26,7 +26,7 @@ func (a *Admin) PauseSchedule(ctx context.Context, name string) (changed bool, e
 	return changed, err
 }
 
-// ResumeSchedule ends PauseSchedule. What passed meanwhile is not made.
+// ResumeSchedule ends PauseSchedule. Ticks that passed meanwhile are not made up for.
 func (a *Admin) ResumeSchedule(ctx context.Context, name string) (changed bool, err error) {
 	err = a.onSchedule(ctx, "resume schedule", name, func(action string) error {
 		changed, err = a.store.PauseSchedule(ctx, action, name, false)
@@ -35,9 +35,9 @@ func (a *Admin) ResumeSchedule(ctx context.Context, name string) (changed bool, 
 	return changed, err
 }
 
-// RunSchedule asks for a tick now, beside the others and also while the schedule is paused:
-// a process that runs it makes it within five seconds. It reports whether that changes
-// anything: a request that is not met yet stays the only one.
+// RunSchedule requests an extra tick now, even if the schedule is paused: a process that runs
+// the schedule makes it within five seconds. It reports whether that changes anything: while a
+// request is pending, further ones add nothing.
 func (a *Admin) RunSchedule(ctx context.Context, name string) (changed bool, err error) {
 	err = a.onSchedule(ctx, "run schedule", name, func(action string) error {
 		changed, err = a.store.RequestTick(ctx, action, name)
@@ -46,15 +46,15 @@ func (a *Admin) RunSchedule(ctx context.Context, name string) (changed bool, err
 	return changed, err
 }
 
-// ForgetSchedule deletes what the outbox keeps of a schedule that no process runs any more.
-// One that a process runs is there again at once, as a new one.
+// ForgetSchedule deletes the stored state of a schedule that no process runs any more. If a
+// process still runs it, it appears again at once, as a new schedule.
 func (a *Admin) ForgetSchedule(ctx context.Context, name string) error {
 	return a.onSchedule(ctx, "forget schedule", name, func(action string) error {
 		return a.store.ForgetSchedule(ctx, action, name)
 	})
 }
 
-// onSchedule records what is done to a schedule that is there.
+// onSchedule records an action on an existing schedule.
 func (a *Admin) onSchedule(ctx context.Context, what, name string, do func(action string) error) error {
 	all, err := a.store.Schedules(ctx)
 	if err != nil {

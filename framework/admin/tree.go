@@ -7,48 +7,48 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// How much of the log one call of Tree looks through, and how many notifications it returns.
+// How much of the log one call of Tree examines, and how many notifications it returns.
 const (
 	treeOffsets = 1_000_000
 	treeLimit   = 1000
 )
 
-// Tree is the notifications of one correlation, each below the one that caused it.
+// Tree holds the notifications of one correlation, each below the one that caused it.
 type Tree struct {
 	CorrelationID string `json:"correlation_id"`
-	// Roots are those that none of the others has caused, in the order of the log.
+	// Roots are the notifications that none of the others caused, in log order.
 	Roots []*Branch `json:"notifications"`
-	// Count is how many there are in all.
+	// Count is the number of notifications in the tree.
 	Count int `json:"count"`
-	// First and Last are the rows between which the log was looked through; nil: there
-	// are none. What is parked was looked through as a whole.
+	// First and Last are the first and last row of the log that was examined; nil if there are
+	// none. Parked deliveries are always examined completely.
 	First *store.Row `json:"first,omitempty"`
 	Last  *store.Row `json:"last,omitempty"`
-	// Omitted is how many parked deliveries were left out: there are too many.
+	// Omitted is how many parked deliveries were left out because there are too many.
 	Omitted int `json:"omitted,omitempty"`
-	// Next is the offset from which to look on; 0: that was the end of the log.
+	// Next is the offset from which to continue; 0: the end of the log was reached.
 	Next int64 `json:"next,omitempty"`
-	// Oldest is the offset at which the log begins.
+	// Oldest is the first offset of the log.
 	Oldest int64 `json:"oldest,omitempty"`
 }
 
-// Branch is a notification and what it caused.
+// Branch is a notification and those it caused.
 type Branch struct {
 	Answer
-	// CausationID is the id of what caused it, which need not have been found.
+	// CausationID is the id of the notification that caused it, which may not have been found.
 	CausationID string `json:"causation_id,omitempty"`
-	// Caused are those that were published in its handlers, in the order of the log.
+	// Caused are the notifications published by its handlers, in log order.
 	Caused []*Branch `json:"caused,omitempty"`
 }
 
 // Tree finds the notifications that belong together, and where each of them is at each sink,
 // as Why does. id is a correlation id, or the id of one of the notifications.
 //
-// The correlation has no index, so a call looks through a million offsets of the log and returns
-// a thousand notifications at most. It begins at the time that the id holds, if it is a UUIDv7, as
-// ids are unless the application chooses them, else a million before the end; with from
-// at that offset. The verdicts of a sink that has not got to a notification do not say how much
-// is before it.
+// The correlation id has no index, so a call examines at most a million offsets of the log and
+// returns at most a thousand notifications. It begins at offset from if that is not 0.
+// Otherwise it begins at the time contained in the id, if it is a UUIDv7 (the default for ids),
+// or else a million offsets before the end. Verdicts of sinks that have not read a notification
+// do not count the rows before it.
 func (a *Admin) Tree(ctx context.Context, id string, from int64, routing Routing) (Tree, error) {
 	query := store.RelatedQuery{ID: id, From: from, Since: notification.IDTime(id), Offsets: treeOffsets, Limit: treeLimit}
 	related, err := a.store.Related(ctx, query)
@@ -81,8 +81,8 @@ func (a *Admin) Tree(ctx context.Context, id string, from int64, routing Routing
 		if b.Answer, err = inquiry.answer(ctx, e.ID); err != nil {
 			return Tree{}, err
 		}
-		// A cause stands before its effects in the log. What claims another one is a root,
-		// so there are no circles.
+		// A cause is before its effects in the log. A notification whose cause was not found
+		// before it is a root, so there are no cycles.
 		if cause := known[b.CausationID]; cause != nil {
 			cause.Caused = append(cause.Caused, b)
 		} else {
@@ -102,7 +102,7 @@ func find(traces []store.Trace, id string) *notification.Envelope {
 	return nil
 }
 
-// correlationOf is the correlation that a notification belongs to, or begins.
+// correlationOf returns the id of the correlation that a notification belongs to or begins.
 func correlationOf(e *notification.Envelope) string {
 	if id := e.Metadata.Get(notification.MetadataCorrelationID); id != "" {
 		return id

@@ -12,17 +12,17 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Type is a type of notifications: what there is of it, and where it goes.
+// Type is a notification type: what the outbox has of it, and where it goes.
 type Type struct {
 	Type string `json:"type"`
-	// Versions are those that were found, in their order, and OccurredOn when the last
-	// row of any occurred.
+	// Versions are the versions found, in order, and OccurredOn is when the newest row of any
+	// of them occurred.
 	Versions   []TypeVersion `json:"versions"`
 	OccurredOn time.Time     `json:"occurred_on,omitzero"`
-	// Registered is what the program knows of it; nil where it knows nothing.
+	// Registered is what the program knows of the type; nil if it does not know it.
 	Registered *RegisteredType `json:"registered,omitempty"`
-	// Unrouted is what becomes of it where no route matches: park or ignore; "" where one
-	// matches, or where that is not known.
+	// Unrouted is what happens to it without a route: park or ignore; "" if it has a route, or
+	// if that is unknown.
 	Unrouted string      `json:"unrouted,omitempty"`
 	Sinks    []TypeRoute `json:"sinks"`
 }
@@ -32,16 +32,16 @@ type TypeVersion struct {
 	Version int   `json:"version"`
 	Rows    int64 `json:"rows"`
 	Parked  int64 `json:"parked"`
-	// Decodes reports whether the program has a decoder for it; nil: it has no types.
+	// Decodes reports whether the program has a decoder for it; nil if the program has no types.
 	Decodes *bool `json:"decodes,omitempty"`
 }
 
-// RegisteredType is what the program's types say of one.
+// RegisteredType is a type in the program's registry.
 type RegisteredType struct {
 	Type    string   `json:"type"` // its present name
 	GoType  string   `json:"go_type"`
-	Version int      `json:"version"` // that is written
-	Oldest  int      `json:"oldest"`  // that can be read
+	Version int      `json:"version"` // the version that it writes
+	Oldest  int      `json:"oldest"`  // the oldest version that it reads
 	Aliases []string `json:"aliases"`
 }
 
@@ -51,14 +51,14 @@ type TypeRoute struct {
 	Routes []RouteRule `json:"routes"`
 }
 
-// RouteRule is a rule that brings a type to a sink.
+// RouteRule is a rule that leads a type to a sink.
 type RouteRule struct {
 	Route   string            `json:"route"`
 	When    string            `json:"when,omitempty"`
 	Payload map[string]string `json:"payload,omitempty"`
 }
 
-// RulesOf lists the rules that bring a type along a path.
+// RulesOf returns the rules that lead a type along a path.
 func RulesOf(path *route.Path, typ string) (rules []RouteRule) {
 	for _, step := range path.Steps(typ) {
 		rules = append(rules, RouteRule{step.Pattern, step.When, step.Payload})
@@ -66,8 +66,8 @@ func RulesOf(path *route.Path, typ string) (rules []RouteRule) {
 	return rules
 }
 
-// Types describes the types that were counted, those that routes name in full, the registered
-// ones, and further names, by name. registered may be nil.
+// Types describes, by name, the counted types, those that routes name in full, the registered
+// ones, and further names. registered may be nil.
 func Types(counts []store.TypeCount, routing Routing, registered *registry.Registry, names ...string) []Type {
 	found := make(map[string][]store.TypeCount)
 	if routing.Routes != nil {
@@ -96,7 +96,7 @@ func Types(counts []store.TypeCount, routing Routing, registered *registry.Regis
 	return types
 }
 
-// registeredType is what the program knows of a type, by its name or an alias.
+// registeredType returns what the program knows of a type, by its name or an alias.
 func registeredType(types *registry.Registry, name string) *RegisteredType {
 	if types == nil {
 		return nil
@@ -108,7 +108,7 @@ func registeredType(types *registry.Registry, name string) *RegisteredType {
 	return &RegisteredType{known.Name, known.GoType, known.Version, known.Oldest, append([]string{}, known.Aliases...)}
 }
 
-// route notes where the type goes.
+// route adds where the type goes.
 func (t *Type) route(routes *route.Table, unrouted string) {
 	for _, sink := range routes.Sinks(t.Type) {
 		t.Sinks = append(t.Sinks, TypeRoute{sink, RulesOf(routes.To(sink), t.Type)})
@@ -118,7 +118,7 @@ func (t *Type) route(routes *route.Table, unrouted string) {
 	}
 }
 
-// add notes the versions that were found.
+// add adds the versions that were found.
 func (t *Type) add(counts []store.TypeCount, judge bool) {
 	for _, c := range counts {
 		v := TypeVersion{Version: c.Version, Rows: c.Rows, Parked: c.Parked}
@@ -133,7 +133,7 @@ func (t *Type) add(counts []store.TypeCount, judge bool) {
 	}
 }
 
-// Rows counts those of all versions in the log.
+// Rows returns the number of rows of all versions in the log.
 func (t *Type) Rows() (n int64) {
 	for _, v := range t.Versions {
 		n += v.Rows
@@ -141,7 +141,7 @@ func (t *Type) Rows() (n int64) {
 	return n
 }
 
-// Parked counts the deliveries of all versions.
+// Parked returns the number of parked deliveries of all versions.
 func (t *Type) Parked() (n int64) {
 	for _, v := range t.Versions {
 		n += v.Parked
@@ -149,12 +149,12 @@ func (t *Type) Parked() (n int64) {
 	return n
 }
 
-// decodes reports whether the program reads a version.
+// decodes reports whether the program can read a version.
 func (r *RegisteredType) decodes(version int) bool {
 	return r != nil && r.Oldest <= version && version <= r.Version
 }
 
-// InProgram is Known and Undecodable in one line.
+// InProgram returns Known and Undecodable in one line.
 func (t *Type) InProgram() string {
 	text := t.Known()
 	if not := t.Undecodable(); len(not) > 0 {
@@ -163,10 +163,10 @@ func (t *Type) InProgram() string {
 	return text
 }
 
-// Known is what the program knows of the type: shop.OrderPlaced v2, reads from v1.
+// Known returns what the program knows of the type, such as "shop.OrderPlaced v2, reads from v1".
 func (t *Type) Known() string { return t.Registered.text(t.Type) }
 
-// Undecodable are the versions that there are and that the program cannot decode: v1.
+// Undecodable returns the versions found that the program cannot decode, such as v1.
 func (t *Type) Undecodable() (not []string) {
 	for _, v := range t.Versions {
 		if v.Decodes != nil && !*v.Decodes {
@@ -188,12 +188,12 @@ func (r *RegisteredType) text(name string) string {
 	return fmt.Sprintf("%s v%d", r.GoType, r.Version)
 }
 
-// When is the condition under which the type goes to the sink; "" if it always does.
+// When returns the condition under which the type goes to the sink; "" if it always does.
 func (r TypeRoute) When() string {
 	var conditions []string
 	for _, rule := range r.Routes {
 		if rule.When == "" {
-			return "" // it always holds, so that the others only choose payloads
+			return "" // this rule always holds; the others only choose payloads
 		}
 		conditions = append(conditions, rule.When)
 	}

@@ -17,29 +17,29 @@ type Whereabouts string
 const (
 	// Delivered: there is a receipt.
 	Delivered Whereabouts = "delivered"
-	// Settled: its turn is over, and no receipt shows how.
+	// Settled: its turn is over, and no receipt shows how it ended.
 	Settled Whereabouts = "settled"
-	// Waiting: in flight, or in the memory of a forwarder, or about to be.
+	// Waiting: in flight, or in a forwarder's memory, or soon to be read.
 	Waiting Whereabouts = "waiting"
-	// Unread: the sink has not got there yet.
+	// Unread: the sink has not read it yet.
 	Unread Whereabouts = "unread"
 	// Retrying, Scheduled, Blocked and Dead: it is parked.
 	Retrying  Whereabouts = "retrying"
 	Scheduled Whereabouts = "scheduled"
 	Blocked   Whereabouts = "blocked"
 	Dead      Whereabouts = "dead"
-	// Settling: the sink took it, and a hook fails.
+	// Settling: it is delivered, but a hook fails.
 	Settling Whereabouts = "settling"
 	// Cancelled: its publisher cancelled it while it was scheduled.
 	Cancelled Whereabouts = "cancelled"
 	// Unrouted: no route matched its type.
 	Unrouted Whereabouts = "no route"
-	// PassedBy: no condition of its routes brings it to the sink.
+	// PassedBy: routes lead to the sink, but none of their conditions holds.
 	PassedBy Whereabouts = "passed by"
 )
 
-// Verdict is where the delivery of a notification to one sink is, and why. Fields
-// that make no sense there have their zero value.
+// Verdict says where the delivery of a notification to one sink is, and why. Fields that do not
+// apply have their zero value.
 type Verdict struct {
 	Sink  string      `json:"sink"`
 	Where Whereabouts `json:"where"`
@@ -53,23 +53,23 @@ type Verdict struct {
 	LastError   string               `json:"last_error,omitempty"`
 	HookError   string               `json:"hook_error,omitempty"`
 	DueAt       time.Time            `json:"due_at,omitzero"`
-	// Since is since when it is parked in this state, or cancelled.
+	// Since is since when it has been parked in this state, or cancelled.
 	Since time.Time `json:"since,omitzero"`
-	// BlockedBy is the id that holds its key.
+	// BlockedBy is the id of the delivery that blocks its key.
 	BlockedBy string `json:"blocked_by,omitempty"`
-	// Forwarder has the lane; "" if none has.
+	// Forwarder is the one that has leased the lane; "" if none has.
 	Forwarder string `json:"forwarder,omitempty"`
-	// Before is how many rows are not settled before it, of any type, as far as they were counted.
+	// Before is the number of unsettled rows before it, of any type, as far as they were counted.
 	Before int64 `json:"before,omitempty"`
-	// Conditions hold up the sink.
+	// Conditions are what holds up the sink.
 	Conditions []store.Condition `json:"conditions,omitempty"`
 }
 
-// inMemory is about how many rows a forwarder has in memory of a lane.
+// inMemory is roughly how many rows of a lane a forwarder has in memory.
 const inMemory = 16_000
 
-// verdict is the one for a sink: what is parked comes before a receipt, which a
-// replay leaves standing.
+// verdict returns the verdict for a sink. A parked delivery takes precedence over a receipt,
+// since a replay keeps the old receipt.
 func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Envelope) (Verdict, error) {
 	v := Verdict{Sink: sink}
 	if w.routing.MaxAttempts != nil && e != nil {
@@ -92,7 +92,7 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 		return v, nil
 	}
 	if w.passesBy(sink, e) {
-		v.Where, v.Text = PassedBy, "passes the sink by: no condition of its routes holds"
+		v.Where, v.Text = PassedBy, "not for this sink: no condition of its routes holds"
 		return v, nil
 	}
 	for _, l := range w.lanes() {
@@ -101,11 +101,11 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 			return v, nil
 		}
 	}
-	v.Where, v.Text = Unread, "not read yet: no forwarder has begun with this sink"
+	v.Where, v.Text = Unread, "not read yet: no forwarder has started with this sink"
 	return v, nil
 }
 
-// cancellation is that of the notification; nil if it was not cancelled.
+// cancellation returns the notification's cancellation, or nil.
 func (w *inquiry) cancellation(e *notification.Envelope) *store.Cancellation {
 	for i := range w.trace.Cancelled {
 		if e != nil && w.trace.Cancelled[i].Offset == e.Offset {
@@ -115,7 +115,7 @@ func (w *inquiry) cancellation(e *notification.Envelope) *store.Cancellation {
 	return nil
 }
 
-// typeOf is the present name of a notification's type, as far as it is known.
+// typeOf returns the present name of a notification's type, if the routes know it.
 func (w *inquiry) typeOf(e *notification.Envelope) string {
 	if w.routing.Routes == nil {
 		return e.Type
@@ -123,7 +123,7 @@ func (w *inquiry) typeOf(e *notification.Envelope) string {
 	return w.routing.Routes.TypeOf(e.Type)
 }
 
-// passesBy says that a route leads to the sink, and no condition holds.
+// passesBy reports whether routes lead to the sink, but no condition holds.
 func (w *inquiry) passesBy(sink string, e *notification.Envelope) bool {
 	if w.routing.Routes == nil || e == nil {
 		return false
@@ -149,10 +149,10 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		return nil
 	case p.State == store.StateCancelled:
 		v.Where = Cancelled
-		v.Text = "cancelled by a publisher; it goes at " + timeText(p.DueAt)
+		v.Text = "cancelled by a publisher; its parked delivery is removed at " + timeText(p.DueAt)
 		if c := w.cancellation(&p.Envelope); c != nil {
 			v.Since = c.At
-			v.Text = "cancelled at " + timeText(c.At) + " by a publisher; it goes at " + timeText(p.DueAt)
+			v.Text = "cancelled at " + timeText(c.At) + " by a publisher; its parked delivery is removed at " + timeText(p.DueAt)
 		}
 		return nil
 	case p.Sink == store.SinkUnrouted:
@@ -171,7 +171,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	case p.State == store.StateScheduled && p.DueAt.After(w.now):
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)
 	case p.State == store.StateScheduled:
-		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)+", which has come: it takes its turn behind what its key has waiting"
+		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)+", which has passed: it waits behind deliveries of its key"
 	case p.Attempt == 0:
 		v.Where, v.Text = Retrying, "requeued or replayed, due since "+timeText(p.DueAt)
 	case p.DueAt.After(w.now):
@@ -185,7 +185,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	return nil
 }
 
-// hookTime is when a hook that failed is called again.
+// hookTime says when a failed hook is called again.
 func hookTime(p *store.ParkedDelivery) string {
 	if p.State == store.StateSettling || p.State == store.StateDead {
 		return "at " + timeText(p.DueAt)
@@ -193,7 +193,7 @@ func hookTime(p *store.ParkedDelivery) string {
 	return "with the next attempt"
 }
 
-// blocked describes what holds the key.
+// blocked describes what blocks the key.
 func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
 	filter := store.ParkedFilter{Sink: p.Sink, Key: p.Envelope.Key, States: []store.State{store.StateRetrying, store.StateDead}}
 	const heads = 100
@@ -201,14 +201,14 @@ func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelive
 	if err != nil {
 		return err
 	}
-	var head *store.ParkedDelivery // a retrying one, or else the first dead one
+	var head *store.ParkedDelivery // a retrying one, otherwise the first dead one
 	for i := range found {
 		if f := &found[i]; head == nil || head.State == store.StateDead && f.State == store.StateRetrying {
 			head = f
 		}
 	}
 	if head == nil {
-		v.Text = fmt.Sprintf("blocked behind an earlier one of its key %s, which is not parked: it is in flight, or through a moment ago", p.Envelope.Key)
+		v.Text = fmt.Sprintf("blocked behind an earlier one of its key %s, which is not parked: it is in flight, or was just settled", p.Envelope.Key)
 		return nil
 	}
 	v.BlockedBy = head.Envelope.ID
@@ -228,7 +228,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	v.Forwarder, v.Before = l.Owner, l.Before
 	switch {
 	case l.OtherLog:
-		v.Where, v.Text = Unread, "not read yet: the cursor is of another log, and this one will be read from the start"
+		v.Where, v.Text = Unread, "not read yet: the cursor belongs to another log, and this one will be read from the start"
 	case l.Settled && v.Sink == store.SinkUnrouted:
 		v.Where, v.Text = Settled, "a route matched it when it was read, or it was discarded"
 	case l.Settled && w.routing.Routes == nil:
@@ -236,7 +236,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	case l.Settled && w.admin.store.KeepsReceipts():
 		v.Where, v.Text = Settled, "settled, without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled:
-		v.Where, v.Text = Settled, "settled: delivered, or passed over when the sink was new, or discarded by an operator (receipts are not kept)"
+		v.Where, v.Text = Settled, "settled: delivered, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
 	case w.uncounted && l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d", l.Lane.Number)
 	case w.uncounted:
@@ -272,7 +272,7 @@ func rowsText(l store.TracedLane) string {
 func (w *inquiry) addConditions(v *Verdict) {
 	v.Conditions = w.conditions[v.Sink]
 	for _, c := range v.Conditions {
-		if c.Destination != "" { // perhaps not this one's, whose last error says it
+		if c.Destination != "" { // may be another destination; if not, the last error says so
 			continue
 		}
 		switch c.Kind {

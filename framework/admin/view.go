@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ParkedView is a parked delivery as JSON has it, without metadata and payload.
+// ParkedView is a parked delivery in JSON, without metadata and payload.
 type ParkedView struct {
 	Sink          string      `json:"sink"`
 	State         store.State `json:"state"`
@@ -25,7 +25,7 @@ type ParkedView struct {
 	HookError     string      `json:"hook_error,omitempty"`
 }
 
-// ViewOf is the view of a parked delivery.
+// ViewOf returns the view of a parked delivery.
 func ViewOf(p *store.ParkedDelivery) ParkedView {
 	e := &p.Envelope
 	return ParkedView{
@@ -35,7 +35,7 @@ func ViewOf(p *store.ParkedDelivery) ParkedView {
 	}
 }
 
-// RowView is a row of the log as JSON has it, without metadata and payload.
+// RowView is a row of the log in JSON, without metadata and payload.
 type RowView struct {
 	ID         string    `json:"id"`
 	Type       string    `json:"type"`
@@ -46,14 +46,14 @@ type RowView struct {
 	DeliverAt  time.Time `json:"deliver_at,omitzero"`
 }
 
-// ViewOfRow is the view of a row of the log.
+// ViewOfRow returns the view of a row of the log.
 func ViewOfRow(e *notification.Envelope) RowView {
 	return RowView{
 		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key, Offset: e.Offset, OccurredOn: e.OccurredOn.UTC(), DeliverAt: e.DeliverAt,
 	}
 }
 
-// WholeView is all of a parked delivery.
+// WholeView is a parked delivery in JSON, with metadata and payload.
 type WholeView struct {
 	ParkedView
 	Version    int                   `json:"version"`
@@ -63,13 +63,13 @@ type WholeView struct {
 	Payload    any                   `json:"payload"`
 }
 
-// WholeOf is the view of all of a parked delivery.
+// WholeOf returns the whole view of a parked delivery.
 func WholeOf(p *store.ParkedDelivery) WholeView {
 	e := &p.Envelope
 	return WholeView{ViewOf(p), e.Version, e.OccurredOn, e.DeliverAt, e.Metadata, PayloadView(e.Payload)}
 }
 
-// PayloadView is a payload in a view: one that is JSON as it is, any other as base64.
+// PayloadView returns a payload for JSON: as it is if it is JSON, otherwise as base64.
 func PayloadView(payload []byte) any {
 	if json.Valid(payload) {
 		return json.RawMessage(payload)
@@ -77,7 +77,7 @@ func PayloadView(payload []byte) any {
 	return payload
 }
 
-// ScheduleView is a schedule as JSON has it.
+// ScheduleView is a schedule in JSON.
 type ScheduleView struct {
 	Name        string    `json:"name"`
 	When        string    `json:"when"`
@@ -86,11 +86,11 @@ type ScheduleView struct {
 	NextTick    time.Time `json:"next_tick"`
 	RequestedAt time.Time `json:"requested_at,omitzero"`
 	Paused      bool      `json:"paused"`
-	// Late says that a tick is due and was not made for more than a minute.
+	// Late reports that a tick has been due for more than a minute.
 	Late bool `json:"late"`
 }
 
-// ViewOfSchedule is the view of a schedule.
+// ViewOfSchedule returns the view of a schedule.
 func ViewOfSchedule(s store.Schedule) ScheduleView {
 	return ScheduleView{
 		Name: s.Name, When: s.Spec, Missed: s.Missed, LastTick: s.LastTick, NextTick: s.NextTick, RequestedAt: s.RequestedAt,
@@ -98,12 +98,12 @@ func ViewOfSchedule(s store.Schedule) ScheduleView {
 	}
 }
 
-// ReplayView is what a replay is about, as JSON has it.
+// ReplayView is the content of a replay plan in JSON.
 type ReplayView struct {
 	store.ReplayCount
-	// Gone is ReplayPlan.Gone.
+	// Gone is the result of ReplayPlan.Gone.
 	Gone bool `json:"gone"`
 }
 
-// View is what the replay is about.
+// View returns the content of the plan for JSON.
 func (p *ReplayPlan) View() ReplayView { return ReplayView{p.Count, p.Gone()} }

@@ -12,20 +12,19 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Routing is what a configuration says about where notifications go. The zero value
-// is what is known without one.
+// Routing is what a configuration says about where notifications go. The zero value means that
+// nothing is known about it.
 type Routing struct {
-	// Routes say which sinks get which types; nil: not known.
+	// Routes say which sinks get which types; nil: unknown.
 	Routes *route.Table
-	// MaxAttempts is how many attempts a delivery of a type to a sink has; nil: not
-	// known.
+	// MaxAttempts returns how many attempts a delivery of a type to a sink has; nil: unknown.
 	MaxAttempts func(sink, typ string) int
-	// Unrouted is what becomes of types that no route matches: park or ignore; "": not known.
+	// Unrouted is what happens to types that no route matches: park or ignore; "": unknown.
 	Unrouted string
 }
 
-// Filters are the types that go to each sink, and those that go to none under store.SinkUnrouted; nil
-// where the routes are not known.
+// Filters returns the types that go to each sink and, under store.SinkUnrouted, those without a
+// route; nil if the routes are unknown.
 func (r Routing) Filters() map[string]notification.TypeFilter {
 	if r.Routes == nil {
 		return nil
@@ -35,7 +34,7 @@ func (r Routing) Filters() map[string]notification.TypeFilter {
 	return filters
 }
 
-// Names are all names of a type, as far as the routes know them.
+// Names returns all names of a type that the routes know.
 func (r Routing) Names(typ string) []string {
 	if r.Routes == nil {
 		return []string{typ}
@@ -43,39 +42,38 @@ func (r Routing) Names(typ string) []string {
 	return r.Routes.Names(typ)
 }
 
-// Answer is where one notification is.
+// Answer says where a notification is.
 type Answer struct {
 	ID string `json:"id"`
-	// Known says that there is something of it: a row, a parked delivery, a receipt.
+	// Known reports that something of it was found: a row, a parked delivery or a receipt.
 	Known bool `json:"known"`
-	// Type, Key, Offset and OccurredOn are those of the notification, if it, or a
-	// parked delivery of it, is there.
+	// Type, Key, Offset and OccurredOn are set if the notification's row or a parked delivery
+	// of it exists.
 	Type       string    `json:"type,omitempty"`
 	Key        string    `json:"key,omitempty"`
 	Offset     int64     `json:"offset,omitempty"`
 	OccurredOn time.Time `json:"occurred_on,omitzero"`
-	// InLog says that its row is in the log. Where not, retention took it.
+	// InLog reports that its row is in the log. Otherwise retention has removed it.
 	InLog bool `json:"in_log"`
-	// Verdicts are those of the sinks, in alphabetical order.
+	// Verdicts has an entry for each sink, in alphabetical order.
 	Verdicts []Verdict `json:"sinks"`
-	// Text is what is to be said of the notification as a whole; "" if the verdicts
-	// say it all.
+	// Text is about the notification as a whole; "" if the verdicts say everything.
 	Text string `json:"text,omitempty"`
 }
 
-// Why reports where a notification is, and why. With routing.Routes it reports only
-// the sinks that the notification is for, or that have something of it; without,
-// all sinks.
+// Why reports where a notification is, and why. With routing.Routes, it reports only the sinks
+// that the notification is for, and those that have a parked delivery or a receipt of it;
+// without them, all sinks.
 //
-// It is a look, not a snapshot: a delivery that moves meanwhile may be reported as
-// it was a moment ago.
+// It does not read one snapshot: a delivery that moves meanwhile may be reported as it was a
+// moment ago.
 func (a *Admin) Why(ctx context.Context, id string, routing Routing) (Answer, error) {
 	answer, _, err := a.Look(ctx, store.TraceQuery{ID: id}, routing)
 	return answer, err
 }
 
-// Look is Why with all that the outbox has of the notification, its payload too. Where the query bounds
-// the search for its row, the trace says where to look on.
+// Look is Why, and also returns all that the outbox has of the notification, including its
+// payload. If the query bounds the search for the row, the trace says where to continue.
 func (a *Admin) Look(ctx context.Context, q store.TraceQuery, routing Routing) (Answer, store.Trace, error) {
 	trace, err := a.store.Trace(ctx, q)
 	if err != nil {
@@ -90,7 +88,7 @@ func (a *Admin) Look(ctx context.Context, q store.TraceQuery, routing Routing) (
 	return answer, trace, err
 }
 
-// inquire begins an inquiry, which has no trace yet.
+// inquire begins an inquiry, without a trace yet.
 func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) {
 	membership, err := a.store.Membership(ctx)
 	if err != nil {
@@ -106,15 +104,15 @@ func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) 
 	return w, nil
 }
 
-// inquiry is one call of Why, or that of Tree about one of its notifications.
+// inquiry is the work of one call of Why, or of Tree for one of its notifications.
 type inquiry struct {
 	admin      *Admin
 	routing    Routing
 	trace      store.Trace
 	now        time.Time
 	conditions map[string][]store.Condition
-	cursors    []string // sinks that have one
-	uncounted  bool     // the lanes of the trace lack Before
+	cursors    []string // sinks with cursors
+	uncounted  bool     // Before is not set in the lanes of the trace
 }
 
 func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
@@ -129,7 +127,7 @@ func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
 		return answer, nil
 	}
 	if !answer.InLog {
-		answer.Text = "its row is gone from the log: every sink had settled it, and retention took it"
+		answer.Text = "its row is no longer in the log: every sink had settled it, and retention removed it"
 		if n := len(w.trace.Cancelled); n > 0 {
 			answer.Text += "; it was cancelled at " + timeText(w.trace.Cancelled[n-1].At) + " by a publisher"
 		}
@@ -147,7 +145,7 @@ func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {
 	return answer, nil
 }
 
-// sinks are those to report.
+// sinks returns the sinks to report.
 func (w *inquiry) sinks(e *notification.Envelope) []string {
 	names := make(map[string]bool)
 	for i := range w.trace.Parked {
@@ -157,7 +155,7 @@ func (w *inquiry) sinks(e *notification.Envelope) []string {
 		names[w.trace.Receipts[i].Sink] = true
 	}
 	if len(w.trace.Rows) == 0 {
-		return slices.Sorted(maps.Keys(names)) // others are not known
+		return slices.Sorted(maps.Keys(names)) // nothing is known about other sinks
 	}
 	if w.routing.Routes == nil {
 		for _, l := range w.lanes() {
@@ -177,7 +175,7 @@ func (w *inquiry) sinks(e *notification.Envelope) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// lanes are those of the notification's row, one of each sink.
+// lanes returns the lanes of the notification's row, one for each sink.
 func (w *inquiry) lanes() []store.TracedLane {
 	if n := len(w.trace.Rows); n > 0 {
 		return w.trace.Rows[n-1].Lanes
@@ -185,19 +183,19 @@ func (w *inquiry) lanes() []store.TracedLane {
 	return nil
 }
 
-// unknown says what an id without any trace can be.
+// unknown says what an id of which nothing was found can be.
 func (w *inquiry) unknown(id string) string {
 	made := notification.IDTime(id)
 	switch {
 	case w.trace.Next > 0:
-		return fmt.Sprintf("not found yet: there is nothing of it but perhaps its row, before offset %d", w.trace.Next)
+		return fmt.Sprintf("not found yet: nothing of it is parked or archived, but its row may be before offset %d", w.trace.Next)
 	case !made.IsZero() && w.trace.Oldest != nil && made.Before(w.trace.Oldest.OccurredOn):
 		return "nothing is left of it: its id was made at " + timeText(made) + ", and the log begins at " + timeText(w.trace.Oldest.OccurredOn) +
-			"; if it was committed, every sink has settled it and retention took it"
+			"; if it was committed, every sink has settled it and retention removed it"
 	case w.trace.Oldest == nil:
-		return "unknown id: the log is empty, so if it was ever committed, every sink has settled it and retention took it"
+		return "unknown id: the log is empty, so if it was ever committed, every sink has settled it and retention removed it"
 	}
-	return "unknown id: it was rolled back, is not committed yet, or is of another outbox"
+	return "unknown id: it was rolled back, is not committed yet, or belongs to another outbox"
 }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

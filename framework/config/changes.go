@@ -21,6 +21,9 @@ type Changes struct {
 	// Observe reports whether observe differs. [dashboard.Dashboard.Change] applies hosts and
 	// auth; other changes need a restart of the program.
 	Observe bool
+	// Databases reports whether the databases of a fleet differ; [fleet.Fleet.Follow] applies
+	// them.
+	Databases bool
 	// More reports whether anything else differs, such as the database, which needs a new
 	// forwarder.
 	More bool
@@ -28,7 +31,7 @@ type Changes struct {
 
 // None reports whether there are no differences.
 func (c Changes) None() bool {
-	return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.Observe && !c.More
+	return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.Observe && !c.Databases && !c.More
 }
 
 // ChangesTo returns the differences from c to next.
@@ -37,7 +40,8 @@ func (c *Config) ChangesTo(next *Config) Changes {
 		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
 		Schedules: !reflect.DeepEqual(c.Schedules, next.Schedules),
 		Observe:   !reflect.DeepEqual(c.Observe, next.Observe),
-		More:      !reflect.DeepEqual(c.rest(), next.rest()),
+		Databases: !reflect.DeepEqual(c.Databases, next.Databases),
+		More:      !reflect.DeepEqual(c.rest(), next.rest()) || len(c.Databases) == 0 != (len(next.Databases) == 0),
 	}
 	for name, sink := range next.Sinks {
 		if old, ok := c.Sinks[name]; !ok || !reflect.DeepEqual(old.compared(), sink.compared()) {
@@ -108,9 +112,9 @@ func (s Sink) compared() Sink {
 	return s
 }
 
-// rest returns the configuration without sinks, routes, schedules and observe.
+// rest returns the configuration without sinks, routes, schedules, databases and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, Observe{}, Options{}, Source{}, nil
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, nil, Observe{}, Options{}, Source{}, nil
 	return rest
 }

@@ -16,8 +16,12 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func (l *loader) checkTables(d Database, o Outbox) {
-	if d.Dialect() == "" && !l.reported("database") {
+// checkTables reports the mistakes of the keys that locate the outbox, or the outboxes.
+func (l *loader) checkTables(c *Config) {
+	l.checkFleet(c)
+	d, o := c.Database, c.Outbox
+	l.checkLog(c.Log, d, o)
+	if d.Dialect() == "" && !l.reported("database") && !l.given("databases") && !l.given("fleet") {
 		l.report.add(l.report.file, 0, "database is missing: set it in the file, with %s, or with --database", variable("database"))
 	}
 	if l.given("outbox.grace") && !l.reported("outbox.grace") && o.Grace < time.Second {
@@ -25,7 +29,7 @@ func (l *loader) checkTables(d Database, o Outbox) {
 	}
 	if l.given("outbox.prefix") && !l.reported("outbox.prefix") {
 		validate := store.ValidatePrefix
-		if d.Dialect() == PostgreSQL {
+		if d.Dialect() == PostgreSQL || c.HasFleet() {
 			validate = func(prefix string) error { _, _, err := store.SplitPrefix(prefix); return err }
 		}
 		if err := validate(o.Prefix); err != nil {
@@ -151,6 +155,9 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 // sinks.
 func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 	engine := c.ForwarderConfig(unopened{})
+	if engine.Fleet {
+		engine.Store = nil
+	}
 	for name, sink := range engine.Sinks {
 		if _, absent := sink.Sink.(sinks.Absent); absent || sink.Sink == nil {
 			sink.Sink = unbuilt{}

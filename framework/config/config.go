@@ -36,13 +36,15 @@ import (
 // Config is the whole file. A key that the user left out is the zero value; the package that
 // uses the value applies the default.
 type Config struct {
-	Database  Database          `yaml:"database" secret:"password" doc:"Address of the outbox's database: postgres://user:password@host:port/name or the key=value form of libpq, mysql://user:password@host:port/name, or sqlite:path. For failover, name several hosts: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required"`
-	Standby   Database          `yaml:"standby" secret:"password" doc:"Address of a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
-	Outbox    Outbox            `yaml:"outbox" doc:"The outbox's tables"`
-	Log       Log               `yaml:"source" doc:"The log to read instead of the outbox's table, for a second stage behind a forwarder that writes an outbox to Kafka. The database then keeps only cursors, leases and parked deliveries, in tables with a prefix that no outbox uses"`
-	Forwarder Forwarder         `yaml:"forwarder" doc:"The forwarder, which moves notifications from the outbox to the sinks"`
-	Sinks     map[string]Sink   `yaml:"sinks" doc:"Sinks by name. A name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit"`
-	Routes    map[string][]Rule `yaml:"routes" doc:"The sinks for each type (order.placed), for all types with a prefix (order.*), or for all types (*): a list of sink names, or of mappings with the keys below for a condition or another payload"`
+	Database  Database            `yaml:"database" secret:"password" doc:"Address of the outbox's database: postgres://user:password@host:port/name or the key=value form of libpq, mysql://user:password@host:port/name, or sqlite:path. For failover, name several hosts: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless databases or fleet.query is set"`
+	Standby   Database            `yaml:"standby" secret:"password" doc:"Address of a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
+	Databases map[string]Database `yaml:"databases" secret:"password" doc:"Instead of database, the addresses of several databases by name. One forwarder delivers from all of them to the same sinks, and adds the name to each notification as the metadata database. Select a schema of PostgreSQL with search_path, as in postgres://app@db/shop?search_path=tenant1"`
+	Fleet     Fleet               `yaml:"fleet" doc:"Settings of a forwarder of several databases"`
+	Outbox    Outbox              `yaml:"outbox" doc:"The outbox's tables"`
+	Log       Log                 `yaml:"source" doc:"The log to read instead of the outbox's table, for a second stage behind a forwarder that writes an outbox to Kafka. The database then keeps only cursors, leases and parked deliveries, in tables with a prefix that no outbox uses"`
+	Forwarder Forwarder           `yaml:"forwarder" doc:"The forwarder, which moves notifications from the outbox to the sinks"`
+	Sinks     map[string]Sink     `yaml:"sinks" doc:"Sinks by name. A name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit"`
+	Routes    map[string][]Rule   `yaml:"routes" doc:"The sinks for each type (order.placed), for all types with a prefix (order.*), or for all types (*): a list of sink names, or of mappings with the keys below for a condition or another payload"`
 
 	Schedules map[string]Schedule `yaml:"schedules" doc:"Notifications that are published by the clock, by name. Of all forwarders with this schedule, one publishes each tick, once"`
 
@@ -220,6 +222,7 @@ func (c *Config) Table() (*route.Table, error) {
 func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	return forwarder.Config{
 		Store:           s,
+		Fleet:           c.HasFleet(),
 		Routes:          c.routes(),
 		Sinks:           c.destinations(),
 		Name:            c.Forwarder.Name,

@@ -20,8 +20,7 @@ func Load(source Source, options Options) (*Config, error) {
 	}
 	c := &Config{source: source, options: options.withDefaults(), loader: l}
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
-	l.checkTables(c.Database, c.Outbox)
-	l.checkLog(c.Log, c.Database, c.Outbox)
+	l.checkTables(c)
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
 	}
@@ -70,22 +69,38 @@ func LoadTables(source Source) (Tables, error) {
 	if len(l.report.found) > 0 {
 		return Tables{}, l.report.err()
 	}
+	c := l.loadTables(node)
+	l.environment.reportUnknown()
+	l.wantOne(c)
+	return Tables{Database: c.Database, Outbox: c.Outbox, Log: c.Log}, l.report.err()
+}
+
+// loadTables decodes and checks what says where outboxes are.
+func (l *loader) loadTables(node *yaml.Node) *Config {
 	var c struct {
-		Database  Database `yaml:"database" secret:"password"`
-		Standby   skipped  `yaml:"standby"`
-		Outbox    Outbox   `yaml:"outbox"`
-		Log       Log      `yaml:"source"`
-		Forwarder skipped  `yaml:"forwarder"`
-		Sinks     skipped  `yaml:"sinks"`
-		Routes    skipped  `yaml:"routes"`
-		Schedules skipped  `yaml:"schedules"`
-		Observe   skipped  `yaml:"observe"`
+		Database  Database            `yaml:"database" secret:"password"`
+		Standby   skipped             `yaml:"standby"`
+		Databases map[string]Database `yaml:"databases" secret:"password"`
+		Fleet     Fleet               `yaml:"fleet"`
+		Outbox    Outbox              `yaml:"outbox"`
+		Log       Log                 `yaml:"source"`
+		Forwarder skipped             `yaml:"forwarder"`
+		Sinks     skipped             `yaml:"sinks"`
+		Routes    skipped             `yaml:"routes"`
+		Schedules skipped             `yaml:"schedules"`
+		Observe   skipped             `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	l.checkTables(c.Database, c.Outbox)
-	l.checkLog(c.Log, c.Database, c.Outbox)
-	l.environment.reportUnknown()
-	return Tables{Database: c.Database, Outbox: c.Outbox, Log: c.Log}, l.report.err()
+	tables := &Config{Database: c.Database, Databases: c.Databases, Fleet: c.Fleet, Outbox: c.Outbox, Log: c.Log}
+	l.checkTables(tables)
+	return tables
+}
+
+// wantOne reports that there are several databases, where one is needed.
+func (l *loader) wantOne(c *Config) {
+	if c.HasFleet() && len(l.report.found) == 0 {
+		l.mistake("databases", "databases: there are several, and this is about one: name it with --in")
+	}
 }
 
 // LoadObserve reads only observe.address and observe.types.
@@ -97,6 +112,8 @@ func LoadObserve(source Source) (Observe, error) {
 	var c struct {
 		Database  skipped `yaml:"database"`
 		Standby   skipped `yaml:"standby"`
+		Databases skipped `yaml:"databases"`
+		Fleet     skipped `yaml:"fleet"`
 		Outbox    skipped `yaml:"outbox"`
 		Log       skipped `yaml:"source"`
 		Forwarder skipped `yaml:"forwarder"`
@@ -126,20 +143,22 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 		return nil, l.report.err()
 	}
 	var c struct {
-		Database  Database          `yaml:"database" secret:"password"`
-		Standby   skipped           `yaml:"standby"`
-		Outbox    Outbox            `yaml:"outbox"`
-		Log       Log               `yaml:"source"`
-		Forwarder Forwarder         `yaml:"forwarder"`
-		Sinks     map[string]Sink   `yaml:"sinks"`
-		Routes    map[string][]Rule `yaml:"routes"`
-		Schedules skipped           `yaml:"schedules"`
-		Observe   skipped           `yaml:"observe"`
+		Database  Database            `yaml:"database" secret:"password"`
+		Standby   skipped             `yaml:"standby"`
+		Databases map[string]Database `yaml:"databases" secret:"password"`
+		Fleet     Fleet               `yaml:"fleet"`
+		Outbox    Outbox              `yaml:"outbox"`
+		Log       Log                 `yaml:"source"`
+		Forwarder Forwarder           `yaml:"forwarder"`
+		Sinks     map[string]Sink     `yaml:"sinks"`
+		Routes    map[string][]Rule   `yaml:"routes"`
+		Schedules skipped             `yaml:"schedules"`
+		Observe   skipped             `yaml:"observe"`
 	}
 	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	l.checkTables(c.Database, c.Outbox)
-	l.checkLog(c.Log, c.Database, c.Outbox)
-	whole := &Config{Database: c.Database, Outbox: c.Outbox, Log: c.Log, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
+	whole := &Config{Database: c.Database, Databases: c.Databases, Fleet: c.Fleet, Outbox: c.Outbox, Log: c.Log, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
+	l.checkTables(whole)
+	l.wantOne(whole)
 	if len(c.Routes) > 0 {
 		l.checkRoutes(whole)
 	}
@@ -156,6 +175,8 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 	var c struct {
 		Database  skipped           `yaml:"database"`
 		Standby   skipped           `yaml:"standby"`
+		Databases skipped           `yaml:"databases"`
+		Fleet     skipped           `yaml:"fleet"`
 		Outbox    Outbox            `yaml:"outbox"`
 		Log       skipped           `yaml:"source"`
 		Forwarder Forwarder         `yaml:"forwarder"`
@@ -181,6 +202,8 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 	var c struct {
 		Database  skipped         `yaml:"database"`
 		Standby   skipped         `yaml:"standby"`
+		Databases skipped         `yaml:"databases"`
+		Fleet     skipped         `yaml:"fleet"`
 		Outbox    skipped         `yaml:"outbox"`
 		Log       skipped         `yaml:"source"`
 		Forwarder skipped         `yaml:"forwarder"`

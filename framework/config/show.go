@@ -69,6 +69,9 @@ func (c *Config) withDefaults() Config {
 		f.Listen = cmp.Or(f.Listen, &listen)
 		o.ReadFrom = cmp.Or(o.ReadFrom, ReadFromPrimary)
 	}
+	if c.HasFleet() {
+		filled.Fleet = c.Fleet.WithDefaults()
+	}
 	filled.Schedules = make(map[string]Schedule, len(c.Schedules))
 	for name, s := range c.Schedules {
 		s.Missed = cmp.Or(s.Missed, schedule.One)

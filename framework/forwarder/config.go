@@ -20,225 +20,214 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what a forwarder works with. Store (or Fleet), Routes and Sinks are required;
-// the zero value of every other field takes the default that it names.
+// Config is the configuration of a forwarder. Routes, Sinks, and either Store or Fleet are
+// required. The zero value of every other field means its default.
 type Config struct {
-	// Store is the outbox. If it is a store.Listener, Run listens; if it is a
-	// store.Reserver whose pool has a bound, Run keeps connections for leases and
-	// checkpoints, and warns of a pool that is too small.
+	// Store is the outbox. If it is a store.Listener, Run listens for new rows. If it is a
+	// store.Reserver whose pool is bounded, Run reserves connections for leases and
+	// checkpoints, and warns if the pool is too small.
 	Store Store
-	// Fleet says that there is no Store: databases come and go, by [Forwarder.RunDatabase].
+	// Fleet means that there is no Store: databases come and go with [Forwarder.RunDatabase].
 	Fleet bool
-	// Routes say which sinks get which types; package route says what a pattern is,
-	// and what rules can ask of a notification.
+	// Routes say which sinks get which types. Package route describes patterns and rules.
 	Routes route.Routes
-	// Sinks are the destinations by name. Names beginning with "_" are reserved.
+	// Sinks are the sinks by name. Names that begin with "_" are reserved.
 	Sinks map[string]Sink
 
-	// Types, if set, are the types that the application publishes: a route that
-	// matches none of them is refused, and a type without a route is logged.
+	// Types, if set, are the types that the application publishes. A route that matches none
+	// of them is refused, and a type without a route is logged.
 	Types *registry.Registry
-	// Name identifies this forwarder in leases and logs; default the host's name.
-	// A process id and a random part are added, so names need not be unique.
+	// Name identifies this forwarder in leases and logs; default: the host's name. A process
+	// id and a random part are added, so names need not be unique.
 	Name string
-	// Lanes is how many lanes each sink is cut into, so that several forwarders
-	// can share one sink; 1 to 1,024, default 1. Cursors that are cut into another
-	// number are cut again: where forwarders disagree, the one that starts last
-	// decides.
+	// Lanes is the number of lanes of each sink, 1 to 1,024; default 1. With several lanes,
+	// several forwarders can share one sink. If the cursors in the database have another
+	// number, they are cut again; if forwarders disagree, the one that started last decides.
 	Lanes int
-	// Poll bounds the pause between two looks at the log. Whatever wakes the
-	// forwarder ends the pause.
+	// Poll bounds the pause between two looks at the log. Waking the forwarder ends the pause.
 	Poll Poll
-	// Lease is how long a lane stays with a forwarder that does not renew its
-	// lease; default 15 s, at least 1 s. A forwarder renews it after a third of
-	// that.
+	// Lease is how long a forwarder keeps a lane without renewing its lease; default 15 s, at
+	// least 1 s. It renews the lease every third of that.
 	Lease time.Duration
-	// ShutdownTimeout is how long deliveries in flight may take to end once Run's
-	// context is done; default 20 s.
+	// ShutdownTimeout is how long deliveries in flight may take to end after Run's context is
+	// done; default 20 s.
 	ShutdownTimeout time.Duration
-	// Unrouted says what becomes of notifications that no route matches.
+	// Unrouted says what happens to notifications that no route matches; default UnroutedPark.
 	Unrouted Unrouted
-	// Only names the sinks that this forwarder works on, beside notifications without a
-	// route; default all. It leaves the others to other forwarders: it only makes their
-	// cursors, and no row goes that they need.
+	// Only names the sinks that this forwarder works on; default: all. It works on
+	// notifications without a route in any case. Other forwarders work on the other sinks: for
+	// those this one only creates the cursors, and keeps the rows that they need.
 	Only []string
-	// Retention is how long after they occurred rows stay in the log, and receipts
-	// after their delivery; default 72 h. KeepForever keeps all. Rows that a sink
-	// has not settled stay longer. A store that is no store.Pruner keeps all.
+	// Retention is how long rows stay in the log after OccurredOn, and receipts after the
+	// delivery; default 72 h. KeepForever removes nothing. Rows that a sink has not settled
+	// stay longer. A store that is not a store.Pruner removes nothing.
 	Retention time.Duration
 	// InboxRetention is how long the inbox keeps ids (package inbox); default 720 h, or
-	// KeepForever where Retention is that. It is at least the longest time for which a sink
-	// that notes ids (sinks.Noter) tries a delivery again. KeepForever keeps all. Of a delivery that is made again later, such as one that a person requeues, it
-	// is not known then that it was made.
+	// KeepForever if Retention is KeepForever, which removes nothing. It must not be shorter
+	// than the longest time for which a sink with an inbox (sinks.Noter) retries a delivery. A
+	// delivery that is repeated after this time, for example by a requeue, is handled as new.
 	InboxRetention time.Duration
-	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB,
-	// at least 1 MiB. Each lane may have one page of at most 2,000 rows beyond it.
+	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB, at
+	// least 1 MiB. Each lane may exceed it by one page of at most 2,000 rows.
 	Memory int
-	// Connections is how many statements of this forwarder run at once, and so how many
-	// of the database's connections it uses, whatever the number of sinks and lanes;
-	// default 8, at least 4. The connection that listens comes on top, and so do those of
-	// handlers and hooks that use the same pool.
+	// Connections is how many statements this forwarder runs at once, and so how many database
+	// connections it uses, for any number of sinks and lanes; default 8, at least 4. The
+	// connection that listens, and those of handlers and hooks in the same pool, come on top.
 	Connections int
 	// Observer, if set, is called with what the forwarder does.
 	Observer Observer
-	// TracerProvider, if set, makes a span of OpenTelemetry for each delivery, or each batch,
-	// such as otel.GetTracerProvider(); see package tracing. Without one there are none.
+	// TracerProvider, if set, such as to otel.GetTracerProvider(), makes an OpenTelemetry span
+	// for each delivery or batch; see package tracing. Default: no spans.
 	TracerProvider trace.TracerProvider
-	// TraceSettle makes a span for each checkpoint too. Default false.
+	// TraceSettle also makes a span for each checkpoint. Default false.
 	TraceSettle bool
-	// Logger gets one line an event; default: slog's. Lines about a delivery that has a span
-	// are logged with its context; see [tracing.LogHandler].
+	// Logger gets one line for each event; default: slog's. Lines about a delivery with a span
+	// are logged with the span's context; see [tracing.LogHandler].
 	Logger *slog.Logger
 }
 
-// Store is what a forwarder needs of an outbox.
+// Store is what a forwarder needs from an outbox.
 type Store interface {
 	store.Log
 	store.Leases
 	store.Deliveries
 }
 
-// Sink is a destination and how deliveries to it are made.
+// Sink is a sink and its delivery settings.
 type Sink struct {
-	// Sink makes the deliveries. If it is a sinks.Opener or sinks.Closer, Run
-	// opens it before anything else and closes it at its end.
+	// Sink makes the deliveries. If it is a sinks.Opener, Run opens it first; if it is a
+	// sinks.Closer, Run closes it last.
 	Sink sinks.Sink
-	// Start says where in the log the sink begins if it is new to the outbox: it has no
-	// cursors, because it was just added or was forgotten. Default: StartOldest on a log
-	// from which nothing was forwarded yet, StartNow on any other. What was passed over
-	// is logged, and can be replayed while the log has it.
+	// Start says where in the log a new sink begins: one without cursors, because it was just
+	// added or was forgotten. Default: StartOldest if nothing was forwarded from the log yet,
+	// otherwise StartNow. The number of rows passed over is logged; they can be replayed while
+	// they are in the log.
 	Start Start
-	// Parallelism bounds the deliveries in flight, or, for a sinks.Batcher, the
-	// batches in flight.
+	// Parallelism bounds the deliveries in flight; for a sinks.Batcher, the batches in flight.
 	Parallelism Parallelism
-	// Retry says when a delivery that failed for the moment is tried again.
+	// Retry says when a delivery that failed temporarily is tried again.
 	Retry Retry
-	// OnDead says what becomes of a key whose delivery is dead.
+	// OnDead says whether deliveries of a key go on after one of them is dead.
 	OnDead OnDead
-	// OnUnknown says how long a delivery is tried again if the sink does not know
-	// its type or version.
+	// OnUnknown says how long to retry a delivery whose type or version the sink does not know.
 	OnUnknown OnUnknown
-	// Timeout bounds one delivery, or one batch, up to a sixteenth more; default 30 s.
-	// What exceeds it counts as a failed attempt. A call that does not come back some
-	// seconds later is abandoned: its delivery is tried again, beside it, and it
-	// keeps its slot of the threshold.
+	// Timeout bounds one delivery or one batch; up to a sixteenth is added to it at random.
+	// Default 30 s. A delivery that exceeds it counts as a failed attempt. A call that has not
+	// returned some seconds later is abandoned: the delivery is tried again while the call
+	// still runs, and the call keeps its slot of the threshold.
 	Timeout time.Duration
-	// Rate bounds how many deliveries begin in a time; default: no bound.
+	// Rate bounds how many deliveries begin in a period; default: no bound.
 	Rate Rate
-	// Breaker says when the sink waits as a whole because its destination fails.
+	// Breaker says when to pause the whole sink because its destination fails.
 	Breaker Breaker
-	// Fairness, if set, is the name of the metadata, such as tenant, whose values
-	// share the sink: while several have something to deliver each gets the same
-	// number of slots, and one that is alone gets all. It evens out what is in
-	// memory, which is a part of a large backlog.
+	// Fairness, if set, names metadata, such as tenant, whose values share the sink: values
+	// with something to deliver get the same number of slots each, and a single one gets all.
+	// It balances the deliveries in memory, which are only a part of a large backlog.
 	Fairness string
-	// Trace says whether the sink gets to know the trace of a delivery; default TracePass.
+	// Trace says whether the sink gets the trace context of a delivery; default TracePass.
 	Trace Trace
-	// Middleware is put around each delivery, the first one outermost, in
-	// Watermill's form. The message's UUID is the notification's id; the sink gets
-	// what the innermost hands on as context, metadata and payload. Messages that
-	// a middleware returns are dropped. With any, a sinks.Batcher is handed one
-	// delivery at a time.
+	// Middleware is Watermill middleware around each delivery, the first one outermost. The
+	// message's UUID is the notification's id. The sink gets the context, metadata and payload
+	// from the innermost one. Messages that a middleware returns are dropped. With middleware,
+	// a sinks.Batcher gets one delivery at a time.
 	Middleware []message.HandlerMiddleware
-	// Hooks are called with what becomes of deliveries.
+	// Hooks are called with the results of deliveries.
 	Hooks Hooks
 }
 
-// Parallelism is the threshold of deliveries in flight to one sink: Threshold and Above, or
-// Adaptive.
+// Parallelism is the threshold of deliveries in flight to one sink: either Threshold and
+// Above, or Adaptive.
 type Parallelism = policy.Parallelism
 
-// Adaptive bounds a threshold that follows the latency and the refusals of the destination,
-// for each of them where the sink is a sinks.Addresser without Fairness: Min and Max. Max
-// is for all destinations together, and what else a threshold bounds is bounded by it.
+// Adaptive lets the threshold follow the latency and the refusals of the destination, between
+// Min and Max. If the sink is a sinks.Addresser without Fairness, each destination has its own
+// threshold; Max bounds all of them together.
 type Adaptive = policy.Adaptive
 
-// Above is a rule for a backlog larger than the threshold.
+// Above is the rule for a backlog larger than the threshold.
 type Above = policy.Above
 
-// The two rules. Under both, one key is never in flight twice.
+// The two rules for a large backlog. Under both, a key is never in flight twice.
 const (
-	// AboveBounded keeps N deliveries in flight, however large the backlog. The
+	// AboveBounded keeps up to N deliveries in flight, however large the backlog. It is the
 	// default.
 	AboveBounded = policy.AboveBounded
-	// AboveSequential delivers up to N pending ones all at once, and a larger
-	// backlog one at a time, until it has shrunk to N.
+	// AboveSequential delivers up to N pending deliveries all at once, and a larger backlog
+	// one at a time, until it has shrunk to N.
 	AboveSequential = policy.AboveSequential
 )
 
-// Start says where a new sink begins: StartOldest, StartNow, StartAt, or by the default
-// rule, "". As text it is oldest, now, or a time in the form of RFC 3339.
+// Start says where a new sink begins: StartOldest, StartNow, StartAt, or "" for the default
+// rule. As text it is oldest, now, or an RFC 3339 time.
 type Start = store.Start
 
 const (
-	// StartOldest is before the oldest row that is still in the log.
+	// StartOldest begins at the oldest row that is still in the log.
 	StartOldest = store.StartOldest
-	// StartNow is behind all that is committed when the sink's cursors are made.
+	// StartNow begins after all rows committed when the sink's cursors are created.
 	StartNow = store.StartNow
 )
 
-// StartAt is before the first row, in log order, that occurred at t or later.
+// StartAt begins at the first row, in log order, that occurred at t or later.
 func StartAt(t time.Time) Start { return store.StartAt(t) }
 
-// OnDead is a rule for a key after one of its deliveries is dead.
+// OnDead is the rule for a key after one of its deliveries is dead.
 type OnDead = policy.OnDead
 
 // The two rules for a key with a dead delivery.
 const (
-	// OnDeadContinue goes on with the next one of the key. The default.
+	// OnDeadContinue goes on with the key's next delivery. It is the default.
 	OnDeadContinue = policy.OnDeadContinue
-	// OnDeadHalt holds the later ones of the key back until a person acts.
+	// OnDeadHalt holds back the key's later deliveries until a person acts.
 	OnDeadHalt = policy.OnDeadHalt
 )
 
-// Retry is exponential backoff with jitter: MaxAttempts, Initial, Multiplier, Max,
-// Jitter, MaxAge, and other policies for some Types.
+// Retry is exponential backoff with jitter: MaxAttempts, Initial, Multiplier, Max, Jitter,
+// MaxAge, and other policies for single Types.
 type Retry = policy.Retry
 
-// Breaker says when a sink waits as a whole because its destination fails:
-// FailureShare, Among, MaxPause, and Off.
+// Breaker says when to pause a whole sink because its destination fails: FailureShare, Among,
+// MaxPause, and Off.
 type Breaker = policy.Breaker
 
-// Rate bounds how many deliveries to a sink begin in a time, over all forwarders:
-// Events, Per and Burst. The zero value is no bound. As text it is "50/s" or
-// "50/s, burst 100", with s, m or h.
+// Rate bounds how many deliveries to a sink begin in a period, over all forwarders: Events,
+// Per and Burst. The zero value means no bound. As text it is "50/s" or "50/s, burst 100",
+// with s, m or h.
 type Rate = policy.Rate
 
-// ParseRate reads a rate as it stands in a configuration. The error says what would
-// be right.
+// ParseRate parses the text form of a Rate. Its error shows the valid form.
 func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
 
-// OnUnknown is for deliveries whose type or version the sink does not know
+// OnUnknown is the rule for deliveries whose type or version the sink does not know
 // (sinks.ClassUnknown): RetryFor.
 type OnUnknown = policy.OnUnknown
 
-// Trace is a rule for the trace context of deliveries, W3C's traceparent and tracestate.
+// Trace is the rule for the trace context of deliveries: W3C's traceparent and tracestate.
 type Trace = policy.Trace
 
 // The two rules for the trace context.
 const (
-	// TracePass passes it on: in metadata, as published, or as the context of the span of a
-	// delivery that is made alone; and in the context of Deliver. The default.
+	// TracePass passes the trace context on, in the metadata and in the context of Deliver.
+	// In the metadata it is the published one, or that of the delivery's span if the delivery
+	// is made alone. It is the default.
 	TracePass = policy.TracePass
-	// TraceNone takes it out of both.
+	// TraceNone removes it from both.
 	TraceNone = policy.TraceNone
 )
 
-// Unrouted is a rule for notifications that no route matches.
+// Unrouted is the rule for notifications that no route matches.
 type Unrouted string
 
-// The two rules for what has no route.
+// The two rules for notifications without a route.
 const (
-	// UnroutedPark parks them as dead under the reserved sink "_unrouted". The
-	// default.
+	// UnroutedPark parks them as dead under the reserved sink "_unrouted". It is the default.
 	UnroutedPark Unrouted = "park"
-	// UnroutedIgnore passes over them.
+	// UnroutedIgnore skips them.
 	UnroutedIgnore Unrouted = "ignore"
 )
 
-// Poll bounds the pause before a look at the log for which nothing woke the
-// forwarder: Min after a look that found something new, doubling up to Max while
-// looks find nothing.
+// Poll bounds the pause between two looks at the log while nothing wakes the forwarder: Min
+// after a look that found something new, then doubling up to Max while looks find nothing.
 type Poll struct {
 	Min time.Duration // default 1 ms
 	Max time.Duration // default 50 ms
@@ -279,14 +268,13 @@ const (
 
 const leastMemory = 1 << 20
 
-// KeepForever as a Config's Retention removes nothing: it is longer than
-// anything has been stored.
+// KeepForever as a retention removes nothing: it is longer than anything has been stored.
 const KeepForever = prune.KeepForever
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the configuration with the defaults of unset fields.
 func (c Config) WithDefaults() Config {
 	if c.Name == "" {
-		c.Name, _ = os.Hostname() // it need not have one
+		c.Name, _ = os.Hostname() // stays empty if the host has no name
 	}
 	setDefault(&c.Lanes, 1)
 	setDefault(&c.Poll.Min, DefaultPollMin)
@@ -312,8 +300,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// WithDefaults fills in what was left out. Retry.Types stay as they are: see
-// [Retry.For].
+// WithDefaults returns the sink with the defaults of unset fields. Retry.Types stay as they
+// are: see [Retry.For].
 func (s Sink) WithDefaults() Sink {
 	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
@@ -325,14 +313,14 @@ func (s Sink) WithDefaults() Sink {
 	return s
 }
 
-// compile reports all that makes no sense in a configuration with its defaults, by
-// the names of the configuration file, and compiles the routes.
+// compile checks a configuration with its defaults and compiles the routes. It reports all
+// mistakes, by the names of the configuration file.
 func (c Config) compile() (*route.Table, error) {
 	p := &policy.Problems{}
 	p.Require(c.Store != nil || c.Fleet, "the store is missing")
-	p.Require(c.Store == nil || !c.Fleet, "a fleet has no store by itself: its databases come by RunDatabase")
-	p.Require(len(c.Routes) > 0, "routes: there is none")
-	p.Require(len(c.Sinks) > 0, "sinks: there is none")
+	p.Require(c.Store == nil || !c.Fleet, "a fleet has no store: its databases come with RunDatabase")
+	p.Require(len(c.Routes) > 0, "routes: there are none")
+	p.Require(len(c.Sinks) > 0, "sinks: there are none")
 	if source := store.SourceOf(c.Store); source != nil {
 		p.Require(c.Lanes == 1, "outbox.lanes is %d: the lanes are the partitions of %s", c.Lanes, source.Name())
 	}
@@ -346,13 +334,13 @@ func (c Config) compile() (*route.Table, error) {
 	p.Require(c.Unrouted == UnroutedPark || c.Unrouted == UnroutedIgnore,
 		"forwarder.unrouted is %q: use %s or %s", c.Unrouted, UnroutedPark, UnroutedIgnore)
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		p.Require(name != "" && name[0] != '_', `sinks.%s: names are not empty and do not begin with "_"`, name)
+		p.Require(name != "" && name[0] != '_', `sinks.%s: a name must not be empty or begin with "_"`, name)
 		c.Sinks[name].validate(p, "sinks."+name)
 		c.checkInbox(p, name, c.Sinks[name])
 		if s := c.Sinks[name]; transactorOf(s) != nil {
 			p.Require(len(s.Middleware) == 0 && !s.Hooks.Any(),
-				"sinks.%s delivers exactly once: neither middleware nor hooks have a part in its transactions", name)
-			p.Require(!c.Fleet, "sinks.%s delivers exactly once, which is from one database: its ledgers do not tell several apart", name)
+				"sinks.%s delivers exactly once: middleware and hooks cannot take part in its transactions", name)
+			p.Require(!c.Fleet, "sinks.%s delivers exactly once, which works with one database only: its ledger does not distinguish several", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
@@ -373,19 +361,19 @@ func (c Config) compile() (*route.Table, error) {
 	return routes, p.Err()
 }
 
-// checkInbox refuses an inbox that forgets an id while its delivery may come again.
+// checkInbox refuses an inbox retention that ends while a delivery may still be retried.
 func (c Config) checkInbox(p *policy.Problems, name string, s Sink) {
 	n, ok := s.Sink.(sinks.Noter)
 	if !ok || !n.NotesIDs() {
 		return
 	}
 	longest := max(s.Retry.Longest(), s.OnUnknown.RetryFor)
-	p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, and sinks.%s tries a delivery again for up to %s: use more",
+	p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, but sinks.%s retries a delivery for up to %s: use at least that",
 		c.InboxRetention, name, longest.Round(time.Second))
 }
 
-// checkHandlers checks, for each sink that takes only some types, that the routes
-// bring it all of these and no others.
+// checkHandlers checks, for each sink that takes only some types, that its routes match exactly
+// these types.
 func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		typed, ok := c.Sinks[name].Sink.(sinks.Typed)
@@ -401,13 +389,13 @@ func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
 	}
 }
 
-// settings are those that Adjust can change.
+// settings returns the settings that Adjust can change.
 func (s Sink) settings() policy.Settings {
 	return policy.Settings{Parallelism: s.Parallelism, Retry: s.Retry, OnDead: s.OnDead, OnUnknown: s.OnUnknown,
 		Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness}
 }
 
-// with are the sink's fields with settings.
+// with returns the sink with these settings.
 func (s Sink) with(p policy.Settings) Sink {
 	s.Parallelism, s.Retry, s.OnDead, s.OnUnknown = p.Parallelism, p.Retry, p.OnDead, p.OnUnknown
 	s.Timeout, s.Rate, s.Breaker, s.Fairness = p.Timeout, p.Rate, p.Breaker, p.Fairness

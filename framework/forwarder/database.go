@@ -24,13 +24,19 @@ type Database struct {
 	// Connections is how many statements run in this database at once; default, and least, as
 	// for Config.Connections.
 	Connections int
+	// Polled says that the database is not listened to, which would take a connection.
+	Polled bool
+	// Sleep, if set, ends the work once there was nothing to do for so long: RunDatabase returns an *Idle. It
+	// needs a store.Sampler and a log that says when it may be left alone; see [store.QuietTarget].
+	Sleep time.Duration
 }
 
 // DatabaseError is an error of one of several databases, as an Observer and RunDatabase have it.
 type DatabaseError = named.Error
 
 // RunDatabase forwards what one more outbox has, through the same sinks, until ctx or that of Run is done. Then it stops as
-// gracefully as Run, and returns nil; an error, a *DatabaseError, is one that waiting would not mend.
+// gracefully as Run, and returns nil; an *Idle where Database.Sleep is set and there is nothing left to do. Any other
+// error, a *DatabaseError, is one that waiting would not mend.
 // Threshold, breaker, rate and fairness of a sink count over all databases of the process: so many databases
 // send no more to a destination than one does.
 //
@@ -57,10 +63,22 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	defer f.dismiss(o)
 	defer context.AfterFunc(stop, end)()
 	defer o.reserve(ctx)()
-	if err := o.run(ctx); err != nil {
+	err = o.run(ctx)
+	if idle, ok := err.(*Idle); ok {
+		return idle
+	}
+	if err != nil {
 		return &DatabaseError{Database: d.Name, Err: err}
 	}
 	return nil
+}
+
+// Forget drops what is remembered of a database that is no longer one of the fleet: deliveries that were
+// made, and could not be written before a lease ended.
+func (f *Forwarder) Forget(database string) {
+	for _, w := range f.working() {
+		w.dispatcher.Retain(func(l store.Lane) bool { return l.Database != database })
+	}
 }
 
 func (f *Forwarder) checkDatabase(d Database) error {
@@ -82,6 +100,8 @@ type DatabaseFigures struct {
 	// leases, last began a turn; zero: not yet. A turn ends within a lease or a minute also where
 	// the database does not answer.
 	Looked, Coordinated time.Time
+	// Answered is when the database last answered a look at the log; zero: not yet.
+	Answered time.Time
 }
 
 // sum makes the figures of all databases together of those of each.

@@ -8,31 +8,31 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// ErrConfig is the class of all that is wrong with a configuration, at New.
+// ErrConfig: the configuration is not valid.
 var ErrConfig = policy.ErrConfig
 
-// ErrNotRunning: there is nothing to reload before Run, and after it.
-var ErrNotRunning = errors.New("the forwarder does not run")
+// ErrNotRunning: Reload and RunDatabase work only while Run runs.
+var ErrNotRunning = errors.New("the forwarder is not running")
 
-// Errors of a delivery, as they stand in the parked table.
+// Errors of deliveries, as the parked table shows them.
 var (
-	// ErrNoRoute is why a notification is dead under the sink _unrouted.
+	// ErrNoRoute: a notification under the sink _unrouted has no route.
 	ErrNoRoute = errors.New("no route matches its type; add one, and run: waybill parked reroute")
 	// ErrOpen: the sink could not be opened.
 	ErrOpen = caller.ErrOpen
 	// ErrPanic: the sink panicked.
 	ErrPanic = caller.ErrPanic
-	// ErrAbandoned: a call of the sink did not come back after its deadline.
+	// ErrAbandoned: a call of the sink did not return after its deadline.
 	ErrAbandoned = dispatch.ErrAbandoned
-	// ErrResults: a sink of batches did not report a result for every delivery.
+	// ErrResults: a sink did not return one result for each delivery of a batch.
 	ErrResults = caller.ErrResults
-	// ErrTooOld: a delivery failed at an age at which it is not tried again.
+	// ErrTooOld: a delivery failed after retry.max_age, so it is not tried again.
 	ErrTooOld = dispatch.ErrTooOld
-	// ErrUnknownTooLong: its type or version stayed unknown for as long as such a delivery
-	// is tried again.
+	// ErrUnknownTooLong: the sink did not know the type or version for as long as such a
+	// delivery is tried again.
 	ErrUnknownTooLong = dispatch.ErrUnknownTooLong
 )
 
-// ErrLeaseExpired is why the work on a lane ended whose lease could not be renewed in time; an
+// ErrLeaseExpired: work on a lane ended because its lease could not be renewed in time. An
 // Observer sees it.
 var ErrLeaseExpired = dispatch.ErrLeaseExpired

@@ -1,22 +1,10 @@
-// Package forwarder is the engine: it carries envelopes from the log to the
-// sinks, at least once, in order for each key.
+// Package forwarder delivers notifications: it reads envelopes from the log of an outbox and
+// hands them to sinks, at least once and in order for each key.
 //
-// The way of one notification: the feed sees that the log has grown; a lane takes a page;
-// each item waits for its key's turn and is handed to the sink's dispatcher, whose workers
-// deliver it; the lane's checkpointer writes what became of it. What cannot be delivered
-// now is parked in that checkpoint and brought back by the checkpointer.
-//
-// A forwarder has two halves: the sinks, with all that deliveries to them share (forwarder.go,
-// working.go), and the outboxes that it works on, one as a rule (outbox.go), or several
-// (database.go).
-//
-// This package is the public side. The engine is in the packages below internal, of which
-// each imports only those after it: coordinate (which forwarder works on which lane), lane
-// (the work on one lane), feed (reading the log), settle (checkpoints and what is parked),
-// dispatch (deliveries), caller (one call of a sink), quota (how many statements run at
-// once), named (which database it is), and the parts that know nothing of the others: budget, fairqueue, keyqueue, memory,
-// policy and window. The files in the order in which to read them: config.go, forwarder.go,
-// database.go, outbox.go, working.go, reload.go, running.go, tally.go.
+// Make a [Forwarder] of a [Config] with the store, the routes and the sinks, and call
+// [Forwarder.Run]. While it runs, [Forwarder.Adjust] and [Forwarder.Reload] change how and
+// where it delivers; [Forwarder.Stats] and [Forwarder.Figures] report what it does. For
+// several outboxes with the same sinks, see [Forwarder.RunDatabase].
 package forwarder
 
 import (
@@ -40,36 +28,36 @@ import (
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
-// Forwarder moves envelopes from one outbox to its sinks. Any number of them may
-// run on one outbox, in any number of processes: each lane of each sink is worked
-// on by one of them at a time.
+// Forwarder delivers the envelopes of an outbox to sinks. Any number of forwarders, in any
+// number of processes, may share one outbox: only one of them at a time works on each lane of
+// each sink.
 type Forwarder struct {
-	config Config  // its Sinks and Routes are those of New
-	own    *outbox // the configuration's Store; nil: none
+	config Config  // with the Sinks and Routes that New got
+	own    *outbox // of Config.Store; nil without one
 	owner  string
 	memory *budget.Budget
-	// running is what its heartbeats say of it.
+	// running collects what the heartbeats report.
 	running *running
 
 	changing sync.Mutex // one Adjust or Reload at a time
 
 	began  chan struct{}  // closed when the sinks are open
-	over   chan struct{}  // closed when Run has returned, or takes no database any more
+	over   chan struct{}  // closed when Run has returned, or accepts no more databases
 	guests sync.WaitGroup // databases of RunDatabase
 
 	mu         sync.Mutex
-	stop       context.Context // of Run, while databases may be worked on; nil: they may not
+	stop       context.Context // of Run; nil while no database may be worked on
 	routes     *route.Table
-	sinks      map[string]*working // _unrouted included
-	configured []string            // names, also of sinks that are left to other forwarders
+	sinks      map[string]*working // including _unrouted
+	configured []string            // names of all sinks, including those left to other forwarders
 	opened     []opened
-	outboxes   []*outbox       // those that are worked on
-	admitted   map[string]bool // names of those of RunDatabase
+	outboxes   []*outbox       // being worked on
+	admitted   map[string]bool // names of the databases of RunDatabase
 	fleet      fleet
 }
 
-// New checks a configuration and reports all that is wrong with it at once.
-// Nothing is started or opened.
+// New checks the configuration and reports all mistakes at once, as ErrConfig. It opens and
+// starts nothing.
 func New(c Config) (*Forwarder, error) {
 	c = c.WithDefaults()
 	routes, err := c.compile()
@@ -94,13 +82,12 @@ func New(c Config) (*Forwarder, error) {
 	return f, nil
 }
 
-// Adjust changes how deliveries to a sink are made while the forwarder runs, or
-// before: change gets the settings as they are. Parallelism, Retry, OnUnknown, Timeout,
-// Rate, Breaker and Fairness take effect with the next delivery, and nothing is lost or
-// repeated by it; a threshold that was lowered is kept to as soon as enough of
-// what is in flight has ended. Everything else needs another forwarder. Settings
-// that make no sense, and another OnDead, are refused as ErrConfig, with nothing
-// changed.
+// Adjust changes how deliveries to a sink are made, before Run or while it runs. change gets
+// the present settings and modifies them. Parallelism, Retry, OnUnknown, Timeout, Rate, Breaker
+// and Fairness take effect with the next delivery, and no delivery is lost or repeated. A lower
+// threshold applies once enough deliveries in flight have ended. Other fields cannot be
+// changed. Settings that are not valid, and another OnDead, fail with ErrConfig and change
+// nothing.
 func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -124,9 +111,9 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	return nil
 }
 
-// Settings returns a sink as deliveries to it are made now: with the defaults, and with what
-// Adjust and Reload have changed. It reports false for a sink that the forwarder does not work
-// on. It may be called at any time.
+// Settings returns the present settings of a sink, with defaults and with what Adjust and
+// Reload have changed. works is false for a sink that the forwarder does not work on. It may
+// be called at any time.
 func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
 	w := f.working()[sink]
 	if w == nil {
@@ -135,13 +122,13 @@ func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
 	return w.with(w.dispatcher.Settings()), true
 }
 
-// Owner is its name in leases and heartbeats, another one in each process.
+// Owner returns the forwarder's name in leases and heartbeats, which is unique to this process
+// and forwarder.
 func (f *Forwarder) Owner() string { return f.owner }
 
-// Wake makes the forwarder look at its logs at once. A publisher in the same process
-// calls it after a commit. Without that call, and where the store does not listen,
-// the forwarder finds new rows within the poll's pause. Wake never blocks and may
-// be called at any time.
+// Wake makes the forwarder look at its logs at once. A publisher in the same process calls it
+// after a commit. Without it, a forwarder finds new rows when the store announces them, or at
+// the latest after the poll's pause. Wake never blocks and may be called at any time.
 func (f *Forwarder) Wake() {
 	if f.own != nil {
 		f.own.feed.Wake()
@@ -151,16 +138,18 @@ func (f *Forwarder) Wake() {
 	}
 }
 
-// Run opens the sinks and forwards until ctx is done. Then it stops gracefully:
-// it reads no more, lets deliveries in flight end within the shutdown timeout,
-// writes the last checkpoints, gives its leases back, closes the sinks, and
-// returns nil. It returns an error only where waiting would not mend it: cursors that do
-// not fit the configuration. Trouble with the database or a destination is logged and
-// waited for; so is a sink that does not open: it is unavailable, and opened with a later
-// delivery. Run is called once. Where Config.Fleet is set it has no database by itself: see
+// Run opens the sinks and forwards until ctx is done. Then it stops gracefully: it reads no
+// more, lets deliveries in flight end within the shutdown timeout, writes the last
+// checkpoints, releases its leases, closes the sinks, and returns nil.
+//
+// If the database or a destination fails, Run logs that and goes on trying. A sink that does not
+// open is unavailable; Run tries to open it again before its deliveries. Run returns an error
+// only for what waiting cannot repair, such as cursors that do not fit the configuration.
+//
+// Run is called once. With Config.Fleet it works on no database by itself: see
 // [Forwarder.RunDatabase].
 func (f *Forwarder) Run(ctx context.Context) (err error) {
-	ctx, end := context.WithCancel(tracing.Detach(ctx)) // a delivery is no part of what Run is called in
+	ctx, end := context.WithCancel(tracing.Detach(ctx)) // deliveries do not belong to the trace of Run's caller
 	defer end()
 	defer close(f.over)
 	defer func() { err = errors.Join(err, f.closeSinks(context.WithoutCancel(ctx))) }()
@@ -188,7 +177,7 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	return fatal
 }
 
-// warnOfUnrouted names the registered types that no route matches.
+// warnOfUnrouted logs the registered types that no route matches.
 func (f *Forwarder) warnOfUnrouted() {
 	if f.config.Types == nil {
 		return
@@ -203,11 +192,11 @@ func (f *Forwarder) warnOfUnrouted() {
 	}
 }
 
-// Stats counts what a forwarder did for one sink since it was made: Sink, Delivered,
+// Stats counts what a forwarder has done for one sink since it was made: Sink, Delivered,
 // Failed, Dead, PassedBy, Pending, InFlight and Abandoned.
 type Stats = dispatch.Stats
 
-// Stats reports each sink, in alphabetical order. It may be called at any time.
+// Stats returns the counts of each sink, in alphabetical order. It may be called at any time.
 func (f *Forwarder) Stats() []Stats {
 	work := f.working()
 	all := make([]Stats, 0, len(work))
@@ -217,32 +206,32 @@ func (f *Forwarder) Stats() []Stats {
 	return all
 }
 
-// SinkFigures are what a forwarder does for one sink at one moment: Sink, Threshold,
-// InFlight, Pending, Abandoned, BreakerOpen and ThrottledUntil.
+// SinkFigures is the present state of one sink in this forwarder: Sink, Threshold, InFlight,
+// Pending, Abandoned, BreakerOpen and ThrottledUntil.
 type SinkFigures struct {
 	dispatch.Figures
-	// Types are those that its routes bring to the sink.
+	// Types are the types that routes send to the sink.
 	Types notification.TypeFilter
-	// OnDead is its rule for a key with a dead delivery.
+	// OnDead is the sink's rule for a key with a dead delivery.
 	OnDead OnDead
 }
 
-// Figures are what a forwarder does at one moment, for metrics and probes.
+// Figures is the present state of a forwarder, for metrics and probes.
 type Figures struct {
-	// Sinks are those that it works on, in alphabetical order.
+	// Sinks are the sinks that the forwarder works on, in alphabetical order.
 	Sinks []SinkFigures
-	// Databases are those that it works on now: its Store, whose name is "", and those of RunDatabase.
+	// Databases are those that it works on now: Config.Store, whose name is "", and those of RunDatabase.
 	Databases []DatabaseFigures
-	// Listening says that each of them announces new rows.
+	// Listening reports whether every database announces new rows.
 	Listening bool
-	// Looked and Coordinated are the earliest of those of its databases.
+	// Looked and Coordinated are the earliest ones of the databases.
 	Looked, Coordinated time.Time
-	// Lease and Retention are those of its configuration, with the defaults.
+	// Lease and Retention come from the configuration, with the defaults.
 	Lease, Retention time.Duration
 }
 
-// Figures reports what the forwarder does now. It may be called at any time, and uses no
-// database.
+// Figures returns the forwarder's present state. It may be called at any time, and does not
+// use the database.
 func (f *Forwarder) Figures() Figures {
 	work := f.working()
 	now := Figures{Lease: f.config.Lease, Retention: f.config.Retention}

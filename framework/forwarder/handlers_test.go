@@ -42,5 +42,5 @@ func TestRoutesAndHandlersThatMissEachOtherAreRefusedAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	require.EqualError(t, err, `invalid forwarder configuration: sinks.ledger: go type is not registered: shop.Unknown
 invalid forwarder configuration: sinks.mailing: no route to the handler of customer.moved: add mailing to routes.customer.moved, or remove the handler
-invalid forwarder configuration: routes.order.shipped: no handler for the type: warehouse handles order.placed, not order.shipped: add a handler, or take warehouse out of the route`)
+invalid forwarder configuration: routes.order.shipped: no handler for the type: warehouse handles order.placed, not order.shipped: add a handler, or remove warehouse from the route`)
 }

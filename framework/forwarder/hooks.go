@@ -6,28 +6,31 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// Hooks are called with what becomes of deliveries, in the transaction of the checkpoint
-// that writes it down: their effects commit with it, or not at all. See the fields
-// Delivered, Parked and Dead.
+// Hooks are called with the results of deliveries, in the transaction of the checkpoint that
+// writes them: what hooks write commits with it, or not at all. See the fields Delivered,
+// Parked and Dead.
 //
-// A hook is called with at most 1,000 deliveries and must be quick; its context ends
-// after a third of the lease. It neither commits nor rolls back. One that returns nil for a transaction that has ended or cannot be
-// committed, since a statement of it failed or a deferred constraint is broken, has failed. A delivery for which it fails is held back, and no other: it
-// is parked as settling, or as dead, with the hook's error, is not delivered again, and its
-// Delivered or Dead is called again after 1 s, then 2 s, and so on up to 5 min, until it
-// succeeds. Parked is not called again for the same attempt. After a crash, a delivery that
-// is repeated reaches the hook again as well.
+// A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of
+// the lease. It must neither commit nor roll back. If it returns nil but the transaction has
+// ended or cannot commit, because a statement failed or a deferred constraint is violated, it
+// counts as failed.
+//
+// Only the deliveries for which a hook fails are held back. Such a delivery is parked with the
+// hook's error, as settling or dead, and is not delivered again. Its Delivered or Dead hook is
+// called again after 1 s, then 2 s, and so on up to every 5 min, until it succeeds. Parked is
+// not called again for the same attempt. After a crash, a repeated delivery also reaches the
+// hooks again.
 type Hooks = policy.Hooks
 
-// Parked is a delivery that could not be made: Delivery, State, DueAt, Error and Reason.
+// Parked is a delivery that could not be made now: Delivery, State, DueAt, Error and Reason.
 type Parked = policy.Parked
 
-// DeadReason is why a delivery is not tried any more; String has it in a word.
+// DeadReason is why a delivery is not tried any more; String returns a word for it.
 type DeadReason = policy.DeadReason
 
-// The reasons: its attempts are spent; it was refused for good; it is older than
-// retry.max_age; its type or version stayed unknown for too long; an expression of its route
-// failed. DeadNot is for what is not dead.
+// The reasons why a delivery is dead: all attempts failed; the sink refused it permanently; it
+// is older than retry.max_age; its type or version stayed unknown for too long; an expression
+// of its route failed. DeadNot means that the delivery is not dead.
 const (
 	DeadNot      = policy.DeadNot
 	DeadAttempts = policy.DeadAttempts
@@ -37,33 +40,32 @@ const (
 	DeadRoute    = policy.DeadRoute
 )
 
-// DeadReasons lists why deliveries are given up.
+// DeadReasons returns all reasons why deliveries are dead.
 func DeadReasons() []DeadReason {
 	return []DeadReason{DeadAttempts, DeadRefused, DeadTooOld, DeadUnknown, DeadRoute}
 }
 
-// Delivered is a delivery that a sink has taken: Delivery and Receipt.
+// Delivered is a delivery that succeeded: Delivery and Receipt.
 type Delivered = policy.Delivered
 
-// Observer is called with what a forwarder does: attempts, batches, what is parked and
-// dead, checkpoints, leases, breakers, throttling, looks at the log, errors of the database
-// and what retention removes. It is called
-// from many goroutines, some of which hold locks of the engine: it must be quick and
-// must not call the forwarder. It needs no transaction and changes nothing of how
-// deliveries are made; without an observer nothing is measured. Embed [Unobserved] and
-// write the methods that you need.
+// Observer is called with what a forwarder does: attempts, batches, parked and dead
+// deliveries, checkpoints, leases, breakers, throttling, looks at the log, database errors and
+// what retention removes. It is called from many goroutines, some of which hold locks of the
+// engine: it must be quick and must not call the forwarder. It has no transaction and does not
+// affect deliveries. Without an observer nothing is measured. Embed [Unobserved] and implement
+// the methods that you need.
 type Observer = policy.Observer
 
-// What an Observer is called with.
+// Arguments of an Observer.
 type (
 	Attempt       = policy.Attempt       // one attempt of one delivery
-	Batch         = policy.Batch         // one call of a sink of batches
-	Checkpoint    = policy.Checkpoint    // one that was written
+	Batch         = policy.Batch         // one call of a sink with a batch
+	Checkpoint    = policy.Checkpoint    // a checkpoint that was written
 	BreakerChange = policy.BreakerChange // a breaker that opens or closes
-	Throttling    = policy.Throttling    // a sink that waits for its destination
+	Throttling    = policy.Throttling    // a sink that waits because its destination asked it to
 	Wake          = policy.Wake          // one look at the log
-	WakeCause     = policy.WakeCause     // why
-	DatabaseOp    = policy.DatabaseOp    // what the database was used for when it failed
+	WakeCause     = policy.WakeCause     // why it looked
+	DatabaseOp    = policy.DatabaseOp    // the operation during which the database failed
 	Pruned        = policy.Pruned        // what retention has removed
 )
 
@@ -74,7 +76,7 @@ const (
 	WakeListened = policy.WakeListened
 )
 
-// The uses of the database.
+// The operations on the database.
 const (
 	OpLook       = policy.OpLook
 	OpRead       = policy.OpRead
@@ -85,8 +87,8 @@ const (
 	OpPrune      = policy.OpPrune
 )
 
-// DatabaseOps lists all uses of the database.
+// DatabaseOps returns all operations on the database.
 func DatabaseOps() []DatabaseOp { return slices.Clone(policy.DatabaseOps) }
 
-// Unobserved is an Observer that does nothing, to be embedded.
+// Unobserved is an Observer that does nothing. Embed it.
 type Unobserved = policy.Unobserved

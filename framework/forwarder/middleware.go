@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// attemptKey finds, in the context of a message, the delivery that it stands for.
+// attemptKey is the key of the attempt in the context of a message.
 type attemptKey struct{}
 
 // attempt is a delivery on its way through middleware.
@@ -23,7 +23,7 @@ type attempt struct {
 func throughMiddleware(sink sinks.Sink, around []message.HandlerMiddleware) func(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	handler := message.HandlerFunc(func(m *message.Message) ([]*message.Message, error) {
 		a := m.Context().Value(attemptKey{}).(*attempt)
-		envelope := *a.Envelope // which is shared
+		envelope := *a.Envelope // a copy, since sinks share the envelope
 		envelope.Metadata, envelope.Payload = notification.Metadata(m.Metadata), m.Payload
 		d := *a.Delivery
 		d.Envelope = &envelope
@@ -36,7 +36,7 @@ func throughMiddleware(sink sinks.Sink, around []message.HandlerMiddleware) func
 	}
 	return func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		a := &attempt{Delivery: d}
-		m := message.NewMessage(d.ID, slices.Clone(message.Payload(d.Payload))) // which may be changed in its place
+		m := message.NewMessage(d.ID, slices.Clone(message.Payload(d.Payload))) // a copy: middleware may change it in place
 		m.Metadata = message.Metadata(d.Metadata.Clone())
 		m.SetContext(context.WithValue(ctx, attemptKey{}, a))
 		if _, err := handler(m); err != nil {
@@ -46,7 +46,7 @@ func throughMiddleware(sink sinks.Sink, around []message.HandlerMiddleware) func
 	}
 }
 
-// deliverOf makes one delivery to a sink, through its middleware.
+// deliverOf returns the function that makes one delivery to a sink, through its middleware.
 func deliverOf(s Sink) func(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	if len(s.Middleware) > 0 {
 		return throughMiddleware(s.Sink, s.Middleware)

@@ -25,6 +25,8 @@ type outbox struct {
 	given       Store
 	bounded     *quota.Bounded // given, for all but the feed
 	connections int
+	polled      bool          // it is not listened to
+	sleep       time.Duration // 0: the work goes on while there is nothing to do
 	feed        *feed.Feed
 	observer    policy.Observer
 	log         *slog.Logger
@@ -32,7 +34,7 @@ type outbox struct {
 }
 
 func (f *Forwarder) newOutbox(d Database) *outbox {
-	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, observer: f.running, log: f.config.Logger}
+	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, polled: d.Polled, sleep: d.Sleep, observer: f.running, log: f.config.Logger}
 	setDefault(&o.connections, f.config.Connections)
 	log, observer := store.Log(d.Store), f.config.Observer
 	bounded := quota.Store(d.Store)
@@ -44,13 +46,14 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 		observer = o.observer
 	}
 	o.bounded = quota.New(bounded, o.connections)
-	o.feed = feed.New(feed.Config{Log: log, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, PageRows: dispatch.PageRows,
+	_, announced := d.Store.(store.Listener)
+	o.feed = feed.New(feed.Config{Log: log, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
 	return o
 }
 
 // run works on the outbox until ctx is done, and then ends gracefully. Its error is one that waiting would
-// not mend.
+// not mend, or an *Idle.
 func (o *outbox) run(ctx context.Context) (fatal error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -68,7 +71,7 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	defer f.leave(o)
 	var work sync.WaitGroup
 	work.Go(func() { o.feed.Run(ctx) })
-	if l, ok := o.given.(store.Listener); ok {
+	if l, ok := o.given.(store.Listener); ok && !o.polled {
 		work.Go(func() { o.feed.Listen(ctx, l, o.coordinator.Nudge) })
 	}
 	work.Go(func() {
@@ -76,7 +79,14 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 		end() // where it is fatal
 	})
 	work.Go(func() { o.prune(ctx, db) })
+	var idle *Idle
+	if o.sleep > 0 {
+		work.Go(func() { idle = o.rest(ctx, end) })
+	}
 	work.Wait()
+	if fatal == nil && idle != nil {
+		return idle
+	}
 	return fatal
 }
 
@@ -165,5 +175,5 @@ func (o *outbox) isSourced() bool { return store.SourceOf(o.given) != nil }
 
 // figures are what the work on the outbox does now.
 func (o *outbox) figures() DatabaseFigures {
-	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Coordinated: o.coordinator.Turned()}
+	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Answered: o.feed.Answered(), Coordinated: o.coordinator.Turned()}
 }

@@ -22,7 +22,7 @@ import (
 
 // TestRandomActsLeaveWhatTheRulesOfDeliverySay has publishers, a destination, an
 // operator and the machine do anything in any order, and holds each delivery and
-// what is parked against the rules that docs/design.md gives for them, which the
+// what is parked against the rules that docs/internals/delivery.md gives for them, which the
 // type ruled writes down anew.
 func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
 	t.Parallel()

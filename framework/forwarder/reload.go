@@ -13,17 +13,16 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// Reload takes over other sinks and routes while Run runs. A sink that is what it was, the
-// same Sink with the same rules, goes on and is only adjusted; see [Forwarder.Adjust]. For
-// each other one the forwarder gives its lanes back, lets what is in flight end within the
-// shutdown timeout, and goes on with what is new; for one that is not given any more it
-// stops. Others are not touched. Hooks and middleware are the same only if they are the
-// very values that were given before.
+// Reload replaces sinks and routes while Run runs. A sink that stays the same goes on
+// without interruption and is only adjusted; see [Forwarder.Adjust]. It stays the same if it is
+// the same Sink value, with the same routes and with the very same hooks and middleware. For
+// each other sink, the forwarder releases its lanes, lets deliveries in flight end within the
+// shutdown timeout, and goes on with the new one. Sinks that are missing from the map stop.
 //
-// Sinks that are new are opened first. If one does not open, or the configuration makes
-// no sense, that is the error, and nothing has changed. Reload returns when nothing that was
-// replaced is under way any more, and it is closed; it does not wait for the database. The
-// Stats of what was replaced begin again at 0. One Reload waits for another.
+// Reload opens new sinks first. If one does not open, or the configuration is not valid, it
+// returns that error and changes nothing. It returns when the replaced sinks have stopped and
+// are closed; it does not wait for the database. The Stats of replaced sinks begin again at 0.
+// Concurrent calls run one after the other.
 func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route.Routes) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -36,7 +35,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	}
 	before, next := f.working(), f.work(c.Sinks, table)
 	kept := make(map[string]policy.Settings)
-	var replaced []string // and added, and removed
+	var replaced []string // names of replaced, added and removed sinks
 	for name, w := range next {
 		if old := before[name]; old != nil && old.likewise(w) {
 			kept[name], next[name] = w.settings(), old
@@ -77,13 +76,13 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	}
 	changes.Wait()
 	if err := f.closeUnused(ctx, next); err != nil {
-		f.config.Logger.Warn("a sink that was replaced did not close well", "error", err)
+		f.config.Logger.Warn("closing a replaced sink failed", "error", err)
 	}
 	return nil
 }
 
-// swap makes sinks those of the forwarder, and returns the outboxes whose coordinators have to know; false
-// if Run does not run.
+// swap replaces the forwarder's sinks and returns the outboxes whose coordinators must change
+// them; false if Run is not running.
 func (f *Forwarder) swap(next map[string]*working, configured []string, routes *route.Table) (outboxes []*outbox, runs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +93,8 @@ func (f *Forwarder) swap(next map[string]*working, configured []string, routes *
 	return slices.Clone(f.outboxes), true
 }
 
-// change has a sink worked on otherwise in all outboxes, or no longer if w is nil, and returns once nothing
-// of what was is under way.
+// change replaces a sink in all outboxes, or stops it if w is nil, and returns when the work
+// with the old one has ended.
 func change(outboxes []*outbox, name string, w *working) {
 	var all sync.WaitGroup
 	for _, o := range outboxes {
@@ -110,7 +109,7 @@ func change(outboxes []*outbox, name string, w *working) {
 	all.Wait()
 }
 
-// closeUnused closes what is open and none of some sinks.
+// closeUnused closes the open sinks that are not in used.
 func (f *Forwarder) closeUnused(ctx context.Context, used map[string]*working) error {
 	f.mu.Lock()
 	var unused []opened

@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
-// running gathers what a forwarder says of itself with its heartbeats. It is the
-// Observer of checkpoints, around the configured one, and safe for concurrent use.
+// running collects what a forwarder reports in its heartbeats. It wraps the configured
+// Observer to see checkpoints, and is safe for concurrent use.
 type running struct {
 	policy.Observer
 	settling *tracing.Settling // nil: no spans
@@ -24,14 +24,14 @@ type running struct {
 
 	mu       sync.Mutex
 	settings string
-	// slowest is the longest checkpoint since turned, and before that of the time before.
+	// slowest is the longest checkpoint since turned; before is that of the period before.
 	slowest, before time.Duration
 	turned          time.Time
 	tally           tally
 }
 
-// halfRemembered is how often slowest begins again, so that a checkpoint is reported for
-// between that time and twice as long.
+// halfRemembered is the period of slowest, so that a checkpoint is reported for between one
+// and two periods.
 const halfRemembered = 30 * time.Second
 
 func newRunning(c Config) *running {
@@ -56,7 +56,7 @@ func (r *running) Checkpoint(c Checkpoint) {
 	r.Observer.Checkpoint(c)
 }
 
-// turn forgets checkpoints of long ago. The caller holds mu.
+// turn begins a new period if the last one is over. The caller holds mu.
 func (r *running) turn() {
 	switch passed := time.Since(r.turned); {
 	case passed >= 2*halfRemembered:
@@ -66,7 +66,7 @@ func (r *running) turn() {
 	}
 }
 
-// report is what the next heartbeat says. It takes no lock for longer than reading a few figures.
+// report returns the next heartbeat. It holds a lock only to read a few figures.
 func (f *Forwarder) report() store.Running {
 	work := f.working()
 	sinks := make([]store.SinkRunning, 0, len(work))
@@ -76,7 +76,7 @@ func (f *Forwarder) report() store.Running {
 	return f.running.report(sinks)
 }
 
-// report is what the next heartbeat says, with the figures of the dispatchers that work now.
+// report returns the next heartbeat, from the figures of the present dispatchers.
 func (r *running) report(sinks []store.SinkRunning) store.Running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +87,8 @@ func (r *running) report(sinks []store.SinkRunning) store.Running {
 	}
 }
 
-// maxCause bounds the cause of an open breaker in a heartbeat, in bytes. The sink's state, which is
-// reported beside it, has more of it.
+// maxCause bounds the cause of an open breaker in a heartbeat, in bytes. The sink's state in
+// the database has more of it.
 const maxCause = 100
 
 func sinkRunning(d *dispatch.Dispatcher) store.SinkRunning {
@@ -101,22 +101,22 @@ func sinkRunning(d *dispatch.Dispatcher) store.SinkRunning {
 	return s
 }
 
-// ended takes note of what a dispatcher did that is replaced by another one.
+// ended adds the counts of a dispatcher that was replaced.
 func (r *running) ended(s Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tally.ended(s)
 }
 
-// takeOver notes another configuration.
+// takeOver sets the configuration of a reload.
 func (r *running) takeOver(c Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settings = c.digest()
 }
 
-// digest is the same for forwarders that route alike and deliver by the same rules. What the
-// sinks themselves are made of is left out: Go values cannot be compared, and it may be secret.
+// digest is the same for forwarders with the same routes and delivery rules. It leaves out the
+// sinks themselves: Go values cannot be compared in general, and may contain secrets.
 func (c Config) digest() string {
 	type rules struct {
 		Parallelism Parallelism
@@ -141,12 +141,12 @@ func (c Config) digest() string {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return "" // as if it said nothing
+		return "" // as of a forwarder that reports no digest
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
 }
 
-// programVersion is the version of the main module, with the revision that it was built from.
+// programVersion returns the version of the main module and the revision it was built from.
 func programVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

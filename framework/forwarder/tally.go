@@ -7,32 +7,32 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// tally makes totals of a forwarder's life of what its dispatchers count, and their rate. A
-// reload replaces dispatchers, and what counts anew would be taken for less. It is not safe for
-// concurrent use.
+// tally adds up what all dispatchers of a sink have counted during the forwarder's life, and
+// computes the rate. A reload replaces a dispatcher with one that counts from 0. It is not
+// safe for concurrent use.
 type tally struct {
-	before map[string]done // by dispatchers that were replaced
-	told   map[string]done // the last totals: while a dispatcher is replaced they stand still
-	marks  []mark          // of the last minute, and the last one before, oldest first
+	before map[string]done // totals of replaced dispatchers
+	told   map[string]done // last reported totals; totals never go back while a dispatcher is replaced
+	marks  []mark          // the last minute's and one older, oldest first
 }
 
 // done is what was done for a sink.
 type done struct{ delivered, failed, dead int64 }
 
-// mark is what had been delivered to each sink at a time.
+// mark is how much had been delivered to each sink at a time.
 type mark struct {
 	at        time.Time
 	delivered map[string]int64
 }
 
-// Bounds of the marks: what the rate is over, and how far they are apart at least.
+// rateTime is the period of the rate, and markTime the least distance of two marks.
 const (
 	rateTime  = time.Minute
 	markTime  = 5 * time.Second
 	rateDigit = 100 // PerSecond has two decimals
 )
 
-// ended takes note of what a dispatcher did that has ended.
+// ended adds the counts of a dispatcher that has ended.
 func (t *tally) ended(s Stats) {
 	if t.before == nil {
 		t.before = make(map[string]done)
@@ -41,7 +41,7 @@ func (t *tally) ended(s Stats) {
 	t.before[s.Sink] = done{b.delivered + s.Delivered, b.failed + s.Failed, b.dead + s.Dead}
 }
 
-// count makes totals of the figures of the dispatchers that work now, in place, and adds the rate.
+// count replaces the figures of the present dispatchers by totals, and sets the rate.
 func (t *tally) count(sinks []store.SinkRunning, now time.Time) []store.SinkRunning {
 	told, delivered := make(map[string]done, len(sinks)), make(map[string]int64, len(sinks))
 	for i := range sinks {
@@ -62,7 +62,7 @@ func (t *tally) count(sinks []store.SinkRunning, now time.Time) []store.SinkRunn
 			for i := range sinks {
 				from, known := first.delivered[sinks[i].Sink]
 				if !known {
-					from = t.before[sinks[i].Sink].delivered // a sink that came, or came again
+					from = t.before[sinks[i].Sink].delivered // a sink that was added since, or added again
 				}
 				rate := float64(sinks[i].Delivered-from) / passed
 				sinks[i].PerSecond = math.Round(rate*rateDigit) / rateDigit

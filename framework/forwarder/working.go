@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// working is a sink of a forwarder, with what works for it.
+// working is a sink of a forwarder, with its dispatcher.
 type working struct {
 	Sink
 	name       string
@@ -35,16 +35,16 @@ type opened struct {
 	sink sinks.Sink
 }
 
-// noRoute is the sink for notifications without a route: every delivery dies there,
-// and its bytes are kept.
+// noRoute is the sink of notifications without a route: every delivery to it is dead, and its
+// envelope is kept.
 type noRoute struct{}
 
 func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	return "", sinks.Permanent(ErrNoRoute)
 }
 
-// work makes what works for sinks, and for what has no route, as far as this forwarder works
-// on them. Nothing is opened.
+// work returns the sinks that this forwarder works on, including that of notifications without
+// a route. It opens nothing.
 func (f *Forwarder) work(to map[string]Sink, routes *route.Table) map[string]*working {
 	all := make(map[string]*working, len(to)+1)
 	for name, sink := range to {
@@ -59,7 +59,7 @@ func (f *Forwarder) work(to map[string]Sink, routes *route.Table) map[string]*wo
 	return all
 }
 
-// leavesOut says whether a sink is another forwarder's.
+// leavesOut reports whether a sink is left to other forwarders.
 func (f *Forwarder) leavesOut(sink string) bool {
 	return len(f.config.Only) > 0 && !slices.Contains(f.config.Only, sink)
 }
@@ -75,7 +75,7 @@ func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types n
 	return w
 }
 
-// tracing makes the spans of a sink. What has no route reaches none, and has no spans.
+// tracing returns the spans of a sink. Notifications without a route have none.
 func (f *Forwarder) tracing(name string, sink Sink) *tracing.Deliveries {
 	if name == store.SinkUnrouted {
 		return nil
@@ -83,7 +83,7 @@ func (f *Forwarder) tracing(name string, sink Sink) *tracing.Deliveries {
 	return tracing.NewDeliveries(f.config.TracerProvider, name, sink.Trace == TraceNone)
 }
 
-// transactorOf is a sink to which each delivery is to be made once; nil for any other.
+// transactorOf returns a sink that delivers exactly once, or nil for any other.
 func transactorOf(s Sink) sinks.Transactor {
 	if t, ok := s.Sink.(sinks.Transactor); ok && t.Transacts() {
 		return t
@@ -91,41 +91,41 @@ func transactorOf(s Sink) sinks.Transactor {
 	return nil
 }
 
-// likewise says whether a sink works as another one, but for what Adjust can change.
+// likewise reports whether two sinks differ only in what Adjust can change.
 func (w *working) likewise(other *working) bool {
 	return isSame(w.Sink.Sink, other.Sink.Sink) && w.Hooks.Same(other.Hooks) && sameMiddleware(w.Middleware, other.Middleware) &&
 		w.Start == other.Start && w.Trace == other.Trace && w.OnDead == other.OnDead && reflect.DeepEqual(w.types, other.types) && w.path.Equal(other.path)
 }
 
-// sameMiddleware says whether two lists are one: functions cannot be compared.
+// sameMiddleware reports whether two lists are the same list: functions cannot be compared.
 func sameMiddleware(a, b []message.HandlerMiddleware) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// isSame says whether two sinks are one. What cannot be compared, such as a function, is
-// not.
+// isSame reports whether two sinks are the same value. Values that cannot be compared, such as
+// functions, are not.
 func isSame(a, b sinks.Sink) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// working are the sinks as they are now. The map is not changed any more.
+// working returns the present sinks. The map is never modified.
 func (f *Forwarder) working() map[string]*working {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sinks
 }
 
-// names are those of the sinks, in alphabetical order.
+// names returns the names of the sinks, in alphabetical order.
 func (f *Forwarder) names() []string { return slices.Sorted(maps.Keys(f.working())) }
 
-// known are the names of all sinks of the configuration, and of what has no route.
+// known returns the names of all configured sinks, and of _unrouted if it is worked on.
 func (f *Forwarder) known() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(f.configured), maps.Keys(f.sinks)))))
 }
 
-// prepare opens a sink, if it is to be opened and is not.
+// prepare opens a sink if it is not open, and sets up its batches.
 func (f *Forwarder) prepare(ctx context.Context, w *working) error {
 	if !f.isOpen(w.Sink.Sink) {
 		if o, ok := w.Sink.Sink.(sinks.Opener); ok {
@@ -157,7 +157,7 @@ func (f *Forwarder) isOpen(sink sinks.Sink) bool {
 	return slices.ContainsFunc(f.opened, func(o opened) bool { return isSame(o.sink, sink) })
 }
 
-// openSinks opens what can be opened. What cannot is tried again with the first delivery.
+// openSinks opens all sinks. One that fails to open is opened again before its first delivery.
 func (f *Forwarder) openSinks(ctx context.Context) error {
 	work := f.working()
 	for _, name := range slices.Sorted(maps.Keys(work)) {
@@ -165,13 +165,13 @@ func (f *Forwarder) openSinks(ctx context.Context) error {
 		case errors.Is(err, ErrConfig):
 			return fmt.Errorf("sink %s: %w", name, err)
 		case err != nil:
-			f.config.Logger.Error("the sink is unavailable: it is opened with the next delivery", "sink", name, "error", err)
+			f.config.Logger.Error("the sink is unavailable: opening it failed, and is tried again with the next delivery", "sink", name, "error", err)
 		}
 	}
 	return nil
 }
 
-// closeSinks closes all that is open.
+// closeSinks closes all open sinks.
 func (f *Forwarder) closeSinks(ctx context.Context) error {
 	f.mu.Lock()
 	all := f.opened

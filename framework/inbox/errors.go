@@ -7,16 +7,16 @@ var ErrName = errors.New("invalid name in the inbox")
 
 // Errors of sinks with handlers, and of middlewares.
 var (
-	// ErrConfig: Inbox or DB is missing, or there are two databases, which is found when a
-	// forwarder is made with the sink; or a delivery that no forwarder made, and Config,
-	// name no consumer. A middleware needs all three.
+	// ErrConfig: Inbox or DB is missing, or both DB and Pgx are set, which is found when a
+	// forwarder is made with the sink. Or no consumer is named: Middleware and Handler require
+	// one, and so does a delivery without a sink's name.
 	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
-	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes
-	// another transaction than the sink's.
+	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes another
+	// type of transaction than the sink begins.
 	ErrNoTransaction = errors.New("no transaction for the handler")
 	// ErrProduced: a handler under [Middleware] returned messages.
-	ErrProduced = errors.New("the handler returned messages, which the router would publish outside of the transaction: publish notifications in it")
+	ErrProduced = errors.New("the handler returned messages, which the router would publish outside of the transaction: publish notifications in the transaction instead")
 )
 
-// errNotTaken rolls back behind a handler whose status is not 2xx.
-var errNotTaken = errors.New("the handler answered with another status than 2xx")
+// errNotTaken rolls the transaction back if the handler's status is not 2xx.
+var errNotTaken = errors.New("the handler's status is not 2xx")

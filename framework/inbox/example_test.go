@@ -47,7 +47,7 @@ func check(err error) {
 	}
 }
 
-// The engine makes deliveries; here the same one is made by hand twice.
+// The engine makes deliveries; the example makes the same one twice by hand.
 func ExampleHandleTx() {
 	db, store, types, publisher, end := exampleShop()
 	defer end()
@@ -75,7 +75,7 @@ func ExampleHandleTx() {
 	// 1 payment
 }
 
-// A process of its own, such as one that reads a Kafka topic, asks for each id.
+// A separate process, such as one that reads a Kafka topic, asks for each id.
 func ExampleInbox_Once() {
 	db, store, _, _, end := exampleShop()
 	defer end()

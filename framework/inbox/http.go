@@ -12,40 +12,40 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// unavailableFor is how many seconds senders are asked to wait where no transaction can be
-// had.
+// unavailableFor is the Retry-After, in seconds, if no transaction can begin.
 const unavailableFor = 10
 
 // Handler makes the effects of an HTTP handler happen once for each webhook: it runs next in
-// a transaction of Config.DB that notes the request's id. [Tx] finds the transaction in the
-// request's context. Verify signatures outside of it, since an id that anyone can choose
-// keeps the true one out:
+// a transaction of Config.DB that notes the request's id. [Tx] returns that transaction from
+// the request's context. Verify signatures first: otherwise anyone could send an id and
+// thereby block the real request with that id:
 //
 //	once, err := inbox.Handler(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"}, next)
 //	handler, err := httpsink.Receiver{Secrets: secrets}.Verify(once)
 //
-// The response of next is held back. A status of 2xx commits, and is sent behind the commit;
-// every other one rolls back, as a panic does, and is sent as it is. What else is answered:
+// Handler holds back the response of next. If its status is 2xx, it commits and then sends the
+// response. With any other status, and if next panics, it rolls back; it sends the response as
+// it is. Responses of its own:
 //
-//	200  the request was handled before; next is not called
-//	400  it has no id, or one that is too long
-//	500  the commit failed, or another request with this id was in the way
-//	503  with Retry-After of 10 s: no transaction can be begun, or no id noted
+//	200  the request was already handled; next is not called
+//	400  the request has no id, or one that is too long
+//	500  the commit failed, or collided with another request with this id
+//	503  with Retry-After of 10 s: no transaction can begin, or no id can be noted
 //
-// A request waits while another one with its id is being handled. The id is that of Standard
-// Webhooks (webhook-id), which is signed; without one, that of a request of the http sink without
-// secrets, or of a CloudEvent (ce-id).
+// A request waits while another one with the same id is being handled. The id is that of
+// Standard Webhooks (webhook-id), which is signed; without it, that of a request of the http
+// sink without secrets (waybill-id), or of a CloudEvent (ce-id).
 //
-// When the sender hangs up the context ends, which rolls back. It returns [ErrConfig] if a
-// field of Config is missing that it needs, Consumer too. The handler is safe for concurrent
-// use; each request in hand keeps a connection, and its response in memory: the ResponseWriter
-// cannot flush or be hijacked.
+// If the sender disconnects, the context ends and the transaction rolls back. Handler returns
+// [ErrConfig] if a required field of Config, including Consumer, is missing. The handler is safe
+// for concurrent use. Each request in flight holds a connection, and its response in memory: the
+// ResponseWriter cannot flush or be hijacked.
 func Handler(c Config, next http.Handler) (http.Handler, error) {
 	if err := c.checkConsumer(); err != nil {
 		return nil, err
 	}
 	if next == nil {
-		return nil, fmt.Errorf("%w: there is no handler either", ErrConfig)
+		return nil, fmt.Errorf("%w, and so is a handler", ErrConfig)
 	}
 	return &receiving{c, next}, nil
 }
@@ -84,11 +84,11 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reply does not say what went wrong inside, which a sender must not know.
+// reply sends a status without the error, which the sender must not see.
 func reply(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(status), status) }
 
-// requestID is percent-encoded in the headers of the http sink. Other senders of webhooks
-// have ids of letters and digits, which stay as they are.
+// requestID returns the request's id. The http sink percent-encodes it. Ids of other senders
+// consist of letters and digits, which decoding does not change.
 func requestID(r *http.Request) (string, error) {
 	for _, name := range []string{httpsink.HeaderWebhookID, httpsink.HeaderID, "Ce-Id"} {
 		if value := r.Header.Get(name); value != "" {
@@ -102,38 +102,38 @@ func requestID(r *http.Request) (string, error) {
 	return "", errors.New("the request has no header Webhook-Id, Waybill-Id or Ce-Id")
 }
 
-// response is an answer that is held back.
+// response is a response that is held back.
 type response struct {
-	header http.Header // of the handler, until it says the status
-	sent   http.Header // as it was then
+	header http.Header // what the handler has set
+	sent   http.Header // header at the time of WriteHeader
 	status int
 	body   bytes.Buffer
 }
 
-// Header is what the handler sets before it writes.
+// Header returns the headers to send; changes after WriteHeader have no effect.
 func (a *response) Header() http.Header { return a.header }
 
-// WriteHeader takes the first status. Informational ones are not passed on.
+// WriteHeader keeps the first final status. Informational ones are not sent.
 func (a *response) WriteHeader(status int) {
 	if status >= 200 && a.status == 0 {
 		a.status, a.sent = status, a.header.Clone()
 	}
 }
 
-// Write is 200 where no status was written.
+// Write adds to the body, with the status 200 if none was set.
 func (a *response) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(p)
 }
 
-// taken reports whether the status is 2xx, which it is without one.
+// taken reports whether the status is 2xx. Without a status it is 200.
 func (a *response) taken() bool {
 	a.WriteHeader(http.StatusOK)
 	return a.status < 300
 }
 
-// send sends what was held back. An error of the connection is the sender's to notice: the
-// request comes again.
+// send sends the response. If the connection fails, the sender notices and repeats the
+// request.
 func (a *response) send(w http.ResponseWriter) {
 	for name, values := range a.sent {
 		w.Header()[name] = values

@@ -1,21 +1,21 @@
-// Package inbox makes effects happen once, although deliveries come at least once: it
-// notes in a transaction which notifications a consumer has handled, beside what the
-// handler writes.
+// Package inbox makes the effects of a notification happen once, although it may be delivered
+// several times: the consumer notes the ids that it has handled, in the transaction that
+// writes its effects.
 //
-// A consumer of its own, such as a process that reads a Kafka topic, asks for each id:
+// A separate consumer, such as a process that reads a Kafka topic, asks for each id:
 //
 //	first, err := box.Once(ctx, db, "invoices", id, func(ctx context.Context, tx *sql.Tx) error {
 //		_, err := tx.ExecContext(ctx, `INSERT INTO invoices …`)
 //		return err
 //	})
 //
-// [Middleware] does that for handlers of Watermill, [Handler] for those of net/http. Handlers in
-// the forwarder's own process are made with [HandleTx] or [Mux]. With pgx take [OnceInPgx],
+// [Middleware] does that for Watermill handlers, and [Handler] for net/http handlers. [HandleTx]
+// and [Mux] make handlers in the forwarder's own process. With pgx, use [OnceInPgx],
 // Config.Pgx, and [outbox.Pgx] for [Inbox.First].
 //
-// The ids stand in a table beside the outbox's and go after the forwarder's
-// InboxRetention; a delivery that comes again later is taken for a new one. A database that only
-// consumes has the tables of an outbox too, and needs a forwarder, or a job of its own,
+// The ids are in a table beside the outbox's tables. The forwarder removes them after its
+// InboxRetention; a delivery that is repeated later than that is handled as a new one. A
+// database that only consumes has the tables of an outbox too, and needs a forwarder or a job
 // that removes old ids.
 package inbox
 
@@ -28,28 +28,29 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// maxName is how many bytes a consumer or an id may have: both are the key of an index.
+// maxName is the limit of a consumer name and of an id, in bytes: both are the key of an index.
 const maxName = 1000
 
 // Inbox notes ids in one database. It is safe for concurrent use.
 type Inbox struct{ store store.Inbox }
 
-// New returns the inbox of a store, such as those of postgres and sqlite.
+// New returns the inbox of a store. All SQL stores have one.
 func New(s store.Inbox) *Inbox { return &Inbox{s} }
 
-// First notes in the caller's transaction that a consumer handles an id, and reports
-// whether it is the first time. The note is there if tx commits, as is what the caller
-// writes; so a caller that was not the first writes nothing and may commit or roll back.
+// First notes in the caller's transaction that a consumer handles an id, and reports whether
+// this is the first time. The note commits or rolls back with tx, as do the caller's own
+// writes. A caller for whom it was not the first time writes nothing, and may commit or roll
+// back.
 //
-// Where another transaction handles the same id at the moment, First waits for its end.
-// Under the isolation levels REPEATABLE READ and SERIALIZABLE it fails instead with
-// [store.ErrCollision], as any write does that meets another one; the transaction is to be
-// repeated. After an error tx is to be rolled back.
+// While another transaction is handling the same id, First waits for it to end. Under the
+// isolation levels REPEATABLE READ and SERIALIZABLE it fails instead with
+// [store.ErrCollision], as any conflicting write does, and the caller retries the transaction.
+// After an error, roll tx back.
 //
-// tx is what Publish takes; a *sql.DB gives [outbox.ErrNotTransaction].
+// tx is a transaction as for Publish; a *sql.DB fails with [outbox.ErrNotTransaction].
 //
-// consumer names what is handled for: one effect for each name and id. Its name must
-// not change while ids of it may come again.
+// consumer names what the id is handled for: the effects happen once for each consumer and id.
+// Its name must not change while its ids may be delivered again.
 func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (bool, error) {
 	for what, name := range map[string]string{"consumer": consumer, "id": id} {
 		if name == "" || len(name) > maxName {
@@ -63,11 +64,12 @@ func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (b
 	return i.store.First(ctx, in, consumer, id)
 }
 
-// Once runs f in a transaction of db if the consumer has not handled the id yet, and
-// reports whether it did. It commits if f returns nil; if f returns an error, which comes
-// back as it is, or panics, it rolls back, and the id counts as not handled.
+// Once runs f in a transaction of db if the consumer has not handled the id yet, and reports
+// whether it did. It commits if f returns nil. It rolls back if f panics or returns an error,
+// which it returns unchanged; the id then counts as not handled.
 //
-// An error of the commit may hide that it was done: call Once again to find out.
+// After an error of the commit, the transaction may still have been committed: call Once again
+// to find out.
 func (i *Inbox) Once(ctx context.Context, db *sql.DB, consumer, id string, f func(ctx context.Context, tx *sql.Tx) error) (first bool, err error) {
 	err = outbox.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if first, err = i.First(ctx, tx, consumer, id); err != nil || !first {

@@ -7,26 +7,26 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
-// Transactions are those of a database in which handlers have their effects: see [Pgx].
-// The zero value is none.
+// Transactions begins the transactions in which handlers write: see [Pgx]. The zero value
+// is not usable.
 type Transactions struct {
-	// run runs f in a transaction, which it commits if f returns nil and announces with
-	// the publisher, if there is one. f gets it as handlers do, and as ids are noted.
+	// run runs f in a transaction. It commits if f returns nil, and announces the commit with
+	// the publisher, if any. tx is what handlers get; noted is the same for the inbox.
 	run func(ctx context.Context, p *outbox.Publisher, f func(ctx context.Context, tx any, noted outbox.Tx) error) error
 }
 
-// Pgx are the transactions of a *pgxpool.Pool, with pgx.TxOptions:
+// Pgx returns transactions of a *pgxpool.Pool, with pgx.TxOptions:
 //
 //	inbox.Config{Inbox: box, Pgx: inbox.Pgx(pool, pgx.TxOptions{}), Publisher: publisher}
 //
-// A *pgx.Conn serves one delivery at a time only.
+// A *pgx.Conn also works, for one delivery at a time.
 func Pgx[Tx outbox.PgxTx[Tag], Tag outbox.PgxTag, Options any](pool outbox.PgxDB[Tx, Options], options Options) Transactions {
 	return Transactions{func(ctx context.Context, p *outbox.Publisher, f func(context.Context, any, outbox.Tx) error) error {
 		return outbox.RunInPgx(ctx, p, pool, options, func(ctx context.Context, tx Tx) error { return f(ctx, tx, outbox.Pgx(tx)) })
 	}}
 }
 
-// transactions are those of DB or Pgx.
+// transactions returns those of DB or Pgx.
 func (c Config) transactions() Transactions {
 	if c.DB == nil {
 		return c.Pgx
@@ -36,7 +36,7 @@ func (c Config) transactions() Transactions {
 	}}
 }
 
-// OnceInPgx is [Inbox.Once] for a transaction of pgx.
+// OnceInPgx is [Inbox.Once] for a pgx transaction.
 func OnceInPgx[Tx outbox.PgxTx[Tag], Tag outbox.PgxTag, Options any](ctx context.Context, i *Inbox, pool outbox.PgxDB[Tx, Options], options Options,
 	consumer, id string, f func(ctx context.Context, tx Tx) error) (first bool, err error) {
 	err = outbox.RunInPgx(ctx, nil, pool, options, func(ctx context.Context, tx Tx) error {

@@ -9,8 +9,8 @@ import (
 )
 
 // Middleware makes the effects of a Watermill handler happen once for each message: it runs
-// the handler in a transaction of Config.DB that notes the message's id. [Tx] finds the
-// transaction in the message's context:
+// the handler in a transaction of Config.DB that notes the message's id. [Tx] returns that
+// transaction from the message's context:
 //
 //	once, err := inbox.Middleware(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"})
 //	router.AddMiddleware(once)
@@ -19,19 +19,20 @@ import (
 //		return err
 //	})
 //
-// If the handler returns nil the transaction commits, and the message is acknowledged behind
-// that. If it returns an error or panics, or the commit fails, everything is rolled back and
-// the message comes again. One that was handled before is acknowledged without calling the
-// handler. A handler that returns messages fails with [ErrProduced]: what it announces it
-// publishes in the transaction, with Config.Publisher, and that has the message as its cause.
+// If the handler returns nil, the transaction commits, and then the message is acknowledged.
+// If the handler panics or returns an error, or the commit fails, everything is rolled back and
+// the message is delivered again. A message that was already handled is acknowledged without
+// calling the handler. A handler that returns messages fails with [ErrProduced]: it must
+// publish notifications in the transaction instead, announced by Config.Publisher. They have
+// the message as their cause.
 //
-// The id is that of the notification where the message is one of a sink of this project, or
-// a CloudEvent (ce_id); else the message's UUID. A message without an id fails with [ErrName].
+// The id is that of the notification if the message comes from a sink of this project, or of a
+// CloudEvent (ce_id); otherwise the message's UUID. A message without an id fails with [ErrName].
 //
-// Put it inside of middlewares that retry, and outside of those that change the context. A
-// context that ends rolls back. It returns [ErrConfig] if a field of Config is missing that it
-// needs, Consumer too. The middleware is safe for concurrent use; each message in hand keeps a
-// connection.
+// Put it inside of middlewares that retry, and outside of those that change the context. The
+// end of the context rolls back. Middleware returns [ErrConfig] if a required field of Config,
+// including Consumer, is missing. The middleware is safe for concurrent use. Each message in
+// flight holds a connection.
 func Middleware(c Config) (message.HandlerMiddleware, error) {
 	if err := c.checkConsumer(); err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func Middleware(c Config) (message.HandlerMiddleware, error) {
 	return func(handle message.HandlerFunc) message.HandlerFunc {
 		return func(m *message.Message) ([]*message.Message, error) {
 			outside := m.Context()
-			defer m.SetContext(outside) // its transaction has ended
+			defer m.SetContext(outside) // the transaction has ended
 			cause := &notification.Envelope{ID: messageID(m), Metadata: notification.Metadata(m.Metadata)}
 			_, err := c.once(outside, c.Consumer, cause.ID, func(ctx context.Context) error {
 				m.SetContext(notification.WithCause(ctx, cause))
@@ -54,8 +55,8 @@ func Middleware(c Config) (message.HandlerMiddleware, error) {
 	}, nil
 }
 
-// messageID is the notification's id where headers show that the message is one: other
-// programs may mean something else by a header named id.
+// messageID returns the notification's id if the headers show that the message is a
+// notification: other programs may use a header named id for something else.
 func messageID(m *message.Message) string {
 	has := func(names ...string) bool {
 		for _, name := range names {
@@ -68,7 +69,7 @@ func messageID(m *message.Message) string {
 	switch {
 	case has("ce_specversion", "ce_id"):
 		return m.Metadata.Get("ce_id")
-	case has("id", "type", "version", "occurred-on"): // those of the kafka sink
+	case has("id", "type", "version", "occurred-on"): // headers of the kafka sink
 		return m.Metadata.Get("id")
 	}
 	return m.UUID

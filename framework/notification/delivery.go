@@ -6,10 +6,10 @@ import "log/slog"
 // only reads it.
 type Delivery struct {
 	*Envelope
-	// Sink is the name of the destination in the configuration.
+	// Sink is the sink's name in the configuration.
 	Sink string
-	// Attempt counts from 1. Attempts that the engine cancelled, and those that
-	// found the sink unavailable or throttled, are not counted.
+	// Attempt counts from 1. Attempts that the engine cancelled, or that found the sink
+	// unavailable or throttled, are not counted.
 	Attempt int
 }
 

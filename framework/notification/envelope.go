@@ -2,7 +2,7 @@
 // envelope (the stored form of a notification), the delivery (one envelope on
 // its way to one sink) and the receipt (the sink's proof).
 //
-// The package imports nothing of Waybill's, so sinks and stores can share its
+// The package imports nothing else of Waybill, so sinks and stores can share its
 // types without knowing each other.
 package notification
 
@@ -26,16 +26,16 @@ const (
 
 // Envelope is the stored form of one notification.
 //
-// A stored envelope is immutable: the engine shares it, its metadata and its
-// payload between sinks. To change one, make a copy first.
+// A stored envelope is immutable: sinks share the envelope, its metadata and its
+// payload. To change one, copy it first.
 type Envelope struct {
 	// Offset is the position in the log. The database assigns it; 0 before that.
 	Offset int64
-	// Slot is the hash of the key (of the id where the key is empty) into 1,024.
-	// The database computes it; always 0 on SQLite.
+	// Slot is the hash of the key into 1,024 slots; of the id if the key is empty.
+	// The database computes it. It is always 0 on SQLite.
 	Slot int
 	// ID is unique for each notification: a UUIDv7 unless the publisher chose
-	// another. Sinks hand it on as the deduplication id.
+	// another. Sinks pass it on as the deduplication id.
 	ID string
 	// Type is the registered name, such as "order.placed".
 	Type string
@@ -56,7 +56,7 @@ type Envelope struct {
 }
 
 // Validate reports the first field that no store would accept. The error names
-// the field, the limit and the way out.
+// the field, its limit and how to fix it.
 func (e *Envelope) Validate() error {
 	if err := ValidateType(e.Type); err != nil {
 		return err
@@ -98,7 +98,8 @@ func ValidateType(name string) error {
 	return nil
 }
 
-// ValidateKey reports why key cannot be a key: it is longer than MaxKeyLength, or no text.
+// ValidateKey reports why key cannot be an ordering key: it is longer than MaxKeyLength, is
+// not UTF-8, or contains a NUL byte.
 func ValidateKey(key string) error {
 	if len(key) > MaxKeyLength {
 		return fmt.Errorf("%w: key is %d bytes long, the limit is %d; use a shorter identifier or a hash of it", ErrInvalid, len(key), MaxKeyLength)
@@ -106,7 +107,7 @@ func ValidateKey(key string) error {
 	return validText("key", key)
 }
 
-// LogValue gives a log line what identifies the envelope, never its payload.
+// LogValue identifies the envelope in a log line, without its payload.
 func (e *Envelope) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("type", e.Type),
@@ -115,7 +116,7 @@ func (e *Envelope) LogValue() slog.Value {
 	)
 }
 
-// validText refuses what a text column cannot hold.
+// validText refuses text that a database column cannot hold.
 func validText(field, s string) error {
 	if strings.IndexByte(s, 0) >= 0 {
 		return fmt.Errorf("%w: %s %q contains a NUL byte, which no database text can hold", ErrInvalid, field, s)

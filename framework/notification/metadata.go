@@ -2,18 +2,18 @@ package notification
 
 import "maps"
 
-// Names of the metadata that Waybill itself reads or writes.
+// Names of the metadata that Waybill reads or writes.
 const (
 	MetadataContentType   = "content-type"   // written by the publisher from the serializer
-	MetadataCorrelationID = "correlation-id" // what this notification belongs to
-	MetadataCausationID   = "causation-id"   // id of the notification in whose handler this one was published
+	MetadataCorrelationID = "correlation-id" // the larger operation this notification belongs to
+	MetadataCausationID   = "causation-id"   // id of the notification whose handler published this one
 	MetadataTraceparent   = "traceparent"    // W3C Trace Context
-	MetadataTracestate    = "tracestate"     // goes with the traceparent
-	MetadataTenant        = "tenant"         // a usual group for fairness
-	MetadataDatabase      = "database"       // where it comes from; written by a forwarder of several databases
+	MetadataTracestate    = "tracestate"     // belongs to the traceparent
+	MetadataTenant        = "tenant"         // a common group for fairness
+	MetadataDatabase      = "database"       // the database it comes from; written by a forwarder of several databases
 )
 
-// Metadata is the flat set of names and texts beside a payload.
+// Metadata is a flat set of names and text values beside a payload.
 //
 // The zero value is empty and readable. Metadata read from a store is shared:
 // treat it as read-only and use Clone before changing it.

@@ -12,8 +12,8 @@ import (
 // announceTimeout bounds one announcement.
 const announceTimeout = time.Second
 
-// restOfAnnouncements adds to what a delivery waits for. More announcements than that
-// would only take the publishers' processor time.
+// restOfAnnouncements is the pause after an announcement, which delays deliveries. Shorter
+// pauses would only cost the publishers' processor time.
 var restOfAnnouncements = pace.Rest{Times: 2, Most: 2 * time.Millisecond}
 
 // Silent announces nothing: for a program whose forwarder runs in its own process.
@@ -23,19 +23,19 @@ type silent struct{}
 
 func (silent) Announce(context.Context) error { return nil }
 
-// announcer makes announcements in the background, one at a time. Its goroutine
-// lives as long as there is something to announce.
+// announcer makes announcements in the background, one at a time. Its goroutine ends when
+// there is nothing more to announce.
 type announcer struct {
 	to store.Announcer
 
 	mu    sync.Mutex
-	busy  bool // run runs
+	busy  bool // run is running
 	again bool // something was committed since the last announcement began
 
-	next time.Time // when the next one may begin; for run alone
+	next time.Time // when the next announcement may begin; only run uses it
 }
 
-// announce has one announcement begin after now.
+// announce requests an announcement that begins after this call.
 func (a *announcer) announce() {
 	if a.to == nil || a.to == Silent {
 		return
@@ -62,7 +62,7 @@ func (a *announcer) run() {
 	}
 }
 
-// more says whether there is something to announce; if not, run is over.
+// more reports whether there is something to announce; if not, run ends.
 func (a *announcer) more() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

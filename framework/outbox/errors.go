@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Errors of a Publisher. What is wrong with a type or a value comes from the
-// packages registry and notification.
+// Errors of a Publisher. Errors about a type or a value come from the packages registry
+// and notification.
 var (
-	// ErrNotTransaction: what was passed as tx is none.
+	// ErrNotTransaction: the value passed as tx is not a transaction.
 	ErrNotTransaction = errors.New("not a transaction")
-	// ErrTxOver: the transaction is committed or rolled back already.
+	// ErrTxOver: the transaction was already committed or rolled back.
 	ErrTxOver = errors.New("the transaction is over")
-	// ErrOption: an option is nil, or stands in the place of a notification.
+	// ErrOption: an option is nil, or was passed in place of a notification.
 	ErrOption = errors.New("misplaced option")
 	// ErrTooLarge: a payload exceeds the limit.
 	ErrTooLarge = errors.New("payload is too large")
-	// ErrBinaryPayload: a payload is no JSON and the column takes nothing else.
+	// ErrBinaryPayload: a payload is not JSON and the payload column takes only JSON.
 	ErrBinaryPayload = errors.New("payload is not JSON")
-	// ErrSource: the log is a store.Source, to which nothing can be published.
+	// ErrSource: the log is a store.Source, which cannot be published to.
 	ErrSource = errors.New("nothing can be published to this log")
-	// ErrMapping: a mapping of domain events is refused by New, or gives several
-	// notifications one id.
+	// ErrMapping: New refuses a mapping of domain events, or a mapping gives several
+	// notifications the same id.
 	ErrMapping = errors.New("mapping of domain events")
 	// ErrUnit: a unit of work cannot publish.
 	ErrUnit = errors.New("unit of work")
-	// ErrUnique: what Unique was given makes no sense.
+	// ErrUnique: the key or the period of Unique is not valid.
 	ErrUnique = errors.New("invalid uniqueness")
-	// ErrDuplicate: a notification with the same uniqueness key was published already; it
-	// is a *DuplicateError.
-	ErrDuplicate = errors.New("a notification with this uniqueness key was published already")
-	// ErrCancel: what is to be cancelled is not named.
+	// ErrDuplicate: a notification with the same uniqueness key was already published; the
+	// error is a *DuplicateError.
+	ErrDuplicate = errors.New("a notification with this uniqueness key was already published")
+	// ErrCancel: the id, type or key to cancel by is missing or not valid.
 	ErrCancel = errors.New("nothing to cancel")
-	// ErrLog: the log is of a kind that cannot do it.
-	ErrLog = errors.New("not possible with this log")
+	// ErrLog: this kind of log does not support the operation.
+	ErrLog = errors.New("not supported by this log")
 )
 
 var (
@@ -42,10 +42,10 @@ var (
 	errInsertOnly = errors.New("outbox: a publisher only inserts")
 )
 
-// DuplicateError says which uniqueness key is taken. It wraps ErrDuplicate.
+// DuplicateError reports which uniqueness key is taken. It wraps ErrDuplicate.
 type DuplicateError struct {
 	Type, Key string
-	// Until is until when; the zero time where tx is a wrapper that cannot be asked.
+	// Until is when the key is free again; the zero time if tx is a wrapper that cannot query.
 	Until time.Time
 }
 
@@ -57,5 +57,5 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("%s: the uniqueness key %q is taken%s, and nothing of this call is published", e.Type, e.Key, until)
 }
 
-// Unwrap is ErrDuplicate.
+// Unwrap returns ErrDuplicate.
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

@@ -7,44 +7,43 @@ import (
 	"time"
 )
 
-// Log is the table that a Publisher appends to, in the SQL of its database. The
-// stores of postgres and sqlite are Logs. All methods are safe for concurrent use.
+// Log is the table that a Publisher appends to, in the SQL of its database. The stores
+// implement it. All methods are safe for concurrent use.
 type Log interface {
 	// InsertInto is the beginning of an INSERT, up to and with VALUES. It names the
 	// columns id, type, version, key, occurred_on, deliver_at, metadata and payload,
 	// in this order.
 	InsertInto() string
-	// Placeholder stands for the n-th parameter of a statement; n counts from 1.
+	// Placeholder returns the n-th parameter of a statement; n counts from 1.
 	Placeholder(n int) string
-	// MaxParameters is how many parameters a statement can have; at least the 8 of
-	// one row.
+	// MaxParameters returns how many parameters a statement can have: at least 8, which
+	// is one row.
 	MaxParameters() int
-	// BindTime is the parameter for a time, which is in UTC with microseconds. The
-	// zero time gives NULL.
+	// BindTime returns the parameter for a time, which is in UTC with microseconds. The
+	// zero time becomes NULL.
 	BindTime(t time.Time) any
-	// BindPayload is the parameter for a payload. A nil one is empty, not NULL.
+	// BindPayload returns the parameter for a payload. A nil payload is empty, not NULL.
 	BindPayload(payload []byte) any
-	// BinaryPayload says whether a payload may be anything but JSON.
+	// BinaryPayload reports whether a payload may be something else than JSON.
 	BinaryPayload() bool
 }
 
-// columns is how many parameters a row has; see Log.InsertInto.
+// columns is the number of parameters of a row; see Log.InsertInto.
 const columns = 8
 
-// keptRows bounds the text that an insertSQL keeps, to about 60 KB. It is a power of
-// two, as the lengths of kept texts are. The text for more rows is made for each call,
-// whose rows cost far more.
+// keptRows bounds the text that an insertSQL keeps, to about 60 KB. It is a power of two, as
+// are the lengths of kept texts. Calls with more rows make their text each time, which costs
+// little beside their rows.
 const keptRows = 1024
 
-// insertSQL makes the INSERT of any number of rows. The text for fewer rows is the
-// beginning of the text for more, so the longest one that was needed serves them
-// all.
+// insertSQL makes the INSERT for any number of rows. The text for fewer rows is the
+// beginning of the text for more, so it keeps only the longest text needed so far.
 type insertSQL struct {
 	log     Log
 	longest atomic.Pointer[insertText]
 }
 
-// insertText is an INSERT of len(ends) rows; ends[i] is where row i ends in it.
+// insertText is an INSERT of len(ends) rows; row i ends at byte ends[i] of the text.
 type insertText struct {
 	sql  string
 	ends []int
@@ -58,7 +57,7 @@ func (q *insertSQL) rows(n int) string {
 			return newInsertText(q.log, n).sql
 		}
 		text = newInsertText(q.log, 1<<bits.Len(uint(n-1)))
-		q.longest.Store(text) // a longer one of a call in parallel is made again when it is needed
+		q.longest.Store(text) // may replace a longer text of a concurrent call, which is then made again
 	}
 	return text.sql[:text.ends[n-1]]
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Mapping says what becomes of the domain events of one type, so that the packages that
-// have them know neither notifications nor outboxes. [Map] and [Ignore] make it, for
-// [Config.Events].
+// Mapping says what is published for the domain events of one type, so that the packages that
+// define them need to know neither notifications nor outboxes. [Map] and [Ignore] make
+// mappings for [Config.Events].
 //
-// An event is published as the mapping of its type says, whether it comes as a value or a
-// pointer; else as a notification, if its type is registered; else by the first mapping of
-// an interface that it has the methods of. What is none of these is an error.
+// Publish looks up an event, whether a value or a pointer, in this order: the mapping of its
+// type; its own type, if that is a registered notification; the first mapping of an interface
+// that it implements. If none applies, Publish fails.
 type Mapping struct {
 	event reflect.Type
-	to    func(ctx context.Context, event any) ([]any, error) // nil if Map got nil
+	to    func(ctx context.Context, event any) ([]any, error) // nil if Map was called with nil
 }
 
-// Map publishes notifications in place of each event of type E: none, one or several, in
-// their order. They are registered types, which may be wrapped by [With], and are not
-// mapped again. Options that the event was wrapped with apply to all of them, below their
-// own. The function runs in the call of Publish, which fails with its error, and must be
-// safe for parallel calls.
+// Map publishes the notifications that a function returns in place of each event of type E:
+// none, one or several, in that order. Their types must be registered. They may be wrapped by
+// [With], and are not mapped again. Options that wrap the event apply to all of them; their
+// own take precedence. Publish calls the function and fails with its error. It must be safe
+// for concurrent use.
 //
-// E is a type with values of its own, a pointer to one, or an interface with methods.
+// E is a concrete type, a pointer to one, or an interface with methods.
 func Map[E any](to func(ctx context.Context, event E) ([]any, error)) Mapping {
 	m := Mapping{event: reflect.TypeFor[E]()}
 	if to != nil {
@@ -38,12 +38,12 @@ func Map[E any](to func(ctx context.Context, event E) ([]any, error)) Mapping {
 	return m
 }
 
-// Ignore publishes nothing for events of type E: they stay inside.
+// Ignore publishes nothing for events of type E.
 func Ignore[E any]() Mapping {
 	return Map(func(context.Context, E) ([]any, error) { return nil, nil })
 }
 
-// eventAs is an event as the E that it is, points to, or is pointed to by.
+// eventAs converts an event to E, where one may be a pointer to the other.
 func eventAs[E any](event any) E {
 	switch e := event.(type) {
 	case E:
@@ -56,9 +56,9 @@ func eventAs[E any](event any) E {
 	return p.Interface().(E)
 }
 
-// mappings finds the one for an event.
+// mappings finds the mapping of an event.
 type mappings struct {
-	types      map[reflect.Type]Mapping // by the type without its pointer
+	types      map[reflect.Type]Mapping // by the type, without pointer
 	interfaces []Mapping
 }
 
@@ -67,20 +67,20 @@ func newMappings(all []Mapping) (*mappings, error) {
 	var problems []error
 	for i, one := range all {
 		if one.to == nil {
-			problems = append(problems, fmt.Errorf("%w: number %d is without a function: make it with outbox.Map or outbox.Ignore", ErrMapping, i+1))
+			problems = append(problems, fmt.Errorf("%w: mapping %d has no function: make it with outbox.Map or outbox.Ignore", ErrMapping, i+1))
 			continue
 		}
 		base := baseOf(one.event)
 		if _, twice := m.types[base]; twice {
-			problems = append(problems, fmt.Errorf("%w: there are two of %s: one can return several notifications", ErrMapping, base))
+			problems = append(problems, fmt.Errorf("%w: %s has two mappings: one mapping can return several notifications", ErrMapping, base))
 		}
 		m.types[base] = one
 		switch {
 		case base.Kind() != reflect.Interface:
 		case base != one.event:
-			problems = append(problems, fmt.Errorf("%w: %s points to an interface: use %s", ErrMapping, one.event, base))
+			problems = append(problems, fmt.Errorf("%w: %s is a pointer to an interface: use %s", ErrMapping, one.event, base))
 		case base.NumMethod() == 0:
-			problems = append(problems, fmt.Errorf("%w: every event is %s: use an interface with a method", ErrMapping, base))
+			problems = append(problems, fmt.Errorf("%w: every event implements %s: use an interface with a method", ErrMapping, base))
 		default:
 			m.interfaces = append(m.interfaces, one)
 		}
@@ -118,10 +118,10 @@ func baseOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// addMapped adds what an event is mapped to.
+// addMapped adds the notifications that an event is mapped to.
 func (p *Publisher) addMapped(ctx context.Context, c *call, m Mapping, event any, options []Option) error {
 	if v := reflect.ValueOf(event); v.Kind() == reflect.Pointer && v.IsNil() {
-		return fmt.Errorf("%w: %T points to nothing", registry.ErrNil, event)
+		return fmt.Errorf("%w: the %T is a nil pointer", registry.ErrNil, event)
 	}
 	notifications, err := m.to(ctx, event)
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *Publisher) addMapped(ctx context.Context, c *call, m Mapping, event any
 		}
 		added := &c.envelopes[len(c.envelopes)-1]
 		if slices.ContainsFunc(c.envelopes[first:len(c.envelopes)-1], func(other notification.Envelope) bool { return other.ID == added.ID }) {
-			return fmt.Errorf("map %T: %w: the id %q would be that of several notifications: give ids where they are made", event, ErrMapping, added.ID)
+			return fmt.Errorf("map %T: %w: several notifications would have the id %q: set ids in the mapping's function", event, ErrMapping, added.ID)
 		}
 	}
 	return nil

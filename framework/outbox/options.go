@@ -9,26 +9,26 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Item is a notification with options; With makes it.
+// Item is a notification with options. [With] makes it.
 type Item struct {
 	notification any
 	options      []Option
 }
 
-// Option sets a field of one notification's envelope, or asks for something beside it.
+// Option sets a field of one notification's envelope, or a uniqueness key.
 type Option func(*draft)
 
-// Apply sets the option's field, and does nothing for what is asked for beside the envelope.
-// It is for tests, which publish nothing.
+// Apply sets the option's field in an envelope; an option such as [Unique], which sets no
+// field, does nothing. It is for tests.
 func (o Option) Apply(e *notification.Envelope) { o(&draft{Envelope: e}) }
 
-// draft is an envelope, and what is asked for beside it.
+// draft is what options change: an envelope, and what is kept outside of it.
 type draft struct {
 	*notification.Envelope
-	unique *store.Claim // nil: the notification need not be unique
+	unique *store.Claim // nil: no uniqueness key
 }
 
-// apply sets what options ask for.
+// apply applies the options to an envelope and returns its uniqueness key, if any.
 func apply(options []Option, e *notification.Envelope) (unique *store.Claim, err error) {
 	if len(options) == 0 {
 		return nil, nil // no draft is allocated
@@ -36,7 +36,7 @@ func apply(options []Option, e *notification.Envelope) (unique *store.Claim, err
 	d := draft{Envelope: e}
 	for _, option := range options {
 		if option == nil {
-			return nil, fmt.Errorf("%w: With was given nil", ErrOption)
+			return nil, fmt.Errorf("%w: an option of With is nil", ErrOption)
 		}
 		option(&d)
 	}
@@ -51,7 +51,7 @@ func With(n any, options ...Option) Item {
 	return Item{notification: n, options: slices.Concat(earlier, options)}
 }
 
-// unwrap returns what With has wrapped, and its options.
+// unwrap returns the notification that With has wrapped, and its options.
 func unwrap(n any) (any, []Option) {
 	if item, wrapped := n.(Item); wrapped {
 		return item.notification, item.options
@@ -59,41 +59,41 @@ func unwrap(n any) (any, []Option) {
 	return n, nil
 }
 
-// ID sets the deduplication id, which is otherwise a new UUIDv7. It must be
-// unique among all notifications: sinks take a second one for a repeat.
+// ID sets the notification's id; default: a new UUIDv7. It must be unique among all
+// notifications: sinks take a second notification with the same id for a repeat.
 func ID(id string) Option {
 	return func(d *draft) { d.ID = id }
 }
 
-// Key sets the ordering key in place of the one that the type's key function
-// gives. "" asks for no order.
+// Key sets the ordering key in place of the one from the type's key function. "" means
+// no order.
 func Key(key string) Option {
 	return func(d *draft) { d.Key = key }
 }
 
-// DeliverAt holds the notification back until t. A time that has passed means
-// now. It holds nothing else of its key back. Until t it can be cancelled: see
+// DeliverAt holds the notification back until t. A time in the past means now. Later
+// notifications with the same key are not held back. Until t it can be cancelled: see
 // [Publisher.CancelID].
 func DeliverAt(t time.Time) Option {
 	return func(d *draft) { d.DeliverAt = t.UTC().Truncate(time.Microsecond) }
 }
 
-// OccurredOn sets when the fact happened, in place of now.
+// OccurredOn sets when the fact happened; default: now.
 func OccurredOn(t time.Time) Option {
 	return func(d *draft) { d.OccurredOn = t }
 }
 
-// Metadata adds one name and value.
+// Metadata adds one name and value to the metadata.
 func Metadata(name, value string) Option {
 	return func(d *draft) { d.Metadata[name] = value }
 }
 
-// Amend has a function set what it wants of the envelope, behind the options before it.
+// Amend calls set to change the envelope, after the options before it were applied.
 func Amend(set func(e *notification.Envelope)) Option {
 	return func(d *draft) { set(d.Envelope) }
 }
 
-// CorrelationID says what the notification belongs to, such as a request.
+// CorrelationID names the larger operation that the notification belongs to, such as a request.
 func CorrelationID(id string) Option {
 	return Metadata(notification.MetadataCorrelationID, id)
 }

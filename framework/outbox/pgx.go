@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// PgxTx is a transaction of pgx: a pgx.Tx, a *pgxpool.Tx, or what wraps one. Tag is its
+// PgxTx is a pgx transaction: a pgx.Tx, a *pgxpool.Tx, or a wrapper of one. Tag is its
 // pgconn.CommandTag. Go infers both, so a program names neither.
 type PgxTx[Tag PgxTag] interface {
 	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
@@ -15,38 +15,38 @@ type PgxTx[Tag PgxTag] interface {
 	Rollback(ctx context.Context) error
 }
 
-// PgxTag is what a statement of pgx returns.
+// PgxTag is the result of a pgx statement.
 type PgxTag interface{ RowsAffected() int64 }
 
-// PgxDB begins transactions of pgx: a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn, with
+// PgxDB begins pgx transactions: a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn, with
 // pgx.TxOptions.
 type PgxDB[Tx, Options any] interface {
 	BeginTx(ctx context.Context, options Options) (Tx, error)
 }
 
-// HoldingTx is a transaction of pgx that can hold statements back, to send them together
-// with what follows: those of the module framework/outbox/pgxbatch.
+// HoldingTx is a pgx transaction that can hold statements back and send them together with
+// the next ones: a transaction of the module framework/outbox/pgxbatch.
 type HoldingTx interface {
-	// Hold sends a statement together with the transaction's next one, or with its commit,
-	// and ahead of it. What that returns where the statement failed is the error as
-	// explain has made it. Hold fails only if the transaction is over.
+	// Hold sends a statement together with, and ahead of, the transaction's next statement or
+	// its commit. If the held statement fails, the error of that next statement or commit is
+	// what explain returns for it. Hold itself fails only if the transaction is over.
 	Hold(ctx context.Context, explain func(error) error, sql string, args ...any) error
 }
 
-// Pgx returns a transaction of pgx as one to publish in:
+// Pgx returns a pgx transaction as a [Tx] to publish in:
 //
 //	err := publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{ID: "o-17"})
 //
-// The inbox takes it too. It commits and rolls back nothing: that stays with tx, and
-// [Publisher.Announce] follows the commit. [RunInPgx] does both.
+// It works with the inbox too. It neither commits nor rolls back: end tx as usual, and call
+// [Publisher.Announce] after the commit. [RunInPgx] does both.
 //
-// Where tx is a [HoldingTx], what is published goes with its next statement or its commit.
+// If tx is a [HoldingTx], published notifications are sent with its next statement or commit.
 func Pgx[Tag PgxTag](tx PgxTx[Tag]) Tx { return adaptedPgx[Tag]{tx} }
 
-// RunInPgx runs f in a transaction of pgx, with the promises of [Publisher.RunInTx]: it
-// commits if f returns nil, rolls back if f returns an error, which comes back as it is, or
-// panics, repeats nothing, and announces a commit of what was published. pgx.TxOptions{}
-// has the database's defaults.
+// RunInPgx runs f in a pgx transaction, with the guarantees of [Publisher.RunInTx]: it
+// commits if f returns nil, and rolls back if f panics or returns an error, which it returns
+// unchanged. It does not retry. After a commit that published something it announces it.
+// pgx.TxOptions{} means the database's defaults.
 //
 //	err := outbox.RunInPgx(ctx, publisher, pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
 //		if _, err := tx.Exec(ctx, `INSERT INTO orders …`); err != nil {
@@ -65,7 +65,7 @@ func RunInPgx[Tx PgxTx[Tag], Tag PgxTag, Options any](ctx context.Context, p *Pu
 		if err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
-		defer func() { _ = tx.Rollback(ctx) }() // of no effect behind the commit
+		defer func() { _ = tx.Rollback(ctx) }() // no effect after the commit
 		if err := f(ctx, tx); err != nil {
 			return err
 		}
@@ -76,11 +76,11 @@ func RunInPgx[Tx PgxTx[Tag], Tag PgxTag, Options any](ctx context.Context, p *Pu
 	})
 }
 
-// pgxTx is a transaction of pgx with any tag.
+// pgxTx is a pgx transaction with any tag.
 type pgxTx interface {
 	Tx
 	inside() any
-	holding() HoldingTx // nil: it executes at once
+	holding() HoldingTx // nil: it executes statements at once
 }
 
 type adaptedPgx[Tag PgxTag] struct{ tx PgxTx[Tag] }
@@ -101,18 +101,18 @@ func (a adaptedPgx[Tag]) ExecContext(ctx context.Context, query string, args ...
 	return pgxResult(tag.RowsAffected()), nil
 }
 
-// pgxResult is how many rows a statement wrote.
+// pgxResult is the number of rows that a statement wrote.
 type pgxResult int64
 
 func (r pgxResult) RowsAffected() (int64, error) { return int64(r), nil }
 
-// LastInsertId is nothing that PostgreSQL has.
+// LastInsertId fails: PostgreSQL has no such number.
 func (pgxResult) LastInsertId() (int64, error) {
 	return 0, errors.New("PostgreSQL has no last insert id")
 }
 
-// isPgxClosed reports whether err is pgx.ErrTxClosed, which has no type of its own: a
-// package that does not import pgx can only know it by its text.
+// isPgxClosed reports whether err is pgx.ErrTxClosed. That error has no type of its own, so a
+// package that does not import pgx can recognize it only by its text.
 func isPgxClosed(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if err.Error() == "tx is closed" {

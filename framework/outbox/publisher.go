@@ -1,6 +1,5 @@
-// Package outbox is the writing side: it appends notifications to the log inside
-// the application's own database transaction, so that both are committed or
-// neither is.
+// Package outbox publishes notifications: it appends them to the log inside the
+// application's own database transaction, so that both are committed or neither is.
 //
 //	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 //		if _, err := tx.ExecContext(ctx, `INSERT INTO orders …`); err != nil {
@@ -32,34 +31,35 @@ import (
 	"github.com/waybill-go/waybill/serializer"
 )
 
-// DefaultMaxPayload is the limit of a payload in bytes where none is set: 1 MiB.
+// DefaultMaxPayload is the default payload limit: 1 MiB.
 const DefaultMaxPayload = 1 << 20
 
-// Config holds what a Publisher can do without.
+// Config holds the optional settings of a Publisher.
 type Config struct {
 	// MaxPayload is the limit of one payload in bytes; default DefaultMaxPayload.
 	MaxPayload int
-	// Wake is called after each commit of RunInTx that published something, such
-	// as a forwarder's Wake, so that its deliveries begin at once. It must not block.
+	// Wake, if set, is called after each commit of RunInTx that published something. Set it
+	// to a forwarder's Wake, so that its deliveries begin at once. It must not block.
 	Wake func()
-	// Metadata gives what every notification of a Publish call gets from the call's
-	// context, such as tenant and user, unless its options name it too. Empty
-	// values are left out. In a handler of a notification, [notification.Cause] has what
-	// that came with. It must be safe for parallel calls. Append does not call it.
+	// Metadata, if set, returns metadata for every notification of a Publish call, such as
+	// tenant and user, taken from the call's context. A notification's own options take
+	// precedence. Empty values are left out. In a handler of a notification,
+	// [notification.Cause] returns the notification being handled, with its metadata. The
+	// function must be safe for concurrent use. Append does not call it.
 	Metadata func(ctx context.Context) map[string]string
-	// TracerProvider, if set, makes a span of OpenTelemetry for each call of Publish, such as
-	// otel.GetTracerProvider(); see package tracing. With or without one, the trace context
-	// of the call's context goes into the metadata of notifications that name no
-	// traceparent.
+	// TracerProvider, if set, such as to otel.GetTracerProvider(), makes an OpenTelemetry span
+	// for each call of Publish; see package tracing. With or without it, Publish writes the
+	// context's trace into the metadata of notifications that set no traceparent themselves.
 	TracerProvider trace.TracerProvider
-	// Published, if set, is called with what a call of Publish or Append has written, before the
-	// commit: the transaction may still roll back. It must be quick, safe for parallel
-	// calls, and neither keep nor change the envelopes. package observe counts with it.
+	// Published, if set, is called with the envelopes that a call of Publish or Append has
+	// written. The transaction is not committed yet and may still roll back. It must be
+	// quick and safe for concurrent use, and must neither keep nor change the envelopes.
+	// Package observe counts with it.
 	Published func([]notification.Envelope)
-	// Events says what becomes of domain events that are published or recorded.
+	// Events says what is published for domain events that are published or recorded.
 	Events []Mapping
-	// Announcer announces these commits to forwarders in other processes; default
-	// the log, if it is a store.Announcer. Silent announces nothing.
+	// Announcer announces commits to forwarders in other processes; default: the log, if it
+	// is a store.Announcer. Silent announces nothing.
 	Announcer store.Announcer
 }
 
@@ -72,13 +72,13 @@ type Publisher struct {
 	events    *mappings
 	tracing   *tracing.Publishing // nil: no spans
 	announcer announcer
-	refused   error         // nil, or why nothing can be published
-	appends   atomic.Uint64 // that were made, in any transaction
+	refused   error         // if not nil: why nothing can be published
+	appends   atomic.Uint64 // number of appends so far, in any transaction
 }
 
-// New returns a publisher of the registered types. A type whose serializer makes
-// no JSON is refused with ErrBinaryPayload where the log's payload column is
-// JSON; types that are registered later are checked when they are published.
+// New returns a publisher of the registered types. It fails with ErrBinaryPayload if the
+// log's payload column takes only JSON and a type's serializer makes something else. Types
+// that are registered later are checked when they are published.
 func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 	if types == nil || log == nil {
 		return nil, errors.New("outbox: a publisher needs a registry and a log")
@@ -106,24 +106,22 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 	return p, errors.Join(problems...)
 }
 
-// Publish appends notifications in the caller's transaction, in their order.
-// They reach their sinks if tx commits, and never existed if it rolls back.
+// Publish appends notifications in the caller's transaction, in the given order. They reach
+// their sinks if tx commits. If it rolls back, nothing was published.
 //
-// A notification is a value of a registered type, or a pointer to one, or either
-// wrapped by [With]. A domain event is published as Config.Events says. All of them are
-// checked and serialized before the first is written, so a mistake in one writes none.
-// They go in one INSERT, or in several where they exceed the database's parameters of a
-// statement.
+// A notification is a value of a registered type, a pointer to one, or either of them
+// wrapped by [With]. A domain event is published as Config.Events says. Publish checks and
+// serializes all notifications before it writes the first, so a mistake in one writes none.
+// It uses one INSERT, or several if the database's limit of parameters requires it.
 //
-// In a handler of a notification, whose context has it as its cause, what is published
-// inherits the correlation id and gets the causation id: see [notification.WithCause].
+// In a handler of a notification, what is published inherits the correlation id of that
+// notification and gets its id as causation id: see [notification.WithCause].
 //
-// tx is a *sql.Tx, or anything that wraps one and has its methods (sqlx, bun,
-// ent, gorm's Statement.ConnPool), or a transaction of pgx in [Pgx]. In bun's Tx the
-// *sql.Tx is used, without bun's query hooks. A *sql.DB gives ErrNotTransaction, a
-// transaction that has ended ErrTxOver, and one of another database
-// store.ErrOtherDatabase. After an error of the database tx is to be rolled back; behind
-// [ErrDuplicate] it is usable.
+// tx is a *sql.Tx, anything that wraps one and has its methods (sqlx, bun, ent, gorm's
+// Statement.ConnPool), or a pgx transaction in [Pgx]. With bun's Tx, Publish uses the *sql.Tx
+// inside, without bun's query hooks. A *sql.DB fails with ErrNotTransaction, a transaction that
+// has ended with ErrTxOver, and one of another database with store.ErrOtherDatabase. After
+// [ErrDuplicate] tx is still usable; after any other error of the database roll it back.
 func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) error {
 	tx, err := CheckTx(tx)
 	if err != nil {
@@ -136,7 +134,7 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 	return p.publishTraced(ctx, tx, notifications)
 }
 
-// publish returns what it was about to write, also where that failed.
+// publish returns the envelopes that it wrote or, after an error of the database, tried to.
 func (p *Publisher) publish(ctx context.Context, tx Tx, notifications []any) ([]notification.Envelope, error) {
 	c := call{metadata: p.metadata(ctx), envelopes: make([]notification.Envelope, 0, len(notifications))}
 	for i, n := range notifications {
@@ -150,13 +148,13 @@ func (p *Publisher) publish(ctx context.Context, tx Tx, notifications []any) ([]
 	return c.envelopes, p.append(ctx, tx, c.envelopes)
 }
 
-// Append appends envelopes that are made already, in the caller's transaction and in
-// their order, as Publish does: for a program that moves notifications, makes them
-// by itself, or gets them serialized. The registry is not asked.
+// Append appends existing envelopes in the caller's transaction and in the given order, as
+// Publish does. It is for programs that move notifications, or that make or receive serialized
+// ones. It does not ask the registry.
 //
-// An envelope needs a type, and a payload that the log's column takes. An id that is
-// not set becomes a new UUIDv7, a version 1, and OccurredOn now; the database assigns
-// offset and slot. The envelopes are only read.
+// An envelope needs a type, and a payload that fits the log's column. Unset fields get
+// defaults: a new UUIDv7 as id, version 1, and the present time as OccurredOn. The database
+// assigns offset and slot. Append does not change the envelopes.
 func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification.Envelope) error {
 	tx, err := CheckTx(tx)
 	if err != nil {
@@ -171,7 +169,7 @@ func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification
 	return p.append(ctx, tx, envelopes)
 }
 
-// append writes envelopes that are complete.
+// append writes complete envelopes.
 func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	if len(envelopes) == 0 {
 		return nil
@@ -189,7 +187,7 @@ func (p *Publisher) append(ctx context.Context, tx Tx, envelopes []notification.
 	return nil
 }
 
-// numbered names the notification of a call that err is about.
+// numbered adds to err which notification of the call it is about.
 func numbered(err error, i, of int) error {
 	if of == 1 {
 		return err
@@ -197,21 +195,20 @@ func numbered(err error, i, of int) error {
 	return fmt.Errorf("notification %d of %d: %w", i+1, of, err)
 }
 
-// RunInTx runs f in a transaction of db: it commits if f returns nil, and rolls
-// back if f returns an error, which comes back as it is, or panics. After a
-// commit of what was published with p it does what Announce does. f must not commit
-// tx. Options are those of [sql.DB.BeginTx], such as an isolation level; nil has the
-// database's defaults.
+// RunInTx runs f in a transaction of db. It commits if f returns nil. It rolls back if f
+// panics or returns an error, and returns that error unchanged. After a commit that
+// published something with p, it does what Announce does. f must not end tx. The options are
+// those of [sql.DB.BeginTx], such as an isolation level; nil means the database's defaults.
 //
-// Nothing is repeated: where the isolation level or a deadlock has the database refuse
-// a transaction, the caller runs it again, as a whole. An error of the commit may hide
-// that it was done. A nil publisher announces nothing.
+// RunInTx does not retry: if the database refuses a transaction because of a deadlock or the
+// isolation level, the caller runs it again as a whole. After an error of the commit, the
+// transaction may still have been committed. A nil publisher announces nothing.
 func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
 	return p.announcing(func() error { return InTx(ctx, db, options, f) })
 }
 
-// announcing runs a transaction and announces it, if something was appended meanwhile: by
-// this transaction, or by another one at the same time, which does no harm.
+// announcing runs commit and announces it if something was appended meanwhile: by this
+// transaction, or by another one at the same time, which does no harm.
 func (p *Publisher) announcing(commit func() error) error {
 	if p == nil {
 		return commit()
@@ -226,17 +223,15 @@ func (p *Publisher) announcing(commit func() error) error {
 	return nil
 }
 
-// Announce wakes the forwarders after a commit that published something: with
-// Config.Wake the one of this process, with Config.Announcer those of others.
-// RunInTx and RunInPgx call it; a program that begins and commits transactions by itself
-// calls it after the commit. Before the commit it is of no use, and for a rollback
-// it does no harm.
+// Announce wakes the forwarders after a commit that published something: the one of this
+// process by Config.Wake, those of other processes by Config.Announcer. RunInTx and RunInPgx
+// call it; a program that begins and commits its own transactions calls it after the commit.
+// Before the commit it is useless; after a rollback it is harmless.
 //
-// It returns at once. Announcements to other processes are made one at a time in
-// the background, with a rest of twice as long as one took, 2 ms at most:
-// those that are asked for meanwhile become one. Each may take 1 s. An error is
-// dropped, since a forwarder that misses an announcement finds the rows at its next
-// look.
+// It returns at once. A goroutine makes the announcements to other processes, one at a time,
+// and waits between two of them for twice the time that one took, at most 2 ms. It merges
+// those requested meanwhile into one. Each may take 1 s. Errors are ignored: a forwarder that
+// misses an announcement finds the rows at its next look.
 func (p *Publisher) Announce() {
 	if p.config.Wake != nil {
 		p.config.Wake()
@@ -244,14 +239,14 @@ func (p *Publisher) Announce() {
 	p.announcer.announce()
 }
 
-// call is what one call of Publish appends.
+// call holds what one call of Publish appends.
 type call struct {
-	metadata  notification.Metadata // of all of them
+	metadata  notification.Metadata // common to all notifications of the call
 	envelopes []notification.Envelope
-	claims    []store.Claim // of those that are to be unique
+	claims    []store.Claim // uniqueness keys of the notifications that have one
 }
 
-// add adds one notification to a call, or what a domain event is mapped to.
+// add adds one notification, or what a domain event is mapped to.
 func (p *Publisher) add(ctx context.Context, c *call, n any) error {
 	n, options := unwrap(n)
 	if m, mapped := p.events.of(n, p.types); mapped {
@@ -260,7 +255,7 @@ func (p *Publisher) add(ctx context.Context, c *call, n any) error {
 	return p.addOne(c, n, options)
 }
 
-// addOne adds the stored form of one notification, and its claim if it is to be unique.
+// addOne adds one notification's envelope, and its uniqueness key if it has one.
 func (p *Publisher) addOne(c *call, n any, options []Option) error {
 	e, err := p.types.Encode(n)
 	if err != nil {
@@ -285,27 +280,27 @@ func (p *Publisher) addOne(c *call, n any, options []Option) error {
 	return nil
 }
 
-// hint adds the way out where what was published looks like another call that was meant.
+// hint adds advice to err if the argument looks like one of another call.
 func hint(n any, err error) error {
 	switch n.(type) {
 	case Option, []Option:
-		return fmt.Errorf("%w: it stands alone: publish With(notification, option)", ErrOption)
+		return fmt.Errorf("%w: an option without a notification: publish With(notification, option)", ErrOption)
 	case Tx:
-		return fmt.Errorf("%w; a transaction comes first, and once", err)
+		return fmt.Errorf("%w; pass the transaction once, as the second argument", err)
 	case notification.Envelope, *notification.Envelope, []notification.Envelope:
-		return fmt.Errorf("%w; an envelope that is made already goes to Append", err)
+		return fmt.Errorf("%w; use Append for an envelope", err)
 	}
 	if !errors.Is(err, registry.ErrUnregistered) {
 		return err
 	}
 	if reflect.TypeOf(n).Kind() == reflect.Slice {
-		return fmt.Errorf("%w; a slice is not published as a whole: make it a []any and publish slice..., or publish its elements one by one", err)
+		return fmt.Errorf("%w; a slice is not published as a whole: convert it to []any and publish slice..., or publish its elements one by one", err)
 	}
-	return fmt.Errorf("%w, or, if it is a domain event, give outbox.Config.Events an outbox.Map or outbox.Ignore for it", err)
+	return fmt.Errorf("%w; for a domain event, add an outbox.Map or outbox.Ignore to outbox.Config.Events", err)
 }
 
-// metadata is what all notifications of a call get from its context: what they are
-// published for, what Config.Metadata gives, and the trace.
+// metadata returns the metadata that all notifications of a call get from its context: the
+// cause, the values of Config.Metadata, and the trace.
 func (p *Publisher) metadata(ctx context.Context) notification.Metadata {
 	var m notification.Metadata
 	if p.config.Metadata != nil {
@@ -320,7 +315,7 @@ func (p *Publisher) metadata(ctx context.Context) notification.Metadata {
 	return tracing.Inject(ctx, m)
 }
 
-// inherit adds the metadata of the call, unless the notification's own names it.
+// inherit adds the metadata of the call; the notification's own values take precedence.
 func inherit(e *notification.Envelope, metadata notification.Metadata) {
 	if len(metadata) == 0 {
 		return
@@ -328,12 +323,12 @@ func inherit(e *notification.Envelope, metadata notification.Metadata) {
 	own := e.Metadata
 	e.Metadata = metadata.Clone()
 	if _, traced := own[notification.MetadataTraceparent]; traced {
-		delete(e.Metadata, notification.MetadataTracestate) // which goes with another one
+		delete(e.Metadata, notification.MetadataTracestate) // it belongs to the call's traceparent
 	}
 	maps.Copy(e.Metadata, own)
 }
 
-// complete fills in what is not set, and checks the whole.
+// complete sets the defaults of unset fields and checks the envelope.
 func (p *Publisher) complete(e *notification.Envelope) error {
 	if e.ID == "" {
 		e.ID = notification.NewID()
@@ -365,7 +360,7 @@ func (p *Publisher) check(e *notification.Envelope) error {
 		return p.checkContentType(e.Type, contentType)
 	}
 	if !p.log.BinaryPayload() && !json.Valid(e.Payload) {
-		return fmt.Errorf("%w: the payload column is json and takes nothing else", ErrBinaryPayload)
+		return fmt.Errorf("%w: the payload column takes only JSON", ErrBinaryPayload)
 	}
 	return nil
 }
@@ -374,6 +369,6 @@ func (p *Publisher) checkContentType(typ, contentType string) error {
 	if p.log.BinaryPayload() || serializer.IsJSON(contentType) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is serialized as %s and the payload column is json: migrate with the payload %q, or register the type with a JSON serializer",
+	return fmt.Errorf("%w: %s is serialized as %s and the payload column takes only JSON: migrate with the payload %q, or register the type with a JSON serializer",
 		ErrBinaryPayload, typ, contentType, "bytea")
 }

@@ -2,7 +2,7 @@ package outbox
 
 import "slices"
 
-// Recorder collects what happens to an aggregate until a [Unit] has published it. An
+// Recorder collects the events of an aggregate until a [Unit] has published them. An
 // aggregate embeds one:
 //
 //	type Order struct {
@@ -12,15 +12,15 @@ import "slices"
 //
 //	func (o *Order) Place() { o.Record(OrderPlaced{ID: o.ID}) }
 //
-// The zero value is empty and ready. It is not safe for concurrent use.
+// The zero value is ready to use. A Recorder is not safe for concurrent use.
 type Recorder struct{ events []any }
 
 var _ Aggregate = (*Recorder)(nil)
 
-// Record adds domain events or notifications, which may be wrapped by [With].
+// Record adds domain events or notifications. They may be wrapped by [With].
 func (r *Recorder) Record(events ...any) { r.events = append(r.events, events...) }
 
-// Events returns a copy of what is recorded and not cleared yet, in its order.
+// Events returns a copy of the events that are recorded and not yet cleared, in order.
 func (r *Recorder) Events() []any { return slices.Clone(r.events) }
 
 // ClearEvents drops the first n events.

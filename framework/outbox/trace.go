@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Types of errors in the span of a call.
+// Error types in the span of a call.
 const (
 	errorDuplicate = "duplicate" // ErrDuplicate
 	errorInvalid   = "invalid"   // refused before anything was written
@@ -18,7 +18,7 @@ const (
 func (p *Publisher) publishTraced(ctx context.Context, tx Tx, notifications []any) error {
 	ctx, span := p.tracing.Begin(ctx)
 	var envelopes []notification.Envelope
-	failure := errorInvalid // also where a serializer panics
+	failure := errorInvalid // also if a serializer panics
 	defer func() { span.End(envelopes, failure) }()
 	envelopes, err := p.publish(ctx, tx, notifications)
 	switch {

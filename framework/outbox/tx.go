@@ -8,17 +8,17 @@ import (
 	"reflect"
 )
 
-// Tx is a database transaction of the caller's: a *sql.Tx or what wraps one. It
-// must also have the methods Commit and Rollback, which are never called here:
-// they distinguish a transaction from a database, whose statements would each
-// commit by themselves. A transaction of pgx's own becomes one with [Pgx].
+// Tx is the caller's database transaction: a *sql.Tx or a wrapper of one. It must also have
+// the methods Commit and Rollback. This package never calls them: they distinguish a
+// transaction from a database, which would commit each statement separately. [Pgx] turns a
+// pgx transaction into a Tx.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // CheckTx returns the transaction to write in, as Publish does: tx itself, or the *sql.Tx
-// inside of bun's Tx. It refuses what is none with ErrNotTransaction. It is for code that
-// writes beside Publish, such as the inbox.
+// inside of bun's Tx. It fails with ErrNotTransaction if tx is not a transaction. It is for
+// code that writes beside Publish, such as the inbox.
 func CheckTx(tx Tx) (Tx, error) {
 	if isNil(tx) {
 		return nil, fmt.Errorf("%w: tx is nil: begin a transaction and pass that, or use RunInTx", ErrNotTransaction)
@@ -35,7 +35,7 @@ func CheckTx(tx Tx) (Tx, error) {
 		}
 		return tx, nil
 	}
-	return nil, fmt.Errorf("%w: a %T commits each statement by itself, so what is written could exist without your data, or your data without it: begin a transaction and pass that, or use RunInTx",
+	return nil, fmt.Errorf("%w: a %T commits each statement separately, so a notification could exist without your data, or your data without the notification: begin a transaction and pass that, or use RunInTx",
 		ErrNotTransaction, tx)
 }
 
@@ -48,8 +48,8 @@ func isNil(v any) bool {
 	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
-// insideBun returns the transaction inside of bun's, which takes each ? of a statement
-// for a parameter and knows no $1.
+// insideBun returns the *sql.Tx inside of bun's Tx. Bun's own treats each ? of a statement as
+// a parameter and does not know $1.
 func insideBun(tx Tx) (inside *sql.Tx, formats bool) {
 	v := reflect.Indirect(reflect.ValueOf(tx))
 	if v.Type().PkgPath() != "github.com/uptrace/bun" || v.Kind() != reflect.Struct {
@@ -63,17 +63,17 @@ func insideBun(tx Tx) (inside *sql.Tx, formats bool) {
 	return inside, formats
 }
 
-// explain adds the way out to an error of a transaction.
+// explain adds advice to the error of a transaction that has ended.
 func explain(err error) error {
 	if err == nil || !errors.Is(err, sql.ErrTxDone) && !isPgxClosed(err) {
 		return err
 	}
-	return fmt.Errorf("%w: publish before its commit or rollback, which the end of its context brings too: %w", ErrTxOver, err)
+	return fmt.Errorf("%w: publish before the commit or rollback; a transaction also rolls back when its context ends: %w", ErrTxOver, err)
 }
 
-// InTx runs f in a transaction of db: it commits if f returns nil, and rolls back if f
-// returns an error, which comes back as it is, or panics. Options are those of
-// [sql.DB.BeginTx]; nil has the database's defaults. Nothing is repeated. It announces
+// InTx runs f in a transaction of db. It commits if f returns nil. It rolls back if f panics
+// or returns an error, and returns that error unchanged. The options are those of
+// [sql.DB.BeginTx]; nil means the database's defaults. InTx does not retry, and announces
 // nothing: see [Publisher.RunInTx].
 func InTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
 	if db == nil {
@@ -83,7 +83,7 @@ func InTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx co
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if err := f(ctx, tx); err != nil {
 		return err
 	}

@@ -8,55 +8,55 @@ import (
 	"slices"
 )
 
-// Aggregate is what a [Unit] tracks: a pointer to anything that keeps what happened to it
-// until that is published. Embed a [Recorder], or write the two methods by hand, in a
-// package that knows nothing of outboxes:
+// Aggregate is what a [Unit] tracks: a pointer to a value that keeps its events until they
+// are published. Embed a [Recorder], or write the two methods by hand, in a package that
+// does not import this one:
 //
 //	func (c *Customer) Events() []any     { return c.events }
 //	func (c *Customer) ClearEvents(n int) { c.events = c.events[n:] }
 type Aggregate interface {
-	// Events returns what is recorded and not cleared yet, in its order: domain events
+	// Events returns the events that are recorded and not yet cleared, in order: domain events
 	// or notifications.
 	Events() []any
-	// ClearEvents drops the first n of them.
+	// ClearEvents drops the first n events.
 	ClearEvents(n int)
 }
 
-// Unit is a unit of work: it publishes what its aggregates have recorded in the
-// transaction that stores them, and clears it once that is committed. A transaction that
-// rolled back leaves it recorded, so that another try publishes the same.
+// Unit is a unit of work: it publishes the events that its aggregates have recorded, in the
+// transaction that stores the aggregates, and clears the events after the commit. After a
+// rollback the events stay recorded, so that a retry publishes them again.
 //
-// [Publisher.RunUnit] does all of it. Where the application begins and commits by itself:
+// [Publisher.RunUnit] does all of it. In a program that begins and commits transactions itself:
 //
 //	unit := publisher.NewUnit()
 //	unit.Track(order, customer)
-//	… // begin tx, and store them
+//	… // begin tx, and store the aggregates
 //	if err := unit.Publish(ctx, tx); err != nil { … }
 //	if err := tx.Commit(); err != nil { … }
 //	unit.Committed()
 //
-// It is not safe for concurrent use.
+// A Unit is not safe for concurrent use.
 type Unit struct {
 	publisher *Publisher
 	tracked   []Aggregate
-	published []int // how many events of each the last Publish took
-	running   bool  // in the function of RunUnit
+	published []int // number of events of each aggregate that the last Publish took
+	running   bool  // the function of RunUnit is running
 }
 
-// NewUnit returns a unit that tracks nothing yet.
+// NewUnit returns a unit of work that tracks no aggregate yet.
 func (p *Publisher) NewUnit() *Unit { return &Unit{publisher: p} }
 
-// RunUnit runs f in a transaction of db, as [Publisher.RunInTx] does, with a unit of work
-// that publishes after f has returned nil, and before the commit:
+// RunUnit runs f in a transaction of db, as [Publisher.RunInTx] does, with a unit of work.
+// After f has returned nil, the unit publishes, and then the transaction commits:
 //
 //	err := publisher.RunUnit(ctx, db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 //		u.Track(order, customer)
 //		return errors.Join(orders.Save(ctx, tx, order), customers.Save(ctx, tx, customer))
 //	})
 //
-// After the commit nothing of it is recorded any more. After any error all is, also after
-// one of the commit, which may hide that the transaction was committed: find that out, as
-// by the aggregate's version, before another try.
+// After the commit the published events are cleared. After any error all events stay
+// recorded. After an error of the commit, the transaction may still have been committed: check
+// that, for example by the aggregate's version, before a retry.
 func (p *Publisher) RunUnit(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
 	u := p.NewUnit()
 	err := p.RunInTx(ctx, db, opts, func(ctx context.Context, tx *sql.Tx) error {
@@ -74,24 +74,24 @@ func (p *Publisher) RunUnit(ctx context.Context, db *sql.DB, opts *sql.TxOptions
 	return nil
 }
 
-// Track adds aggregates, before or after something happens to them. One that is tracked
-// already is not added again.
+// Track adds aggregates, before or after they record events. An aggregate that is already
+// tracked is not added again.
 func (u *Unit) Track(aggregates ...Aggregate) {
 	for _, a := range aggregates {
 		if reflect.ValueOf(a).Kind() != reflect.Pointer || !slices.Contains(u.tracked, a) {
-			u.tracked = append(u.tracked, a) // what is no pointer is an error of Publish
+			u.tracked = append(u.tracked, a) // Publish refuses a value that is not a pointer
 		}
 	}
 }
 
-// Publish publishes what the aggregates have recorded, in the caller's transaction, with
-// one call of [Publisher.Publish]: in the order in which they are tracked, and of each in
-// the order in which it was recorded. Aggregates that share a *Recorder keep their order
-// among each other; track the Recorder then, in place of them.
+// Publish publishes the recorded events in the caller's transaction, with one call of
+// [Publisher.Publish]: aggregate by aggregate in the order of Track, and the events of each in
+// the order in which they were recorded. To keep one order across several aggregates, let them
+// share a *Recorder and track that in place of them.
 //
-// Call it once for each transaction, as the last before the commit. It clears nothing. It
-// fails with ErrUnit where it tracks something else than a pointer to an aggregate, and
-// in the function of RunUnit, which calls it.
+// Call it once for each transaction, as the last statement before the commit. It clears
+// nothing. It fails with ErrUnit if a tracked value is not a pointer to an aggregate, and in
+// the function of RunUnit, which publishes itself.
 func (u *Unit) Publish(ctx context.Context, tx Tx) error {
 	u.published = nil
 	if u.running {
@@ -101,7 +101,7 @@ func (u *Unit) Publish(ctx context.Context, tx Tx) error {
 	counts := make([]int, len(u.tracked))
 	for i, a := range u.tracked {
 		if v := reflect.ValueOf(a); v.Kind() != reflect.Pointer || v.IsNil() {
-			return fmt.Errorf("%w: %T is not a pointer to an aggregate, or nil: what it has recorded could not be cleared", ErrUnit, a)
+			return fmt.Errorf("%w: %T is not a pointer to an aggregate, or is nil: its events could not be cleared", ErrUnit, a)
 		}
 		events := a.Events()
 		all, counts[i] = append(all, events...), len(events)
@@ -113,10 +113,10 @@ func (u *Unit) Publish(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// Committed clears what the last Publish has published, and wakes the forwarders as
-// [Publisher.Announce] does. Call it after the commit, and only if that returned no error.
-// What was recorded since Publish stays recorded. The unit tracks nothing after it. Without
-// a Publish that succeeded it clears nothing.
+// Committed clears the events that the last Publish has published, and wakes the forwarders
+// as [Publisher.Announce] does. Call it after the commit, and only if the commit returned no
+// error. Events recorded since Publish stay recorded. Afterwards the unit tracks nothing.
+// Without a successful Publish it clears nothing.
 func (u *Unit) Committed() {
 	u.clear()
 	u.publisher.Announce()

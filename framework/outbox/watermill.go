@@ -14,12 +14,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// topic is Watermill's name for the log. The table's name is in the SQL text.
+// topic is the name of the log for Watermill. The SQL text has the table's name.
 const topic = "outbox"
 
-// insert appends envelopes through Watermill's SQL publisher: in one INSERT, or in
-// several where they exceed the parameters of a statement. An error of ours or of the
-// database comes back without what Watermill says of messages.
+// insert appends envelopes through Watermill's SQL publisher, in one INSERT or, if they exceed
+// the parameters of a statement, in several. It returns the error of the database or of this
+// package, without Watermill's text around it.
 func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	adapter := &schemaAdapter{log: p.log, sql: &p.insertSQL}
 	executor := &executor{publisher: p, ctx: ctx, tx: tx}
@@ -35,7 +35,7 @@ func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.
 	return nil
 }
 
-// failed says what is wrong with an INSERT, and the way out.
+// failed explains the error of an INSERT.
 func (p *Publisher) failed(ctx context.Context, tx Tx, err error) error {
 	if d, can := p.log.(store.Diagnoser); can {
 		err = d.Diagnose(ctx, tx, err)
@@ -43,9 +43,9 @@ func (p *Publisher) failed(ctx context.Context, tx Tx, err error) error {
 	return fmt.Errorf("append to the outbox: %w", explain(err))
 }
 
-// messages are what Watermill's publisher hands on to the schema adapter, which
-// has the envelopes themselves. They lack the channels of message.NewMessage:
-// nothing waits for an acknowledgement.
+// messages returns what Watermill's publisher passes on to the schema adapter, which has the
+// envelopes themselves. The messages lack the channels of message.NewMessage: nothing waits
+// for an acknowledgement.
 func messages(envelopes []notification.Envelope) []*message.Message {
 	values := make([]message.Message, len(envelopes))
 	pointers := make([]*message.Message, len(envelopes))
@@ -56,20 +56,19 @@ func messages(envelopes []notification.Envelope) []*message.Message {
 	return pointers
 }
 
-// schemaAdapter gives Watermill's SQL publisher the INSERT of the envelopes of one
-// call. It is for publishing only: a forwarder reads the log, and Watermill's
-// subscriber never does.
+// schemaAdapter gives Watermill's SQL publisher the INSERT for the envelopes of one call. It
+// only publishes: the forwarder reads the log without Watermill's subscriber.
 type schemaAdapter struct {
 	log       Log
 	sql       *insertSQL
-	envelopes []notification.Envelope // those of the messages that are published next
-	err       error                   // why there was no INSERT
+	envelopes []notification.Envelope // of the messages that are published next
+	err       error                   // why InsertQuery failed
 }
 
 var _ watermillsql.SchemaAdapter = (*schemaAdapter)(nil)
 
-// InsertQuery appends the envelopes with one statement. Topic and messages are
-// not used: an envelope has more columns than a message.
+// InsertQuery appends the envelopes with one statement. It ignores topic and messages: an
+// envelope has more columns than a message.
 func (a *schemaAdapter) InsertQuery(string, message.Messages) (watermillsql.Query, error) {
 	args := make([]any, 0, columns*len(a.envelopes))
 	for i := range a.envelopes {
@@ -84,24 +83,24 @@ func (a *schemaAdapter) InsertQuery(string, message.Messages) (watermillsql.Quer
 	return watermillsql.Query{Query: a.sql.rows(len(a.envelopes)), Args: args}, nil
 }
 
-// SelectQuery is never called by a publisher.
+// SelectQuery is not used: the publisher never calls it.
 func (*schemaAdapter) SelectQuery(string, string, watermillsql.OffsetsAdapter) watermillsql.Query {
 	return watermillsql.Query{}
 }
 
-// UnmarshalMessage is never called by a publisher.
+// UnmarshalMessage is not used: the publisher never calls it.
 func (*schemaAdapter) UnmarshalMessage(watermillsql.Scanner) (watermillsql.Row, error) {
 	return watermillsql.Row{}, errInsertOnly
 }
 
-// SchemaInitializingQueries returns none: Migrate makes the tables.
+// SchemaInitializingQueries returns none: Migrate creates the tables.
 func (*schemaAdapter) SchemaInitializingQueries(string) []watermillsql.Query { return nil }
 
-// SubscribeIsolationLevel is never called by a publisher.
+// SubscribeIsolationLevel is not used: the publisher never calls it.
 func (*schemaAdapter) SubscribeIsolationLevel() sql.IsolationLevel { return sql.LevelDefault }
 
-// executor is what Watermill's publisher executes on: the caller's transaction
-// with the caller's context, whatever context it is called with.
+// executor executes the statements of Watermill's publisher in the caller's transaction and
+// with the caller's context, whatever context the publisher passes.
 type executor struct {
 	publisher *Publisher
 	ctx       context.Context
@@ -119,14 +118,14 @@ func (e *executor) Exec(query string, args ...any) (result sql.Result, err error
 	if tx, wrapped := e.tx.(pgxTx); wrapped {
 		if holding := tx.holding(); holding != nil {
 			e.err = holding.Hold(e.ctx, func(err error) error { return e.publisher.failed(e.ctx, e.tx, err) }, query, args...)
-			return nil, e.err // Watermill's publisher asks the result nothing
+			return nil, e.err // Watermill's publisher does not use the result
 		}
 	}
 	result, e.err = e.tx.ExecContext(e.ctx, query, args...)
 	return result, e.err
 }
 
-// The publisher only ever inserts.
+// The publisher calls none of the query methods.
 
 func (*executor) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	return nil, errInsertOnly

@@ -97,7 +97,7 @@ func TestConfigExplainTellsConditionsAndWhatBecomesOfAPayload(t *testing.T) {
 	data := writeFile(t, `{"id": 7, "total": 120}`)
 	for want, args := range map[string][]string{
 		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification goes to partner: {\"order\":7,\"sum\":120}\n":   {"--metadata", "tenant=acme"},
-		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification does not go to partner: no condition holds\n":        {"--metadata", "tenant=other"},
+		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification does not go to partner: no condition holds\n":   {"--metadata", "tenant=other"},
 		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification goes to partner: {\"id\": 7, \"total\": 120}\n": {"--key", "urgent"},
 	} {
 		r := waybill(t, append([]string{"config", "explain", "-c", file, "order.placed", "--data", data}, args...)...)

@@ -80,7 +80,7 @@ func TestExportRefusesWhatMakesNoSense(t *testing.T) {
 			"use jsonl or parquet":            {"--format", "csv"},
 			"Parquet is compressed by itself": {"--format", "parquet", "--output", file + ".gz"},
 			"both go to standard output":      {"--json"},
-			"nothing occurred from":           {"--from", "2026-03-02", "--to", "2026-03-01"},
+			"the period from":                 {"--from", "2026-03-02", "--to", "2026-03-01"},
 			"use a type like":                 {"--type", "order placed", "--output", file},
 			"unknown sink":                    {"--sink", "mial", "--output", file},
 			"--output is empty":               {"--output", ""},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
@@ -79,6 +81,8 @@ type forward struct {
 	service   otlp.Service // the identity of this program in spans and metrics
 	push      bool         // whether to send metrics by OTLP
 	dashboard *dashboard.Dashboard
+	several   *dashboard.Several         // instead of dashboard, for a fleet
+	fleet     atomic.Pointer[shownFleet] // the fleet of the dashboard; nil if there is one database
 	// address, types and pprof are observe's at the start of the program.
 	address string
 	types   bool
@@ -88,7 +92,8 @@ type forward struct {
 // engine is a forwarder and a scheduler, with the configuration that both were made from.
 type engine struct {
 	*forwarder.Forwarder
-	scheduler *schedule.Scheduler
+	fleet     *fleet.Fleet        // nil if there is one database
+	scheduler *schedule.Scheduler // nil with a fleet
 	config    *config.Config
 	store     database.Store
 	target    observe.Target
@@ -98,6 +103,9 @@ type engine struct {
 
 // Run forwards and makes ticks until ctx is done.
 func (e *engine) Run(ctx context.Context) error {
+	if e.fleet != nil {
+		return e.fleet.Run(ctx)
+	}
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return e.Forwarder.Run(ctx) })
 	both.Go(func() error { return e.scheduler.Run(ctx) })
@@ -146,7 +154,11 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 
 	notify(daemon.SdNotifyReady, "STATUS=waiting for the database")
 	defer f.watchdog(ctx)()
-	e, cleanup, err := newEngine(ctx, c, f.options)
+	start := newEngine
+	if c.HasFleet() {
+		start = newFleet
+	}
+	e, cleanup, err := start(ctx, c, f.options)
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while waiting for the database
 	}
@@ -155,6 +167,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		var cleanupNext func()
 		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
 		if next == nil {
+			f.several.Close()
 			f.dashboard.Close() // first, since actions that it interrupts write to the database
 		}
 		cleanup()
@@ -248,6 +261,9 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 		c, changes, err = e.config.Reload(ctx, e.Forwarder)
 	}
 	f.monitor.Reloaded(err == nil)
+	if err == nil && !changes.More && e.fleet != nil {
+		e.follow(c, changes)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -258,7 +274,11 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if c, err = loadForwarding(f.source, f.options); err == nil {
-			r.engine, r.cleanup, err = newReplacement(bounded, c, f.options)
+			start := newReplacement
+			if c.HasFleet() {
+				start = newFleet
+			}
+			r.engine, r.cleanup, err = start(bounded, c, f.options)
 		}
 		if err != nil {
 			f.refuse(err)
@@ -277,9 +297,18 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			f.changeAccess(c.Observe)
 		}
 		f.show(e)
-		f.logger.Info("applied the changed configuration", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules, "observe", changes.Observe)
+		f.logger.Info("applied the changed configuration", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "databases", changes.Databases, "schedules", changes.Schedules, "observe", changes.Observe)
 	}
 	return r
+}
+
+// follow makes a fleet list its databases again.
+func (e *engine) follow(c *config.Config, changes config.Changes) {
+	if changes.Databases {
+		e.fleet.Follow(config.FleetOf(c.Databases))
+	} else {
+		e.fleet.Refresh()
+	}
 }
 
 // refuse reports why a configuration is not applied.

@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +33,8 @@ A delivery is parked if it could not be made when its turn came:
   settling    it was delivered, but a hook of the program fails
   cancelled   it was scheduled, and its publisher has cancelled it
 
-Except for reroute, the commands read only the keys database and outbox. With
---database or WAYBILL_DATABASE they need no configuration file.`,
+Except for reroute, the commands read only where the outbox is. With --database or
+WAYBILL_DATABASE they need no configuration file.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -117,21 +118,20 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 	if l.limit < 1 {
 		return wrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", l.limit))
 	}
-	o, cleanup, err := l.open(cmd)
+	return l.inEach(cmd, func(o *operator) (look, error) { return l.find(cmd.Context(), o, filter) })
+}
+
+func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter) (look, error) {
+	counts, err := o.Count(ctx, filter)
 	if err != nil {
-		return err
-	}
-	defer cleanup()
-	counts, err := o.Count(cmd.Context(), filter)
-	if err != nil {
-		return err
+		return look{}, err
 	}
 	found := []admin.ParkedView{}
 	var place store.ParkedPlace
 	for len(found) < l.limit {
-		page, err := o.Parked(cmd.Context(), filter, place, min(l.limit-len(found), 500))
+		page, err := o.Parked(ctx, filter, place, min(l.limit-len(found), 500))
 		if err != nil {
-			return err
+			return look{}, err
 		}
 		if len(page) == 0 {
 			break
@@ -141,14 +141,13 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 		}
 		place = page[len(page)-1].Place()
 	}
-	if l.json {
-		return printJSON(l.stdout, struct {
+	return look{
+		view: struct {
 			Counts []store.ParkedCount `json:"counts"`
 			Parked []admin.ParkedView  `json:"parked"`
-		}{append([]store.ParkedCount{}, counts...), found})
-	}
-	printParked(l.stdout, found, counts)
-	return nil
+		}{append([]store.ParkedCount{}, counts...), found},
+		print: func(w io.Writer) { printParked(w, found, counts) },
+	}, nil
 }
 
 func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCount) {

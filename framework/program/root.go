@@ -34,7 +34,7 @@ Exit codes:
     130  a signal ended the command before it was done`
 
 // needsDatabaseOnly ends the help of commands that work without a configuration file.
-const needsDatabaseOnly = `The command reads only the keys database and outbox. With --database or
+const needsDatabaseOnly = `Of the configuration, the command reads only where the outbox is. With --database or
 WAYBILL_DATABASE it needs no configuration file.`
 
 // newRoot makes the command tree.
@@ -138,7 +138,7 @@ func (p *invocation) makeLogger() error {
 }
 
 // sourceFlags are the flags of commands that read a configuration.
-type sourceFlags struct{ file, database string }
+type sourceFlags struct{ file, database, in string }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")

@@ -42,6 +42,7 @@ per second in the last minute, and how many it has in flight and in memory, summ
 its sinks; --json shows each sink. The figures are from its last heartbeat, at most a
 third of a lease ago.
 
+Of several databases it shows each, or those that --in names.
 With --database or WAYBILL_DATABASE it needs no configuration file. It never needs the
 secrets of the sinks.`,
 		Example: `  waybill status
@@ -56,21 +57,13 @@ secrets of the sinks.`,
 type status struct{ looking }
 
 func (s *status) run(cmd *cobra.Command, _ []string) error {
-	o, cleanup, err := s.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	look, err := o.Status(cmd.Context(), o.routing.Routes)
-	if err != nil {
-		return err
-	}
-	if s.json {
-		return printJSON(s.stdout, look)
-	}
-	printStatus(s.stdout, look.Status, look.Conditions, time.Now())
-	printForwarders(s.stdout, look.Forwarders)
-	return nil
+	return s.inEach(cmd, func(o *operator) (look, error) {
+		found, err := o.Status(cmd.Context(), o.routing.Routes)
+		return look{view: found, print: func(w io.Writer) {
+			printStatus(w, found.Status, found.Conditions, time.Now())
+			printForwarders(w, found.Forwarders)
+		}}, err
+	})
 }
 
 // printForwarders prints a line for each forwarder, with sums over its sinks.

@@ -2,14 +2,17 @@ package program
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/program/internal/licenses"
 )
 
 func newVersion(p *invocation) *cobra.Command {
-	asJSON := false
+	asJSON, asLicenses := false, false
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
@@ -18,6 +21,10 @@ from, and its platform.`,
 		Example: "  waybill version --json",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			if asLicenses {
+				_, err := io.WriteString(p.stdout, licenses.Text)
+				return err
+			}
 			b := readBuild(p.name)
 			if asJSON {
 				return printJSON(p.stdout, b)
@@ -27,6 +34,8 @@ from, and its platform.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	cmd.Flags().BoolVar(&asLicenses, "licenses", false, "print the licences of the modules that waybill is made of, in place of its version")
+	cmd.MarkFlagsMutuallyExclusive("json", "licenses")
 	return cmd
 }
 

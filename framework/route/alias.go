@@ -2,8 +2,7 @@ package route
 
 import "github.com/waybill-go/waybill/registry"
 
-// namesOfTypes lists all names of each type that has aliases, the present one first,
-// by each of them.
+// namesOfTypes maps each name of a type with aliases to all its names, the present one first.
 func namesOfTypes(types *registry.Registry) map[string][]string {
 	if types == nil {
 		return nil
@@ -21,12 +20,12 @@ func namesOfTypes(types *registry.Registry) map[string][]string {
 	return all
 }
 
-// TypeOf is the present name of a type: the one whose alias the name is, or the name
-// itself where no alias is known.
+// TypeOf returns the present name of a type: that of which name is an alias, or else name
+// itself.
 func (t *Table) TypeOf(name string) string { return t.Names(name)[0] }
 
-// Names are all names of a type, given one of them: the present one, then the aliases
-// in alphabetical order. They are not to be changed.
+// Names returns all names of the type that has this name: the present one, then the aliases
+// in alphabetical order. The caller must not change the slice.
 func (t *Table) Names(name string) []string {
 	if names, ok := t.names[name]; ok {
 		return names

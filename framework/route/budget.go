@@ -7,24 +7,24 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Loops over what a notification holds take as long as its publisher wants: an any within
-// an any, over a payload of 129 KB, took 22 s. So each round of a loop is counted, and so
-// is the size of what is looked through; what adds up to too much fails. It is counted and
-// not timed: an expression must not fail because the machine is busy.
+// An expression with loops can take very long: an any within an any over a payload of 129 KB
+// took 22 s. So each round of a loop and the size of each searched value are counted, and an
+// expression that uses too much fails. Time is not measured: an expression must not fail
+// because the machine is busy.
 const (
-	// budget is what all expressions about one notification may take for one sink,
-	// together. A unit takes 0.1 to 0.6 µs.
+	// budget bounds all expressions about one notification for one sink together. A unit
+	// takes 0.1 to 0.6 µs.
 	budget = 200_000
 
-	unitsOfElement = 2 // what one element of a list costs
-	bytesOfUnit    = 8 // of a text
+	unitsOfElement = 2 // units for each element of a list
+	bytesOfUnit    = 8 // bytes of a text for each unit
 )
 
-// meter has the program count what it does: each round of a loop calls __step, and what is
-// looked through goes through __sized.
+// meter adds the counting to an expression: each round of a loop calls __step, and each value
+// that is searched goes through __sized.
 type meter struct{}
 
-// Visit changes one node. Nodes may be visited several times.
+// Visit adds the counting to one node, which may have been visited before.
 func (meter) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.PredicateNode: // the body of a loop
@@ -49,11 +49,11 @@ func (meter) Visit(node *ast.Node) {
 	}
 }
 
-// isShort has the builtins that take as long whatever the size of their argument.
+// isShort holds the builtins whose time does not depend on the size of their argument.
 var isShort = map[string]bool{"len": true, "get": true, "type": true, "first": true, "last": true,
 	"int": true, "float": true, "abs": true, "ceil": true, "floor": true, "round": true}
 
-// isLoop says whether a builtin has a body, of which each round is counted.
+// isLoop reports whether a builtin has a body, whose rounds are counted already.
 func isLoop(n *ast.BuiltinNode) bool {
 	return slices.ContainsFunc(n.Arguments, func(argument ast.Node) bool {
 		_, ok := argument.(*ast.PredicateNode)
@@ -65,8 +65,8 @@ func call(name string, arguments ...ast.Node) ast.Node {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: arguments}
 }
 
-// sized meters a node, unless it is a call already, a range, which the loop over it
-// meters, or as large as the expression says.
+// sized counts the size of a node's value, unless the node is a call, a range, whose loop is
+// counted, or a literal.
 func sized(n ast.Node) ast.Node {
 	switch n := n.(type) {
 	case *ast.CallNode, *ast.ArrayNode, *ast.MapNode, *ast.ConstantNode, *ast.StringNode, *ast.IntegerNode:
@@ -94,7 +94,7 @@ func (f *facts) sized(value any) any {
 func (f *facts) spend(units int) bool {
 	f.spent += units
 	if f.spent > budget {
-		panic(fmt.Errorf("it takes too long: more than %d steps; loop over less, or publish with what to decide by", budget))
+		panic(fmt.Errorf("it takes too long: more than %d steps; loop over less, or publish the value that the expression computes", budget))
 	}
 	return true
 }

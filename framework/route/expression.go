@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// environment is what an expression can name.
+// environment holds the names that an expression can use.
 type environment struct {
 	ID         string            `expr:"id"`
 	Type       string            `expr:"type"`
@@ -26,12 +26,12 @@ type environment struct {
 	Metadata   map[string]string `expr:"metadata"`
 	Payload    any               `expr:"payload"`
 
-	// Step and Sized are called by the program itself; see meter.
+	// Step and Sized are called by the code that meter adds.
 	Step  func() bool   `expr:"__step"`
 	Sized func(any) any `expr:"__sized"`
 }
 
-// expression is a compiled one. It is immutable and safe for concurrent use.
+// expression is a compiled expression. It is immutable and safe for concurrent use.
 type expression struct {
 	program      *vm.Program
 	needsPayload bool
@@ -43,8 +43,8 @@ func compileValue(text string) (*expression, error) { return compile(text) }
 
 func compile(text string, options ...expr.Option) (*expression, error) {
 	options = append(options, expr.Env(environment{}), expr.Patch(meter{}),
-		expr.DisableBuiltin("now"),  // the time of asking is no property of a notification
-		expr.DisableBuiltin("uniq")) // its time grows with the square of the list
+		expr.DisableBuiltin("now"),  // the result must depend on the notification alone
+		expr.DisableBuiltin("uniq")) // takes time with the square of the list's length
 	program, err := expr.Compile(text, options...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %s", ErrExpression, text, oneLine(err))
@@ -59,21 +59,21 @@ func compile(text string, options ...expr.Option) (*expression, error) {
 	return e, nil
 }
 
-// visitor is called with each node of an expression.
+// visitor is a function that is called with each node of an expression.
 type visitor func(node ast.Node)
 
-// Visit looks at one node.
+// Visit calls the function.
 func (v visitor) Visit(node *ast.Node) { v(*node) }
 
-// oneLine returns the first line of an error, which names the place, without the
-// drawing of the place.
+// oneLine returns the first line of an error. It names the position in the expression; the
+// other lines draw it.
 func oneLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return text
 }
 
-// facts are what expressions are asked about. The payload is decoded when the first
-// one needs it.
+// facts is what expressions are evaluated on: one notification. The payload is decoded when
+// an expression first needs it.
 type facts struct {
 	envelope *notification.Envelope
 	names    environment
@@ -82,7 +82,7 @@ type facts struct {
 	spent    int   // of the budget
 }
 
-// factsOf are those of an envelope, under the present name of its type.
+// factsOf returns the facts of an envelope, under the present name of its type.
 func (p *Path) factsOf(e *notification.Envelope) *facts {
 	f := &facts{envelope: e, names: environment{
 		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
@@ -91,7 +91,7 @@ func (p *Path) factsOf(e *notification.Envelope) *facts {
 	return f
 }
 
-// of is the result for a notification.
+// of evaluates the expression.
 func (e *expression) of(f *facts) (any, error) {
 	if e.needsPayload && !f.decoded {
 		f.names.Payload, f.err = decode(f.envelope.Payload)
@@ -117,8 +117,9 @@ func decode(payload []byte) (any, error) {
 	return numbers(value), nil
 }
 
-// numbers turns numbers of JSON into numbers that expressions calculate with,
-// except those that this would change: these can be picked and not compared.
+// numbers converts JSON numbers to int or float64, so that expressions can calculate with
+// them. Numbers that would lose digits stay json.Number: a rule can pick them, but not compare
+// them.
 func numbers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -135,7 +136,7 @@ func numbers(value any) any {
 	return value
 }
 
-// exactDigits is how many decimal digits a float64 keeps (IEEE 754, as C's DBL_DIG).
+// exactDigits is the number of decimal digits that a float64 keeps (IEEE 754; C's DBL_DIG).
 const exactDigits = 15
 
 func number(n json.Number) any {

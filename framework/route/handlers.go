@@ -12,16 +12,15 @@ import (
 
 // Errors of CheckHandlers.
 var (
-	// ErrNoHandler: a route brings a type to a sink that has no handler for it.
+	// ErrNoHandler: routes send a type to a sink that has no handler for it.
 	ErrNoHandler = errors.New("no handler for the type")
-	// ErrNoRoute: a sink has a handler for a type that no route brings.
+	// ErrNoRoute: no route sends a type to the sink that has a handler for it.
 	ErrNoRoute = errors.New("no route to the handler")
 )
 
-// CheckHandlers reports, all at once, the types that routes bring to a sink that has
-// no handler for them, as ErrNoHandler, and the handlers whose type no route brings,
-// as ErrNoRoute. Types that are not registered are seen only where a route names
-// them.
+// CheckHandlers compares the handlers of a sink with its routes. It reports all problems at
+// once: types without a handler as ErrNoHandler, and handlers without a route as ErrNoRoute.
+// Types that are not registered are checked only if a route names them in full.
 func (t *Table) CheckHandlers(sink string, handled []sinks.HandledType) error {
 	h := handlers{table: t, sink: sink, handled: handled}
 	var problems []error
@@ -40,14 +39,14 @@ func (t *Table) CheckHandlers(sink string, handled []sinks.HandledType) error {
 	return errors.Join(problems...)
 }
 
-// handlers are those of one sink.
+// handlers are the handlers of one sink.
 type handlers struct {
 	table   *Table
 	sink    string
 	handled []sinks.HandledType
 }
 
-// check reports the types of a pattern that have no handler.
+// check reports the types of a pattern without a handler.
 func (h *handlers) check(pattern string) error {
 	isPattern := strings.HasSuffix(pattern, "*")
 	missing := []string{pattern}
@@ -65,11 +64,11 @@ func (h *handlers) check(pattern string) error {
 	case len(missing) == 0 && (!isPattern || slices.ContainsFunc(h.handled, brings)):
 		return nil
 	case len(missing) == 0:
-		return h.problem(pattern, "none that the pattern matches", "add a handler, or take "+h.sink+" out of the route")
+		return h.problem(pattern, "none that the pattern matches", "add a handler, or remove "+h.sink+" from the route")
 	case isPattern:
 		return h.problem(pattern, "not "+strings.Join(missing, ", "), "add handlers, or name the types in routes to "+h.sink+" instead of "+pattern)
 	}
-	return h.problem(pattern, "not "+pattern, "add a handler, or take "+h.sink+" out of the route")
+	return h.problem(pattern, "not "+pattern, "add a handler, or remove "+h.sink+" from the route")
 }
 
 func (h *handlers) problem(pattern, missing, wayOut string) error {
@@ -80,14 +79,14 @@ func (h *handlers) problem(pattern, missing, wayOut string) error {
 	return fmt.Errorf("routes.%s: %w: %s handles %s, %s: %s", pattern, ErrNoHandler, h.sink, strings.Join(names, ", "), missing, wayOut)
 }
 
-// has says whether there is a handler for a type.
+// has reports whether there is a handler for a type.
 func (h *handlers) has(name string) bool {
 	return slices.ContainsFunc(h.handled, func(typ sinks.HandledType) bool {
 		return slices.ContainsFunc(h.table.Names(name), func(n string) bool { return n == typ.Name || slices.Contains(typ.Aliases, n) })
 	})
 }
 
-// brings says whether a pattern matches a type by one of its names.
+// brings reports whether a pattern matches one of the names of a handled type.
 func (h *handlers) brings(pattern string, typ sinks.HandledType) bool {
 	return slices.ContainsFunc(append([]string{typ.Name}, typ.Aliases...), func(name string) bool { return h.table.matches(pattern, name) })
 }

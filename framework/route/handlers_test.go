@@ -39,7 +39,7 @@ func TestEachTypeOfARouteHasAHandlerAndEachHandlerARoute(t *testing.T) {
 		"an alias without a registry": {patterns: []string{"order.created"}, handled: []sinks.HandledType{placed}},
 		"a route without a handler": {
 			patterns: []string{"order.placed", "stock.counted"}, handled: []sinks.HandledType{placed}, types: types,
-			want: []string{`routes.stock.counted: no handler for the type: shop handles order.placed, not stock.counted: add a handler, or take shop out of the route`},
+			want: []string{`routes.stock.counted: no handler for the type: shop handles order.placed, not stock.counted: add a handler, or remove shop from the route`},
 		},
 		"a pattern with types without a handler": {
 			patterns: []string{"*"}, handled: []sinks.HandledType{placed}, types: types,
@@ -47,7 +47,7 @@ func TestEachTypeOfARouteHasAHandlerAndEachHandlerARoute(t *testing.T) {
 		},
 		"a pattern that brings nothing": {
 			patterns: []string{"order.placed", "customer.*"}, handled: []sinks.HandledType{placed},
-			want: []string{`routes.customer.*: no handler for the type: shop handles order.placed, none that the pattern matches: add a handler, or take shop out of the route`},
+			want: []string{`routes.customer.*: no handler for the type: shop handles order.placed, none that the pattern matches: add a handler, or remove shop from the route`},
 		},
 		"a handler without a route": {
 			patterns: []string{"order.placed"}, handled: []sinks.HandledType{placed, shipped}, types: types,

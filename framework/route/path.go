@@ -9,12 +9,11 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Path is the rules that lead to one sink. It is immutable and safe for concurrent
-// use.
+// Path holds the rules that lead to one sink. It is immutable and safe for concurrent use.
 type Path struct {
 	table *Table
-	rules []*rule // the first one that holds counts
-	plain bool    // everything goes as it is
+	rules []*rule // the first that holds applies
+	plain bool    // no rule has a condition or picks a payload
 }
 
 // To returns the path to a sink.
@@ -31,13 +30,13 @@ func (t *Table) To(sink string) *Path {
 	return p
 }
 
-// closestFirst orders patterns that match one type: the type itself, then longer
-// beginnings before shorter ones.
+// closestFirst orders patterns that match the same type: the type itself first, then longer
+// prefixes before shorter ones.
 func closestFirst(a, b string) int {
 	return cmp.Or(cmp.Compare(beginning(a), beginning(b)), cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 }
 
-// beginning is 1 for the beginning of types, 0 for a type.
+// beginning returns 1 for a pattern that is a prefix, 0 for a type.
 func beginning(pattern string) int {
 	if strings.HasSuffix(pattern, "*") {
 		return 1
@@ -45,26 +44,25 @@ func beginning(pattern string) int {
 	return 0
 }
 
-// Equal says whether the rules of both paths are the same.
+// Equal reports whether both paths have the same rules.
 func (p *Path) Equal(other *Path) bool {
 	return slices.EqualFunc(p.rules, other.rules, func(a, b *rule) bool {
 		return a.pattern == b.pattern && a.Sink == b.Sink && a.When == b.When && maps.Equal(a.Payload, b.Payload)
 	})
 }
 
-// Plain says that whatever a route's pattern matches goes to the sink as it is.
+// Plain reports whether the sink gets all matching envelopes unchanged.
 func (p *Path) Plain() bool { return p.plain }
 
-// Admits says whether an envelope of a type that is routed to the sink goes there.
-// The error is ErrExpression, and nothing is known then: a condition cannot be asked
-// of the envelope.
+// Admits reports whether an envelope, whose type is routed to the sink, goes there. It fails
+// with ErrExpression if a condition cannot be evaluated.
 func (p *Path) Admits(e *notification.Envelope) (bool, error) {
 	r, err := p.rule(p.factsOf(e))
 	return r != nil && err == nil, err
 }
 
-// Shape returns what the sink gets of an envelope: itself, or a copy with another
-// payload; nil if no condition holds. The error is ErrExpression.
+// Shape returns the envelope that the sink gets: e itself, or a copy with the picked payload;
+// nil if no condition holds. It fails with ErrExpression if an expression cannot be evaluated.
 func (p *Path) Shape(e *notification.Envelope) (*notification.Envelope, error) {
 	f := p.factsOf(e)
 	r, err := p.rule(f)
@@ -76,13 +74,12 @@ func (p *Path) Shape(e *notification.Envelope) (*notification.Envelope, error) {
 
 // Step is a rule on the path to a sink.
 type Step struct {
-	// Pattern is the route's that the rule is of.
+	// Pattern is the pattern of the rule's route.
 	Pattern string
 	Rule
 }
 
-// Steps lists the rules that lead a type to the sink, in the order in which they are
-// asked.
+// Steps returns the rules that lead a type to the sink, in the order of their evaluation.
 func (p *Path) Steps(typ string) []Step {
 	var steps []Step
 	for _, r := range p.rules {
@@ -93,7 +90,7 @@ func (p *Path) Steps(typ string) []Step {
 	return steps
 }
 
-// rule is the first one that is for a notification; nil if none is.
+// rule returns the first rule that holds for a notification, or nil.
 func (p *Path) rule(f *facts) (*rule, error) {
 	for _, r := range p.rules {
 		if !p.table.matches(r.pattern, f.envelope.Type) {

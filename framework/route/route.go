@@ -1,20 +1,17 @@
-// Package route says which sinks get a notification, by its type.
+// Package route decides which sinks get a notification, by its type.
 //
-// A route is a pattern and the sinks that get what matches it. A pattern is a
-// type ("order.placed"), the beginning of types ("customer.*" matches
-// customer.moved and customer.address.changed), or "*" for all. Where several
-// patterns match a type, it goes to the sinks of all of them, once to each.
+// A route is a pattern and the sinks that get the types it matches. A pattern is a type
+// ("order.placed"), a prefix ("customer.*" matches customer.moved and
+// customer.address.changed), or "*" for all types. If several patterns match a type, it goes
+// to the sinks of all of them, once to each.
 //
-// A rule may have a condition on the notification, and may pick what of the payload
-// its sink gets: see [Rule]. Where several rules lead to one sink, the first whose
-// condition holds counts: a type's before those of its beginnings, longer ones
-// first, and in the order in which they are written.
+// A rule may have a condition on the notification, and may pick parts of the payload for its
+// sink: see [Rule]. If several rules lead to the same sink, the first one whose condition holds
+// applies. Rules of the type itself come first, then those of longer prefixes before shorter
+// ones; rules of one pattern keep their order.
 //
-// A type's aliases, the older names under which it may be stored, are routed as the
-// type is: a pattern that matches one of its names matches it.
-//
-// The files in the order in which to read them: route.go, alias.go, handlers.go,
-// rule.go, path.go, expression.go.
+// The aliases of a type, which are its older names, are routed like the type: a pattern that
+// matches one of its names matches it.
 package route
 
 import (
@@ -39,14 +36,14 @@ var (
 
 // Table is a checked set of routes. It is immutable and safe for concurrent use.
 type Table struct {
-	rules map[string][]*rule  // of each pattern
-	names map[string][]string // of types that have aliases, by each of them
-	types []string            // those that are registered
+	rules map[string][]*rule  // by pattern
+	names map[string][]string // all names of types with aliases, by each name
+	types []string            // the registered types
 }
 
-// New checks routes against the names of the sinks that exist and, unless types is
-// nil, against the registered types. An alias is routed as its type, as the types are
-// registered now. All mistakes are reported at once.
+// New checks routes against the names of the existing sinks and, unless types is nil, against
+// the registered types. Aliases are those registered at the time of the call. It reports all
+// mistakes at once.
 func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error) {
 	var problems []error
 	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types)}
@@ -81,18 +78,18 @@ func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error
 	return t, nil
 }
 
-// ValidatePattern reports why a text is no pattern, as ErrPattern.
+// ValidatePattern reports why a text is not a valid pattern, as ErrPattern.
 func ValidatePattern(pattern string) error {
 	if pattern == "*" {
 		return nil
 	}
 	if err := notification.ValidateType(strings.TrimSuffix(pattern, ".*")); err != nil {
-		return fmt.Errorf("%w %q: use a type, a type's beginning followed by .*, or *: %w", ErrPattern, pattern, err)
+		return fmt.Errorf("%w %q: use a type, a prefix followed by .*, or *: %w", ErrPattern, pattern, err)
 	}
 	return nil
 }
 
-// matchesAny says whether a pattern matches a registered type or an alias.
+// matchesAny reports whether a pattern matches a registered type or one of its aliases.
 func matchesAny(pattern string, types *registry.Registry) bool {
 	return slices.ContainsFunc(types.Types(), func(t registry.Info) bool {
 		return slices.ContainsFunc(append(t.Aliases, t.Name), func(name string) bool { return Matches(pattern, name) })
@@ -107,7 +104,7 @@ func namesOf(types *registry.Registry) []string {
 	return names
 }
 
-// Types are those that routes name in full, in their order.
+// Types returns the types that routes name in full, in alphabetical order.
 func (t *Table) Types() (names []string) {
 	for pattern := range t.rules {
 		if !strings.HasSuffix(pattern, "*") {
@@ -118,8 +115,8 @@ func (t *Table) Types() (names []string) {
 	return names
 }
 
-// Sinks lists the sinks to which routes of a type lead, in alphabetical order,
-// whatever their conditions; none if no route matches.
+// Sinks returns the sinks to which a type is routed, whatever the conditions, in alphabetical
+// order; none if no route matches.
 func (t *Table) Sinks(typ string) []string {
 	var to []string
 	for pattern, rules := range t.rules {
@@ -133,15 +130,14 @@ func (t *Table) Sinks(typ string) []string {
 	return slices.Compact(to)
 }
 
-// matches says whether a pattern matches a type by one of its names: what is stored
-// under an older one goes where the present one goes, and a pattern that names an
-// older one still means the type.
+// matches reports whether a pattern matches one of the names of a type, so that aliases are
+// routed like the type, whichever of its names the pattern uses.
 func (t *Table) matches(pattern, typ string) bool {
 	return slices.ContainsFunc(t.Names(typ), func(name string) bool { return Matches(pattern, name) })
 }
 
-// Matches says whether a valid pattern matches the name of a type; see
-// [Table.Names] for its aliases.
+// Matches reports whether a valid pattern matches this name of a type. It does not consider
+// aliases: see [Table.Names].
 func Matches(pattern, typ string) bool {
 	if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 		return strings.HasPrefix(typ, prefix)
@@ -149,14 +145,14 @@ func Matches(pattern, typ string) bool {
 	return pattern == typ
 }
 
-// Filter selects the types that go to a sink, if its conditions hold.
+// Filter returns a filter of the types that are routed to a sink, whatever the conditions.
 func (t *Table) Filter(sink string) notification.TypeFilter {
 	return t.filter(func(rules []*rule) bool {
 		return slices.ContainsFunc(rules, func(r *rule) bool { return r.Sink == sink })
 	})
 }
 
-// Filters are those of all sinks that routes name.
+// Filters returns the filters of all sinks with a route.
 func (t *Table) Filters() map[string]notification.TypeFilter {
 	filters := make(map[string]notification.TypeFilter)
 	for _, rules := range t.rules {
@@ -169,15 +165,15 @@ func (t *Table) Filters() map[string]notification.TypeFilter {
 	return filters
 }
 
-// Unrouted selects the types that no route matches.
+// Unrouted returns a filter of the types that no route matches.
 func (t *Table) Unrouted() notification.TypeFilter {
 	f := t.filter(func([]*rule) bool { return true })
 	f.Except = !f.Except
 	return f
 }
 
-// filter collects the patterns whose rules are wanted, and the other names of the
-// types that they match: stores know nothing of aliases.
+// filter combines the wanted patterns. It adds the other names of the types they match, since
+// stores do not know aliases.
 func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 	var f notification.TypeFilter
 	for _, pattern := range slices.Sorted(maps.Keys(t.rules)) {

@@ -9,31 +9,30 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Routes is what goes where: the rules of each pattern.
+// Routes are the rules of each pattern.
 type Routes map[string][]Rule
 
-// Rule brings what a pattern matches to a sink.
+// Rule sends the notifications that match a pattern to a sink.
 //
-// When and Payload are expressions of the language of expr-lang.org, over the
-// notification alone, so that they have the same result whenever they are asked:
-// type, version, key, id, occurred_on, metadata and, where it is JSON, payload.
-// What a payload may lack is asked for with ?. and ??, as in
+// When and Payload are expressions in the language of expr-lang.org. They can use only the
+// notification, so that their result never changes: type, version, key, id, occurred_on,
+// metadata and, if it is JSON, payload. For a field that may be missing use ?. and ??, as in
 // payload.customer?.country ?? "DE".
 //
-// An expression that fails on a notification makes its delivery to this sink dead:
-// it is kept, with the error, until a person acts.
+// If an expression fails for a notification, its delivery to this sink is dead: it is kept,
+// with the error, until a person acts.
 type Rule struct {
 	// Sink is the name of the sink.
 	Sink string
-	// When is the condition, such as payload.total > 100 && metadata.tenant == "acme".
-	// A notification for which it is false passes the sink by. "" is always true.
+	// When is the condition, such as payload.total > 100 && metadata.tenant == "acme". If it is
+	// false, the sink does not get the notification. "" means always.
 	When string
-	// Payload picks what the sink gets, as names of fields to expressions; empty: the
-	// payload as it is. The log, and what is parked, keep the whole.
+	// Payload defines the payload for the sink: field names and their expressions. If empty,
+	// the sink gets the payload unchanged. The log and parked deliveries keep the whole payload.
 	Payload map[string]string
 }
 
-// To is the rules that bring everything to these sinks.
+// To returns rules that send everything to the given sinks.
 func To(sinks ...string) []Rule {
 	rules := make([]Rule, len(sinks))
 	for i, sink := range sinks {
@@ -42,14 +41,14 @@ func To(sinks ...string) []Rule {
 	return rules
 }
 
-// Check reports all that is wrong with the rule's expressions at once, as
-// ErrExpression, each by its place: "when: ...", "payload.NAME: ...".
+// Check reports all mistakes in the rule's expressions at once, as ErrExpression, with their
+// place: "when: ...", "payload.NAME: ...".
 func (r Rule) Check() error {
 	_, err := r.compile("")
 	return err
 }
 
-// rule is a Rule that can be asked.
+// rule is a compiled Rule.
 type rule struct {
 	Rule
 	pattern string
@@ -79,7 +78,7 @@ func (r Rule) compile(pattern string) (*rule, error) {
 	return compiled, errors.Join(problems...)
 }
 
-// holds says whether the rule is for a notification.
+// holds reports whether the rule applies to a notification.
 func (r *rule) holds(f *facts) (bool, error) {
 	if r.when == nil {
 		return true, nil
@@ -91,7 +90,7 @@ func (r *rule) holds(f *facts) (bool, error) {
 	return holds.(bool), nil
 }
 
-// shape makes what the sink gets.
+// shape returns what the sink gets.
 func (r *rule) shape(f *facts) (*notification.Envelope, error) {
 	if r.payload == nil {
 		return f.envelope, nil
@@ -117,5 +116,5 @@ func (r *rule) shape(f *facts) (*notification.Envelope, error) {
 	return &shaped, nil
 }
 
-// contentType is what an object made of expressions is.
+// contentType is the content type of a picked payload.
 const contentType = "application/json"

@@ -1,6 +1,6 @@
-// Package schedule publishes notifications by the clock: of all processes that run a
-// schedule one makes each tick, once. The tick and its notification are one transaction, so
-// neither is there without the other, whatever ends the process.
+// Package schedule publishes notifications by the clock. Any number of processes may run the
+// same schedule: one of them makes each tick, once. The tick and its notification are one
+// transaction, so a process that dies cannot leave one without the other.
 //
 //	scheduler, err := schedule.New(schedule.Config{Store: store, DB: db, Publisher: publisher},
 //		schedule.Schedule{
@@ -10,11 +10,8 @@
 //		})
 //	err = scheduler.Run(ctx)
 //
-// What is due is decided by the database's clock. Work that takes long belongs into a
-// handler of the notification, where it is retried, and not into Make.
-//
-// The files in the order in which to read them: schedule.go, when.go, scheduler.go, turn.go,
-// tick.go.
+// The database's clock decides what is due. Do work that takes long in a handler of the
+// notification, where it is retried, and not in Make.
 package schedule
 
 import (
@@ -25,57 +22,58 @@ import (
 	"time"
 )
 
-// ErrConfig: a schedule, or what runs it, makes no sense.
+// ErrConfig: a schedule, or the configuration of the scheduler, is not valid.
 var ErrConfig = errors.New("invalid schedule")
 
-// Schedule is what is published when.
+// Schedule says what to publish, and when.
 type Schedule struct {
-	// Name distinguishes it from the others of the outbox, in all processes: up to 63
-	// letters, digits, dots, dashes and underscores, beginning with a letter or digit.
+	// Name identifies the schedule in the outbox, across all processes: up to 63 letters,
+	// digits, dots, dashes and underscores, beginning with a letter or digit.
 	Name string
-	// When it is due: Every or Cron.
+	// When says when ticks are due: Every or Cron.
 	When When
-	// Missed is what becomes of ticks that could not be made in time; default One.
+	// Missed says what happens to ticks that could not be made in time; default One.
 	Missed Missed
-	// Make returns the notification of a tick: a value of a registered type, maybe with
-	// options ([outbox.With]), or a [notification.Envelope], which is appended as it is; nil
-	// for none this time. The id is derived from schedule and tick, unless Make sets one, and
-	// the metadata MetadataSchedule and MetadataTick are added.
+	// Make returns the notification of a tick: a value of a registered type, possibly with
+	// options ([outbox.With]), or a [notification.Envelope], which is appended as it is. nil
+	// means that this tick publishes nothing. Unless Make sets an id, it is derived from
+	// schedule and tick. The metadata MetadataSchedule and MetadataTick are added.
 	//
-	// tick is the time at which it was due, in UTC. Make runs outside of any transaction, and
-	// several processes may call it for one tick at the same time: what one of them returns
-	// is published. What is not unique ([outbox.Unique]) is not published, and the tick is
-	// made. So it only looks, and changes nothing. Its context ends with Run. An
-	// error, or a panic, is logged, and the tick is tried again with growing pauses up to a
-	// minute; other schedules go on.
+	// tick is the time at which the tick is due, in UTC. Make runs outside of any transaction,
+	// and several processes may call it for the same tick at the same time: the result of one
+	// of them is published. So Make must have no side effects. If the notification is a
+	// duplicate ([outbox.Unique]), the tick is made without it. Make's context ends with Run.
+	//
+	// If Make fails or panics, that is logged, and the tick is tried again after growing pauses
+	// of up to a minute. Other schedules go on.
 	Make func(ctx context.Context, tick time.Time) (any, error)
 }
 
-// Metadata that the notification of a tick has.
+// Metadata of the notification of a tick.
 const (
 	// MetadataSchedule is the schedule's name.
 	MetadataSchedule = "schedule"
-	// MetadataTick is the time at which it was due, as in 2026-03-01T08:00:00Z.
+	// MetadataTick is the time at which the tick was due, such as 2026-03-01T08:00:00Z.
 	MetadataTick = "tick"
 )
 
-// Missed is what becomes of ticks that are missed: while no process ran, the database was
-// away, or Make failed.
+// Missed says what happens to missed ticks: those due while no process ran, while the database
+// was down, or while Make failed.
 type Missed string
 
-// What there is to choose from.
+// The rules for missed ticks.
 const (
-	// One makes the last of the ticks that are due, and passes over those before it.
+	// One makes only the last of the ticks that are due.
 	One Missed = "one"
-	// Skip is One, and passes over that one too if it is more than a minute late.
+	// Skip is like One, but also skips that tick if it is more than a minute late.
 	Skip Missed = "skip"
-	// All makes each of them, in order, each in a transaction of its own.
+	// All makes each of them, in order, each in its own transaction.
 	All Missed = "all"
 )
 
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// ValidateName reports why a schedule cannot have a name.
+// ValidateName reports why a name is not valid for a schedule, as ErrConfig.
 func ValidateName(s string) error {
 	if !name.MatchString(s) {
 		return fmt.Errorf("%w: name %q: use up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", ErrConfig, s)
@@ -83,7 +81,7 @@ func ValidateName(s string) error {
 	return nil
 }
 
-// check returns all that is wrong with schedules, and sets defaults.
+// check reports all mistakes in schedules and returns them with defaults.
 func check(schedules []Schedule) ([]Schedule, error) {
 	var mistakes []error
 	checked := make([]Schedule, len(schedules))
@@ -98,12 +96,12 @@ func check(schedules []Schedule) ([]Schedule, error) {
 			mistakes = append(mistakes, err)
 		}
 		if names[s.Name] {
-			note(errors.New("there are two of that name"))
+			note(errors.New("another schedule has the same name"))
 		}
 		names[s.Name] = true
 		note(s.When.Err())
 		if s.Make == nil {
-			note(errors.New("it makes nothing: set Make"))
+			note(errors.New("Make is not set"))
 		}
 		switch s.Missed {
 		case "":

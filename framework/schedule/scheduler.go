@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// poll is how long a scheduler looks away from the table at most: until then it does not
-	// notice what people and other processes have changed.
+	// poll is the longest time between two looks at the table, and so how long changes by
+	// people and other processes may stay unnoticed.
 	poll = 5 * time.Second
-	// maxPause is the longest pause before a tick that failed is tried again.
+	// maxPause is the longest pause before a failed tick is tried again.
 	maxPause = time.Minute
 	// timeout bounds a look at the table, and the transaction of a tick.
 	timeout = 10 * time.Second
 )
 
-// Config is what a scheduler works with. All of it is required but Logger.
+// Config is the configuration of a scheduler. All fields but Logger are required.
 type Config struct {
-	// Store and DB are those of one outbox, and Publisher publishes there. A scheduler uses
-	// one connection of DB at a time.
+	// Store and DB belong to one outbox, and Publisher publishes to it. A scheduler uses one
+	// connection of DB at a time.
 	Store     store.Schedules
 	DB        *sql.DB
 	Publisher *outbox.Publisher
-	// Logger; default: slog's.
+	// Logger gets the log lines; default: slog's.
 	Logger *slog.Logger
 }
 
@@ -39,16 +39,16 @@ type Config struct {
 type Scheduler struct {
 	config Config
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below, up to running
 	schedules []Schedule
-	replaced  chan struct{} // closed when the schedules are others
+	replaced  chan struct{} // closed when the schedules are replaced
 	running   bool
 
-	one sync.Mutex // held with the connection in use
+	one sync.Mutex // held while a connection is used
 }
 
-// New returns a scheduler of some schedules; there may be none. All mistakes are reported at
-// once, as ErrConfig. Nothing is started.
+// New returns a scheduler; it may have no schedules. It reports all mistakes at once, as
+// ErrConfig. It starts nothing.
 func New(c Config, schedules ...Schedule) (*Scheduler, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -64,7 +64,7 @@ func New(c Config, schedules ...Schedule) (*Scheduler, error) {
 	return &Scheduler{config: c, schedules: checked, replaced: make(chan struct{})}, nil
 }
 
-// Reload takes over other schedules, also while Run runs. Mistakes change nothing.
+// Reload replaces the schedules, before Run or while it runs. After an error nothing is changed.
 func (s *Scheduler) Reload(schedules ...Schedule) error {
 	checked, err := check(schedules)
 	if err != nil {
@@ -77,27 +77,27 @@ func (s *Scheduler) Reload(schedules ...Schedule) error {
 	return nil
 }
 
-// Run makes ticks until ctx is done, and returns nil then. What fails, such as the database,
-// is logged and tried again. Any number of processes may run the same schedules.
+// Run makes ticks until ctx is done, then returns nil. It logs errors, such as those of the
+// database, and tries again. Any number of processes may run the same schedules.
 //
-// A schedule that is new to the outbox begins with the first tick from now on. So does one
-// whose When is another one than the outbox has noted, which is logged: the process that
-// starts last decides, and the others leave the schedule to it, unless a tick is a minute
-// late.
+// A schedule that is new to the outbox begins with the first tick after now. So does one whose
+// When differs from the stored one, which is logged. If processes disagree about When, the one
+// that started last decides; the others leave the schedule to it, unless a tick is more than a
+// minute late.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Lock()
 	again := s.running
 	s.running = true
 	s.mu.Unlock()
 	if again {
-		return errors.New("the scheduler runs already")
+		return errors.New("the scheduler is already running")
 	}
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.running = false
 	}()
-	ctx = tracing.Detach(ctx) // a tick is no part of what Run is called in
+	ctx = tracing.Detach(ctx) // ticks do not belong to the trace of Run's caller
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		schedules, replaced := s.schedules, s.replaced
@@ -107,23 +107,24 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// job is a schedule that runs.
+// job is a running schedule.
 type job struct {
 	Schedule
-	// met says that the row is known to be of these settings, or of those that took over.
+	// met is set once the stored row is known to match this schedule, or to come from a
+	// process that started later.
 	met     bool
 	busy    bool // a turn is under way
 	trouble *pace.Trouble
 }
 
-// outcome is how a turn ended.
+// outcome is the result of a turn.
 type outcome struct {
 	*job
 	err error
 }
 
-// run looks at the table, and has a turn made of each schedule that is due, until ctx is
-// done or the schedules are replaced.
+// run looks at the table and starts a turn for each schedule that is due, until ctx is done or
+// the schedules are replaced.
 func (s *Scheduler) run(ctx context.Context, schedules []Schedule, replaced <-chan struct{}) {
 	var turns sync.WaitGroup
 	defer turns.Wait()
@@ -178,7 +179,7 @@ func (s *Scheduler) run(ctx context.Context, schedules []Schedule, replaced <-ch
 	}
 }
 
-// look reads the rows, and makes those that are missing.
+// look reads the rows, and adds those that are missing.
 func (s *Scheduler) look(ctx context.Context, jobs map[string]*job) ([]store.Schedule, error) {
 	if len(jobs) == 0 {
 		return nil, nil

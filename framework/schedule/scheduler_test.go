@@ -96,7 +96,7 @@ func TestMissedTicksAreSkippedMadeOnceOrAll(t *testing.T) {
 		o.pass(50*time.Minute + 30*time.Second)
 		o.start(schedules...)
 		require.ElementsMatch(t, []string{"all 00:15:00", "all 00:30:00", "all 00:45:00", "cron 00:45:00", "one 00:45:00", "soon 00:50:00"}, o.ticks())
-		require.Equal(t, 4, o.logs.count("missed ticks are passed over"), o.logs)
+		require.Equal(t, 4, o.logs.count("missed ticks are skipped"), o.logs)
 		o.pass(10 * time.Minute)
 		require.Subset(t, o.ticks(), []string{"all 01:00:00", "cron 01:00:00", "one 01:00:00", "skip 01:00:00"})
 	})
@@ -317,9 +317,9 @@ func TestNewReportsAllMistakesAtOnce(t *testing.T) {
 	)
 	require.ErrorIs(t, err, schedule.ErrConfig)
 	for _, want := range []string{
-		"a scheduler needs a store", `name "": use up to 63`, `name "a b": use`, "schedule twice: there are two of that name",
+		"a scheduler needs a store", `name "": use up to 63`, `name "a b": use`, "schedule twice: another schedule has the same name",
 		"schedule fast: every 1ms: use whole seconds", `schedule line: cron "0 9 * *" has 4 fields`, `zone "Nowhere"`,
-		`schedule late: missed is "never": use one, skip or all`, "schedule empty: it is never due", "schedule empty: it makes nothing",
+		`schedule late: missed is "never": use one, skip or all`, "schedule empty: it is never due", "schedule empty: Make is not set",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -328,7 +328,7 @@ func TestNewReportsAllMistakesAtOnce(t *testing.T) {
 func TestRunReturnsWithoutSchedulesAndRefusesASecondCall(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, stop := o.start()
-		require.ErrorContains(t, s.Run(t.Context()), "runs already")
+		require.ErrorContains(t, s.Run(t.Context()), "already running")
 		stop()
 	})
 }

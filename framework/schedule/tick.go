@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// errMoved: another process was first.
+	// errMoved: another process has already taken this turn.
 	errMoved = errors.New("the schedule has moved on")
 	errPanic = errors.New("panic in Make")
-	errExit  = errors.New("its goroutine has ended in Make")
+	errExit  = errors.New("Make ended its goroutine")
 )
 
-// take writes what a turn decides, and publishes its tick with it.
+// take takes a turn: it writes the row, and publishes the tick with it.
 func (s *Scheduler) take(ctx context.Context, j *job, t turn) error {
 	var made any
 	if !t.tick.IsZero() {
@@ -39,17 +39,16 @@ func (s *Scheduler) take(ctx context.Context, j *job, t turn) error {
 	log := s.config.Logger.With("schedule", j.Name)
 	switch {
 	case t.setBack:
-		log.Warn("the database's clock was set back: the schedule begins from now", "next", t.from.NextTick, "now", t.from.ReadAt, "instead", t.to.NextTick)
+		log.Warn("the database's clock was set back: the schedule begins from now", "stored_next", t.from.NextTick, "now", t.from.ReadAt, "next", t.to.NextTick)
 	case t.from.Spec != t.to.Spec && t.from.Spec != "":
 		log.Info("the schedule has changed: it begins from now", "from", t.from.Spec, "to", t.to.Spec, "next", t.to.NextTick)
 	case t.passes():
-		log.Info("missed ticks are passed over", "first", t.from.NextTick, "made", t.tick, "next", t.to.NextTick)
+		log.Info("missed ticks are skipped", "first", t.from.NextTick, "made", t.tick, "next", t.to.NextTick)
 	}
 	return nil
 }
 
-// write is one short transaction: the row moves and the notification is appended, or
-// neither.
+// write moves the row and appends the notification, in one short transaction.
 func (s *Scheduler) write(ctx context.Context, t turn, made any) error {
 	s.one.Lock()
 	defer s.one.Unlock()
@@ -82,7 +81,7 @@ func (s *Scheduler) write(ctx context.Context, t turn, made any) error {
 	})
 }
 
-// marking says of which schedule and tick a notification is.
+// marking returns a function that sets id and metadata from the schedule and the tick.
 func marking(t turn) func(e *notification.Envelope) {
 	tick := t.tick.Format(time.RFC3339Nano)
 	return func(e *notification.Envelope) {
@@ -93,7 +92,7 @@ func marking(t turn) func(e *notification.Envelope) {
 	}
 }
 
-// call runs Make, and leaves it behind if it does not heed its context.
+// call calls Make, and returns without waiting for it when ctx ends.
 func call(ctx context.Context, makeTick func(context.Context, time.Time) (any, error), tick time.Time) (any, error) {
 	type result struct {
 		made any

@@ -6,28 +6,29 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// grace is how late a tick may be before Skip passes over it, and before another process
-// takes over a schedule whose own processes do not make it.
+// grace is how late a tick may be before Skip skips it, and before a process takes over a
+// schedule from others that do not make its ticks.
 const grace = time.Minute
 
-// mostBack is how far the database's clock may have been set back, as by a failover, for a
-// schedule to wait until it is there again and make each tick once. After a greater jump the
-// schedule begins from now: a clock that once was a year ahead would have it wait a year.
+// mostBack is the largest step back of the database's clock, as after a failover, for which a
+// schedule waits until the clock has caught up, so that it makes each tick once. After a larger
+// step the schedule begins from now: if the clock was once a year ahead, it would wait for a
+// year.
 const mostBack = time.Hour
 
-// turn is what is to be done about a schedule.
+// turn is what to do about a schedule.
 type turn struct {
 	// wait is how long there is nothing to do.
 	wait time.Duration
-	// from is the row as it was read, to as it is to be.
+	// from is the row as read, and to is the row to write.
 	from, to store.Schedule
-	// tick is to be made; zero for none.
+	// tick is the tick to make; zero: none.
 	tick time.Time
-	// setBack says that the clock was far ahead when the row was written.
+	// setBack reports that the clock was far ahead when the row was written.
 	setBack bool
 }
 
-// turn decides by a row, whose reading says what time it is.
+// turn decides what to do by the row, which also says what time it is.
 func (j *job) turn(row store.Schedule) turn {
 	t := turn{from: row, to: row}
 	spec, missed := j.When.String(), string(j.Missed)
@@ -36,12 +37,12 @@ func (j *job) turn(row store.Schedule) turn {
 	case row.Spec != spec && (!j.met || row.Spec == "" || late > grace || !row.RequestedAt.IsZero() && row.ReadAt.Sub(row.RequestedAt) > grace):
 		t.to.Spec, t.to.Missed, t.to.NextTick = spec, missed, j.When.Next(row.ReadAt)
 	case row.Spec != spec:
-		t.wait = poll // it is of others
+		t.wait = poll // other processes run it
 	case !j.met && row.Missed != missed:
 		t.to.Missed = missed
 	case !row.RequestedAt.IsZero():
 		t.tick, t.to.RequestedAt = row.RequestedAt, time.Time{}
-	case late < -mostBack && row.NextTick.After(j.When.Next(row.ReadAt.Add(mostBack))): // which was made or passed over
+	case late < -mostBack && row.NextTick.After(j.When.Next(row.ReadAt.Add(mostBack))): // the clock was set back
 		t.to.NextTick, t.setBack = j.When.Next(row.ReadAt), true
 	case late < 0:
 		t.wait = -late
@@ -62,7 +63,7 @@ func (j *job) turn(row store.Schedule) turn {
 	return t
 }
 
-// passes reports whether the turn passes over ticks that a person expects.
+// passes reports whether the turn skips ticks that people would expect.
 func (t *turn) passes() bool {
 	return t.from.Spec == t.to.Spec && !t.from.Paused && !t.to.NextTick.Equal(t.from.NextTick) && !t.tick.Equal(t.from.NextTick)
 }

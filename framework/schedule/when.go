@@ -12,20 +12,21 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/duration"
 )
 
-// When says when a schedule is due: Every or Cron makes it.
+// When is the rule for when a schedule is due. Every and Cron make it.
 type When struct {
 	next func(after time.Time) time.Time
 	text string
 	err  error
 }
 
-// Next is the first tick after a time, in UTC.
+// Next returns the first tick after a time, in UTC.
 func (w When) Next(after time.Time) time.Time { return w.next(after).UTC() }
 
-// String is what Every or Cron was given, such as "every 15m" or "0 9 * * * Europe/Berlin".
+// String returns the rule as given to Every or Cron, such as "every 15m" or
+// "0 9 * * * Europe/Berlin".
 func (w When) String() string { return w.text }
 
-// Err is what is wrong with it.
+// Err returns what is wrong with the rule, or nil.
 func (w When) Err() error {
 	if w.next == nil && w.err == nil {
 		return errors.New("it is never due: use Every or Cron")
@@ -33,10 +34,10 @@ func (w When) Err() error {
 	return w.err
 }
 
-// latest is the last tick up to now, if first is one that is not behind it.
+// latest returns the last tick that is not after now. first is a tick that is not after now.
 func (w When) latest(first, now time.Time) (last time.Time) {
 	last = first
-	for back := time.Minute; back > 0 && now.Add(-back).After(first); back *= 2 { // a year of minutes is no walk
+	for back := time.Minute; back > 0 && now.Add(-back).After(first); back *= 2 { // avoids going through a year of minutes
 		if t := w.Next(now.Add(-back)); !t.After(now) {
 			last = t
 			break
@@ -48,9 +49,9 @@ func (w When) latest(first, now time.Time) (last time.Time) {
 	return last
 }
 
-// Every is due each multiple of a period since 1970-01-01T00:00:00Z, so that all processes
-// agree: 15m is each quarter of an hour, 24h midnight in UTC, 168h midnight before Thursday.
-// A period is one second or more, in whole seconds.
+// Every is due at each multiple of a period since 1970-01-01T00:00:00Z, so that all processes
+// agree: 15m is each quarter of an hour, 24h is midnight in UTC, and 168h is midnight at the
+// start of each Thursday. The period is in whole seconds, at least one.
 func Every(period time.Duration) When {
 	w := When{text: "every " + duration.Text(period)}
 	if period < time.Second || period%time.Second != 0 {
@@ -68,15 +69,15 @@ func Every(period time.Duration) When {
 	return w
 }
 
-// Cron is due at the times of a line of crontab(5) in a zone of the IANA database, such as
-// Europe/Berlin; "" is UTC. The line has five fields, minute, hour, day of the month, month
-// and day of the week, or is @hourly, @daily, @weekly, @monthly or @yearly. A field may have
-// lists, ranges, steps and names (MON-FRI); the last day of the month is L, and the second
-// Monday of it MON#2. Where both days are given one of them is enough.
+// Cron is due at the times of a crontab(5) line in an IANA time zone, such as Europe/Berlin; ""
+// means UTC. The line has five fields (minute, hour, day of the month, month, day of the week)
+// or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field may have lists, ranges,
+// steps and names (MON-FRI). L is the last day of the month, and MON#2 its second Monday. If
+// both days are given, one of them is enough.
 //
-// When clocks change, a line whose hour is written (0, 2-4) is due once for each time of the
-// day: one that the clock skips is due when it is set forward, and one that it shows twice
-// the first time. A line whose hour is * or */n is due whenever the clock shows its times.
+// Clock changes: a line with given hours (0, 2-4) is due once for each of its times of day. A
+// time that the clock skips is due when the clock goes forward; a time that occurs twice is due
+// the first time. A line whose hour is * or */n is due whenever the clock shows one of its times.
 func Cron(line, zone string) When {
 	fields := strings.Fields(line)
 	w := When{text: strings.Join(append(fields, zone), " ")}
@@ -96,16 +97,16 @@ func Cron(line, zone string) When {
 	return w
 }
 
-// aliases are the lines that stand for others.
+// aliases are the lines with names.
 var aliases = []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
 
 func parse(line string, fields []string) (*cronexpr.Expression, error) {
 	text := strings.Join(fields, " ")
 	switch {
 	case strings.HasPrefix(text, "@every"):
-		return nil, fmt.Errorf("cron %q: a period is no line of crontab: write every: 5m, or Every(5*time.Minute)", line)
+		return nil, fmt.Errorf("cron %q: a period is not a crontab line: write every: 5m, or Every(5*time.Minute)", line)
 	case strings.HasPrefix(text, "TZ="), strings.HasPrefix(text, "CRON_TZ="):
-		return nil, fmt.Errorf("cron %q: the time zone is not part of the line: give it apart, as zone: Europe/Berlin, or Cron's second argument", line)
+		return nil, fmt.Errorf("cron %q: the time zone is not part of the line: set zone: Europe/Berlin, or Cron's second argument", line)
 	case strings.HasPrefix(text, "@"):
 		if !slices.Contains(aliases, text) {
 			return nil, fmt.Errorf("cron %q: use five fields, or one of %s", line, strings.Join(aliases, ", "))
@@ -119,14 +120,14 @@ func parse(line string, fields []string) (*cronexpr.Expression, error) {
 		return nil, fmt.Errorf("cron %q: %w", line, err)
 	}
 	if expression.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return nil, fmt.Errorf("cron %q is never due: no such day, or a range that ends before it begins", line)
+		return nil, fmt.Errorf("cron %q is never due: there is no such day, or a range ends before it begins", line)
 	}
 	return expression, nil
 }
 
 func loadZone(zone string) (*time.Location, error) {
 	if zone == "Local" {
-		return nil, errors.New("zone Local is another one on each machine: name it, as in Europe/Berlin")
+		return nil, errors.New("zone Local differs between machines: name the zone, as in Europe/Berlin")
 	}
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -135,24 +136,24 @@ func loadZone(zone string) (*time.Location, error) {
 	return location, nil
 }
 
-// cron is a line in a zone. The library only sees times as a clock on the wall shows them,
-// which it takes for UTC: what happens when clocks change is decided here.
+// cron is a crontab line in a time zone. The library gets only wall-clock times, as if they
+// were UTC; clock changes are handled here.
 type cron struct {
 	line *cronexpr.Expression
 	zone *time.Location
 }
 
-// never is behind all times: the library knows years up to 2099.
+// never is after all ticks: the library knows years up to 2099.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// wall is what a clock in the zone shows, as if that were UTC.
+// wall returns the wall-clock time in the zone, as if it were UTC.
 func (c cron) wall(t time.Time) time.Time {
 	_, offset := t.In(c.zone).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// once goes from one time of the day to the next one. at keeps their order, so the first
-// one that is later is the next.
+// once returns the next tick of a line that is due once for each of its times of day. at keeps
+// their order, so the first result after the given time is the next tick.
 func (c cron) once(after time.Time) time.Time {
 	for wall := c.line.Next(c.wall(after)); !wall.IsZero(); wall = c.line.Next(wall) {
 		if t := c.at(wall); t.After(after) {
@@ -162,7 +163,7 @@ func (c cron) once(after time.Time) time.Time {
 	return never
 }
 
-// at is when the clock shows a time first, or is set past it.
+// at returns when the clock first shows a time, or skips it.
 func (c cron) at(wall time.Time) time.Time {
 	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, c.zone)
 	start, end := t.ZoneBounds()
@@ -182,8 +183,8 @@ func (c cron) at(wall time.Time) time.Time {
 	return t
 }
 
-// always goes through the times at which the zone's offset changes, since between them
-// clocks are even.
+// always returns the next tick of a line that is due whenever the clock shows its times. It
+// goes from one change of the zone's offset to the next; between them clocks run evenly.
 func (c cron) always(after time.Time) time.Time {
 	for {
 		wall := c.wall(after)

@@ -15,13 +15,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// maxLinks bounds the links of a batch's span, as the SDK does by default.
+// maxLinks bounds the links of a batch's span. It is the default of the SDK.
 const maxLinks = 128
 
-// maxDescription bounds the text of an error in a span's status, in bytes.
+// maxDescription bounds the error text in a span's status, in bytes.
 const maxDescription = 512
 
-// Deliveries makes a span "deliver" for each call of one sink, and says which trace context
+// Deliveries makes a span "deliver" for each call of one sink, and decides which trace context
 // the sink sees. It is safe for concurrent use; nil makes no spans and changes nothing.
 type Deliveries struct {
 	tracer trace.Tracer // nil: no spans
@@ -29,8 +29,9 @@ type Deliveries struct {
 	hidden bool // the sink sees no trace context
 }
 
-// NewDeliveries returns nil where there is nothing to do. A nil provider makes no spans; a
-// hidden trace context reaches the sink neither in metadata nor in its context.
+// NewDeliveries returns nil if provider is nil and hidden is false. A nil provider makes no
+// spans. If hidden is true, the sink gets the trace context neither in the metadata nor in its
+// context.
 func NewDeliveries(provider trace.TracerProvider, sink string, hidden bool) *Deliveries {
 	if provider == nil && !hidden {
 		return nil
@@ -44,19 +45,19 @@ func NewDeliveries(provider trace.TracerProvider, sink string, hidden bool) *Del
 
 // Call is one call of a sink.
 type Call struct {
-	// Context is for the sink.
+	// Context is the context for the sink.
 	Context context.Context
-	// Span is a context that has the span also where the sink sees none.
+	// Span is a context with the span, even if the sink does not see it.
 	Span context.Context
 
-	n      int        // deliveries
-	span   trace.Span // nil: there is none
+	n      int        // number of deliveries
+	span   trace.Span // nil: no span
 	change func(notification.Metadata) notification.Metadata
 }
 
-// Begin begins the span of a call that began at a time. Of a delivery alone its parent is
-// what the metadata carries, which it links to as well; of a batch it is a new root with a
-// link for each delivery, 128 at most.
+// Begin begins the span of a call that began at the given time. For a single delivery, the
+// span's parent is the span context in the metadata, and it also has a link to it. For a batch,
+// the span is a new root with a link for each delivery, at most 128.
 func (d *Deliveries) Begin(ctx context.Context, deliveries []*notification.Delivery, began time.Time) Call {
 	if d.tracer == nil {
 		return d.call(ctx, deliveries, nil)
@@ -93,12 +94,12 @@ func (d *Deliveries) Begin(ctx context.Context, deliveries []*notification.Deliv
 	return d.call(spanned, deliveries, span)
 }
 
-// Unspanned is a call without a span.
+// Unspanned returns a call without a span.
 func (d *Deliveries) Unspanned(ctx context.Context, deliveries []*notification.Delivery) Call {
 	return d.call(ctx, deliveries, nil)
 }
 
-// call says what the sink sees of a call.
+// call decides what the sink sees.
 func (d *Deliveries) call(ctx context.Context, deliveries []*notification.Delivery, span trace.Span) Call {
 	c := Call{Context: ctx, Span: ctx, n: len(deliveries), span: span}
 	switch {
@@ -110,16 +111,15 @@ func (d *Deliveries) call(ctx context.Context, deliveries []*notification.Delive
 	return c
 }
 
-// Seen returns deliveries as the sink is to see them, in copies where they differ. A delivery
-// alone has the span's context in its metadata; those of a batch keep their own, each of its
-// trace.
+// Seen returns the deliveries as the sink sees them; changed ones are copies. A single delivery
+// has the span's context in its metadata; deliveries of a batch keep their own.
 func (c Call) Seen(deliveries []*notification.Delivery) []*notification.Delivery {
 	if c.change == nil {
 		return deliveries
 	}
 	seen := make([]*notification.Delivery, len(deliveries))
 	for i, one := range deliveries {
-		changed, envelope := *one, *one.Envelope // which are shared
+		changed, envelope := *one, *one.Envelope // copies, since both are shared
 		envelope.Metadata = c.change(envelope.Metadata)
 		changed.Envelope = &envelope
 		seen[i] = &changed
@@ -134,9 +134,9 @@ func hide(m notification.Metadata) notification.Metadata {
 	return m
 }
 
-// End ends the span of a call, if it has one, with the error of each delivery. The status is
-// an error where any failed; its type is the class of the first one, and its description
-// the first line of that one's text, as the log has it.
+// End ends the span of a call, if it has one, with the error of each delivery. If any failed,
+// the span's status is an error: its type is the class of the first error, and its description
+// the first line of that error's text.
 func (c Call) End(failure func(i int) error) {
 	if c.span == nil {
 		return
@@ -165,7 +165,7 @@ func (c Call) End(failure func(i int) error) {
 	}
 }
 
-// describe is the first line of an error's text.
+// describe returns the first line of an error's text.
 func describe(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return strings.ToValidUTF8(line[:min(len(line), maxDescription)], "")

@@ -7,15 +7,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Names of what a log line within a span carries.
+// Names of the attributes that a log line within a span gets.
 const (
 	LogTraceID = "trace_id"
 	LogSpanID  = "span_id"
 )
 
-// LogHandler adds the ids of the trace and the span to the lines that are logged with a
-// context that has a span, such as by [slog.Logger.InfoContext], and hands all on to another
-// handler.
+// LogHandler returns a handler that passes log lines on to another one, and adds the ids of
+// trace and span to lines whose context has a span, such as those of [slog.Logger.InfoContext].
 func LogHandler(to slog.Handler) slog.Handler { return logHandler{to} }
 
 type logHandler struct{ slog.Handler }
@@ -26,7 +25,7 @@ func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 		return h.Handler.Handle(ctx, r)
 	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
-		r = r.Clone() // whose attributes may be shared
+		r = r.Clone() // its attributes may be shared
 		r.AddAttrs(slog.String(LogTraceID, span.TraceID().String()), slog.String(LogSpanID, span.SpanID().String()))
 	}
 	return h.Handler.Handle(ctx, r)

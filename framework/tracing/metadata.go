@@ -10,11 +10,11 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// w3c reads and writes traceparent and tracestate, and never baggage.
+// w3c reads and writes traceparent and tracestate, but not baggage.
 var w3c propagation.TraceContext
 
-// Inject returns metadata with the trace context of ctx's span in it, in a copy. Metadata
-// that names a traceparent, and a context without a span, leave it as it is.
+// Inject returns a copy of the metadata with the trace context of ctx's span. It returns the
+// metadata unchanged if that already has a traceparent, or if ctx has no span.
 func Inject(ctx context.Context, m notification.Metadata) notification.Metadata {
 	if _, traced := m[notification.MetadataTraceparent]; traced || !trace.SpanContextFromContext(ctx).IsValid() {
 		return m
@@ -22,15 +22,15 @@ func Inject(ctx context.Context, m notification.Metadata) notification.Metadata 
 	return replace(ctx, m)
 }
 
-// replace returns a copy of metadata that has the trace context of ctx's span, and no other.
+// replace returns a copy of the metadata with the trace context of ctx's span and no other.
 func replace(ctx context.Context, m notification.Metadata) notification.Metadata {
 	m = m.Clone()
-	delete(m, notification.MetadataTracestate) // which goes with another traceparent
+	delete(m, notification.MetadataTracestate) // belongs to the old traceparent
 	w3c.Inject(ctx, propagation.MapCarrier(m))
 	return m
 }
 
-// contextOf is the span context that metadata carries; not valid where it carries none.
+// contextOf returns the span context in metadata; it is not valid if there is none.
 func contextOf(m notification.Metadata) trace.SpanContext {
 	if m.Get(notification.MetadataTraceparent) == "" {
 		return trace.SpanContext{}
@@ -38,8 +38,8 @@ func contextOf(m notification.Metadata) trace.SpanContext {
 	return trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier(m)))
 }
 
-// isContext says whether metadata of a name is the trace context, in any case of its letters:
-// some formats ignore that.
+// isContext reports whether metadata with this name is the trace context. It ignores case, as
+// some formats do.
 func isContext(name string) bool {
 	return strings.EqualFold(name, notification.MetadataTraceparent) || strings.EqualFold(name, notification.MetadataTracestate)
 }

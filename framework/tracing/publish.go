@@ -10,12 +10,12 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Publishing makes a span "publish" for each call that publishes: of kind producer, since its
-// context goes into the metadata of all notifications of the call. It is safe for concurrent
-// use; nil makes none.
+// Publishing makes a producer span "publish" for each call that publishes. Its context goes
+// into the metadata of all notifications of the call. It is safe for concurrent use; nil makes
+// no spans.
 type Publishing struct{ tracer trace.Tracer }
 
-// NewPublishing returns nil without a provider.
+// NewPublishing returns nil if provider is nil.
 func NewPublishing(provider trace.TracerProvider) *Publishing {
 	if provider == nil {
 		return nil
@@ -26,7 +26,7 @@ func NewPublishing(provider trace.TracerProvider) *Publishing {
 // Publish is the span of one call.
 type Publish struct{ span trace.Span }
 
-// Begin begins the span of a call, which is in the context that it returns.
+// Begin begins the span of a call and returns a context with it.
 func (p *Publishing) Begin(ctx context.Context) (context.Context, Publish) {
 	ctx, span := p.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		semconv.MessagingSystemKey.String(system),
@@ -36,8 +36,8 @@ func (p *Publishing) Begin(ctx context.Context) (context.Context, Publish) {
 	return ctx, Publish{span}
 }
 
-// End ends the span: with what was published, as far as it was made, and the class of the
-// call's error, "" where there is none. The error's text is the caller's to show.
+// End ends the span, with the notifications that were published and the type of the call's
+// error, "" if it succeeded. It does not record the error's text.
 func (p Publish) End(envelopes []notification.Envelope, errorType string) {
 	defer p.span.End()
 	if !p.span.IsRecording() {
@@ -60,7 +60,7 @@ func (p Publish) End(envelopes []notification.Envelope, errorType string) {
 	}
 }
 
-// typeOf is the type of n envelopes; "" where there are several.
+// typeOf returns the common type of n envelopes, or "" if they have several.
 func typeOf(n int, envelope func(i int) *notification.Envelope) string {
 	if n == 0 {
 		return ""

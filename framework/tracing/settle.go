@@ -8,12 +8,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Settling makes a span "settle SINK" for each checkpoint: of kind client, and the root of a trace of
-// its own, since a checkpoint is about deliveries of many traces. It is safe for concurrent use; nil
-// makes none.
+// Settling makes a client span "settle SINK" for each checkpoint. It is the root of a new trace,
+// since a checkpoint settles deliveries of many traces. It is safe for concurrent use; nil
+// makes no spans.
 type Settling struct{ tracer trace.Tracer }
 
-// NewSettling returns nil without a provider.
+// NewSettling returns nil if provider is nil.
 func NewSettling(provider trace.TracerProvider) *Settling {
 	if provider == nil {
 		return nil
@@ -21,7 +21,7 @@ func NewSettling(provider trace.TracerProvider) *Settling {
 	return &Settling{tracerOf(provider)}
 }
 
-// Settled makes the span of a checkpoint that was written and ended the turn of n deliveries.
+// Settled makes the span of a checkpoint that settled n deliveries.
 func (s *Settling) Settled(sink string, n int, began time.Time, took time.Duration) {
 	if s == nil || n == 0 {
 		return

@@ -1,13 +1,10 @@
 // Package tracing makes the spans of publishing and delivering, and carries the W3C Trace
-// Context between them in metadata.
+// Context from one to the other in the metadata.
 //
-// It knows the API of OpenTelemetry only: who runs the program brings the SDK, as a
-// [trace.TracerProvider]. Spans follow the semantic conventions for messaging, in the version
-// of the package semconv that is imported here. Without a provider there is nothing: no span,
-// no context, no allocation.
-//
-// The files in the order in which to read them: tracing.go, metadata.go, publish.go,
-// deliver.go, settle.go, log.go.
+// It depends only on the API of OpenTelemetry. The program that runs it provides the SDK, as a
+// [trace.TracerProvider]. Without a provider it makes no spans and allocates nothing. Spans
+// follow the semantic conventions for messaging, in the version of the imported package
+// semconv.
 package tracing
 
 import (
@@ -16,12 +13,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Attributes of Waybill's own.
+// Waybill's own attributes.
 const (
-	AttributeType    = attribute.Key("waybill.type")    // of the notifications, where all have one
+	AttributeType    = attribute.Key("waybill.type")    // type of the notifications, if all have the same
 	AttributeSink    = attribute.Key("waybill.sink")    // the sink's name
-	AttributeAttempt = attribute.Key("waybill.attempt") // which one it is, from 1; not of a batch
-	AttributeFailed  = attribute.Key("waybill.failed")  // how many deliveries of a batch failed
+	AttributeAttempt = attribute.Key("waybill.attempt") // number of the attempt, from 1; not for a batch
+	AttributeFailed  = attribute.Key("waybill.failed")  // number of failed deliveries in a batch
 )
 
 // scope names the instrumentation.

@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// patience is how long Drain waits until nothing is due.
+	// patience is how long Drain waits until nothing is due any more.
 	patience = 30 * time.Second
 	// lookEvery is the pause between two looks.
 	lookEvery = 5 * time.Millisecond
-	// maxSteps is how often Advance lets something become due.
+	// maxSteps is how many times Advance delivers what became due.
 	maxSteps = 1000
 )
 
-// Drain runs a forwarder until nothing is due: all that was published is delivered, dead,
-// or waits for a time or behind an earlier one of its key, and so is what handlers have
-// published meanwhile. It does not wait for what is scheduled, retries, and hooks
-// that failed: see [Advance].
+// Drain runs a forwarder until nothing is due: every published notification is delivered or
+// dead, or waits for its time or behind an earlier one of its key. That includes what handlers
+// publish meanwhile. It does not wait for scheduled deliveries, retries and failed hooks: see
+// [Advance].
 //
-// After 30 s it fails the test and lists what is left. It keeps no rows from the test:
-// retention is off, whatever the configuration says. Each call opens the sinks that are a
-// sinks.Opener, and closes those that are a sinks.Closer.
+// After 30 s it fails the test and lists what is left. It never removes rows: retention is off,
+// whatever the configuration says. Each call opens and closes the sinks that are a
+// sinks.Opener or sinks.Closer.
 func Drain(t testing.TB, c forwarder.Config) {
 	t.Helper()
 	newDrain(t, c).run(t)
 }
 
-// Advance drains, and then delivers what becomes due within d, in the order of the times,
-// as if d went by: what is scheduled, retries, and hooks that failed, with all that follows
-// from them. It moves the times of parked deliveries instead of waiting. No clock changes:
-// what is published afterwards with DeliverAt counts from the present, as do
-// OnUnknown.RetryFor, Retry.MaxAge and the pauses of a breaker.
+// Advance drains, and then delivers what becomes due within d, in the order of the times, as if
+// d had passed: scheduled deliveries, retries and failed hooks, and all that follows from them.
+// It moves the times of parked deliveries instead of waiting. It changes no clock: DeliverAt
+// of later notifications, OnUnknown.RetryFor, Retry.MaxAge and a breaker's pauses still count
+// from the real time.
 func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 	t.Helper()
 	r := newDrain(t, c)
@@ -60,10 +60,10 @@ func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 			return
 		}
 	}
-	t.Fatalf("deliveries fell due %d times and %s are left to advance: advance in shorter steps\n%s", maxSteps, d, r.left(t))
+	t.Fatalf("deliveries became due %d times and %s are left to advance: advance in shorter steps\n%s", maxSteps, d, r.left(t))
 }
 
-// inspected is a store that shows what is in it, as those of Waybill do.
+// inspected is a store that can report its content, as Waybill's stores can.
 type inspected interface {
 	forwarder.Store
 	store.Inspector
@@ -76,7 +76,7 @@ type drain struct {
 	query  store.StatusQuery
 	sinks  []string
 	ctx    context.Context
-	// patience is how long run waits; default: the constant.
+	// patience is how long run waits.
 	patience time.Duration
 }
 
@@ -84,9 +84,9 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	t.Helper()
 	require.NotNil(t, c.Store, "the configuration has no Store: take that of Outbox.Forwarding, after Outbox.Open")
 	s, ok := c.Store.(inspected)
-	require.True(t, ok, "store %T is no store.Inspector", c.Store)
+	require.True(t, ok, "store %T is not a store.Inspector", c.Store)
 	c.Poll = forwarder.Poll{Min: lookEvery, Max: 4 * lookEvery}
-	c.Lease = 3 * time.Second // renewed after a third, which is when positions are written that only passed rows by
+	c.Lease = 3 * time.Second // a position past rows of other types is written when a third of it has passed
 	c.Retention, c.InboxRetention = forwarder.KeepForever, forwarder.KeepForever
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -117,7 +117,7 @@ func (r *drain) run(t testing.TB) {
 	for {
 		select {
 		case err := <-ended:
-			t.Fatalf("the forwarder has ended: %v", err)
+			t.Fatalf("the forwarder ended: %v", err)
 		case <-deadline:
 			left := r.left(t)
 			t.Fatalf("something is still due after %s:\n%s%v", r.patience, left, errText(end()))
@@ -139,9 +139,8 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// idle reports whether nothing is due. Where the log has not grown between two probes,
-// with all of it settled and nothing due between them, nothing was in flight that could
-// publish more.
+// idle reports whether nothing is due. If between two probes the log has not grown, all of it
+// is settled and nothing is due, then nothing was in flight that could publish more.
 func (r *drain) idle() (bool, error) {
 	before, err := r.store.Probe(r.ctx)
 	if err != nil {
@@ -160,7 +159,7 @@ func (r *drain) idle() (bool, error) {
 	}
 	for _, sink := range r.sinks {
 		if !settled[sink] {
-			return false, nil // its cursors are not made yet
+			return false, nil // its cursors do not exist yet
 		}
 	}
 	waiting, err := r.waiting()
@@ -182,7 +181,7 @@ func (r *drain) mine(sink string) bool {
 	return sink == store.SinkUnrouted || slices.Contains(r.sinks, sink)
 }
 
-// parked are all deliveries that are parked for the sinks.
+// parked returns all parked deliveries of the sinks.
 func (r *drain) parked() (all []store.ParkedDelivery, err error) {
 	var after store.ParkedPlace
 	for {
@@ -199,13 +198,13 @@ func (r *drain) parked() (all []store.ParkedDelivery, err error) {
 	}
 }
 
-// waiting are those that will go by themselves, or of which a hook will be called: at DueAt,
-// or at once where that is zero. Those behind another one of their key are not among them.
+// waiting returns the deliveries that will be tried again, or whose hook will be called again:
+// at DueAt, or at once if that is zero. Deliveries behind another one of their key are left out.
 func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 	all, err := r.parked()
 	type key struct{ sink, key string }
 	held := make(map[key]bool)
-	for i := range all { // in the order of sink and offset
+	for i := range all { // ordered by sink and offset
 		p := &all[i]
 		k := key{p.Sink, p.Envelope.Key}
 		behind := k.key != "" && held[k]
@@ -230,7 +229,7 @@ func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 	return waiting, err
 }
 
-// next is when the first one falls due; zero: none does.
+// next returns when the first delivery becomes due, or zero.
 func (r *drain) next(t testing.TB) (next time.Time) {
 	t.Helper()
 	waiting, err := r.waiting()
@@ -243,7 +242,7 @@ func (r *drain) next(t testing.TB) (next time.Time) {
 	return next
 }
 
-// shift brings the times of all parked deliveries nearer, under a lease of their lanes.
+// shift moves the times of all parked deliveries earlier. It leases their lanes for that.
 func (r *drain) shift(t testing.TB, by time.Duration) {
 	t.Helper()
 	all, err := r.parked()
@@ -256,7 +255,7 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 			slot := p.Envelope.Slot
 			if p.Sink == l.Lane.Sink && l.Lane.Slots.First <= slot && slot <= l.Lane.Slots.Last && !p.DueAt.IsZero() {
 				p.DueAt = p.DueAt.Add(-by)
-				if p.State == store.StateCancelled { // which is only read
+				if p.State == store.StateCancelled { // is never written
 					p.State = store.StateScheduled
 				}
 				moved = append(moved, p.Parked)
@@ -266,13 +265,13 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 			continue
 		}
 		lease, err := r.store.Acquire(r.ctx, l.Lane, "waybilltest", patience)
-		require.NoError(t, err, "another forwarder works on sink %s: drain with one", l.Lane.Sink)
+		require.NoError(t, err, "another forwarder works on sink %s: drain with a single one", l.Lane.Sink)
 		require.NoError(t, r.store.Checkpoint(r.ctx, store.Checkpoint{Lease: lease, TTL: patience, Park: moved}))
 		require.NoError(t, r.store.Release(r.ctx, lease))
 	}
 }
 
-// left lists what is not done, for people.
+// left describes what is not settled.
 func (r *drain) left(t testing.TB) string {
 	t.Helper()
 	status, err := r.store.Status(r.ctx, r.query)

@@ -193,7 +193,7 @@ func TestDrainFailsWithWhatIsWrongWithTheConfiguration(t *testing.T) {
 	o := waybilltest.New(t, newTypes(t))
 	found := failuresOf(t, func(t testing.TB) { waybilltest.Drain(t, waybill.Config{Store: o.Store}) })
 	require.NotEmpty(t, found)
-	require.Contains(t, found[0], "there is none")
+	require.Contains(t, found[0], "there are none")
 	for _, early := range []func(t testing.TB){
 		func(t testing.TB) { waybilltest.Drain(t, waybill.Config{}) },
 		func(t testing.TB) { waybilltest.Of(t, nil, registry.New()) },

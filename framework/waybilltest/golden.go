@@ -14,17 +14,16 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// goldenName is order.placed.v2.golden.
+// goldenName matches names such as order.placed.v2.golden.
 var goldenName = regexp.MustCompile(`^(.+)\.v(\d+)\.golden$`)
 
-// Golden keeps payloads as they were published, and fails the test if one does not decode
-// any more: a log, and what is parked, may hold them for as long as they are kept.
+// Golden fails the test if payloads that were published earlier no longer decode. It keeps
+// examples of them, since the log and parked deliveries may still hold such payloads.
 //
-// The folder has a file for each version of each type, such as order.placed.v2.golden. A
-// sample whose version has none writes it and fails, so that the file is looked at and
-// committed; one that has must decode to the sample, as must an older version if its
-// upcasters make the same of it. Every type needs a sample, and every file is decoded,
-// those of older names (aliases) too.
+// The folder has a file for each version of each type, such as order.placed.v2.golden. For a
+// sample whose version has no file, Golden writes one and fails, so that you review and commit
+// it. An existing file must decode to the sample. Every type needs a sample. Golden decodes
+// every file, including those of aliases and of older versions.
 func Golden(t testing.TB, types *registry.Registry, folder string, samples ...any) {
 	t.Helper()
 	sampled := make(map[string]bool)
@@ -44,7 +43,7 @@ func Golden(t testing.TB, types *registry.Registry, folder string, samples ...an
 	for _, file := range files {
 		parts := goldenName.FindStringSubmatch(filepath.Base(file))
 		if parts == nil {
-			t.Errorf("%s: the name is not that of a type and a version, such as order.placed.v2.golden", file)
+			t.Errorf("%s: the name is not a type and a version, such as order.placed.v2.golden", file)
 			continue
 		}
 		version, err := strconv.Atoi(parts[2])
@@ -52,12 +51,12 @@ func Golden(t testing.TB, types *registry.Registry, folder string, samples ...an
 		payload, err := os.ReadFile(file)
 		require.NoError(t, err)
 		if _, err := types.Decode(&notification.Envelope{ID: "golden", Type: parts[1], Version: version, Payload: payload}); err != nil {
-			t.Errorf("%s decodes no more: %v; what was published so is lost: register an upcaster, an alias, or the type again", file, err)
+			t.Errorf("%s no longer decodes: %v; stored notifications of this version would be lost: register an upcaster, an alias, or the type again", file, err)
 		}
 	}
 }
 
-// golden compares a sample with its file, which it writes if there is none.
+// golden compares a sample with its file, or writes the file if there is none.
 func golden(t testing.TB, types *registry.Registry, folder string, sample any) {
 	t.Helper()
 	e, err := types.Encode(sample)
@@ -67,7 +66,7 @@ func golden(t testing.TB, types *registry.Registry, folder string, sample any) {
 	if os.IsNotExist(err) {
 		require.NoError(t, os.MkdirAll(folder, 0o755))
 		require.NoError(t, os.WriteFile(file, e.Payload, 0o644))
-		t.Errorf("%s is new: look at it, and commit it", file)
+		t.Errorf("%s is new: review and commit it", file)
 		return
 	}
 	require.NoError(t, err)
@@ -77,7 +76,7 @@ func golden(t testing.TB, types *registry.Registry, folder string, sample any) {
 	stored.Payload = payload
 	got, err := types.Decode(&stored)
 	if err != nil {
-		return // is reported with all files
+		return // Golden reports it with all files
 	}
-	require.Equal(t, want, got, "%s is version %d and has changed its meaning: make it version %d, with an upcaster", file, e.Version, e.Version+1)
+	require.Equal(t, want, got, "%s has changed its meaning, but is still version %d: make it version %d, with an upcaster", file, e.Version, e.Version+1)
 }

@@ -1,15 +1,14 @@
-// Package waybilltest helps to test an application that publishes: what it has
-// published, what its handlers make of a notification, and whether old payloads still
-// decode.
+// Package waybilltest tests an application that publishes: what it has published, what its
+// handlers do with a notification, and whether old payloads still decode.
 //
 //	o := waybilltest.New(t, types)
 //	placeOrder(o.DB, o.Publisher) // the code under test
 //	o.RequirePublished(OrderPlaced{ID: "o-17"})
 //
-// Drain delivers what was published with a real forwarder, and Advance lets what is
-// scheduled or retrying become due without waiting.
+// Drain delivers what was published, with a real forwarder. Advance also delivers what is
+// scheduled or retrying, without waiting.
 //
-// It uses real outboxes: New makes one in an SQLite file of the test, Of looks at any other.
+// The outboxes are real: New makes one in an SQLite file, and Of uses an existing one.
 package waybilltest
 
 import (
@@ -29,10 +28,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Outbox is an outbox that a test looks at. What it finds wrong fails the test at once, so
-// its methods are for the test's own goroutine.
+// Outbox is an outbox under test. Its methods fail the test at once if something is wrong, so
+// call them from the test's goroutine only.
 type Outbox struct {
-	// DB, Store and Publisher are those of New; nil of Of.
+	// DB, Store and Publisher are set by New; Of leaves them nil.
 	DB        *sql.DB
 	Store     *sqlite.Store
 	Publisher *outbox.Publisher
@@ -43,13 +42,13 @@ type Outbox struct {
 	forgotten map[place]bool
 }
 
-// place is where something stands in the log: an id may be published twice.
+// place identifies a row of the log: an id may be published twice.
 type place struct {
 	offset int64
 	id     string
 }
 
-// New makes an empty outbox in an SQLite file, which is gone when the test ends.
+// New makes an empty outbox in an SQLite file, which is removed when the test ends.
 func New(t testing.TB, types *registry.Registry) *Outbox {
 	t.Helper()
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
@@ -66,18 +65,17 @@ func New(t testing.TB, types *registry.Registry) *Outbox {
 	return o
 }
 
-// Of looks at an outbox of the test's own, such as one in the database that
-// postgrestest starts. What is there already counts as forgotten, so call it before the
-// code under test.
+// Of returns the outbox of an existing store, such as one in a database of postgrestest. It
+// ignores what is already in the log, so call it before the code under test.
 func Of(t testing.TB, log store.Log, types *registry.Registry) *Outbox {
 	t.Helper()
-	require.NotNil(t, log, "there is no store to look at: take that of Outbox.Forwarding, after Outbox.Open")
+	require.NotNil(t, log, "the store is nil: take that of Outbox.Forwarding, after Outbox.Open")
 	o := &Outbox{t: t, log: log, types: types, forgotten: make(map[place]bool)}
 	o.Forget()
 	return o
 }
 
-// Forget has what was published so far not count any more.
+// Forget ignores what was published so far.
 func (o *Outbox) Forget() {
 	o.t.Helper()
 	for _, e := range o.Envelopes() {
@@ -85,7 +83,7 @@ func (o *Outbox) Forget() {
 	}
 }
 
-// Envelopes are what was published and committed since Forget, in the order of the log.
+// Envelopes returns what was published and committed since Forget, in log order.
 func (o *Outbox) Envelopes() []notification.Envelope {
 	o.t.Helper()
 	target, err := o.log.Probe(o.t.Context())
@@ -108,7 +106,7 @@ func (o *Outbox) Envelopes() []notification.Envelope {
 }
 
 // RequirePublished fails the test unless exactly these notifications were published since
-// Forget, in this order, as they come back through their serializers.
+// Forget, in this order. It compares them as they are decoded from the log.
 func (o *Outbox) RequirePublished(want ...any) {
 	o.t.Helper()
 	envelopes := o.Envelopes()
@@ -130,8 +128,7 @@ func (o *Outbox) RequireNothing() {
 	o.RequirePublished()
 }
 
-// Published are the notifications of type T that were published since Forget, in the
-// order of the log.
+// Published returns the notifications of type T that were published since Forget, in log order.
 func Published[T any](o *Outbox) []T {
 	o.t.Helper()
 	name, err := registry.NameOf[T](o.types)
@@ -148,10 +145,9 @@ func Published[T any](o *Outbox) []T {
 	return found
 }
 
-// Deliver hands a notification to a sink, such as one of handlers, as a forwarder does:
-// serialized, and decoded again by the sink. It opens the sink before, and closes it when
-// the test ends. Options are those of publishing, such as [outbox.ID]; without ID each
-// delivery is of another notification.
+// Deliver hands a notification to a sink, as a forwarder does: serialized, so that the sink
+// decodes it. It opens the sink first, and closes it when the test ends. Options are those of
+// publishing, such as [outbox.ID]; without an ID each delivery gets a new id.
 func Deliver(t testing.TB, types *registry.Registry, sink sinks.Sink, n any, options ...outbox.Option) (notification.Receipt, error) {
 	t.Helper()
 	e, err := types.Encode(n)

@@ -174,20 +174,20 @@ func TestGoldenFilesKeepOldPayloadsReadable(t *testing.T) {
 	}
 	found := run(types, placed{"o-1"}, paid{"o-1", 700})
 	require.Len(t, found, 2, "%q", found)
-	require.Contains(t, found[0], "order.placed.v1.golden is new: look at it, and commit it")
+	require.Contains(t, found[0], "order.placed.v1.golden is new: review and commit it")
 	require.Empty(t, run(types, placed{"o-1"}, paid{"o-1", 700}), "the second time")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "order.paid.v1.golden"), []byte(`{"order":"o-1","euros":7}`), 0o600))
 	require.Empty(t, run(types, placed{"o-1"}, paid{"o-1", 700}), "an older version")
 
 	require.Contains(t, run(types, placed{"o-1"})[0], "order.paid has no sample: give Golden a value of waybilltest_test.paid")
-	require.Contains(t, run(types, placed{"o-2"}, paid{"o-1", 700})[0], "has changed its meaning: make it version 2, with an upcaster")
+	require.Contains(t, run(types, placed{"o-2"}, paid{"o-1", 700})[0], "has changed its meaning, but is still version 1: make it version 2, with an upcaster")
 
 	without := registry.New()
 	require.NoError(t, registry.Register[placed](without, "order.placed"))
 	found = run(without, placed{"o-1"})
 	require.Len(t, found, 2, "both versions of the type that is gone: %q", found)
-	require.Contains(t, found[0], "order.paid.v1.golden decodes no more")
+	require.Contains(t, found[0], "order.paid.v1.golden no longer decodes")
 	require.Contains(t, found[0], "register an upcaster, an alias, or the type again")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "notes.golden"), nil, 0o600))
-	require.Contains(t, run(types, placed{"o-1"}, paid{"o-1", 700})[0], "notes.golden: the name is not that of a type and a version")
+	require.Contains(t, run(types, placed{"o-1"}, paid{"o-1", 700})[0], "notes.golden: the name is not a type and a version")
 }

@@ -1,6 +1,6 @@
-// Package pgxbatch publishes with pgx at no round trip of its own: what is published in a
-// transaction travels to PostgreSQL together with the transaction's next statement, or with
-// its COMMIT. It is a module of its own, since pgx is no dependency of Waybill.
+// Package pgxbatch publishes with pgx without extra round trips: notifications published in a
+// transaction are sent to PostgreSQL together with the transaction's next statement or its
+// COMMIT. It is a separate module, since Waybill itself does not depend on pgx.
 //
 //	db := pgxbatch.Pool(pool)
 //	err := outbox.RunInPgx(ctx, publisher, db, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
@@ -10,11 +10,11 @@
 //		return publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{ID: "o-17"})
 //	})
 //
-// The order of statements is that of the program: rows that are published are there for the
-// transaction's own queries behind it, and go with a savepoint that is rolled back. One thing
-// differs: an INSERT that the database refuses is an error of the statement behind Publish, or
-// of the commit, and begins with "append to the outbox:". What Publish itself refuses, and a
-// uniqueness key that is taken, are errors of Publish as ever.
+// Statements run in the program's order: later queries of the transaction see the published
+// rows, and the rollback of a savepoint removes them. One thing differs: if the database
+// refuses the INSERT, the error is returned not by Publish but by the next statement or the
+// commit, and begins with "append to the outbox:". Publish still returns its own errors, and
+// [outbox.ErrDuplicate].
 package pgxbatch
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
-// DB begins transactions that hold back what is published in them. It is safe for
-// concurrent use if what it was made of is. [Pool] and [Conn] make it.
+// DB begins transactions that hold back published notifications. [Pool] and [Conn] make it.
+// It is safe for concurrent use if the pool or connection is.
 type DB struct {
 	pool *pgxpool.Pool // nil: the one connection
 	conn *pgx.Conn
@@ -36,17 +36,17 @@ type DB struct {
 
 var _ outbox.PgxDB[pgx.Tx, pgx.TxOptions] = DB{}
 
-// Pool returns a DB whose transactions each have a connection of the pool, which the end of
-// the transaction gives back.
+// Pool returns a DB whose transactions each take a connection of the pool and give it back
+// when they end.
 func Pool(pool *pgxpool.Pool) DB { return DB{pool: pool} }
 
-// Conn returns a DB of one connection, which stays open.
+// Conn returns a DB over one connection, which stays open.
 func Conn(conn *pgx.Conn) DB { return DB{conn: conn} }
 
-// BeginTx begins a transaction. As with pgx, the context counts for the beginning only.
+// BeginTx begins a transaction. As with pgx, the context applies only to the beginning.
 func (d DB) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
 	if d.pool == nil && d.conn == nil {
-		return nil, errors.New("pgxbatch: there is no pool and no connection to begin a transaction on")
+		return nil, errors.New("pgxbatch: no pool or connection to begin a transaction on")
 	}
 	conn, release := d.conn, func() {}
 	if d.pool != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
-// mostHeld bounds how many statements, and how many arguments of one, are held back: the
-// round trip of what is larger does not count.
+// mostHeld and mostArguments bound how many statements, and how many arguments of one, are
+// held back. For anything larger an extra round trip hardly matters.
 const (
 	mostHeld      = 64
 	mostArguments = 1024
@@ -20,15 +20,15 @@ const (
 // held is what a transaction and its savepoints hold back together.
 type held struct {
 	conn       *pgx.Conn
-	commit     string // a COMMIT of the program's own; empty: the usual one
+	commit     string // the program's own COMMIT; empty: the usual one
 	release    func() // gives the connection back
 	statements []statement
 	over       bool
-	// direct is set once the program has the connection, or large objects, to itself: what
-	// goes on there is not seen here, so nothing is held back any more.
+	// direct is set once the program has direct access to the connection or to large objects:
+	// what it does there is not seen here, so nothing is held back any more.
 	direct bool
-	// failed is why statements that were held back are not written. Behind it nothing is
-	// sent and nothing committed, but a savepoint around them can be rolled back.
+	// failed is why statements that were held back are not written. Once it is set, nothing
+	// more is sent or committed, but a savepoint around them can be rolled back.
 	failed error
 }
 
@@ -38,7 +38,7 @@ type statement struct {
 	explain func(error) error
 }
 
-// batch returns what is held back, to be sent.
+// batch returns the statements that are held back.
 func (h *held) batch() *pgx.Batch {
 	b := new(pgx.Batch)
 	for _, s := range h.statements {
@@ -47,8 +47,8 @@ func (h *held) batch() *pgx.Batch {
 	return b
 }
 
-// read reads the results of what batch has returned. The first error is that of the
-// statement that failed: the server passes over those behind it.
+// read reads the results of a batch. The first error is that of the statement that failed:
+// the server skips the ones after it.
 func (h *held) read(results pgx.BatchResults) error {
 	for _, s := range h.statements {
 		if _, err := results.Exec(); err != nil {
@@ -58,7 +58,7 @@ func (h *held) read(results pgx.BatchResults) error {
 	return nil
 }
 
-// flush sends what is held back, and waits for it.
+// flush sends the held statements and waits for their results.
 func (h *held) flush(ctx context.Context) error {
 	if h.failed != nil || len(h.statements) == 0 {
 		return h.failed
@@ -72,13 +72,13 @@ func (h *held) flush(ctx context.Context) error {
 	return err
 }
 
-// end is the end of the transaction.
+// end ends the transaction.
 func (h *held) end() {
 	h.over, h.statements = true, nil
 	h.release()
 }
 
-// tx is a transaction, or a savepoint in one, over pgx's own, which is not used behind the end.
+// tx is a transaction, or a savepoint in one, around pgx's own.
 type tx struct {
 	pgx.Tx
 	held   *held
@@ -91,7 +91,7 @@ var (
 	_ outbox.HoldingTx = (*tx)(nil)
 )
 
-// Hold holds a statement back until the next one or the commit, whose context it is sent with.
+// Hold holds a statement back. It is sent with the context of the next statement or the commit.
 func (t *tx) Hold(ctx context.Context, explain func(error) error, sql string, args ...any) error {
 	h := t.held
 	if t.over() {
@@ -112,9 +112,9 @@ func (t *tx) Hold(ctx context.Context, explain func(error) error, sql string, ar
 	return nil
 }
 
-// Commit commits: what is held back goes with the COMMIT, in one round trip. If one of the
-// statements fails, the server passes over the COMMIT, and the transaction is rolled back.
-// In a savepoint it releases that.
+// Commit sends the held statements and the COMMIT in one round trip. If one of them fails,
+// the server skips the COMMIT and the transaction is rolled back. For a savepoint, Commit
+// releases it.
 func (t *tx) Commit(ctx context.Context) error {
 	h := t.held
 	if t.inside || t.over() || h.failed != nil || h.direct || h.commit != "" || len(h.statements) == 0 {
@@ -132,7 +132,7 @@ func (t *tx) Commit(ctx context.Context) error {
 		err = closing
 	}
 	if h.conn.PgConn().TxStatus() != 'I' {
-		_ = t.Tx.Rollback(ctx) // or it closes the connection
+		_ = t.Tx.Rollback(ctx) // closes the connection if it fails
 	}
 	h.end()
 	if err == nil && tag.String() == "ROLLBACK" {
@@ -141,19 +141,19 @@ func (t *tx) Commit(ctx context.Context) error {
 	return err
 }
 
-// commitAlone commits, or releases a savepoint, behind what is held back.
+// commitAlone sends the held statements first, then commits or releases the savepoint.
 func (t *tx) commitAlone(ctx context.Context) error {
 	err := t.flush(ctx)
 	switch {
 	case t.over():
 		return err
 	case t.inside && err != nil:
-		return err // which leaves the savepoint to be rolled back
+		return err // the program can still roll the savepoint back
 	case t.inside:
 		t.closed = true
 		return t.Tx.Commit(ctx)
 	case err != nil:
-		_ = t.Tx.Rollback(ctx) // or it closes the connection
+		_ = t.Tx.Rollback(ctx) // closes the connection if it fails
 	default:
 		err = t.Tx.Commit(ctx)
 	}
@@ -161,8 +161,8 @@ func (t *tx) commitAlone(ctx context.Context) error {
 	return err
 }
 
-// Rollback rolls back, and drops what is held back: what a savepoint finds there was held
-// back behind its beginning.
+// Rollback rolls back, and drops the held statements. In a savepoint these are its own, since
+// Begin sends all earlier ones.
 func (t *tx) Rollback(ctx context.Context) error {
 	h := t.held
 	if t.over() {
@@ -183,7 +183,7 @@ func (t *tx) Rollback(ctx context.Context) error {
 
 func (t *tx) over() bool { return t.closed || t.held.over }
 
-// flush sends what is held back ahead of a statement.
+// flush sends the held statements ahead of another one.
 func (t *tx) flush(ctx context.Context) error {
 	if t.over() {
 		return pgx.ErrTxClosed
@@ -191,7 +191,7 @@ func (t *tx) flush(ctx context.Context) error {
 	return t.held.flush(ctx)
 }
 
-// Begin makes a savepoint.
+// Begin begins a savepoint.
 func (t *tx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := t.flush(ctx); err != nil {
 		return nil, err
@@ -245,13 +245,13 @@ func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return t.Tx.SendBatch(ctx, b)
 }
 
-// Conn returns the connection. From then on nothing is held back.
+// Conn returns the connection. From then on tx holds no statements back.
 func (t *tx) Conn() *pgx.Conn {
 	t.expose()
 	return t.Tx.Conn()
 }
 
-// LargeObjects returns the large objects. From then on nothing is held back.
+// LargeObjects returns the large objects. From then on tx holds no statements back.
 func (t *tx) LargeObjects() pgx.LargeObjects {
 	t.expose()
 	return t.Tx.LargeObjects()
@@ -263,10 +263,10 @@ func (t *tx) expose() {
 		return
 	}
 	h.direct = true
-	_ = h.flush(context.Background()) // which failed keeps
+	_ = h.flush(context.Background()) // the error is kept in failed
 }
 
-// failure is the answer to a query that was not sent.
+// failure is the result of a query that was not sent.
 type failure struct{ err error }
 
 var _ pgx.Rows = failure{}
@@ -282,7 +282,7 @@ func (failure) FieldDescriptions() []pgconn.FieldDescription { return nil }
 func (failure) TypeMap() *pgtype.Map                         { return nil }
 func (failure) Conn() *pgx.Conn                              { return nil }
 
-// failedBatch is the answer to a batch that was not sent.
+// failedBatch is the result of a batch that was not sent.
 type failedBatch struct{ err error }
 
 var _ pgx.BatchResults = failedBatch{}

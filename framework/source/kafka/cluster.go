@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// metadataAge is how old what is known of the topics may be: after it new partitions are found.
-const metadataAge = 10 * time.Second
+const (
+	// metadataAge is how old what is known of the topics may be: after it new partitions are found.
+	metadataAge = 10 * time.Second
+	// faultyAge is metadataAge while a topic cannot be read.
+	faultyAge = time.Second
+)
 
 // cluster is what is known of a cluster and the topics. It does not change.
 type cluster struct {
@@ -28,6 +33,7 @@ type cluster struct {
 	leaders map[partition]leader
 	topics  map[string]topicID
 	names   map[topicID]string
+	faults  map[string]error // why configured topics cannot be read, by name; the others can
 	// parts are the partitions of the configured topics, in the order of topics and numbers.
 	parts []partition
 }
@@ -57,22 +63,30 @@ func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error)
 		return nil, fmt.Errorf("ask for the topics: %w", err)
 	}
 	c := &cluster{
-		id: metadata.Cluster, asked: asked, leaders: make(map[partition]leader), topics: make(map[string]topicID), names: make(map[topicID]string),
+		id: metadata.Cluster, asked: asked, leaders: make(map[partition]leader), topics: make(map[string]topicID), names: make(map[topicID]string), faults: make(map[string]error),
 	}
-	var problems []error
 	for _, name := range s.config.Topics {
 		if err := c.add(metadata.Topics[name], name); err != nil {
-			problems = append(problems, err)
+			c.faults[name] = err
 		}
 	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, err
+	if len(c.topics) == 0 {
+		return nil, c.faulty()
 	}
 	if len(c.parts) > store.Slots {
 		return nil, fmt.Errorf("%w: the topics have %d partitions together, and a source may have %d: read some of them by another forwarder", store.ErrLanes, len(c.parts), store.Slots)
 	}
 	s.known.Store(c)
 	return c, nil
+}
+
+// faulty is why some topics cannot be read; nil if all can.
+func (c *cluster) faulty() error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
+		problems = append(problems, c.faults[name])
+	}
+	return errors.Join(problems...)
 }
 
 // add takes a topic of the configuration over.
@@ -115,7 +129,11 @@ func (c *cluster) record(name string) (p position, err error) {
 
 // recent is what is known and not old.
 func (s *Source) recent(ctx context.Context) (*cluster, error) {
-	return s.cluster(ctx, time.Now().Add(-metadataAge))
+	age := metadataAge
+	if c := s.known.Load(); c != nil && len(c.faults) > 0 {
+		age = faultyAge
+	}
+	return s.cluster(ctx, time.Now().Add(-age))
 }
 
 // outdated makes the next question for the cluster a new one, where an answer shows that

@@ -17,5 +17,5 @@
 // had it stops the lane, with an error that says what is gone: see Config.Lost.
 //
 // The files in the order in which to read them: config.go, source.go, cluster.go, position.go, reader.go,
-// record.go, group.go.
+// kept.go, record.go, waiting.go, group.go.
 package kafka

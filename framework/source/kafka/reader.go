@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// fetchBytes is about how much one answer of a broker carries, if its first batch is not larger. Each
-	// lane of each sink may have that much that waits for room.
+	// fetchBytes is about how much one answer of a broker carries, if its first batch is not larger. A
+	// reader keeps of it what waits for room, see maxKept.
 	fetchBytes = 256 << 10
 	// pageBytes is about how much the payloads of a page have at most.
 	pageBytes = 8 << 20
@@ -40,6 +40,8 @@ type reader struct {
 	fetched   []*kgo.Record
 	read      int64
 	readEpoch int32
+	size      int64 // of the answer that fetched is the rest of
+	share     *share
 	// epoch is the leader epoch in which the position was found to be sound; 0: none yet.
 	epoch   int32
 	checked bool
@@ -71,6 +73,7 @@ func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Pa
 			r.take(p, end, limit)
 		}
 	}
+	r.keep()
 	if err != nil {
 		return store.Page{}, fmt.Errorf("read %s: %w", r.at, err)
 	}
@@ -155,7 +158,7 @@ func (r *reader) fetch(ctx context.Context) error {
 		pace.Sleep(ctx, emptyPause)
 		return ctx.Err()
 	}
-	r.fetched, r.read, r.readEpoch = records, next, c.leaders[r.at.partition].epoch
+	r.fetched, r.read, r.readEpoch, r.size = records, next, c.leaders[r.at.partition].epoch, sizeOf(records)
 	return nil
 }
 

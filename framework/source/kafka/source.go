@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -27,6 +27,8 @@ type Source struct {
 	decompressor kgo.Decompressor
 	types        *typeRule // nil without one
 	groups       groups
+	kept         kept
+	ages         ages
 
 	asking chan struct{} // capacity 1: full while the cluster is asked for metadata
 	known  atomic.Pointer[cluster]
@@ -41,7 +43,7 @@ func New(c Config) (*Source, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{config: c, decompressor: kgo.DefaultDecompressor(), asking: make(chan struct{}, 1)}
+	s := &Source{config: c, decompressor: kgo.DefaultDecompressor(), asking: make(chan struct{}, 1), kept: kept{most: maxKept}, ages: ages{of: make(map[place]time.Time)}}
 	options, err := new(c.connection()).Options()
 	if err != nil {
 		return nil, err
@@ -66,6 +68,9 @@ var ErrUnavailable = errors.New("the Kafka cluster cannot be reached")
 // does not exist, is compacted, or has too many partitions; or it is ErrUnavailable.
 func (s *Source) Open(ctx context.Context) error {
 	c, err := s.cluster(ctx, time.Now())
+	if err == nil {
+		err = c.faulty()
+	}
 	if err == nil {
 		return s.checkCompaction(ctx, c)
 	}
@@ -160,8 +165,11 @@ func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store
 	has := make(map[partition]bool, len(known))
 	for _, raw := range known {
 		p, err := parsePosition(raw)
-		if err == nil {
+		if err == nil && c.faults[p.name] == nil { // else its lane says so, and others may grow
 			err = c.check(p)
+		}
+		if errors.Is(err, ErrLost) {
+			err = fmt.Errorf("%w: %w", store.ErrPosition, err)
 		}
 		if err != nil {
 			return nil, err
@@ -229,16 +237,19 @@ func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at ti
 	return first, nil
 }
 
-// check returns why a position is none of what is read now.
+// check returns why a position is none of what is read now: ErrPosition where that is another cluster, and
+// with it the whole forwarder has to stop; else only the lane has to.
 func (c *cluster) check(p position) error {
 	id, configured := c.topics[p.name]
-	switch {
+	switch fault := c.faults[p.name]; {
 	case p.cluster != c.id:
 		return fmt.Errorf("%w: it stands in cluster %s, and source.kafka.brokers lead to cluster %s: correct the addresses, or use a prefix of its own for the other cluster",
 			store.ErrPosition, p.cluster, c.id)
+	case fault != nil:
+		return fmt.Errorf("the lane stands at %s: %w", p, fault)
 	case configured && id != p.topic:
-		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records behind %s are gone: forget the sink, and begin it anew with start: oldest",
-			store.ErrPosition, p.name, id, p.topic, p)
+		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records behind %s are gone: forget the sink, and begin it again with start: oldest",
+			ErrLost, p.name, id, p.topic, p)
 	}
 	return nil
 }
@@ -258,110 +269,15 @@ func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Read
 			return nil, err
 		}
 	}
-	return &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next}, nil
+	r := &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next, share: &share{of: &s.kept}}
+	runtime.AddCleanup(r, (*share).giveBack, r.share) // a reader ends without a word
+	return r, nil
 }
 
 // Through is the offset of the engine before the position.
 func (s *Source) Through(lane store.LanePosition) (int64, error) {
 	p, err := parsePosition(lane.Position)
 	return engineOffset(lane.Lane.Number, p.next) - 1, err
-}
-
-// Waiting asks for the first record of each lane that is behind, to see how old it is.
-func (s *Source) Waiting(ctx context.Context, lanes []store.LanePosition, to store.Target) ([]store.Waiting, error) {
-	t, ok := to.(*target)
-	if !ok {
-		return nil, fmt.Errorf("target %T is none of Kafka", to)
-	}
-	c, err := s.recent(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, store.CountTime)
-	defer cancel()
-	waiting := make([]store.Waiting, len(lanes))
-	var looking errgroup.Group
-	looking.SetLimit(8)
-	for i, lane := range lanes {
-		p, err := parsePosition(lane.Position)
-		if err != nil {
-			return nil, err
-		}
-		waiting[i].Rows = max(0, t.ends[p.partition]-p.next)
-		if waiting[i].Rows > 0 {
-			looking.Go(func() error {
-				waiting[i].Oldest = s.oldest(ctx, c, p, t.ends[p.partition])
-				return nil
-			})
-		}
-	}
-	return waiting, looking.Wait()
-}
-
-// oldest is when the first record behind a position occurred that is still there; zero if there is
-// none up to the end, or it cannot be found out.
-func (s *Source) oldest(ctx context.Context, c *cluster, p position, end int64) time.Time {
-	for p.next < end {
-		records, next, _, err := s.fetch(ctx, c, p, 1)
-		switch {
-		case errors.Is(err, kerr.OffsetOutOfRange): // those before are gone, and the lane is at least as late
-			starts, err := s.listAll(ctx, c, []partition{p.partition}, earliest)
-			if err != nil {
-				return time.Time{}
-			}
-			next = starts[p.partition].offset
-		case err != nil:
-			return time.Time{}
-		case len(records) > 0:
-			return occurred(records[0])
-		}
-		if next <= p.next {
-			return time.Time{}
-		}
-		p.next = next
-	}
-	return time.Time{}
-}
-
-// Extent looks for the oldest record, and for how long the topics keep theirs.
-func (s *Source) Extent(ctx context.Context) (e store.Extent, err error) {
-	c, err := s.recent(ctx)
-	if err != nil {
-		return e, err
-	}
-	starts, _, err := s.list(ctx, c, c.parts, earliest, false)
-	if err != nil {
-		return e, err
-	}
-	e.Whole = true
-	for _, l := range starts {
-		e.Whole = e.Whole && l.offset == 0
-	}
-	first, _, err := s.list(ctx, c, c.parts, 0, false)
-	if err != nil {
-		return e, err
-	}
-	for _, l := range first {
-		if l.offset >= 0 && (e.Oldest.IsZero() || l.at.Before(e.Oldest)) {
-			e.Oldest = l.at
-		}
-	}
-	e.Keeps = s.keeps(ctx)
-	return e, nil
-}
-
-// keeps is the shortest retention of the topics; 0: for ever, or not known.
-func (s *Source) keeps(ctx context.Context) (keeps time.Duration) {
-	for _, config := range s.configs(ctx) {
-		var ms int64
-		if _, err := fmt.Sscan(config["retention.ms"], &ms); err != nil || ms <= 0 {
-			continue
-		}
-		if d := time.Duration(min(ms, int64(1<<62/time.Millisecond))) * time.Millisecond; keeps == 0 || d < keeps {
-			keeps = d
-		}
-	}
-	return keeps
 }
 
 // Settled has the group of the sink follow.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,7 @@ func (a *adversaries) run(ctx context.Context, n int) {
 	}
 	loop(200, func(p *adversary) { p.slowStatement(ctx) })
 	loop(300, func(p *adversary) { p.kill(ctx) })
+	loop(400, (*adversary).timed)
 	all.Wait()
 }
 
@@ -305,6 +307,15 @@ func (p *adversary) longTransaction(ctx context.Context, key string) {
 		}
 		return nil
 	})
+}
+
+// timedType is the type of the rows whose payload is when their publisher began.
+const timedType = "timed"
+
+// timed commits a row that no other transaction holds up.
+func (p *adversary) timed() {
+	p.nap(20 * time.Millisecond)
+	_ = p.exec("INSERT INTO outbox (type, payload) VALUES (?, ?)", timedType, strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
 // slowStatement takes offsets and stores its last rows only after the slack of a sweep is over.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -54,7 +55,13 @@ func TestEachCommittedRowComesOnceWhateverPublishersDo(t *testing.T) {
 	go func() { adversaries.run(ctx, 12); close(published) }()
 	f.run(published)
 	f.finish(db)
-	t.Logf("%d transactions, %d rows, %d moves of cursors, %d deaths", adversaries.done.Load(), f.cursors[0].total, f.moves, f.deaths)
+	delays := f.delays()
+	at := func(share float64) time.Duration {
+		return delays[int(share*float64(len(delays)-1))].Round(time.Millisecond)
+	}
+	t.Logf("%d transactions, %d rows, %d moves of cursors, %d deaths; of %d timed rows: p50 %v, p99 %v, worst %v",
+		adversaries.done.Load(), f.cursors[0].total, f.moves, f.deaths, len(delays), at(0.5), at(0.99), at(1))
+	require.Less(t, at(0.5), time.Second, "a row waits for no transaction but its own: some take seconds, at any time")
 }
 
 // fleet is two processes that share cursors.
@@ -79,6 +86,7 @@ type cursor struct {
 	total  int
 	came   map[int64]int
 	last   map[string]int64
+	delays []time.Duration // of the timed rows
 }
 
 func newFleet(t *testing.T, dsn string, c mysql.Config) *fleet {
@@ -160,7 +168,11 @@ func (f *fleet) step(i int, random *rand.Rand) {
 			}
 		}
 	}
-	target, err := f.stores[i].Probe(ctx)
+	look := f.stores[i].Probe
+	if random.Intn(4) > 0 {
+		look = f.of[i][random.Intn(2)].reader.(store.Looker).Look
+	}
+	target, err := look(ctx)
 	if err != nil {
 		f.t.Error(err)
 		return
@@ -199,12 +211,16 @@ func (c *cursor) take(page store.Page) (err error) {
 		if c.came[e.Offset]++; c.came[e.Offset] > 1 {
 			return fmt.Errorf("offset %d came twice", e.Offset)
 		}
-		if e.Key == "" {
+		if e.Key == "" && e.Type != timedType {
 			continue
 		}
 		number, err := strconv.ParseInt(string(e.Payload), 10, 64)
 		if err != nil {
 			return err
+		}
+		if e.Type == timedType {
+			c.delays = append(c.delays, time.Since(time.Unix(0, number)))
+			continue
 		}
 		if number <= c.last[e.Key] {
 			return fmt.Errorf("%s: %d came behind %d", e.Key, number, c.last[e.Key])
@@ -226,6 +242,15 @@ func (f *fleet) finish(db *sql.DB) {
 			f.step(1, random)
 		}
 	}
+}
+
+// delays are how long the timed rows took to each cursor, sorted.
+func (f *fleet) delays() (delays []time.Duration) {
+	for _, c := range f.cursors {
+		delays = append(delays, c.delays...)
+	}
+	slices.Sort(delays)
+	return delays
 }
 
 // missing are the offsets of committed rows that have not come to a cursor. None may have come that was

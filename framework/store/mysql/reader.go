@@ -87,6 +87,12 @@ func (r *reader) Next(ctx context.Context, goal store.Target, limit int) (store.
 			}
 		}
 		start := r.pos
+		if b := t.brings(r, limit); b != nil {
+			r.pos, r.known = position{from: *r.pos.until}, false
+			page := r.page(start, b.rows, t.complete())
+			page.Asked = b.asked
+			return page, nil
+		}
 		envelopes, err := r.read(ctx, limit)
 		if err != nil {
 			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
@@ -115,7 +121,7 @@ func (r *reader) begin(ctx context.Context, t *target) (*target, error) {
 	case t.complete() || r.pos.from.top >= t.last:
 		return nil, nil
 	}
-	return r.store.tracker.probe(ctx)
+	return r.store.tracker.probe(ctx, nil)
 }
 
 // startedAgain says why the position is of a log that is gone; "" if it is not: the target was

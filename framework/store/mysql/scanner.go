@@ -9,7 +9,10 @@ import (
 )
 
 // columns are those of an envelope, as scanner reads them.
-const columns = "o.`offset`, slot, id, type, version, `key`, occurred_on, deliver_at, metadata, payload"
+const (
+	columnsBeforePayload = "o.`offset`, slot, id, type, version, `key`, occurred_on, deliver_at, metadata"
+	columns              = columnsBeforePayload + ", payload"
+)
 
 // scanner makes envelopes of a driver's values. It is where a backlog spends its time: payloads share
 // chunks of memory, and what repeats from row to row (types, metadata) is kept once.

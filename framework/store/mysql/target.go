@@ -12,9 +12,11 @@ type target struct {
 	at   snapshot
 	last int64 // the highest committed offset; at may not reach it yet
 	life string
+
+	brought *brought // nil: pages are to be read
 }
 
-var _ store.Target = (*target)(nil)
+var _ store.QuietTarget = (*target)(nil)
 
 // Last is the highest offset that had a committed row.
 func (t *target) Last() int64 { return t.last }
@@ -22,13 +24,22 @@ func (t *target) Last() int64 { return t.last }
 // complete reports whether the snapshot reaches the end of the log.
 func (t *target) complete() bool { return t.at.top >= t.last }
 
+// Closed implements store.QuietTarget.
+func (t *target) Closed() bool { return t.complete() && len(t.at.holes) == 0 }
+
+// Moved implements store.QuietTarget.
+func (t *target) Moved(since store.Target) bool {
+	before, ok := since.(*target)
+	return !ok || t.last != before.last || t.life != before.life || !t.Closed()
+}
+
 // Probe looks at what is behind the top that it knows; see tracker. In a process that has not read
 // before it begins at the cursors.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	if source := s.Source(); source != nil {
 		return source.Probe(ctx)
 	}
-	t, err := s.tracker.probe(ctx)
+	t, err := s.tracker.probe(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", advise(err))
 	}
@@ -38,7 +49,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 // probeAll probes until the snapshot reaches the end of the log.
 func (s *Store) probeAll(ctx context.Context) (*target, error) {
 	for {
-		t, err := s.tracker.probe(ctx)
+		t, err := s.tracker.probe(ctx, nil)
 		if err != nil || t.complete() {
 			return t, err
 		}

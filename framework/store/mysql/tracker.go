@@ -27,7 +27,7 @@ import (
 //     has none any more, was rolled back. One that never had one is dead if no statement is left
 //     that could have taken the offset: see sweeps.
 //
-// docs/design.md says why this loses nothing.
+// docs/internals/reading.md says why this loses nothing.
 type tracker struct {
 	store *Store
 	busy  chan struct{} // capacity 1: held while one looks
@@ -87,16 +87,16 @@ func (t *tracker) lock(ctx context.Context) error {
 
 func (t *tracker) unlock() { <-t.busy }
 
-// probe returns the newest snapshot.
-func (t *tracker) probe(ctx context.Context) (*target, error) {
+// probe returns the newest snapshot, for a reader with the rows that are new in it; nil: for all.
+func (t *tracker) probe(ctx context.Context, r *reader) (*target, error) {
 	if err := t.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer t.unlock()
-	found, err := t.look(ctx)
+	found, err := t.look(ctx, r)
 	if errors.Is(err, store.ErrServerChanged) {
 		t.forget("")
-		found, err = t.look(ctx)
+		found, err = t.look(ctx, r)
 	}
 	return found, err
 }
@@ -110,15 +110,17 @@ func (t *tracker) forget(life string) {
 	t.dead = nil
 }
 
-func (t *tracker) look(ctx context.Context) (*target, error) {
+func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 	found := &target{}
 	var young spans // new holes that a sweep is behind
 	life, err := t.store.on(ctx, t.store.db, t.life, func(c *sql.Conn) error {
 		if err := t.prepare(ctx, c); err != nil {
 			return err
 		}
-		gaps, full, err := t.read(ctx, c)
-		if err != nil {
+		var gaps spans
+		var full bool
+		var err error
+		if gaps, found.brought, full, err = t.read(ctx, c, r); err != nil {
 			return err
 		}
 		if found.last = t.at.top; full {
@@ -182,10 +184,10 @@ func (t *tracker) seed(ctx context.Context, c *sql.Conn) error {
 }
 
 // read is steps 1 and 2. full says that there may be more.
-func (t *tracker) read(ctx context.Context, c *sql.Conn) (gaps spans, full bool, err error) {
-	fresh, err := t.fresh(ctx, c)
+func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans, b *brought, full bool, err error) {
+	fresh, b, err := t.fresh(ctx, c, r)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	at := t.at
 	if n := len(fresh); n > 0 {
@@ -194,31 +196,40 @@ func (t *tracker) read(ctx context.Context, c *sql.Conn) (gaps spans, full bool,
 	}
 	late, err := t.store.visible(ctx, c, at.holes.or(gaps))
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
+	}
+	if len(late) > 0 {
+		b = nil // it lacks them
 	}
 	at.holes = at.holes.or(gaps).minus(late)
 	t.at = at
-	return gaps.minus(late), full, nil
+	return gaps.minus(late), b, full, nil
 }
 
 // fresh are the visible offsets above the top. Where the row at the top is gone, retention has
 // removed it, or the log was started again: then the tracker begins at its beginning.
-func (t *tracker) fresh(ctx context.Context, c *sql.Conn) ([]int64, error) {
-	list, err := t.above(ctx, c)
+func (t *tracker) fresh(ctx context.Context, c *sql.Conn, r *reader) (list []int64, b *brought, err error) {
+	if r != nil {
+		list, b, err = r.bring(ctx, c, t.at)
+	}
+	if list == nil && err == nil {
+		list, err = t.above(ctx, c)
+	}
 	if err != nil || t.at.top == 0 {
-		return list, err
+		return list, b, err
 	}
 	if len(list) > 0 && list[0] == t.at.top {
-		return list[1:], nil
+		return list[1:], b, nil
 	}
 	next, err := t.store.nextOffset(ctx, c)
 	if err != nil || next > t.at.top {
-		return list, err
+		return list, b, err
 	}
 	life := t.life
 	t.forget(life)
 	t.seeded = true // the cursors are of the log that is gone
-	return t.above(ctx, c)
+	list, err = t.above(ctx, c)
+	return list, nil, err
 }
 
 // above are the visible offsets from the top on.

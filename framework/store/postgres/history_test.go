@@ -241,7 +241,7 @@ func privateServer(t *testing.T) *postgrestest.Server {
 	return server
 }
 
-// A pg_upgrade keeps ids and offsets; the way out is in docs/design.md.
+// A pg_upgrade keeps ids and offsets; the way out is in docs/internals/failures.md.
 func TestACursorWithoutAHistoryGoesOnAndTakesTheLogs(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

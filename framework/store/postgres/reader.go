@@ -42,7 +42,7 @@ const divisionByZero = "22012"
 const maxWindow = 1 << 20
 
 // reader walks through the log from delta to delta. It is the heart of the
-// store: docs/design.md says how it works and why it loses nothing.
+// store: docs/internals/reading.md says how it works and why it loses nothing.
 type reader struct {
 	store  *Store
 	filter store.Filter

@@ -14,6 +14,12 @@ type target int64
 // Last is that offset. All rows up to it are committed.
 func (t target) Last() int64 { return int64(t) }
 
+// Closed implements store.QuietTarget: one transaction writes at a time.
+func (t target) Closed() bool { return true }
+
+// Moved implements store.QuietTarget.
+func (t target) Moved(since store.Target) bool { return store.Target(t) != since }
+
 // position is the place behind an offset; 0 is before the oldest row.
 type position int64
 

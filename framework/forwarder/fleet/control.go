@@ -1,0 +1,257 @@
+package fleet
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// ErrOtherFleet: forwarders of another fleet use the control database.
+var ErrOtherFleet = errors.New("the control database is used by another fleet")
+
+// ControlStore is what a fleet needs of its control database: an outbox to which nothing is published, with
+// a prefix that no other outbox has. Each database is a sink there, with one lane.
+type ControlStore interface {
+	store.Leases
+	Checkpoint(ctx context.Context, c store.Checkpoint) error
+}
+
+// control leases databases, with the assignment that lanes have. It is for one goroutine.
+type control struct {
+	store    ControlStore
+	owner    string
+	identity string // a digest
+	lease    time.Duration
+	trouble  *pace.Trouble
+	log      *slog.Logger
+
+	heartbeat  time.Time
+	announced  []string
+	held       map[string]*heldLease // by name in the control database
+	forwarders int
+	refused    bool
+}
+
+// heldLease is the right to work on one database.
+type heldLease struct {
+	store.Lease
+	database Database
+	renewed  time.Time
+	leaving  bool // it is given back once the work on it has ended
+}
+
+func newControl(s ControlStore, owner, identity string, lease time.Duration, log *slog.Logger) *control {
+	return &control{store: s, owner: owner, identity: fmt.Sprintf("%x", sha256.Sum256([]byte(identity)))[:12], lease: lease, log: log, forwarders: 1,
+		trouble: pace.NewTrouble(log, "leasing databases from the control database", 0), held: make(map[string]*heldLease)}
+}
+
+// nameOf is a database's name in the control database. Databases of one name that are not the same one have
+// leases of their own: or one of two fleets would take a database for worked on that is not.
+func nameOf(d Database) string {
+	return fmt.Sprintf("%s@%x", d.Name, sha256.Sum256([]byte(d.Identity)))[:len(d.Name)+9]
+}
+
+// look renews, takes up and gives back leases. It returns the databases that this forwarder is to work on, and
+// how many forwarders there are. While the control database does not answer, what is held stays: the lanes'
+// leases in each database are the fence. refused is why nothing is leased: an ErrOtherFleet.
+func (c *control) look(ctx context.Context, listed []Database, isOver func(Database) bool) (mine []Database, forwarders int, refused error) {
+	bounded, cancel := context.WithTimeout(ctx, c.lease)
+	defer cancel()
+	if !time.Now().Before(c.trouble.Until()) {
+		err := c.turn(bounded, listed, isOver)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrOtherFleet):
+			if refused = err; !c.refused {
+				c.log.Error("no database is leased to this forwarder", "error", err)
+			}
+		case err != nil:
+			c.trouble.Met(err)
+		default:
+			c.trouble.Over()
+		}
+		c.refused = refused != nil
+	}
+	for _, h := range c.held {
+		if !h.leaving {
+			mine = append(mine, h.database)
+		}
+	}
+	return mine, c.forwarders, refused
+}
+
+func (c *control) turn(ctx context.Context, listed []Database, isOver func(Database) bool) error {
+	databases, names := make(map[string]Database, len(listed)), make([]string, 0, len(listed))
+	for _, d := range listed {
+		databases[nameOf(d)] = d
+		names = append(names, nameOf(d))
+	}
+	slices.Sort(names)
+	for name, h := range c.held {
+		if d, is := databases[name]; is {
+			h.database = d // its password may be another one
+		} else {
+			h.leaving = true
+		}
+	}
+	if err := c.giveBack(ctx, isOver); err != nil {
+		return err
+	}
+	me := store.Member{Owner: c.owner, Sinks: names, Running: store.Running{Settings: c.identity}}
+	if began := time.Now(); began.Sub(c.heartbeat) >= c.lease/3 || !slices.Equal(names, c.announced) {
+		if err := c.store.Heartbeat(ctx, me, c.lease); err != nil {
+			return err
+		}
+		c.heartbeat, c.announced = began, names
+	}
+	membership, err := c.store.Membership(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.cut(ctx, names, &membership); err != nil {
+		return err
+	}
+	if err := c.judge(membership.Members); err != nil {
+		for _, h := range c.held {
+			h.leaving = true
+		}
+		return err
+	}
+	membership.Members = slices.DeleteFunc(membership.Members, func(m store.Member) bool { return m.Settings != c.identity })
+	c.forwarders = max(1, len(membership.Members))
+	membership.Lanes = slices.DeleteFunc(membership.Lanes, func(l store.LaneState) bool { _, known := databases[l.Lane.Sink]; return !known })
+	c.correct(&membership)
+	leaving := func(l store.Lane) bool { h := c.held[l.Sink]; return h != nil && h.leaving }
+	take, leave := coordinate.Assign(membership, me, leaving, 2*c.lease)
+	for _, lane := range leave {
+		c.held[lane.Sink].leaving = true
+	}
+	for _, lane := range take {
+		lease, err := c.store.Acquire(ctx, lane, c.owner, c.lease)
+		switch {
+		case errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
+			continue // another one was faster
+		case err != nil:
+			return err
+		}
+		c.held[lane.Sink] = &heldLease{Lease: lease, database: databases[lane.Sink], renewed: time.Now()}
+	}
+	return c.renew(ctx)
+}
+
+// judge refuses to lease databases beside another fleet. The one whose forwarder came first has the control
+// database; another one waits until its forwarders have gone, so that a rolling deployment to
+// another configuration loses nothing.
+func (c *control) judge(members []store.Member) error {
+	if len(members) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(members, func(a, b store.Member) int {
+		if d := a.Since.Compare(b.Since); d != 0 {
+			return d
+		}
+		if a.Owner < b.Owner {
+			return -1
+		}
+		return 1
+	})
+	if first.Settings == c.identity {
+		return nil
+	}
+	return fmt.Errorf("%w: that of forwarder %s, whose sinks or outbox.prefix are others. This one waits until those have stopped; if they are to run on, give one of the fleets another fleet.prefix",
+		ErrOtherFleet, first.Owner)
+}
+
+// cut makes the lanes of databases that have none yet.
+func (c *control) cut(ctx context.Context, names []string, m *store.Membership) error {
+	known := make(map[string]bool, len(m.Lanes))
+	for _, l := range m.Lanes {
+		known[l.Lane.Sink] = true
+	}
+	for _, name := range names {
+		if known[name] {
+			continue
+		}
+		if _, err := c.store.Cut(ctx, name, 1, store.StartOldest); err != nil {
+			return err
+		}
+		m.Lanes = append(m.Lanes, store.LaneState{Lane: store.NewLane(name, 0, 1)})
+	}
+	return nil
+}
+
+// correct corrects the membership by what only this forwarder knows.
+func (c *control) correct(m *store.Membership) {
+	for i := range m.Lanes {
+		l := &m.Lanes[i]
+		switch holds := c.held[l.Lane.Sink] != nil; {
+		case holds && l.Owner == "":
+			l.Owner = c.owner // its lease ran out while the control database was away
+		case !holds && l.Owner == c.owner:
+			l.Owner = "" // the answer to Acquire was lost
+		}
+	}
+}
+
+// renew renews leases. One that another forwarder has taken is given up.
+func (c *control) renew(ctx context.Context) error {
+	for name, h := range c.held {
+		if time.Since(h.renewed) < c.lease/3 {
+			continue
+		}
+		err := c.store.Checkpoint(ctx, store.Checkpoint{Lease: h.Lease, TTL: c.lease})
+		switch {
+		case errors.Is(err, store.ErrServerChanged): // it has restarted: the lease is as good as it was
+			lease, err := c.store.Acquire(ctx, h.Lane, c.owner, c.lease)
+			if errors.Is(err, store.ErrLeaseHeld) {
+				h.leaving = true
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			h.Lease = lease
+		case errors.Is(err, store.ErrLeaseLost):
+			c.log.Warn("another forwarder has leased the database", "database", h.database.Name)
+			h.leaving = true
+			continue
+		case err != nil:
+			return fmt.Errorf("renew the lease of %s: %w", name, err)
+		}
+		h.renewed = time.Now()
+	}
+	return nil
+}
+
+// giveBack gives the leases back of databases on which the work has ended.
+func (c *control) giveBack(ctx context.Context, isOver func(Database) bool) error {
+	for name, h := range c.held {
+		if !h.leaving || !isOver(h.database) {
+			continue
+		}
+		if err := c.store.Release(ctx, h.Lease); err != nil {
+			return err
+		}
+		delete(c.held, name)
+	}
+	return nil
+}
+
+// leave ends the membership, and gives all back. The work on the databases has ended.
+func (c *control) leave(ctx context.Context) {
+	err := c.store.Leave(ctx, c.owner)
+	for _, h := range c.held {
+		err = errors.Join(err, c.store.Release(ctx, h.Lease))
+	}
+	if err != nil {
+		c.log.Warn("the other forwarders of the fleet will notice later that this one stops", "error", err)
+	}
+}

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// member is the work on one database, from start to stop.
+type member struct {
+	Database
+	fleet     *Fleet
+	stop      context.CancelFunc
+	done      chan struct{}
+	before    *member // that worked on a database of this name; nil: none. It ends first
+	forgotten bool    // it is not listed any more
+
+	mu    sync.Mutex
+	state State
+	since time.Time
+	err   error
+	store forwarder.Store
+}
+
+func (f *Fleet) start(ctx context.Context, d Database, before *member) *member {
+	ctx, stop := context.WithCancel(ctx)
+	m := &member{Database: d, fleet: f, stop: stop, done: make(chan struct{}), before: before}
+	m.enter(StateOpening, nil)
+	go m.run(ctx)
+	return m
+}
+
+// longestTry is the longest pause between two tries of a database that fails.
+const longestTry = 15 * time.Second
+
+// openTime bounds one try of opening.
+const openTime = 15 * time.Second
+
+// run works on the database until ctx is done.
+func (m *member) run(ctx context.Context) {
+	defer m.fleet.look()
+	defer close(m.done)
+	if m.before != nil {
+		<-m.before.done
+		m.before = nil
+	}
+	trouble := pace.NewTrouble(m.fleet.config.Logger.With("database", m.Name), "forwarding from the database", longestTry)
+	for ctx.Err() == nil {
+		err := m.work(ctx, trouble)
+		if ctx.Err() != nil || errors.Is(err, forwarder.ErrNotRunning) {
+			return
+		}
+		if errors.Is(err, store.ErrNotMigrated) {
+			err = fmt.Errorf("%w: run waybill migrate --in %s", err, m.Name)
+		}
+		m.enter(StateFailing, err)
+		pace.Sleep(ctx, trouble.Met(err))
+	}
+}
+
+// work opens the database, and works on it whenever it is awake, until ctx is done or something fails.
+func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
+	bounded, cancel := context.WithTimeout(ctx, openTime)
+	o, err := m.fleet.config.Open(bounded, m.Database)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	defer m.keep(nil)
+	m.keep(o.Store)
+	trouble.Over()
+	for {
+		m.enter(StateAwake, nil)
+		err := m.wake(ctx, o.Store)
+		var idle *forwarder.Idle
+		switch {
+		case errors.As(err, &idle):
+			m.enter(StateAsleep, nil)
+			if m.fleet.watch.sleep(ctx, m, o.Store, idle); ctx.Err() != nil {
+				return nil
+			}
+		case err == nil:
+			return forwarder.ErrNotRunning // the forwarder stops
+		default:
+			return err
+		}
+	}
+}
+
+// wake works on the database until it is idle, or ctx is done.
+func (m *member) wake(ctx context.Context, s forwarder.Store) error {
+	f := m.fleet
+	hears := f.hearing.TryAcquire(1)
+	if hears {
+		defer f.hearing.Release(1)
+	}
+	return f.config.Forwarder.RunDatabase(ctx, forwarder.Database{
+		Name: m.Name, Store: s, Connections: f.config.Connections, Polled: !hears, Sleep: f.config.Sleep,
+	})
+}
+
+// enter notes another state.
+func (m *member) enter(s State, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state != s {
+		m.state, m.since = s, time.Now()
+	}
+	m.err = err
+}
+
+func (m *member) keep(s forwarder.Store) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.store = s
+}
+
+func (m *member) status() Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Status{Database: m.Name, State: m.state, Since: m.since, Store: m.store}
+	if m.err != nil {
+		s.Error = m.err.Error()
+	}
+	return s
+}

@@ -1,0 +1,65 @@
+// Package demo is the command waybill demo. It is a package of its own for programs that need
+// only this command, because they compile faster than the whole command line.
+package demo
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/program/internal/demo"
+)
+
+// Command returns the command. It writes the result to stdout and progress to stderr. Cancelling
+// its context ends the demo early.
+func Command(stdout, stderr io.Writer) *cobra.Command {
+	var c demo.Config
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a small shop with an outbox, with nothing to install",
+		Long: `Run a small shop with an outbox, and verify what arrives.
+
+The shop places orders in real transactions; one in ten rolls back. A forwarder in the
+same process delivers the notifications to Kafka, by email, and to an HTTP endpoint
+that refuses a few attempts. At the end the demo compares what the receivers got with
+what the shop committed: nothing may be missing, nothing may come from a rollback, and
+the notifications of each customer must arrive in order. Otherwise the exit code is 1.
+
+The database, the Kafka broker, the endpoint and the mail server run inside the process
+and leave nothing behind. You can use your own instead:
+
+  --database   a PostgreSQL, MySQL or MariaDB database. The demo drops its own tables,
+               whose names begin with waybill_demo, before and after; it touches no
+               others.
+  --kafka      a Kafka cluster. The demo creates a topic waybill-demo-… and deletes it.
+  --smtp       a mail server, such as Mailpit. The mails are addressed to example.com.
+               The demo counts the server's receipts, and does not see whether the
+               mails arrive.
+
+With --observe a dashboard shows the shop while it trades. The shop then trades until
+SIGINT, unless --for sets a time.
+
+The first SIGINT closes the shop early: what it committed is still delivered and
+verified. The second SIGINT ends everything at once, and leaves the temporary folder.
+The demo reads no configuration.`,
+		Example: `  waybill demo
+  waybill demo --observe 127.0.0.1:8090`,
+		Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if c.Observe != "" && !cmd.Flags().Changed("for") {
+				c.For = 0
+			}
+			return c.Validate()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return demo.Run(cmd.Context(), c, stdout, stderr) },
+	}
+	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long the shop places orders; 0 is until SIGINT")
+	cmd.Flags().IntVar(&c.Rate, "rate", demo.DefaultRate, "orders per second; 0 is as many as possible")
+	cmd.Flags().DurationVar(&c.Drain, "drain", demo.DefaultDrain, "how long deliveries may take after the shop has closed")
+	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, MySQL or MariaDB database, instead of SQLite in a temporary folder")
+	cmd.Flags().StringSliceVar(&c.Kafka, "kafka", nil, "Kafka brokers as host:port, instead of one inside the process")
+	cmd.Flags().StringVar(&c.SMTP, "smtp", "", "URL of a mail server, instead of one inside the process")
+	cmd.Flags().StringVar(&c.Observe, "observe", "", "`ADDRESS` to serve a dashboard at, such as 127.0.0.1:8090")
+	cmd.Flags().BoolVar(&c.JSON, "json", false, "print the result as JSON")
+	return cmd
+}

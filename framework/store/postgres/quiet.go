@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var (
+	_ store.QuietTarget = (*probe)(nil)
+	_ store.Neighbour   = (*Store)(nil)
+)
+
+// Closed implements store.QuietTarget: the transactions above the watermark take offsets above Last
+// only, and all others have ended.
+func (p *probe) Closed() bool {
+	w := &p.watermark
+	return w.id > 0 && w.bound == p.last && p.snapshot.xmin > w.id
+}
+
+// Moved implements store.QuietTarget.
+func (p *probe) Moved(since store.Target) bool {
+	before, ok := since.(*probe)
+	return !ok || p.last != before.last || p.server != before.server || p.history != before.history
+}
+
+// Handle implements store.Neighbour.
+func (s *Store) Handle() *sql.DB { return s.db }
+
+// probedTogether is how many logs one statement probes: planning it takes a lock on the sequence of
+// each.
+const probedTogether = 250
+
+// ProbeTogether implements store.Neighbour.
+func (s *Store) ProbeTogether(ctx context.Context, logs []store.Neighbour) ([]store.Target, error) {
+	targets := make([]store.Target, len(logs))
+	for from := 0; from < len(logs); from += probedTogether {
+		upTo := min(from+probedTogether, len(logs))
+		if err := s.probeTogether(ctx, logs[from:upTo], targets[from:upTo]); err != nil {
+			return nil, fmt.Errorf("probe the logs: %w", advise(err))
+		}
+	}
+	return targets, nil
+}
+
+func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targets []store.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	var query strings.Builder
+	stores, known := make([]*Store, len(logs)), make([]bounds, len(logs))
+	for i, log := range logs {
+		its, ok := log.(*Store)
+		if !ok || its.db != s.db || its.Source() != nil {
+			return fmt.Errorf("%T is no log of this database", log)
+		}
+		stores[i], known[i] = its, its.known()
+		if i > 0 {
+			query.WriteString(" UNION ALL ")
+		}
+		query.WriteString("SELECT " + strconv.Itoa(i) + ", p.* FROM (" + its.sql.probe + ") p")
+	}
+	asked := time.Now()
+	rows, err := s.db.QueryContext(ctx, query.String())
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	type seen struct {
+		*probe
+		snapshot, wal string
+	}
+	all := make([]seen, len(logs))
+	for rows.Next() {
+		var i int
+		var sequence sql.NullInt64
+		one := seen{probe: &probe{asked: asked}}
+		if err := rows.Scan(&i, &one.snapshot, &one.probe.last, &sequence, &one.history.Log, &one.server, &one.wal); err != nil {
+			return err
+		}
+		one.history.Sequence = sequence.Int64
+		all[i] = one
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for i, one := range all {
+		if one.probe == nil {
+			return fmt.Errorf("log %s did not answer", stores[i].names)
+		}
+		if err := stores[i].complete(ctx, s.db, one.probe, one.snapshot, one.wal, known[i]); err != nil {
+			return err
+		}
+		targets[i] = one.probe
+	}
+	return nil
+}
