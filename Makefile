@@ -24,31 +24,36 @@ GUARD ?=
 # Time that each benchmark gets.
 BENCHTIME ?= 200ms
 
+# The folders of the Go modules, each with a slash at its end.
+MODULES := $(dir $(shell git ls-files go.mod '*/go.mod'))
+
 LINT_VERSION := v2.15.0
 LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
+ACTIONLINT_VERSION := v1.7.12
+ACTIONLINT := .cache/bin/actionlint-$(ACTIONLINT_VERSION)
 
 # macOS has no timeout; examples then run without a bound.
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Watch notifications travel, with nothing to install
-	go run ./cmd/waybill demo
+	go run ./cmd/demo
 
 test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 	$(IN_MEMORY) go test -short -parallel $(PARALLEL) -timeout 20m ./...
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
-	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
-	CGO_ENABLED=1 $(IN_MEMORY) go test -race -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
+	CGO_ENABLED=1 $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
@@ -56,12 +61,15 @@ test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven
 test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (MySQL is fetched; MariaDB needs its server, or Debian and root)
 	bash .ci/mysql -short -parallel $(PARALLEL)
 
-test-brokers: ## Test the kinds for brokers, and run their examples (needs rabbitmq-server, nats-server, redis-server)
-	EXAMPLE_LIMIT=$(EXAMPLE_LIMIT) bash .ci/test-brokers
+test-brokers: ## Test the kinds for brokers (needs rabbitmq-server, nats-server, redis-server)
+	bash .ci/test-brokers
 
 test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's promises over pgx
 	cd framework/outbox/pgxbatch && go vet ./...
 	cd framework/outbox/drivers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
+
+test-guides: ## Follow the guides of the documentation, each in an empty folder (needs bash, curl and psql)
+	cd docs/walkthrough && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
 	bash .ci/test-languages
@@ -85,19 +93,15 @@ test-deploy: ## Judge what installs and watches the program: image, chart, compo
 crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
-lint: $(LINT) ## Run the linters, which are built at the first time
-	$(LINT) run ./...
-	cd sinks/brokers && $(CURDIR)/$(LINT) run ./...
-	cd framework/outbox/pgxbatch && $(CURDIR)/$(LINT) run ./...
-	cd framework/outbox/drivers && $(CURDIR)/$(LINT) run ./...
-	cd framework/dashboard/browsertest && $(CURDIR)/$(LINT) run ./...
-	cd examples/brokers && $(CURDIR)/$(LINT) run ./...
-	cd examples/own-program && $(CURDIR)/$(LINT) run ./...
-	cd benchmarks && $(CURDIR)/$(LINT) run ./...
-	cd framework/program/internal/deploy/check && $(CURDIR)/$(LINT) run ./...
+lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built at the first time
+	$(ACTIONLINT)
+	@set -e; for module in $(MODULES); do echo "--- $$module"; cd $(CURDIR)/$$module && $(CURDIR)/$(LINT) run ./...; done
 
 prose: ## Check spelling and style of docs, comments and messages (the checker is built at the first time)
 	bash .ci/prose --quiet
+
+site: ## Build the site of the documentation into .cache/site, with search (needs Python with venv)
+	bash .ci/build-site
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
@@ -128,15 +132,14 @@ examples: ## Run every example; each must end well by itself
 	go build -o .cache/examples/ ./examples/...
 	@set -e; for program in .cache/examples/*; do \
 		example=$$(basename $$program); \
-		case $$example in hello|orders) continue;; esac; \
+		case $$example in hello) continue;; esac; \
 		echo "--- examples/$$example"; \
 		$(if $(timeout),$(timeout) $(EXAMPLE_LIMIT)) $$program || \
 			{ code=$$?; echo "examples/$$example ended with code $$code" >&2; exit 1; }; \
 	done
-	@echo '--- those that need a PostgreSQL, or a broker, are run by their tests, which bring it'
-	go test ./examples/hello ./examples/orders ./examples/languages
+	@echo '--- examples/hello needs a PostgreSQL, which its test brings'
+	go test ./examples/hello
 	cd examples/own-program && go vet ./... && go test ./...
-	cd examples/brokers && go vet ./... && go test ./...
 
 generate: ## Make the generated files again: wiring, references
 	go generate ./...
@@ -158,3 +161,7 @@ clean: ## Remove what the targets built
 $(LINT):
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	mv .cache/bin/golangci-lint $@
+
+$(ACTIONLINT):
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+	mv .cache/bin/actionlint $@

@@ -78,6 +78,28 @@ func Example() {
 	// o-17 is on its way
 }
 
+type ReportDue struct{ Day time.Time }
+
+// However many processes run the schedule, one of them publishes each tick.
+func ExampleOutbox_Schedule() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	db, end := exampleDB()
+	defer end()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[ReportDue](o, "report.due")
+	o.Schedule("report", waybill.Every(time.Second), func(_ context.Context, tick time.Time) (any, error) {
+		return ReportDue{Day: tick}, nil
+	})
+	waybill.Handle(o, "printer", func(context.Context, ReportDue) error {
+		defer stop() // one report is enough here
+		return send(ctx, "the report")
+	})
+	check(o.Migrate(ctx))
+	check(o.Run(ctx))
+	// Output: the report
+}
+
 // Webhooks from one Go program to another, which reserves each order's goods once.
 func ExampleOutbox_Deliver() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -1,18 +1,45 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/examples/internal/readmetest"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-func TestEachStepIsDoneOnceAndKnowsWhereItBegan(t *testing.T) {
+func TestMain(m *testing.M) { os.Exit(max(m.Run(), stop(postgrestest.Stop), stop(mysqltest.Stop))) }
+
+func stop(server func() error) int {
+	if server() != nil {
+		return 1
+	}
+	return 0
+}
+
+func TestEachStepIsDoneOnceOnSQLite(t *testing.T) {
 	t.Parallel()
+	testChain(t, "")
+}
+
+func TestEachStepIsDoneOnceOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testChain(t, postgrestest.DSN(t))
+}
+
+func TestEachStepIsDoneOnceOnMySQL(t *testing.T) {
+	t.Parallel()
+	testChain(t, mysqltest.URL(t))
+}
+
+func testChain(t *testing.T, address string) {
+	t.Helper()
 	var out readmetest.Writer
-	require.NoError(t, run(t.Context(), &out))
+	require.NoError(t, run(t.Context(), address, &out))
 	// The steps of one order are in their order; those of two are not.
 	want := readmetest.Output(t, "go run ./examples/chain")
 	for _, order := range []string{"o-1", "o-2"} {
@@ -27,4 +54,9 @@ func linesOf(order, text string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+func TestAnAddressOfAnotherDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, run(t.Context(), "oracle://localhost/shop", nil), `"oracle" is neither postgres:// nor mysql://`)
 }

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 // drivers is where .ci/test-languages puts them.
 const drivers = "../../.cache/languages"
 
-// program is a language's: the command of a task, and its environment.
-type program struct {
+// language is how a language runs a task.
+type language struct {
 	needs   []string // files and programs
 	command func(task string, arguments []string) []string
 	first   string // what handle says at the first time
@@ -38,7 +38,7 @@ func then(command ...string) func(string, []string) []string {
 	return func(task string, arguments []string) []string { return append(append(command, task), arguments...) }
 }
 
-var programs = map[string]program{
+var programs = map[string]language{
 	"psql":       {[]string{"psql"}, psql, "t"},
 	"python":     {[]string{drivers + "/python/bin/python"}, then(drivers+"/python/bin/python", "python/orders.py"), "first"},
 	"java":       {[]string{"java", "javac", drivers + "/postgresql.jar"}, then("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", drivers+"/postgresql.jar", "java/Orders.java"), "first"},
@@ -135,7 +135,7 @@ func TestEachLanguagePublishesAndConsumes(t *testing.T) {
 }
 
 // run returns what the program writes to its output, or to its errors if it fails.
-func (p program) run(t *testing.T, address, task string, arguments []string) (string, error) {
+func (p language) run(t *testing.T, address, task string, arguments []string) (string, error) {
 	t.Helper()
 	u, err := url.Parse(address)
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
-// Own-program is the command line of Waybill with what a shop adds to it: its types, a
-// sink kind of its own, functions, and a sink that it makes in Go. It is a module of its
-// own, as yours would be.
+// Own-program is the command line of Waybill with what a shop adds to it: its types, two
+// sink kinds, functions, and a sink that it makes in Go. It is a module of its own, as
+// yours would be. docs/writing-a-sink.md explains the kind pager.
 //
 //	cd examples/own-program
 //	go run . config check --offline
@@ -8,7 +8,7 @@
 //	go run . mail preview order.placed --data order.json
 //	go run . migrate && go run . forward
 //
-// All commands know the kind and the types: see go run . --help.
+// All commands know the kinds and the types: see go run . --help.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() { program.Main(options()...) }
 func options() []program.Option {
 	return []program.Option{
 		program.Types(types()),
-		program.Kinds(ledgerKind()),                               // kind: ledger
+		program.Kinds(ledgerKind(), pagerKind()),                  // kind: ledger, kind: pager
 		program.Functions("warehouse", function.On(reserveStock)), // kind: function
 		program.Sink("audit", newAudit),                           // kind: go
 	}

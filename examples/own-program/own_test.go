@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/waybill-go/waybill/examples/internal/readmetest"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -20,25 +21,36 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// shop is the program with a database, a ledger and a mail server of its own.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shop is the program with a database, a ledger, a mail server and a desk of its own.
 type shop struct {
-	folder  string
-	mailbox *smtptest.Server
+	folder   string
+	mailbox  *smtptest.Server
+	desk     *desk
+	settings []string
 }
 
-func newShop(t *testing.T) *shop {
+// newShop has a desk that answers so, and further settings of the environment.
+func newShop(t *testing.T, answer func(page) string, settings ...string) *shop {
 	mailbox, err := smtptest.Start(smtptest.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mailbox.Close()) })
-	return &shop{t.TempDir(), mailbox}
+	d, err := openDesk(answer)
+	require.NoError(t, err)
+	t.Cleanup(d.close)
+	return &shop{t.TempDir(), mailbox, d, settings}
 }
 
+func ok(page) string { return "OK" }
+
 func (s *shop) environ() []string {
-	return []string{
+	return append([]string{
 		"DATABASE_URL=sqlite:" + filepath.Join(s.folder, "shop.db"),
 		"LEDGER=" + filepath.Join(s.folder, "ledger.csv"),
 		"SMTP=" + s.mailbox.URL(),
-	}
+		"DESK=" + s.desk.address(),
+	}, s.settings...)
 }
 
 // run runs a command, which must end well, and returns what it printed.
@@ -50,9 +62,15 @@ func (s *shop) run(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// publish publishes one order as the shop does now, one as it did in version 1, and one
-// that is none.
-func (s *shop) publish(t *testing.T) {
+// publish publishes as the shop does.
+func (s *shop) publish(t *testing.T, notifications ...any) {
+	t.Helper()
+	s.inTx(t, func(ctx context.Context, tx *sql.Tx, publisher *outbox.Publisher) error {
+		return publisher.Publish(ctx, tx, notifications...)
+	})
+}
+
+func (s *shop) inTx(t *testing.T, do func(context.Context, *sql.Tx, *outbox.Publisher) error) {
 	t.Helper()
 	ctx := t.Context()
 	db, err := sqlite.OpenDB(filepath.Join(s.folder, "shop.db"))
@@ -62,28 +80,34 @@ func (s *shop) publish(t *testing.T) {
 	require.NoError(t, err)
 	publisher, err := outbox.New(types(), store, outbox.Config{})
 	require.NoError(t, err)
-	require.NoError(t, publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		order := OrderPlaced{Order: "o-17", Email: "ada@example.com", Cents: 1999, Currency: "EUR"}
-		if err := publisher.Publish(ctx, tx, outbox.With(order, outbox.ID("new"))); err != nil {
-			return err
-		}
+	require.NoError(t, publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error { return do(ctx, tx, publisher) }))
+}
+
+// publishOld stores an order as the shop did in version 1, and one that is none.
+func (s *shop) publishOld(t *testing.T) {
+	t.Helper()
+	s.inTx(t, func(ctx context.Context, tx *sql.Tx, _ *outbox.Publisher) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO outbox (id, type, version, key, payload)
 			VALUES ('old', 'order.placed', 1, 'o-3', '{"order": "o-3", "email": "bob@example.com", "euros": 5.5}'),
 			('odd', 'order.placed', 2, 'o-4', '{"order": "o-4", "email": "eve@example.com", "cents": "many"}')`)
 		return err
-	}))
+	})
 }
 
 func TestAllCommandsKnowTheShopsKindsAndTypes(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, ok)
 	require.Equal(t, readmetest.Output(t, "go run . config check --offline"), s.run(t, "config", "check", "--offline"))
 	require.Equal(t, readmetest.Output(t, "go run . types --offline"), s.run(t, "types", "--offline"))
 	require.Contains(t, s.run(t, "config", "show"), "path: ${LEDGER}")
 	require.Contains(t, s.run(t, "config", "schema"), "CSV file to which a line is added for each order")
 	require.Contains(t, s.run(t, "mail", "preview", "order.placed", "--data", "order.json"), "Thank you for your order o-17.")
 	s.run(t, "migrate")
-	s.publish(t)
-	s.forward(t)
+	s.publish(t, outbox.With(OrderPlaced{Order: "o-17", Email: "ada@example.com", Cents: 1999, Currency: "EUR"}, outbox.ID("new")))
+	s.publishOld(t)
+	s.forward(t, func() bool {
+		content, _ := os.ReadFile(filepath.Join(s.folder, "ledger.csv")) // it is not there at first
+		return strings.Count(string(content), "\n") == 2 && len(s.mailbox.Messages()) == 3 && strings.Count(s.run(t, "parked", "list"), "odd") == 2
+	})
 	content, err := os.ReadFile(filepath.Join(s.folder, "ledger.csv"))
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"new,o-17,1999,EUR", "old,o-3,550,EUR"}, strings.Fields(string(content)), "in the newest version")
@@ -97,7 +121,7 @@ func TestAllCommandsKnowTheShopsKindsAndTypes(t *testing.T) {
 }
 
 func TestABenchMeasuresTheShopsOwnSinks(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, ok)
 	printed := s.run(t, "bench", "drain", "-c", "waybill.yaml", "--sinks", "ledger,warehouse,audit,mail", "--type", "order.placed", "--data", "order.json",
 		"--rows", "5", "--runs", "1", "--yes")
 	for _, sink := range []string{"ledger (ledger)", "warehouse (function)", "audit (go)", "mail (email)"} {
@@ -109,8 +133,8 @@ func TestABenchMeasuresTheShopsOwnSinks(t *testing.T) {
 	require.Len(t, s.mailbox.Messages(), 10)
 }
 
-// forward runs until all that was published is delivered or parked.
-func (s *shop) forward(t *testing.T) {
+// forward runs the forwarder until all that was published is delivered or parked.
+func (s *shop) forward(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var forwarding sync.WaitGroup
@@ -122,8 +146,5 @@ func (s *shop) forward(t *testing.T) {
 	})
 	defer forwarding.Wait()
 	defer stop()
-	require.Eventually(t, func() bool {
-		content, _ := os.ReadFile(filepath.Join(s.folder, "ledger.csv")) // it is not there at first
-		return strings.Count(string(content), "\n") == 2 && len(s.mailbox.Messages()) == 3 && strings.Count(s.run(t, "parked", "list"), "odd") == 2
-	}, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, done, time.Minute, 20*time.Millisecond)
 }

@@ -33,6 +33,7 @@ func TestNATS(t *testing.T) {
 	t.Run("a full stream is unavailable and keeps what it has", b.testFull)
 	t.Run("what is too large for the stream is permanent", b.testTooLarge)
 	t.Run("a subject that cannot be is permanent", b.testSubject)
+	t.Run("a Watermill subscriber reads what is published", b.testConsumer)
 	t.Run("user and password can stand beside the address", b.testUser)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: nats.Kind(), Server: server, Settings: settings, Watch: b.watch,

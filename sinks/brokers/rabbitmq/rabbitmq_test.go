@@ -33,6 +33,7 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("messages survive and say who they are", b.testProperties)
 	t.Run("what AMQP cannot carry is permanent", b.testTooLong)
 	t.Run("metadata name no other queues", b.testCopies)
+	t.Run("a Watermill subscriber reads what is published", b.testConsumer)
 	t.Run("a queue that confirms nothing keeps nothing from others", b.testStuckQueue)
 	t.Run("what is not confirmed in time ends its connection within a second", b.testGrace)
 	kindtest.Run(t, kindtest.Subject{
