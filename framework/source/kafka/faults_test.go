@@ -342,7 +342,7 @@ func TestASinkIsForgottenToGoOnBehindAGap(t *testing.T) {
 	w.lose(t, 4)
 	s := w.open(t)
 	_, _, err := readAll(t, s, leased(t, s), 100)
-	require.ErrorContains(t, err, "forget the sink and begin it anew with start: oldest")
+	require.ErrorContains(t, err, "forget the sink and begin it again with start: oldest")
 	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), lease))
