@@ -106,7 +106,7 @@ site: ## Build the site of the documentation into .cache/site, with search (need
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
 
-bench-peers: ## Compare with peers, in about half an hour; docs/benchmarks.md gets the tables (PEERS=--help)
+bench-peers: ## Compare with peers, in about three quarters of an hour; docs/benchmarks.md gets the tables (PEERS=--help)
 	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
 
 # The broker is one of the other processes that --others bounds.
