@@ -36,7 +36,7 @@ ACTIONLINT := .cache/bin/actionlint-$(ACTIONLINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,12 +48,12 @@ test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 	$(IN_MEMORY) go test -short -parallel $(PARALLEL) -timeout 20m ./...
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
-	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
-	CGO_ENABLED=1 $(IN_MEMORY) go test -race -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
+	CGO_ENABLED=1 $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
@@ -67,6 +67,9 @@ test-brokers: ## Test the kinds for brokers (needs rabbitmq-server, nats-server,
 test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's promises over pgx
 	cd framework/outbox/pgxbatch && go vet ./...
 	cd framework/outbox/drivers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
+
+test-guides: ## Follow the guides of the documentation, each in an empty folder (needs bash, curl and psql)
+	cd docs/walkthrough && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
 	bash .ci/test-languages
@@ -96,6 +99,9 @@ lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built at the first tim
 
 prose: ## Check spelling and style of docs, comments and messages (the checker is built at the first time)
 	bash .ci/prose --quiet
+
+site: ## Build the site of the documentation into .cache/site, with search (needs Python with venv)
+	bash .ci/build-site
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...

@@ -44,14 +44,24 @@ func (f Fleet) ControlTables() Tables {
 	return Tables{Database: f.Control, Outbox: Outbox{Prefix: cmp.Or(f.Prefix, DefaultFleetPrefix)}}
 }
 
-// Identity is the address without its password.
-func (d Database) Identity() string { return hidesPassword.masked(d.dsn) }
+// FleetDatabase is a database as a fleet takes it. What is wrong with the address is found out when it is opened.
+func FleetDatabase(name, address string) fleet.Database {
+	return fleet.Database{Name: name, Address: address, Identity: hidesPassword.masked(address)}
+}
+
+// Address is what ParseDatabase takes.
+func (d Database) Address() string {
+	if d.dialect == SQLite {
+		return "sqlite:" + d.dsn
+	}
+	return d.dsn
+}
 
 // FleetOf lists databases as a fleet takes them.
 func FleetOf(databases map[string]Database) fleet.Static {
 	var all fleet.Static
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
-		all = append(all, fleet.Database{Name: name, Address: databases[name].DSN(), Identity: databases[name].Identity()})
+		all = append(all, FleetDatabase(name, databases[name].Address()))
 	}
 	return all
 }
@@ -67,8 +77,19 @@ func LoadFleet(source Source) (map[string]Database, Fleet, error) {
 	return c.Databases, c.Fleet, l.report.err()
 }
 
-// withDefaults fills in what was left out.
-func (f Fleet) withDefaults() Fleet {
+// Listeners is how many of the connections databases that are awake may use to be listened to.
+func (f Fleet) Listeners() int { return f.Connections / 4 }
+
+// SleepAfter is Sleep as a fleet takes it.
+func (f Fleet) SleepAfter() time.Duration {
+	if *f.Sleep == 0 {
+		return fleet.Never
+	}
+	return *f.Sleep
+}
+
+// WithDefaults fills in what was left out.
+func (f Fleet) WithDefaults() Fleet {
 	if f.Control.Dialect() != "" {
 		f.Prefix = cmp.Or(f.Prefix, DefaultFleetPrefix)
 	}
@@ -139,9 +160,9 @@ func (l *loader) checkDatabases(databases map[string]Database) {
 			l.mistake(at, "%s: a database's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit, and not %s", at, ControlName)
 		case d.Dialect() == "":
 			l.mistake(at, "%s: its address is missing", at)
-		case known[d.Identity()] != "":
-			l.mistake(at, "%s: is the same database as %s", at, known[d.Identity()])
+		case known[d.Address()] != "":
+			l.mistake(at, "%s: is the same database as %s", at, known[d.Address()])
 		}
-		known[d.Identity()] = name
+		known[d.Address()] = name
 	}
 }

@@ -69,7 +69,7 @@ func (c *Config) withDefaults() Config {
 		o.ReadFrom = cmp.Or(o.ReadFrom, ReadFromPrimary)
 	}
 	if c.HasFleet() {
-		filled.Fleet = c.Fleet.withDefaults()
+		filled.Fleet = c.Fleet.WithDefaults()
 	}
 	filled.Schedules = make(map[string]Schedule, len(c.Schedules))
 	for name, s := range c.Schedules {

@@ -43,11 +43,16 @@ type looking struct {
 
 func (l *looking) add(cmd *cobra.Command) {
 	l.flags.add(cmd)
+	l.flags.addIn(cmd)
 	cmd.Flags().BoolVar(&l.json, "json", false, "print the result as JSON")
 }
 
 func (l *looking) open(cmd *cobra.Command) (*operator, func(), error) {
-	return newOperator(cmd.Context(), l.source(l.flags), l.options, "")
+	source, err := l.one(cmd, l.flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newOperator(cmd.Context(), source, l.options, "")
 }
 
 // acting is what commands share that change something.
@@ -65,7 +70,11 @@ func (a *acting) open(cmd *cobra.Command) (*operator, func(), error) {
 	if a.by == "" {
 		a.by = defaultOperator()
 	}
-	return newOperator(cmd.Context(), a.source(a.flags), a.options, operatorName(a.by))
+	source, err := a.one(cmd, a.flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newOperator(cmd.Context(), source, a.options, operatorName(a.by))
 }
 
 // bulk is what commands share that act on many deliveries: they count first, ask,

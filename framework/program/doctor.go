@@ -69,19 +69,16 @@ func (d *examine) run(cmd *cobra.Command, _ []string) error {
 	if err := d.check(); err != nil {
 		return wrongUsage(cmd, err)
 	}
-	findings, err := examineOutbox(cmd.Context(), d.source(d.flags), d.options, postgres.Duty(d.duty), d.Options)
-	if err != nil {
-		return err
-	}
-	if err := cmd.Context().Err(); err != nil {
-		return err
-	}
-	if d.json {
-		err = printJSON(d.stdout, findings)
-	} else {
-		printFindings(d.stdout, findings)
-	}
-	return errors.Join(err, d.verdict(findings))
+	var bad error
+	err := d.each(cmd, func(source config.Source) (look, error) {
+		findings, err := examineOutbox(cmd.Context(), source, d.options, postgres.Duty(d.duty), d.Options)
+		if err == nil {
+			err = cmd.Context().Err()
+		}
+		bad = errors.Join(bad, d.verdict(findings))
+		return look{view: findings, print: func(w io.Writer) { printFindings(w, findings) }}, err
+	})
+	return errors.Join(err, bad)
 }
 
 // check is about the flags.

@@ -31,6 +31,7 @@ no file is needed.`,
 		RunE: f.run,
 	}
 	f.flags.add(cmd)
+	f.flags.addIn(cmd)
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON; needs --yes")
 	return cmd
@@ -57,7 +58,11 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 	if !f.yes && (f.json || !isTerminal(cmd.InOrStdin())) {
 		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with waybill status, then use --yes"))
 	}
-	outbox, cleanup, err := newStore(cmd.Context(), f.source(f.flags))
+	source, err := f.one(cmd, f.flags)
+	if err != nil {
+		return err
+	}
+	outbox, cleanup, err := newStore(cmd.Context(), source)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
@@ -80,6 +82,8 @@ type forward struct {
 	service   otlp.Service // which sends spans and metrics
 	push      bool         // metrics, by OTLP
 	dashboard *dashboard.Dashboard
+	several   *dashboard.Several         // in place of dashboard, where there is a fleet
+	fleet     atomic.Pointer[shownFleet] // that is shown; nil: there is one database
 	// address, types and pprof are observe's as the program began with.
 	address string
 	types   bool
@@ -89,7 +93,8 @@ type forward struct {
 // engine is a forwarder, the schedules beside it, and the configuration that both came from.
 type engine struct {
 	*forwarder.Forwarder
-	scheduler *schedule.Scheduler
+	fleet     *fleet.Fleet        // nil: there is one database
+	scheduler *schedule.Scheduler // nil beside a fleet
 	config    *config.Config
 	store     database.Store
 	target    observe.Target
@@ -99,6 +104,9 @@ type engine struct {
 
 // Run forwards and makes ticks until ctx is done.
 func (e *engine) Run(ctx context.Context) error {
+	if e.fleet != nil {
+		return e.fleet.Run(ctx)
+	}
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return e.Forwarder.Run(ctx) })
 	both.Go(func() error { return e.scheduler.Run(ctx) })
@@ -147,7 +155,11 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 
 	notify(daemon.SdNotifyReady, "STATUS=waiting for the database")
 	defer f.watchdog(ctx)()
-	e, cleanup, err := newEngine(ctx, c, f.options)
+	start := newEngine
+	if c.HasFleet() {
+		start = newFleet
+	}
+	e, cleanup, err := start(ctx, c, f.options)
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while it waited for the database
 	}
@@ -156,6 +168,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		var cleanupNext func()
 		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
 		if next == nil {
+			f.several.Close()
 			f.dashboard.Close() // while there is a database for what it interrupts
 		}
 		cleanup()
@@ -249,6 +262,9 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 		c, changes, err = e.config.Reload(ctx, e.Forwarder) // it is about to begin
 	}
 	f.monitor.Reloaded(err == nil)
+	if err == nil && !changes.More && e.fleet != nil {
+		e.follow(c, changes)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -259,7 +275,11 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if c, err = loadForwarding(f.source, f.options); err == nil {
-			r.engine, r.cleanup, err = newReplacement(bounded, c, f.options)
+			start := newReplacement
+			if c.HasFleet() {
+				start = newFleet
+			}
+			r.engine, r.cleanup, err = start(bounded, c, f.options)
 		}
 		if err != nil {
 			f.refuse(err)
@@ -278,9 +298,18 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			f.readmit(c.Observe)
 		}
 		f.show(e)
-		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "schedules", changes.Schedules, "observe", changes.Observe)
+		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "databases", changes.Databases, "schedules", changes.Schedules, "observe", changes.Observe)
 	}
 	return r
+}
+
+// follow has a fleet ask for its databases again.
+func (e *engine) follow(c *config.Config, changes config.Changes) {
+	if changes.Databases {
+		e.fleet.Follow(config.FleetOf(c.Databases))
+	} else {
+		e.fleet.Refresh()
+	}
 }
 
 // refuse says why a configuration is not taken over.

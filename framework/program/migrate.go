@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +37,11 @@ a second time it replaces the capture. It needs the owner of the table, and tabl
 are migrated already. --uncapture ends it, and --captures lists what is captured. With
 --print it looks at the table and prints the SQL.
 
-It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`,
+Of several databases it migrates those that --in names, or all with --in '*'; control
+names fleet.control.
+
+It reads the keys database and outbox only, or databases and fleet; with --database, or
+WAYBILL_DATABASE, no file is needed.`,
 		Example: `  waybill migrate --database postgres://app@localhost/app
   waybill migrate --partition-rows 1000000
   waybill migrate -c waybill.yaml --print | psql --single-transaction app
@@ -47,6 +51,7 @@ no file is needed.`,
 		RunE: m.run,
 	}
 	m.flags.add(cmd)
+	m.flags.addIn(cmd)
 	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database, or of --capture, and change nothing")
 	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
@@ -67,7 +72,6 @@ type migrate struct {
 }
 
 func (m *migrate) run(cmd *cobra.Command, _ []string) error {
-	source := m.source(m.flags)
 	capturing, err := m.capture.asked(cmd)
 	switch {
 	case err != nil:
@@ -80,25 +84,60 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 		return wrongUsage(cmd, errors.New("--print-grants prints nothing but grants: leave out --print and --json"))
 	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
 		return wrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, consumer, forwarder, scheduler or operator", m.duty))
-	case m.role != "":
-		return m.printGrants(source)
 	case m.print && m.json:
 		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
+	}
+	databases, err := m.databases(cmd, m.flags, false)
+	if err != nil {
+		return err
+	}
+	single := capturing || m.print || m.role != "" || m.json
+	source := databases[0].source
+	switch {
+	case len(databases) > 1 && single:
+		return wrongUsage(cmd, errors.New("this is about one database: name one with --in"))
+	case m.role != "":
+		return m.printGrants(source)
 	case capturing:
 		return m.runCapture(cmd, source)
 	case m.print:
 		return m.printSQL(source)
 	}
-	d, cleanup, err := newMigration(source)
+	var failed []error
+	for _, d := range databases {
+		if err := m.migrate(cmd.Context(), d); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// migrate makes or upgrades the tables of one database.
+func (m *migrate) migrate(ctx context.Context, in named) error {
+	if in.name != "" && !m.json {
+		fmt.Fprintf(m.stdout, "database %s: ", in.name)
+	}
+	d, cleanup, err := newMigration(in.source)
 	if err != nil {
-		return err
+		return inDatabase(in.name, err)
 	}
 	defer cleanup()
-	applied, err := d.Migrate(cmd.Context(), m.partitionRows)
+	applied, err := d.Migrate(ctx, m.partitionRows)
+	if in.name != "" && len(applied) > 0 && !m.json {
+		fmt.Fprintln(m.stdout)
+	}
 	if printErr := m.printApplied(applied, err == nil); err == nil {
 		err = printErr
 	}
-	return err
+	return inDatabase(in.name, err)
+}
+
+// inDatabase says in which of several databases an error was.
+func inDatabase(name string, err error) error {
+	if name == "" || err == nil {
+		return err
+	}
+	return fmt.Errorf("database %s: %w", name, err)
 }
 
 func (m *migrate) printSQL(source config.Source) error {

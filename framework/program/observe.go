@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -26,7 +27,8 @@ func (f *forward) observed() (*config.Config, error) {
 	// Mistakes are those that loading all finds too.
 	o, _ := config.LoadObserve(f.source)
 	f.types = o.Types
-	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Logger: f.logger})
+	databases, several, _ := config.LoadFleet(f.source)
+	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Databases: len(databases) > 0 || several.Query != "", Logger: f.logger})
 	if o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
@@ -38,7 +40,10 @@ func (f *forward) observed() (*config.Config, error) {
 		return nil, err
 	}
 	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
-	f.dashboard, err = dashboard.New(dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger})
+	shown := dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger}
+	if f.dashboard, err = dashboard.New(shown); err == nil {
+		f.several, err = dashboard.NewSeveral(shown, f.listed, f.targetIn)
+	}
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("observe.auth: %w", err)}
 	}
@@ -75,7 +80,59 @@ func (f *forward) show(e *engine) {
 	for _, s := range e.config.Schedules {
 		f.monitor.ExpectTypes(s.Type)
 	}
-	e.hide = f.dashboard.Show(f.target(e))
+	f.fleet.Store(nil)
+	if e.fleet != nil {
+		shown := &shownFleet{e, f.target(e)}
+		f.fleet.Store(shown)
+		e.hide = func() { f.fleet.CompareAndSwap(shown, nil) }
+	} else {
+		e.hide = f.dashboard.Show(f.target(e))
+	}
+}
+
+// shownFleet is a fleet that the dashboard shows, and what it shows beside each database.
+type shownFleet struct {
+	*engine
+	target dashboard.Target
+}
+
+// listed are the databases of a fleet, if there is one.
+func (f *forward) listed() (all []dashboard.Listed) {
+	if e := f.fleet.Load(); e != nil {
+		for _, d := range e.fleet.Databases() {
+			all = append(all, dashboard.Listed{Name: d.Database, State: string(d.State), Error: d.Error})
+		}
+	}
+	return all
+}
+
+// targetIn is one database of a fleet.
+func (f *forward) targetIn(name string) (dashboard.Target, bool) {
+	e := f.fleet.Load()
+	if e == nil {
+		return dashboard.Target{}, false
+	}
+	for _, d := range e.fleet.Databases() {
+		if s, ok := d.Store.(dashboard.Store); ok && d.Database == name {
+			t := e.target
+			t.Store = s
+			t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {
+				return f.findings(ctx, e.sourceIn(f.source, name), only...)
+			}
+			return t, true
+		}
+	}
+	return dashboard.Target{}, false
+}
+
+// sourceIn is the configuration's source for one database of a fleet.
+func (e *engine) sourceIn(source config.Source, name string) config.Source {
+	for _, d := range e.fleet.Listed() {
+		if d.Name == name {
+			source.Database = d.Address
+		}
+	}
+	return source
 }
 
 func (f *forward) target(e *engine) dashboard.Target {
@@ -86,14 +143,14 @@ func (f *forward) target(e *engine) dashboard.Target {
 		Routing:       routingOf(e.config, routes),
 		Forwarder:     e.Forwarder,
 		Types:         f.options.Types,
-		Doctor:        f.findings,
+		Doctor:        func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) },
 		Configuration: func() ([]byte, error) { return text, err },
 	}
 }
 
 // findings are those of waybill doctor.
-func (f *forward) findings(ctx context.Context, only ...string) []doctor.Finding {
-	found, err := examineOutbox(ctx, f.source, f.options, "", doctor.Options{Only: only})
+func (f *forward) findings(ctx context.Context, source config.Source, only ...string) []doctor.Finding {
+	found, err := examineOutbox(ctx, source, f.options, "", doctor.Options{Only: only})
 	if err != nil {
 		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
 	}
@@ -102,7 +159,7 @@ func (f *forward) findings(ctx context.Context, only ...string) []doctor.Finding
 
 // readmit takes over who may use the dashboard.
 func (f *forward) readmit(o config.Observe) {
-	if err := f.dashboard.Change(f.access(o)); err != nil { // it was checked
+	if err := errors.Join(f.dashboard.Change(f.access(o)), f.several.Change(f.access(o))); err != nil { // it was checked
 		f.refuse(err)
 	}
 	if o.Address != f.address || o.Types != f.types || o.Pprof != f.pprof {
@@ -163,7 +220,13 @@ func (f *forward) handler() http.Handler {
 	for _, path := range []string{"/metrics", "/livez", "/healthz", "/readyz"} {
 		mux.Handle(path, f.monitor)
 	}
-	mux.Handle("/", f.dashboard)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if f.fleet.Load() != nil {
+			f.several.ServeHTTP(w, r)
+			return
+		}
+		f.dashboard.ServeHTTP(w, r)
+	})
 	return mux
 }
 

@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -111,21 +112,20 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 	if l.limit < 1 {
 		return wrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", l.limit))
 	}
-	o, cleanup, err := l.open(cmd)
+	return l.inEach(cmd, func(o *operator) (look, error) { return l.find(cmd.Context(), o, filter) })
+}
+
+func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter) (look, error) {
+	counts, err := o.Count(ctx, filter)
 	if err != nil {
-		return err
-	}
-	defer cleanup()
-	counts, err := o.Count(cmd.Context(), filter)
-	if err != nil {
-		return err
+		return look{}, err
 	}
 	found := []admin.ParkedView{}
 	var place store.ParkedPlace
 	for len(found) < l.limit {
-		page, err := o.Parked(cmd.Context(), filter, place, min(l.limit-len(found), 500))
+		page, err := o.Parked(ctx, filter, place, min(l.limit-len(found), 500))
 		if err != nil {
-			return err
+			return look{}, err
 		}
 		if len(page) == 0 {
 			break
@@ -135,14 +135,13 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 		}
 		place = page[len(page)-1].Place()
 	}
-	if l.json {
-		return printJSON(l.stdout, struct {
+	return look{
+		view: struct {
 			Counts []store.ParkedCount `json:"counts"`
 			Parked []admin.ParkedView  `json:"parked"`
-		}{append([]store.ParkedCount{}, counts...), found})
-	}
-	printParked(l.stdout, found, counts)
-	return nil
+		}{append([]store.ParkedCount{}, counts...), found},
+		print: func(w io.Writer) { printParked(w, found, counts) },
+	}, nil
 }
 
 func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCount) {

@@ -133,7 +133,7 @@ func (p *invocation) makeLogger() error {
 }
 
 // sourceFlags are the flags of commands that read a configuration.
-type sourceFlags struct{ file, database string }
+type sourceFlags struct{ file, database, in string }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")

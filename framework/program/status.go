@@ -40,7 +40,8 @@ began, how many deliveries it makes in a second of the last minute, and what it 
 flight and in memory. This is as old as its last heartbeat, a third of a lease at most.
 --json has it for each sink.
 
-With --database, or WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
+Of several databases it shows each, or those that --in names. With --database, or
+WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
 of the sinks.`,
 		Args: noArguments,
 		RunE: s.run,
@@ -52,21 +53,13 @@ of the sinks.`,
 type status struct{ looking }
 
 func (s *status) run(cmd *cobra.Command, _ []string) error {
-	o, cleanup, err := s.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	look, err := o.Status(cmd.Context(), o.routing.Routes)
-	if err != nil {
-		return err
-	}
-	if s.json {
-		return printJSON(s.stdout, look)
-	}
-	printStatus(s.stdout, look.Status, look.Conditions, time.Now())
-	printForwarders(s.stdout, look.Forwarders)
-	return nil
+	return s.inEach(cmd, func(o *operator) (look, error) {
+		found, err := o.Status(cmd.Context(), o.routing.Routes)
+		return look{view: found, print: func(w io.Writer) {
+			printStatus(w, found.Status, found.Conditions, time.Now())
+			printForwarders(w, found.Forwarders)
+		}}, err
+	})
 }
 
 // printForwarders has a line for each forwarder, with the sums over its sinks.

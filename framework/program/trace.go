@@ -55,26 +55,19 @@ func (t *trace) run(cmd *cobra.Command, args []string) error {
 	if t.from < 0 {
 		return wrongUsage(cmd, fmt.Errorf("--from is %d: use an offset, from 1", t.from))
 	}
-	o, cleanup, err := t.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	tree, err := o.Tree(cmd.Context(), args[0], t.from, o.routing)
-	if err != nil {
-		return err
-	}
-	if t.json {
-		if err := printJSON(t.stdout, tree); err != nil {
-			return err
+	return t.inEach(cmd, func(o *operator) (look, error) {
+		tree, err := o.Tree(cmd.Context(), args[0], t.from, o.routing)
+		if err != nil {
+			return look{}, err
 		}
-	} else if tree.Count > 0 {
-		printTree(t.stdout, tree, time.Now())
-	}
-	if tree.Count == 0 {
-		return fmt.Errorf("nothing of %q was found; %s", args[0], searched(tree))
-	}
-	return nil
+		found := look{view: tree}
+		if tree.Count > 0 {
+			found.print = func(w io.Writer) { printTree(w, tree, time.Now()) }
+		} else {
+			found.missing = fmt.Errorf("nothing of %q was found; %s", args[0], searched(tree))
+		}
+		return found, nil
+	})
 }
 
 func printTree(w io.Writer, t admin.Tree, now time.Time) {

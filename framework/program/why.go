@@ -35,26 +35,19 @@ The exit code is 1 if nothing is known about the id.`,
 type why struct{ looking }
 
 func (w *why) run(cmd *cobra.Command, args []string) error {
-	o, cleanup, err := w.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	answer, err := o.Why(cmd.Context(), args[0], o.routing)
-	if err != nil {
-		return err
-	}
-	if w.json {
-		if err := printJSON(w.stdout, answer); err != nil {
-			return err
+	return w.inEach(cmd, func(o *operator) (look, error) {
+		answer, err := o.Why(cmd.Context(), args[0], o.routing)
+		if err != nil {
+			return look{}, err
 		}
-	} else if answer.Known {
-		printAnswer(w.stdout, answer)
-	}
-	if !answer.Known {
-		return fmt.Errorf("%s: %s", args[0], answer.Text)
-	}
-	return nil
+		found := look{view: answer}
+		if answer.Known {
+			found.print = func(w io.Writer) { printAnswer(w, answer) }
+		} else {
+			found.missing = fmt.Errorf("%s: %s", args[0], answer.Text)
+		}
+		return found, nil
+	})
 }
 
 func printAnswer(w io.Writer, a admin.Answer) {

@@ -76,8 +76,13 @@ func Create(c config.Tables) (d *Database, cleanup func(), err error) { return o
 
 func open(c config.Tables, create bool) (*Database, func(), error) {
 	d := &Database{address: c.Database, dialect: dialectOf(c), logger: c.Logger}
+	address := c.Database.DSN()
+	if own, ok := d.dialect.(postgresDialect); ok && create { // the schema is made where there is none
+		address, own.schema = splitSchema(address)
+		d.dialect = own
+	}
 	var err error
-	if d.db, err = d.dialect.connect(c.Database.DSN(), create); err != nil {
+	if d.db, err = d.dialect.connect(address, create); err != nil {
 		return nil, nil, err
 	}
 	if c.Log.Kafka != nil {

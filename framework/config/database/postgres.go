@@ -26,6 +26,7 @@ const (
 type postgresDialect struct {
 	tables config.Outbox
 	listen string // the address at which the store listens; "" for nowhere
+	schema string // of the tables; "": that of the prefix, or of the search path
 }
 
 var _ dialect = postgresDialect{}
@@ -36,6 +37,7 @@ func (o postgresDialect) config() postgres.Config {
 		Payload:  postgres.Payload(o.tables.Payload),
 		Receipts: o.tables.Receipts,
 		Listen:   o.listen,
+		Schema:   o.schema,
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 const (
@@ -37,6 +39,8 @@ type connector struct {
 	// era increases when a server turns out to be read-only. Sessions of an earlier era are not
 	// used again: they lead to that server too, or to one that the address no longer means.
 	era atomic.Int64
+	// slot, if set, bounds the sessions of several handles together.
+	slot store.Slot
 }
 
 var _ driver.Connector = (*connector)(nil)
@@ -58,6 +62,20 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
 // Connect opens a session within ctx, including authentication.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	release, err := c.slot.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.connect(ctx)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	s.release = release
+	return s, nil
+}
+
+func (c *connector) connect(ctx context.Context) (*session, error) {
 	era := c.era.Load()
 	w := &wire{timeout: c.config.ConnectTimeout}
 	dialing, err := pq.NewConnectorConfig(c.config)
@@ -105,6 +123,13 @@ type session struct {
 	connector *connector
 	era       int64
 	reading   bool // the transaction is read-only
+	release   func()
+}
+
+// Close releases the slot. database/sql calls it once.
+func (s *session) Close() error {
+	defer s.release()
+	return s.pqSession.Close()
 }
 
 // BeginTx begins a transaction; lib/pq itself does not interrupt that.

@@ -42,6 +42,10 @@ type Config struct {
 	// "tenant_a.outbox". Without a schema, Migrate creates the tables, and Open looks for them,
 	// according to the search path; from then on the store uses that schema.
 	Prefix string
+	// Schema is the schema of the tables, if Prefix does not name it and the search path does not
+	// lead to it. Unlike a schema in Prefix, it is not part of the name under which publishers
+	// announce rows.
+	Schema string
 	// Payload is the type of the payload column that Migrate creates; default PayloadJSON. Open
 	// uses the existing one.
 	Payload Payload
@@ -154,7 +158,11 @@ var (
 // For a failover, name all hosts and accept only the primary:
 //
 //	postgres://app@/shop?host=db1,db2&port=5432,5432&target_session_attrs=read-write
-func OpenDB(dsn string) (*sql.DB, error) {
+func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
+
+// OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
+// connection takes a slot.
+func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	c, err := newConnector(dsn)
 	var unparsed *url.Error
 	switch {
@@ -163,6 +171,7 @@ func OpenDB(dsn string) (*sql.DB, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the database's address: %w", err)
 	}
+	c.slot = slot
 	if !strings.Contains(dsn, "binary_parameters") {
 		c.config.BinaryParameters = true
 	}
@@ -235,6 +244,9 @@ func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
 	n, err := parseNames(c.Prefix)
 	if err != nil {
 		return n, err
+	}
+	if n.schema == "" {
+		n.schema = c.Schema
 	}
 	return n.resolve(ctx, db)
 }
