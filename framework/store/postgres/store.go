@@ -160,7 +160,7 @@ var (
 //	postgres://app@/shop?host=db1,db2&port=5432,5432&target_session_attrs=read-write
 func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
 
-// OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
+// OpenDBWithin is OpenDB for one of several handles that share a number of connections: each
 // connection takes a slot.
 func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	c, err := newConnector(dsn)
