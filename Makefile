@@ -36,7 +36,7 @@ ACTIONLINT := .cache/bin/actionlint-$(ACTIONLINT_VERSION)
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's p
 	cd framework/outbox/pgxbatch && go vet ./...
 	cd framework/outbox/drivers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
+test-guides: ## Follow the guides of the documentation, each in an empty folder (needs bash, curl and psql)
+	cd docs/walkthrough && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
+
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
 	bash .ci/test-languages
 
@@ -96,6 +99,9 @@ lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built at the first tim
 
 prose: ## Check spelling and style of docs, comments and messages (the checker is built at the first time)
 	bash .ci/prose --quiet
+
+site: ## Build the site of the documentation into .cache/site, with search (needs Python with venv)
+	bash .ci/build-site
 
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // pages are those of the documentation.
 func pages(t *testing.T) []string {
 	t.Helper()
-	all := []string{"README.md"}
+	all := []string{"README.md", "examples/README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
 		found, err := filepath.Glob(pattern)
 		require.NoError(t, err)
@@ -33,12 +34,9 @@ func TestCodeInTheDocumentationIsCodeThatCompiles(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, match := range compiled.FindAllStringSubmatch(string(text), -1) {
-			source, err := os.ReadFile(match[1])
-			require.NoError(t, err, page)
-			require.Contains(t, unindented(string(source)), unindented(match[2]), "%s: copy the block from %s", page, match[1])
+		text := read(t, page)
+		for _, match := range compiled.FindAllStringSubmatch(text, -1) {
+			require.Contains(t, unindented(read(t, match[1])), unindented(match[2]), "%s: copy the block from %s", page, match[1])
 			found++
 		}
 	}
@@ -57,10 +55,8 @@ var (
 // anchors are those of a page's sections.
 func anchors(t *testing.T, page string) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
 	found := make(map[string]bool)
-	for _, match := range heading.FindAllStringSubmatch(string(text), -1) {
+	for _, match := range heading.FindAllStringSubmatch(read(t, page), -1) {
 		found[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
 	}
 	return found
@@ -69,9 +65,8 @@ func anchors(t *testing.T, page string) map[string]bool {
 func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+		text := read(t, page)
+		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
 			to := page
 			if match[1] != "" {
 				to = filepath.Join(filepath.Dir(page), match[1])
@@ -97,12 +92,11 @@ var (
 func TestALineOfTheDocumentationIsShortOrOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		if generated.Match(text) {
+		text := read(t, page)
+		if generated.MatchString(text) {
 			continue
 		}
-		for _, line := range strings.Split(apart.ReplaceAllString(string(text), ""), "\n") {
+		for _, line := range strings.Split(apart.ReplaceAllString(text, ""), "\n") {
 			if utf8.RuneCountInString(line) > 120 {
 				require.NotRegexp(t, sentences, line, "%s: break the line", page)
 			}
@@ -138,14 +132,13 @@ func TestEachInvariantNamesATestThatThereIs(t *testing.T) {
 	}))
 	found := 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, match := range tested.FindAllStringSubmatch(string(text), -1) {
+		text := read(t, page)
+		for _, match := range tested.FindAllStringSubmatch(text, -1) {
 			if strings.HasPrefix(match[1], "Test") {
 				require.True(t, tests[match[1]], "%s names %s", page, match[1])
 			}
 		}
-		for _, section := range strings.Split(string(text), "\n#")[1:] {
+		for _, section := range strings.Split(text, "\n#")[1:] {
 			if title, body, _ := strings.Cut(section, "\n"); strings.HasSuffix(title, " Invariants") {
 				for _, item := range invariant.FindAllString(body, -1) {
 					named := slices.ContainsFunc(tested.FindAllStringSubmatch(item, -1), func(match []string) bool {
@@ -162,18 +155,110 @@ func TestEachInvariantNamesATestThatThereIs(t *testing.T) {
 
 func TestEachExampleHasAReadmeAndIsListed(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	folders, err := filepath.Glob("examples/*")
+	list := read(t, "examples/README.md")
+	folders, err := filepath.Glob("examples/*/")
 	require.NoError(t, err)
 	for _, folder := range folders {
-		if filepath.Base(folder) == "internal" {
+		name := filepath.Base(folder)
+		if name == "internal" {
 			continue
 		}
 		require.FileExists(t, filepath.Join(folder, "README.md"))
-		line := "\n- [" + filepath.Base(folder) + "](" + filepath.ToSlash(folder) + "): "
-		require.True(t, strings.Contains(string(text), line), "README.md does not list %s", folder)
+		require.Contains(t, list, "]("+name+")", "examples/README.md does not list %s", name)
 	}
+}
+
+func TestEachPageCanBeReachedFromTheMap(t *testing.T) {
+	t.Parallel()
+	list := read(t, "docs/README.md")
+	for _, page := range pages(t) {
+		if page, below := strings.CutPrefix(filepath.ToSlash(page), "docs/"); below && page != "README.md" {
+			require.Contains(t, list, "]("+page+")", "docs/README.md does not list %s", page)
+		}
+	}
+	require.Contains(t, read(t, "README.md"), "](docs/README.md)")
+}
+
+// shown is a picture in a page.
+var shown = regexp.MustCompile(`(?:src|srcset)="([^":]+)"|!\[[^\]]*\]\(([^):]+)\)`)
+
+func TestEachPictureExistsAndIsShown(t *testing.T) {
+	t.Parallel()
+	used := make(map[string]bool)
+	for _, page := range pages(t) {
+		for _, match := range shown.FindAllStringSubmatch(read(t, page), -1) {
+			picture := filepath.Join(filepath.Dir(page), match[1]+match[2])
+			require.FileExists(t, picture, page)
+			used[picture] = true
+		}
+	}
+	for _, pattern := range []string{"docs/images/*.*", "docs/images/*/*.*", "docs/benchmarks/*.svg"} {
+		pictures, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, picture := range pictures {
+			require.True(t, used[picture], "no page shows %s", picture)
+		}
+	}
+}
+
+var (
+	// option is a flag of a command in docs/cli.md.
+	option = regexp.MustCompile(`(?m)^ +(?:-(\w), )?--([a-z-]+)`)
+	// command is one in a block, in an indented line, or in the text.
+	command = regexp.MustCompile("(?m)(?:^(?:    )?(?:\\$ )?|`)(waybill [a-z-][^`\n]*)")
+	// behind a command there may be another one, or a comment.
+	behind = regexp.MustCompile(` [|>&;#(] ?.*|[;…].*`)
+)
+
+// commands are those of the program with their flags, as docs/cli.md has them.
+func commands(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	found := make(map[string]map[string]bool)
+	for _, part := range strings.Split(read(t, "docs/cli.md"), "\n## ")[1:] {
+		name, body, _ := strings.Cut(part, "\n")
+		found[name] = make(map[string]bool)
+		for _, match := range option.FindAllStringSubmatch(body, -1) {
+			found[name]["-"+match[1]], found[name]["--"+match[2]] = true, true
+		}
+	}
+	return found
+}
+
+func TestCommandsInTheDocumentationExist(t *testing.T) {
+	t.Parallel()
+	known := commands(t)
+	require.Contains(t, known["waybill parked requeue"], "--dry-run")
+	checked := 0
+	for _, page := range pages(t) {
+		if page == "docs/cli.md" || page == "docs/CHANGELOG.md" { // the commands themselves; and what is gone
+			continue
+		}
+		for _, match := range command.FindAllStringSubmatch(read(t, page), -1) {
+			if strings.HasPrefix(match[1], "waybill webhook secret") { // a constant of docs/sinks-http.md
+				continue
+			}
+			words := strings.Fields(behind.ReplaceAllString(match[1], ""))
+			name, n := "waybill", 1
+			for ; n < len(words) && known[name+" "+words[n]] != nil; n++ {
+				name += " " + words[n]
+			}
+			assert.True(t, n > 1 || len(words) == 1 || strings.HasPrefix(words[1], "-"), "%s: %s: no such command", page, match[1])
+			for _, word := range words[n:] {
+				if flag, _, _ := strings.Cut(word, "="); strings.HasPrefix(flag, "-") && flag != "-" {
+					assert.True(t, known[name][flag], "%s: %s: %s has no flag %s", page, match[1], name, flag)
+				}
+			}
+			checked++
+		}
+	}
+	require.NotZero(t, checked)
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
 }
 
 // unindented is text without what its lines begin with.

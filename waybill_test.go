@@ -195,7 +195,7 @@ func TestAllMistakesAreErrorsOfOpen(t *testing.T) {
 		waybill.Register[paymentDue](o, "payment.due")
 		waybill.Handle(o, "both", func(context.Context, paymentDue) error { return nil })
 		waybill.HandleTx(o, "both", func(context.Context, *sql.Tx, paymentDue) error { return nil })
-		require.ErrorContains(t, o.Open(t.Context()), `sink "both" has functions of Handle and of HandleTx: use two names`)
+		require.ErrorContains(t, o.Open(t.Context()), `sink "both" has handlers from both Handle and HandleTx: use two names`)
 		require.Nil(t, o.Publisher())
 	})
 }
@@ -235,7 +235,7 @@ func TestARouteMayHaveACondition(t *testing.T) {
 		}))
 		require.NoError(t, o.Run(ctx))
 		require.Equal(t, []string{`{"Order":"o-2","Product":"kite"}`}, h.list)
-		require.ErrorContains(t, o.Run(ctx), "an outbox runs once")
+		require.ErrorContains(t, o.Run(ctx), "an outbox runs only once")
 	})
 }
 
@@ -249,7 +249,7 @@ func TestWhatIsDeclaredTooLateIsADefectOfTheProgram(t *testing.T) {
 		require.NoError(t, o.Open(t.Context()), "the second time")
 		require.NoError(t, o.Open(t.Context()), "again")
 		require.PanicsWithError(t, waybill.ErrOpen.Error(), func() { waybill.Register[orderPlaced](o, "order.placed") })
-		require.ErrorContains(t, o.Run(t.Context()), "neither a sink nor a schedule is declared")
+		require.ErrorContains(t, o.Run(t.Context()), "no sink and no schedule is declared")
 		require.Nil(t, o.Forwarder())
 	})
 }
@@ -300,7 +300,7 @@ func TestMistakesOfSchedulesAreErrorsOfOpen(t *testing.T) {
 		o.Schedule("a", waybill.Cron("0 9 * *", "Nowhere"), nil)
 		err := o.Run(t.Context())
 		require.ErrorIs(t, err, schedule.ErrConfig)
-		for _, want := range []string{"4 fields", "Nowhere", "set Make"} {
+		for _, want := range []string{"4 fields", "Nowhere", "Make is not set"} {
 			require.ErrorContains(t, err, want)
 		}
 	})
@@ -330,7 +330,7 @@ func TestWhatIsScheduledIsCancelledAndWhatIsUniqueIsPublishedOnce(t *testing.T) 
 			require.ErrorIs(t, o.Publish(ctx, tx, waybill.With(orderPlaced{"o-1", "kite"}, waybill.Unique("o-1", time.Hour))), waybill.ErrDuplicate)
 			_, err = o.CancelKey(ctx, tx, "order.palced", "o-1")
 			require.ErrorIs(t, err, registry.ErrUnregistered)
-			require.ErrorContains(t, err, `"order.palced"; registered are order.placed`)
+			require.ErrorContains(t, err, `"order.palced"; the registered types are order.placed`)
 			return nil
 		}))
 		var cancelled int

@@ -136,7 +136,7 @@ func TestItIsSaidThatAbandonedCallsHaveAllSlots(t *testing.T) {
 			func(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		time.Sleep(20 * time.Second)
 		const all = "all slots of the sink"
-		require.Len(t, log.with("sink does not heed its deadline"), 1)
+		require.Len(t, log.with("the sink ignores its deadline"), 1)
 		require.Empty(t, log.with(all))
 		o.append("t", "", "stuck2", "good")
 		f.flush()

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-const awaited = "waiting for lanes that another forwarder has leased"
+const awaited = "waiting for lanes leased by another forwarder"
 
 // A forwarder that starts behind one that was killed delivers nothing until the leases
 // run out.

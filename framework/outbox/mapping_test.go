@@ -130,11 +130,11 @@ func TestWhatCannotBeMappedIsAnErrorThatNamesTheEvent(t *testing.T) {
 		says  string
 	}{
 		"the mapping fails":            {moved{"c-1", ""}, errNowhere, "map outbox_test.moved: there is no such city"},
-		"no mapping and no type":       {struct{ A int }{}, registry.ErrUnregistered, "give outbox.Config.Events an outbox.Map or outbox.Ignore for it"},
+		"no mapping and no type":       {struct{ A int }{}, registry.ErrUnregistered, "add an outbox.Map or outbox.Ignore to outbox.Config.Events"},
 		"the mapping gives an event":   {moved{"c-1", "limbo"}, registry.ErrUnregistered, "map outbox_test.moved: "},
 		"a nil pointer":                {(*renamed)(nil), registry.ErrNil, "*outbox_test.renamed is a nil pointer"},
 		"nil":                          {nil, registry.ErrNil, "publish a value of a registered type"},
-		"one id for two notifications": {outbox.With(moved{"c-1", "Paris"}, outbox.ID("n-1")), outbox.ErrMapping, `the id "n-1" would be that of several notifications`},
+		"one id for two notifications": {outbox.With(moved{"c-1", "Paris"}, outbox.ID("n-1")), outbox.ErrMapping, `several notifications would have the id "n-1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -207,7 +207,7 @@ func TestWhatIsNoTransactionIsRefusedWithTheReason(t *testing.T) {
 		err := p.Publish(t.Context(), tx, orderPlaced{OrderID: "o"})
 		require.ErrorIs(t, err, outbox.ErrNotTransaction)
 	}
-	require.ErrorContains(t, p.Publish(t.Context(), db, orderPlaced{OrderID: "o"}), "*sql.DB commits each statement by itself")
+	require.ErrorContains(t, p.Publish(t.Context(), db, orderPlaced{OrderID: "o"}), "*sql.DB commits each statement separately")
 	require.Empty(t, published(t, s))
 }
 

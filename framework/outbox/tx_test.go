@@ -99,7 +99,7 @@ func TestATransactionThatIsOverIsRefusedWithTheReason(t *testing.T) {
 			err = publishing.Publish(t.Context(), tx, orderPlaced{OrderID: "o"})
 			require.ErrorIs(t, err, outbox.ErrTxOver)
 			require.ErrorIs(t, err, sql.ErrTxDone)
-			require.ErrorContains(t, err, "publish before its commit or rollback")
+			require.ErrorContains(t, err, "publish before the commit or rollback")
 		}
 	}
 	require.Empty(t, published(t, s))
@@ -123,9 +123,9 @@ func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
 		"nil in With":           {outbox.With(nil), registry.ErrNil, "publish a value"},
 		"a pointer to nil":      {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
 		"a pointer too many":    {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
-		"an envelope":           {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "goes to Append"},
-		"a pointer to envelope": {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "goes to Append"},
-		"a second transaction":  {new(paperTx), registry.ErrUnregistered, "a transaction comes first"},
+		"an envelope":           {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
+		"a pointer to envelope": {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
+		"a second transaction":  {new(paperTx), registry.ErrUnregistered, "pass the transaction once"},
 		"an unregistered type":  {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
 	} {
 		t.Run(name, func(t *testing.T) {

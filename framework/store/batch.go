@@ -4,17 +4,17 @@ package store
 type ParkedBatch struct {
 	// Action is the id of the action that it belongs to.
 	Action string
-	// Filter has a sink.
+	// Filter must name a sink.
 	Filter ParkedFilter
 	After  Ref
 	Limit  int
 }
 
-// ParkedBatchResult is what came of a batch.
+// ParkedBatchResult is the result of a batch.
 type ParkedBatchResult struct {
 	Changed int
-	// Last is the delivery behind which the next batch begins.
+	// Last is the delivery after which the next batch begins.
 	Last Ref
-	// Done says that there is no next one.
+	// Done reports that there is no next batch.
 	Done bool
 }

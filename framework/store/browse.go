@@ -6,53 +6,52 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// LogQuery asks for rows of the log, the newest first. Each field that is set leaves out some;
-// the zero value of the first five matches all. No index has what they ask for, so a part of
-// the log is looked through.
+// LogQuery asks for rows of the log, newest first. Each of the first five fields that is set
+// narrows the selection. No index supports them, so a query examines a part of the log.
 type LogQuery struct {
-	// ID is the notification's. One with a time in it, a UUIDv7, is looked for among what was
-	// written around that time.
+	// ID is the notification's id. If it contains a time, as a UUIDv7 does, only rows written
+	// around that time are examined.
 	ID string
-	// Types selects nothing in its zero value, which therefore counts as all.
+	// Types selects by type; the zero value means all types.
 	Types notification.TypeFilter
 	Key   string
-	// Since and Until bound when a row occurred: from Since on and before Until. What was
-	// written over a minute after it occurred, as by an import, may be missed with Until.
+	// Since and Until select rows that occurred at Since or later, and before Until. Until may
+	// miss rows written more than a minute after they occurred, as by an import.
 	Since, Until time.Time
-	// Before is the offset before which to look; 0: from the end of the log on.
+	// Before is the offset before which to look; 0: from the end of the log.
 	Before int64
-	// Offsets is how many offsets are looked through, and Limit how many rows are returned at
-	// most; at least 1.
+	// Offsets is how many offsets to examine, and Limit how many rows to return at most; each
+	// at least 1.
 	Offsets int64
 	Limit   int
 }
 
-// LogPage is what a part of the log has of a LogQuery.
+// LogPage is the result of a LogQuery.
 type LogPage struct {
-	// Rows are the newest first, without their payloads, which are not read. A row that is not
-	// committed yet is not there, though it may have a lower offset than those that are.
+	// Rows are the rows found, newest first, without payloads, which are not read. A row that
+	// is not committed yet is missing, even if its offset is lower than those of others.
 	Rows []notification.Envelope
-	// Last is the last row that was looked at, the oldest one; nil: there was none.
+	// Last is the last row examined, the oldest one; nil if there was none.
 	Last *Row
-	// Next is the Before with which to look on; 0: there is nothing more.
+	// Next is the Before to continue with; 0: there is nothing more.
 	Next int64
 }
 
 // ParkedQuery asks for parked deliveries, by sink and in log order. Few filters have an index,
-// so a part of what is parked is looked through.
+// so a query examines a part of the table.
 type ParkedQuery struct {
 	Filter ParkedFilter
-	// After is the place behind which to look; the zero value is before all.
+	// After is the place after which to look; the zero value is before all.
 	After ParkedPlace
-	// Look is how many parked deliveries are looked through, about, and Limit how many are
-	// returned at most; at least 1. An ID has an index, and Look does not count.
+	// Look is roughly how many parked deliveries to examine, and Limit how many to return at
+	// most; each at least 1. With an ID, which has an index, Look is ignored.
 	Look, Limit int
 }
 
-// ParkedPage is what a part of what is parked has of a ParkedQuery.
+// ParkedPage is the result of a ParkedQuery.
 type ParkedPage struct {
-	// Deliveries lack their payloads, which are not read.
+	// Deliveries come without payloads, which are not read.
 	Deliveries []ParkedDelivery
-	// Next is the After with which to look on; the zero value: there is nothing more.
+	// Next is the After to continue with; the zero value: there is nothing more.
 	Next ParkedPlace
 }

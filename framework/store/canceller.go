@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Canceller cancels notifications that are scheduled: their time has not come yet.
+// Canceller cancels scheduled notifications before their time.
 type Canceller interface {
-	// Cancel cancels, in the caller's transaction, what a selection finds and is still
-	// scheduled by the database's clock, in the log or where it is parked. It returns how
-	// many notifications that is, without those that are cancelled already. It finds what
-	// the transaction sees: not what others have published and not committed yet.
+	// Cancel cancels, in the caller's transaction, the selected notifications that are still
+	// scheduled by the database's clock, in the log or parked. It returns how many it cancelled,
+	// without those already cancelled. It finds what the transaction sees, and so nothing that
+	// other transactions have published but not committed.
 	//
-	// A notification of which the transaction commits before its time, by the clock of the
-	// forwarder, is not delivered. ErrCollision: another transaction cancels the same, the
-	// isolation level allows no waiting, and the transaction is to be repeated.
+	// If the transaction commits before a notification's time, by the forwarder's clock, the
+	// notification is not delivered. ErrCollision: another transaction cancels the same one and
+	// the isolation level does not allow waiting; retry the transaction.
 	Cancel(ctx context.Context, tx Execer, s Scheduled) (int, error)
 }
 
-// Scheduled selects notifications: those of an ID, or else those of Types with a Key.
+// Scheduled selects notifications: those with an ID, otherwise those of Types with a Key.
 type Scheduled struct {
 	ID string
-	// Types are all names of the type: its own and those that it had.
+	// Types are all names of the type, including its aliases.
 	Types []string
 	Key   string
 }
 
-// Cancellation is that of a row of the log, and of what is parked of it.
+// Cancellation is the cancellation of a row of the log, and of its parked deliveries.
 type Cancellation struct {
 	Offset int64
 	At     time.Time

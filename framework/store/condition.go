@@ -6,68 +6,68 @@ import (
 	"time"
 )
 
-// SinkState is what a forwarder knows of a sink that holds up its deliveries. The
-// zero value is a sink that goes well.
+// SinkState is what a forwarder knows about problems of a sink that hold up its deliveries.
+// The zero value means that there are none.
 type SinkState struct {
-	// BreakerOpen reports that the sink cannot be reached, or fails so often that its
-	// deliveries wait; OpenSince is when that began, Cause the last error of it.
+	// BreakerOpen reports that the sink is unavailable, or fails so often that its deliveries
+	// wait. OpenSince is when the breaker opened, and Cause the last error.
 	BreakerOpen bool      `json:"breaker_open,omitempty"`
 	OpenSince   time.Time `json:"open_since,omitzero"`
 	Cause       string    `json:"cause,omitempty"`
-	// ThrottledUntil is until when the sink has asked to be left alone; where no breaker is open,
-	// Cause is the error with which it did.
+	// ThrottledUntil is until when the sink has asked the forwarder to wait. If the breaker is
+	// not open, Cause is the error with which it asked.
 	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
-	// Destinations are up to ten of those that hold up their own deliveries, and
+	// Destinations are up to ten destinations that hold up their deliveries, and
 	// AllDestinations is how many there are.
 	Destinations    []DestinationState `json:"destinations,omitempty"`
 	AllDestinations int                `json:"all_destinations,omitempty"`
 }
 
-// DestinationState is what a forwarder knows of one destination of a sink.
+// DestinationState is what a forwarder knows about problems of one destination of a sink.
 type DestinationState struct {
 	Destination string `json:"destination"`
-	// OpenSince is when its breaker opened, zero if it did not; Cause the last error.
+	// OpenSince is when its breaker opened, zero if it is closed; Cause is the last error.
 	OpenSince time.Time `json:"open_since,omitzero"`
 	Cause     string    `json:"cause,omitempty"`
-	// ThrottledUntil is until when it has asked to be left alone.
+	// ThrottledUntil is until when it has asked the forwarder to wait.
 	ThrottledUntil time.Time `json:"throttled_until,omitzero"`
 }
 
-// Holds reports whether it holds anything up.
+// Holds reports whether the state holds up any deliveries.
 func (s SinkState) Holds() bool {
 	return s.BreakerOpen || !s.ThrottledUntil.IsZero() || len(s.Destinations) > 0
 }
 
-// Condition is why nothing, or less, goes to a sink at present.
+// Condition is why a sink gets no or fewer deliveries at present.
 type Condition struct {
 	Sink string        `json:"sink"`
 	Kind ConditionKind `json:"condition"`
-	// Destination is the one of the sink's that is meant; "" for the sink as a whole.
+	// Destination is the destination concerned; "" for the whole sink.
 	Destination string `json:"destination,omitempty"`
-	// Forwarder is whose view it is; "" for what holds for all.
+	// Forwarder is the forwarder that reports it; "" if it applies to all.
 	Forwarder string `json:"forwarder,omitempty"`
-	// Since is when the breaker opened, Until when the throttling ends.
+	// Since is when the breaker opened, and Until when the throttling ends.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Cause is the error that keeps the breaker open, or that asked for rest.
+	// Cause is the error that keeps the breaker open, or that asked to wait.
 	Cause string `json:"cause,omitempty"`
 }
 
-// ConditionKind says what a condition is.
+// ConditionKind is the kind of a condition.
 type ConditionKind string
 
-// The conditions that there are.
+// The kinds of conditions.
 const (
 	// ConditionPaused: a person has paused the sink.
 	ConditionPaused ConditionKind = "paused"
-	// ConditionBreakerOpen: its deliveries wait until it can be reached again.
+	// ConditionBreakerOpen: its deliveries wait until it is available again.
 	ConditionBreakerOpen ConditionKind = "breaker open"
-	// ConditionThrottled: it has asked to be left alone until a time.
+	// ConditionThrottled: it has asked the forwarder to wait until a time.
 	ConditionThrottled ConditionKind = "throttled"
 )
 
-// Conditions are those of all sinks, by sink. What forwarders report is as old as
-// their last heartbeat, a third of a lease at most. now leaves out what is over.
+// Conditions returns the conditions of all sinks, by sink. Reports of forwarders are as old as
+// their last heartbeat, at most a third of a lease. Conditions that ended before now are left out.
 func (r Membership) Conditions(now time.Time) []Condition {
 	conditions := []Condition{}
 	for _, l := range r.Lanes {

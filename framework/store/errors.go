@@ -2,12 +2,12 @@ package store
 
 import "errors"
 
-// Errors of what is written in the caller's transaction.
+// Errors of writing in the caller's transaction.
 var (
-	// ErrCollision: another transaction wrote the same, and this one is to be repeated.
-	ErrCollision = errors.New("another transaction wrote the same")
+	// ErrCollision: another transaction wrote the same row; retry this one.
+	ErrCollision = errors.New("another transaction wrote the same row")
 	// ErrOtherDatabase: the transaction's database has no such tables.
-	ErrOtherDatabase = errors.New("the transaction is of another database, or of one that is not migrated")
+	ErrOtherDatabase = errors.New("the transaction belongs to another database, or to one that is not migrated")
 )
 
 // Errors at start.
@@ -20,11 +20,11 @@ var (
 	ErrPrefix = errors.New("invalid table prefix")
 	// ErrUnsupported: the database server lacks what the store needs.
 	ErrUnsupported = errors.New("unsupported database")
-	// ErrPartitions: the log that is there is not partitioned, and is not to be changed.
+	// ErrPartitions: the existing log is not partitioned and must not be changed.
 	ErrPartitions = errors.New("the log is not partitioned")
 	// ErrUnsafeLog: the log's table was changed so that readers would lose rows.
 	ErrUnsafeLog = errors.New("the log would lose rows")
-	// ErrStart: a new sink cannot begin there.
+	// ErrStart: the start of a new sink is not valid.
 	ErrStart = errors.New("invalid start of a sink")
 	// ErrPosition: a cursor's position cannot be read.
 	ErrPosition = errors.New("unreadable cursor position")
@@ -34,49 +34,48 @@ var (
 var (
 	// ErrLeaseHeld: another forwarder holds the lane.
 	ErrLeaseHeld = errors.New("lane is leased by another forwarder")
-	// ErrLanes: the sink is cut into another number of lanes.
+	// ErrLanes: the sink has another number of lanes.
 	ErrLanes = errors.New("no such lane")
-	// ErrNotLevel: the lanes of a sink do not stand at one place.
+	// ErrNotLevel: the lanes of a sink are not at the same position.
 	ErrNotLevel = errors.New("the lanes are not at the same position")
 	// ErrServerChanged: the database was restarted, or another server took over.
-	ErrServerChanged = errors.New("another database server answers, or the same after a restart")
-	// ErrHidden: row-level security hides rows of the outbox from this role. Nothing was
-	// read or written: what is hidden would be passed over.
+	ErrServerChanged = errors.New("the database server was restarted or replaced by another one")
+	// ErrHidden: row-level security hides rows of the outbox from this role. Nothing was read
+	// or written, since hidden rows would be skipped.
 	ErrHidden = errors.New("row-level security hides rows of the outbox from this role")
-	// ErrNotOwner: partitions are made and dropped by the owner of the log only.
+	// ErrNotOwner: only the owner of the log can create and drop partitions.
 	ErrNotOwner = errors.New("the log belongs to another role")
-	// ErrSpoiled: what ran in a checkpoint's transaction returned no error, but ended the
-	// transaction or left it so that it cannot be committed. Nothing was written, unless it
-	// was committed there.
-	ErrSpoiled = errors.New("the transaction of the checkpoint was ended, or cannot be committed any more")
+	// ErrSpoiled: the code that ran in a checkpoint's transaction returned no error, but ended
+	// the transaction or left it unable to commit. Nothing was written, unless that code
+	// committed it.
+	ErrSpoiled = errors.New("the transaction of the checkpoint was ended, or can no longer be committed")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )
 
-// Errors of what people ask for.
+// Errors of requests by people.
 var (
-	// ErrUnknownSink: the outbox has nothing of a sink of that name.
+	// ErrUnknownSink: the outbox has nothing of a sink with this name.
 	ErrUnknownSink = errors.New("unknown sink")
-	// ErrUnknownAction: no action of that id was begun.
+	// ErrUnknownAction: no action with this id was begun.
 	ErrUnknownAction = errors.New("unknown action")
-	// ErrUnknownSchedule: the outbox has no schedule of that name.
+	// ErrUnknownSchedule: the outbox has no schedule with this name.
 	ErrUnknownSchedule = errors.New("unknown schedule")
-	// ErrActionBegun: an action of that id was begun already.
-	ErrActionBegun = errors.New("the action was begun already")
-	// ErrActionEnded: the action has ended or was cancelled before, so there is nothing to
-	// cancel.
+	// ErrActionBegun: an action with this id was already begun.
+	ErrActionBegun = errors.New("the action was already begun")
+	// ErrActionEnded: the action has ended or was cancelled before.
 	ErrActionEnded = errors.New("the action has ended")
-	// ErrActionCancelled: a person has cancelled the action. Nothing of the batch was done.
+	// ErrActionCancelled: a person has cancelled the action. The batch changed nothing.
 	ErrActionCancelled = errors.New("the action was cancelled")
-	// ErrActionMoved: another process goes on with the action, or the batch was written.
+	// ErrActionMoved: another process continues the action, or the batch was already written.
 	ErrActionMoved = errors.New("the action has already progressed further")
-	// ErrOtherLog: the sink's cursors are not of this log, which was restored or
-	// truncated since.
-	ErrOtherLog = errors.New("the cursors are of another log")
+	// ErrOtherLog: the sink's cursors belong to another log, since this one was restored or
+	// truncated.
+	ErrOtherLog = errors.New("the cursors belong to another log")
 )
 
-// AdvisedError is an error of the database with a hint for people: the way out,
-// where the error's own text does not name it. Error leaves the hint out.
+// AdvisedError is an error of the database with a hint on how to fix it, for errors whose own
+// text does not say that. Error does not include the hint.
 type AdvisedError struct {
 	Err  error
 	Hint string
@@ -85,5 +84,5 @@ type AdvisedError struct {
 func (e *AdvisedError) Error() string { return e.Err.Error() }
 func (e *AdvisedError) Unwrap() error { return e.Err }
 
-// Advice is the hint.
+// Advice returns the hint.
 func (e *AdvisedError) Advice() string { return e.Hint }

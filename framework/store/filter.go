@@ -6,44 +6,44 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// ParkedFilter selects parked deliveries. Each field that is set leaves out some;
-// the zero value matches all.
+// ParkedFilter selects parked deliveries. Each field that is set narrows the selection; the
+// zero value selects all.
 type ParkedFilter struct {
 	Sink string
-	// ID is the notification's.
+	// ID is the notification's id.
 	ID string
-	// Types selects nothing in its zero value, which therefore counts as all.
+	// Types selects by type; the zero value means all types.
 	Types  notification.TypeFilter
 	Key    string
 	States []State
-	// Heads selects dead deliveries that have a key, and none of it parked before
-	// them: where dead ones hold back their key, those that do.
+	// Heads selects dead deliveries whose key has nothing parked before them. If dead
+	// deliveries hold back their key, these are the ones that do.
 	Heads bool
-	// OlderThan and NewerThan bound how long ago a delivery was parked for the
-	// first time, by the database's clock.
+	// OlderThan and NewerThan bound how long ago a delivery was first parked, by the
+	// database's clock.
 	OlderThan, NewerThan time.Duration
-	// Error is a part of the text of the last error, in any case.
+	// Error is a part of the last error's text; case does not matter.
 	Error string
-	// Places selects some by name; none: all.
+	// Places selects single deliveries; if empty, all.
 	Places []ParkedPlace
-	// Until leaves out what has changed since, by the database's clock; zero: nothing.
+	// Until excludes deliveries that changed later, by the database's clock; zero: no bound.
 	Until time.Time
 }
 
-// ParkedDelivery is a parked delivery as people look at it.
+// ParkedDelivery is a parked delivery as people see it.
 type ParkedDelivery struct {
 	Sink string
 	Parked
 	UpdatedAt time.Time
 }
 
-// ParkedPlace is where a list of parked deliveries goes on.
+// ParkedPlace is where a list of parked deliveries continues.
 type ParkedPlace struct {
 	Sink string
 	Ref
 }
 
-// Place is the one behind the delivery.
+// Place returns the place of the delivery, after which a list continues.
 func (d *ParkedDelivery) Place() ParkedPlace {
 	return ParkedPlace{Sink: d.Sink, Ref: RefOf(&d.Envelope)}
 }

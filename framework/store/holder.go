@@ -11,9 +11,9 @@ type Row struct {
 // Holder is a sink that keeps rows in the log.
 type Holder struct {
 	Sink string `json:"sink"`
-	// Row is the oldest one that it keeps.
+	// Row is the oldest row that it keeps.
 	Row
-	// Reason says why the sink keeps all rows, whatever it has settled, such as a
-	// lane without a cursor. "" is the usual case: the row is not settled yet.
+	// Reason says why the sink keeps all rows, whatever it has settled, such as a lane without
+	// a cursor. "" is the usual case: the sink has not settled the row yet.
 	Reason string `json:"reason,omitempty"`
 }

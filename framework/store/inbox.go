@@ -7,11 +7,11 @@ import (
 
 // Inbox notes which notifications consumers have handled.
 type Inbox interface {
-	// First notes an id for a consumer in the caller's transaction, and reports whether it
-	// was not there. Where another transaction has just noted the same, First waits for
-	// its end: it is the first one if the other rolled back. So of all transactions that
-	// commit exactly one was the first. ErrCollision: the isolation level allows no waiting,
-	// and the transaction is to be repeated. ErrOtherDatabase: it has no such table.
+	// First notes an id for a consumer in the caller's transaction, and reports whether it was
+	// not noted before. While another transaction is noting the same id, First waits for it to
+	// end, and returns true if the other rolls back. So exactly one of all transactions that
+	// commit was the first. ErrCollision: the isolation level does not allow waiting; retry the
+	// transaction. ErrOtherDatabase: the database has no such table.
 	First(ctx context.Context, tx Execer, consumer, id string) (bool, error)
 }
 

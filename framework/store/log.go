@@ -8,92 +8,89 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Log is what a forwarder reads.
+// Log is the log as a forwarder reads it.
 type Log interface {
-	// Probe looks how far the log reaches now. It is one tiny query, and one
-	// probe serves the readers of all sinks and lanes of a process.
+	// Probe finds out how far the log reaches now. It is one tiny query; one probe serves the
+	// readers of all sinks and lanes of a process.
 	Probe(ctx context.Context) (Target, error)
 
-	// NewReader continues reading at a cursor's position; nil begins at the
-	// oldest row. It reads nothing yet. A position that another dialect or a
-	// newer program wrote gives ErrPosition.
+	// NewReader returns a reader that continues at a cursor's position; nil begins at the oldest
+	// row. It reads nothing yet. It fails with ErrPosition if another dialect or a newer program
+	// wrote the position.
 	NewReader(position json.RawMessage, filter Filter) (Reader, error)
 }
 
-// Filter says which rows a reader returns; it passes over the others.
+// Filter says which rows a reader returns; it skips the others.
 type Filter struct {
 	Slots SlotRange
 	Types notification.TypeFilter
-	// Since and Until bound when a row occurred: from Since on and before Until. The
-	// zero value is no bound.
+	// Since and Until select rows that occurred at Since or later, and before Until. The zero
+	// value means no bound.
 	Since, Until time.Time
-	// Server is the lease's: the reader takes targets of no other life of a server, and
-	// gives ErrServerChanged for them. "" stands for that of the first target.
+	// Server is the Server of the lease. For targets of another life of the server the reader
+	// returns ErrServerChanged. "" means the life of the first target.
 	Server string
 }
 
-// Target is an upper bound of the log: the rows that were committed when it was
-// probed. It belongs to the store that made it.
+// Target is an upper bound of the log: the rows that were committed when it was probed. Only
+// the store that made it can use it.
 type Target interface {
-	// Last is the highest offset that was handed out by then. Rows up to it may
-	// still be uncommitted.
+	// Last returns the highest offset assigned at that time. Rows up to it may still be
+	// uncommitted.
 	Last() int64
 }
 
-// Position is a place between two rows in the order in which a reader sees
-// them. The engine keeps positions and hands them back in a checkpoint; what
-// they look like is the dialect's own business.
+// Position is a place between two rows, in the order in which a reader sees them. The engine
+// keeps positions and passes them to checkpoints; only the dialect knows their content.
 type Position interface {
 	json.Marshaler
 }
 
-// Reader walks through the log for one sink and lane, in log order: for each
-// key, the order in which its transactions committed, as long as they
-// serialized on any lock.
+// Reader walks through the log for one sink and lane, in log order: for each key, the order in
+// which its transactions committed, provided they serialized on any lock.
 //
-// A reader keeps its place in memory and is for one goroutine.
+// A reader keeps its place in memory and is not safe for concurrent use.
 type Reader interface {
-	// Next returns the next rows that are committed as of target, at most limit. A
-	// target that is older than those which led to the reader's position adds
-	// nothing: what those reached may still come.
-	// A page that came short because of the payloads' size is followed by
-	// another. After an error Next can be called again and repeats nothing that
-	// a page carried, except after ErrServerChanged: then a new reader must begin at
-	// the stored position.
+	// Next returns the next rows that are committed as of target, at most limit. A target
+	// older than those that led to the reader's position adds nothing, but rows within those
+	// may still follow. After a page that is short because of the payloads' size, there are
+	// more.
 	//
-	// Rows that are cancelled are passed over: those of which that was committed when
-	// Next was called, or by Page.Asked where the reader sets it, and perhaps others.
+	// After an error, Next can be called again and repeats no row of an earlier page. After
+	// ErrServerChanged, however, a new reader must begin at the stored position.
+	//
+	// Next skips rows whose cancellation was committed when it was called, or at Page.Asked if
+	// the reader sets that, and possibly others cancelled later.
 	Next(ctx context.Context, target Target, limit int) (Page, error)
 }
 
-// Looker is a Reader that can look how far the log reaches, and read what has come since, in
-// one statement.
+// Looker is a Reader that can find out how far the log reaches, and read what was added, in one
+// statement.
 type Looker interface {
 	Reader
-	// Look is Log.Probe. Where the reader has read all up to its last target, and little has
-	// come since, the new target brings that along, and Next with it asks the database nothing.
+	// Look is Log.Probe. If the reader has read everything up to its last target, and little
+	// was added since, the new target includes the new rows, and Next with it does not query the
+	// database.
 	Look(ctx context.Context) (Target, error)
 }
 
-// Page is a run of rows and the positions between them.
+// Page is a sequence of rows and the positions between them.
 type Page struct {
 	Envelopes []notification.Envelope
 	// Start is the position before the first row.
 	Start Position
-	// End is the position behind the last row, and behind everything that the
-	// reader passed over without finding a row for this lane.
+	// End is the position after the last row, and after all rows that the reader skipped.
 	End Position
-	// Asked is when the database was asked, or before: whether a row was cancelled later is not
-	// known. A reader sets it where that is before Next was called, as on a standby; zero stands for that
-	// moment, and the engine sets it.
+	// Asked is a time at which, or after which, the database was queried. Later cancellations
+	// are not known. A reader sets it if that was before Next was called, as on a standby. Zero
+	// means the time of the call, which the engine then sets.
 	Asked time.Time
-	// CaughtUp says that there is nothing more as of the target.
+	// CaughtUp reports that there is nothing more as of the target.
 	CaughtUp bool
-	// Rebased says, once, why the reader had to start over at the oldest row: the
-	// log it knew is gone, and with it the meaning of the offsets that were settled
-	// in it. "" is the usual case.
+	// Rebased says, once, why the reader had to start over at the oldest row: the log that it
+	// knew is gone, and offsets settled in it mean nothing any more. It is usually "".
 	Rebased string
 
-	// After is the position behind Envelopes[i].
+	// After returns the position after Envelopes[i].
 	After func(i int) Position
 }

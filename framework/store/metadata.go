@@ -7,9 +7,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// DecodeMetadata reads the metadata column: a flat JSON object. Values of
-// producers in other languages may be anything: what is not a string is kept as
-// its JSON text, and null as "".
+// DecodeMetadata decodes the metadata column: a flat JSON object. Producers in other languages
+// may write any values: a value that is not a string is kept as its JSON text, and null as "".
 func DecodeMetadata(raw []byte) (notification.Metadata, error) {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil {
@@ -26,9 +25,9 @@ func DecodeMetadata(raw []byte) (notification.Metadata, error) {
 	return m, nil
 }
 
-// EncodeMetadata is the inverse of DecodeMetadata; nil gives {}. The text is that of
-// json.Marshal, with the names in order, so equal metadata has equal texts. It is
-// made here because json.Marshal takes several times as long for a map.
+// EncodeMetadata is the inverse of DecodeMetadata; nil gives {}. Its output is that of
+// json.Marshal, with sorted names, so equal metadata has equal text. It does not use
+// json.Marshal, which takes several times as long for a map.
 func EncodeMetadata(m notification.Metadata) (string, error) {
 	if len(m) == 0 {
 		return "{}", nil
@@ -67,7 +66,7 @@ func appendText(b []byte, s string) ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// isPlain says whether s stands in JSON as it is.
+// isPlain reports whether s needs no escaping in JSON.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// OffsetRange is a closed range of offsets: all from First to Last.
+// OffsetRange is a closed range of offsets, from First to Last.
 type OffsetRange struct{ First, Last int64 }
 
-// Count is how many offsets the range has.
+// Count returns the number of offsets in the range.
 func (r OffsetRange) Count() int64 { return r.Last - r.First + 1 }
 
-// CountOffsets is how many offsets ranges have together.
+// CountOffsets returns the number of offsets in all ranges.
 func CountOffsets(ranges []OffsetRange) (n int64) {
 	for _, r := range ranges {
 		n += r.Count()
@@ -21,7 +21,7 @@ func CountOffsets(ranges []OffsetRange) (n int64) {
 	return n
 }
 
-// OffsetRanges are the ranges that ascending offsets form.
+// OffsetRanges returns the ranges of ascending offsets.
 func OffsetRanges(offsets ...int64) (ranges []OffsetRange) {
 	for _, offset := range offsets {
 		if n := len(ranges); n > 0 && ranges[n-1].Last+1 == offset {
@@ -33,7 +33,7 @@ func OffsetRanges(offsets ...int64) (ranges []OffsetRange) {
 	return ranges
 }
 
-// ContainsOffset reports whether ascending ranges have an offset.
+// ContainsOffset reports whether ascending ranges contain an offset.
 func ContainsOffset(ranges []OffsetRange, offset int64) bool {
 	_, found := slices.BinarySearchFunc(ranges, offset, func(r OffsetRange, offset int64) int {
 		switch {
@@ -47,9 +47,9 @@ func ContainsOffset(ranges []OffsetRange, offset int64) bool {
 	return found
 }
 
-// EncodeOffsets writes ascending ranges as they stand in a cursor, such as
-// "5-9,12". None give "". The offsets must be positive and the ranges ascending
-// and apart: DecodeOffsets refuses anything else.
+// EncodeOffsets encodes ascending ranges for a cursor, such as "5-9,12"; no ranges give "". The
+// offsets must be positive, and the ranges ascending with gaps between them: DecodeOffsets
+// refuses anything else.
 func EncodeOffsets(ranges []OffsetRange) string {
 	var b []byte
 	for i, r := range ranges {
@@ -65,8 +65,8 @@ func EncodeOffsets(ranges []OffsetRange) string {
 	return string(b)
 }
 
-// DecodeOffsets is the inverse of EncodeOffsets; "" gives nil. Text that
-// EncodeOffsets cannot have written gives ErrPosition.
+// DecodeOffsets is the inverse of EncodeOffsets; "" gives nil. Text that EncodeOffsets cannot
+// have written fails with ErrPosition.
 func DecodeOffsets(text string) ([]OffsetRange, error) {
 	if text == "" {
 		return nil, nil
@@ -87,7 +87,7 @@ func DecodeOffsets(text string) ([]OffsetRange, error) {
 	return ranges, nil
 }
 
-// parseOffsetRange reads "5-9", or "12" as the range from 12 to 12.
+// parseOffsetRange parses "5-9", or "12" as the range from 12 to 12.
 func parseOffsetRange(text string) (first, last int64, err error) {
 	from, to, isRange := strings.Cut(text, "-")
 	if first, err = parseOffset(from); err != nil || !isRange {
@@ -102,8 +102,7 @@ func parseOffsetRange(text string) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// parseOffset takes nothing but the digits that AppendInt writes: no sign, no
-// leading zero.
+// parseOffset accepts only the digits that AppendInt writes: no sign and no leading zero.
 func parseOffset(text string) (int64, error) {
 	if text == "" || text[0] < '1' || text[0] > '9' {
 		return 0, fmt.Errorf("%q is not an offset", text)

@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// ParkedLimit is where counts of parked deliveries stop, so that they take no longer with a
-// million of them.
+// ParkedLimit is where counts of parked deliveries stop, so that they stay fast with millions of
+// them.
 const ParkedLimit = 10_000
 
-// ParkedFigures is what is parked for one sink. Each count stops at ParkedLimit.
+// ParkedFigures counts the parked deliveries of one sink. Each count stops at ParkedLimit.
 type ParkedFigures struct {
 	Sink string
-	// States has each state once, also where there is nothing in it.
+	// States has one entry for each state, even if it is empty.
 	States []ParkedState
-	// Overdue is how many were due more than a minute ago, and LongestDue for how long the first of
-	// them has been due.
+	// Overdue is how many have been due for more than a minute, and LongestDue how long the first
+	// of them has been due.
 	Overdue    int
 	LongestDue time.Duration
-	// DeadKeys is over how many keys the dead are; under on_dead: halt these are the keys that wait
+	// DeadKeys is the number of keys with dead deliveries. Under on_dead: halt these keys wait
 	// for a person.
 	DeadKeys int
-	// Hooks is how many wait for a hook that has failed, and HookError is one of those failures.
+	// Hooks is how many wait for a failed hook, and HookError one of the errors.
 	Hooks     int
 	HookError string
 }
 
-// ParkedState is what is parked in one state.
+// ParkedState counts the parked deliveries in one state.
 type ParkedState struct {
 	State State
 	Count int
-	// Oldest is when the first of them was parked for the first time; zero if there is none, and
-	// for cancelled ones, which count among the scheduled there.
+	// Oldest is when the first of them was first parked; zero if there is none, and for
+	// cancelled ones, which are included in the scheduled ones there.
 	Oldest time.Time
-	// HookError is why a hook failed for one of them; "" if none did.
+	// HookError is the error of a failed hook of one of them; "" if none failed.
 	HookError string
 }
 
-// Count is how many are in a state.
+// Count returns how many deliveries are in a state.
 func (f ParkedFigures) Count(state State) int {
 	for _, s := range f.States {
 		if s.State == state {
@@ -48,7 +48,7 @@ func (f ParkedFigures) Count(state State) int {
 	return 0
 }
 
-// ParkedCounts are the counts above 0 of figures, in their order and by state.
+// ParkedCounts returns the counts above 0, by sink and state.
 func ParkedCounts(figures []ParkedFigures) (counts []ParkedCount) {
 	for _, f := range figures {
 		from := len(counts)

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// DefaultPrefix is the beginning of all table names where none is configured.
+// DefaultPrefix is the default beginning of all table names.
 const DefaultPrefix = "outbox"
 
-// maxName is how long PostgreSQL lets a name be.
+// maxName is the maximum length of a name in PostgreSQL.
 const maxName = 63
 
-// 40 leaves room for the longest derived name within PostgreSQL's 63 bytes.
+// At most 40 characters, so that the longest derived name fits into PostgreSQL's 63 bytes.
 var (
 	prefixPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 	schemaPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 )
 
-// ValidatePrefix reports why a prefix cannot begin the names of tables in a database
-// without schemas. A prefix is up to 40 lower-case letters, digits and underscores, not
-// beginning with a digit.
+// ValidatePrefix reports why a text is not a valid prefix of table names in a database without
+// schemas, as ErrPrefix. A prefix is up to 40 lower-case letters, digits and underscores, and
+// does not begin with a digit.
 func ValidatePrefix(prefix string) error {
 	switch {
 	case prefixPattern.MatchString(prefix):
 		return nil
 	case strings.Contains(prefix, "."):
-		return fmt.Errorf("%w %q: this database has no schemas, leave out all up to the dot", ErrPrefix, prefix)
+		return fmt.Errorf("%w %q: this database has no schemas: leave out the part up to the dot", ErrPrefix, prefix)
 	}
 	return fmt.Errorf("%w %q: use up to 40 lower-case letters, digits and underscores, beginning with a letter", ErrPrefix, prefix)
 }
 
-// SplitPrefix takes a prefix apart for a database with schemas, where it may be
-// schema.prefix, both in the form that ValidatePrefix asks for and up to 63 characters
-// together: the channel of announcements is named so. schema is "" where there is none.
+// SplitPrefix splits a prefix for a database with schemas, where it may be schema.prefix. Each
+// part must be valid for ValidatePrefix, and both together have at most 63 characters, since
+// the channel of announcements has this name. schema is "" if there is none.
 func SplitPrefix(prefix string) (schema, name string, err error) {
 	schema, name, dotted := strings.Cut(prefix, ".")
 	if !dotted {

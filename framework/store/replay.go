@@ -9,27 +9,28 @@ import (
 // ReplayQuery selects rows of the log.
 type ReplayQuery struct {
 	Sink string
-	// Types must all match.
+	// Types are filters that must all match.
 	Types []notification.TypeFilter
-	// Since and Until bound when it occurred: from Since on and before Until. The
-	// zero value is no bound.
+	// Since and Until select rows that occurred at Since or later, and before Until. The zero
+	// value means no bound.
 	Since, Until time.Time
-	// From names a record of a source, such as orders/3@1042: what is behind it in its lane, and
-	// itself, comes again, and nothing of other lanes. "" names none.
+	// From names a record of a source, such as orders/3@1042: its lane is replayed from there,
+	// and no other lane is. "" means no bound.
 	From string
-	// After and UpTo bound the offsets: above After, and up to UpTo.
+	// After and UpTo select offsets above After and up to UpTo.
 	After, UpTo int64
 }
 
-// ReplayCount is what a replay is about.
+// ReplayCount is what a replay would deliver.
 type ReplayCount struct {
-	// Rows are to be delivered again.
+	// Rows is the number of rows to deliver again.
 	Rows int64 `json:"rows"`
-	// Parked are parked for the sink, and stay as they are.
+	// Parked is the number of rows that are parked for the sink, and stay as they are.
 	Parked int64 `json:"parked"`
-	// Unsettled are those that the sink has not settled yet: they come by themselves.
+	// Unsettled is the number of rows that the sink has not settled yet: they are delivered as
+	// usual.
 	Unsettled int64 `json:"unsettled"`
-	// Oldest is the first row that retention has left in the log; nil: there is none.
+	// Oldest is the first row that is still in the log, or nil.
 	Oldest *Row `json:"oldest"`
 }
 
@@ -41,9 +42,9 @@ type ReplayBatch struct {
 	Limit  int
 }
 
-// ReplayResult is what came of a batch.
+// ReplayResult is the result of a batch.
 type ReplayResult struct {
 	Changed int
-	// Through is the offset up to which the replay has got now.
+	// Through is the offset that the replay has reached.
 	Through int64
 }

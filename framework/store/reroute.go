@@ -4,14 +4,14 @@ import "github.com/waybill-go/waybill/framework/notification"
 
 // RerouteQuery selects deliveries that had no route.
 type RerouteQuery struct {
-	// Filter selects some of them; its Sink is not heeded, and without States it is
-	// about all that can be moved.
+	// Filter narrows the selection. Its Sink is ignored; without States, all states that can be
+	// moved are selected.
 	Filter ParkedFilter
-	// Sinks are the types that go to each sink. What goes to none is left out.
+	// Sinks are the types of each sink. Types without a sink are left out.
 	Sinks map[string]notification.TypeFilter
 }
 
-// Unrouted is the filter on what is parked.
+// Unrouted returns the filter of the parked deliveries.
 func (q RerouteQuery) Unrouted() ParkedFilter {
 	f := q.Filter
 	f.Sink = SinkUnrouted
@@ -37,12 +37,12 @@ type RerouteBatch struct {
 	Limit  int
 }
 
-// RerouteResult is what came of a batch.
+// RerouteResult is the result of a batch.
 type RerouteResult struct {
-	// Changed were moved; Left stay, since a sink has not settled them yet.
+	// Changed is how many were moved; Left is how many stay, since a sink has not settled them.
 	Changed, Left int
-	// Last is the delivery behind which the next batch begins.
+	// Last is the delivery after which the next batch begins.
 	Last Ref
-	// Done says that there is no next one.
+	// Done reports that there is no next batch.
 	Done bool
 }

@@ -2,15 +2,15 @@ package store
 
 import "context"
 
-// Reserver is a Store whose statements share a pool of connections with an application.
+// Reserver is a Store whose statements share a connection pool with the application.
 type Reserver interface {
-	// MaxConnections is how many connections the pool may open; 0: no bound.
+	// MaxConnections returns how many connections the pool may open; 0: no bound.
 	MaxConnections() int
 
-	// Reserve takes n connections out of the pool, n below MaxConnections, until release
-	// is called. Meanwhile the statements of Leases and Deliveries run on them alone,
-	// and wait for one of them rather than for the pool. One that breaks is replaced.
-	// Reserve waits for connections that are in use, until ctx is done. Where some are
-	// reserved already, all callers share those, until the last of them calls release.
+	// Reserve takes n connections, less than MaxConnections, out of the pool until release is
+	// called. Meanwhile the statements of Leases and Deliveries use only these, and wait for one
+	// of them instead of the pool. A broken one is replaced. Reserve waits until connections are
+	// free or ctx is done. If some are already reserved, all callers share them, until the last
+	// of them calls release.
 	Reserve(ctx context.Context, n int) (release func(), err error)
 }

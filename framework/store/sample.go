@@ -7,73 +7,72 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Sampler takes figures for monitoring, over and over.
+// Sampler reads figures for monitoring, again and again.
 type Sampler interface {
-	// Sample looks at the outbox once. Each of its counts stops at PendingLimit or ParkedLimit of a
-	// sink, and goes along an index, and counting what is pending ends after about CountTime, so that a
-	// sample costs about the same whatever is parked or pending, and in however many lanes. It
-	// changes nothing, and is several statements without a transaction: figures may differ by
-	// what happens meanwhile.
+	// Sample reads the outbox once. Its counts use indexes and stop at PendingLimit or
+	// ParkedLimit for each sink, and counting pending rows stops after about CountTime, so that a
+	// sample costs about the same however much is parked or pending, and in however many lanes.
+	// It changes nothing. It uses several statements without a transaction: figures may
+	// differ by what happens meanwhile.
 	Sample(ctx context.Context, q SampleQuery) (Sample, error)
 }
 
-// SampleQuery is what the caller knows of the outbox.
+// SampleQuery is what the caller knows about the outbox.
 type SampleQuery struct {
-	// Types are those that go to each sink, by its name, as in a StatusQuery. These sinks are
-	// in the sample also where they have no cursors.
+	// Types are the types of each sink, by its name, as in a StatusQuery. The sample includes
+	// these sinks even if they have no cursors.
 	Types map[string]notification.TypeFilter
 }
 
 // Sample is one look at an outbox, for machines.
 type Sample struct {
 	Sinks []SinkSample // by name
-	// Forwarders are those that live.
+	// Forwarders is the number of running forwarders.
 	Forwarders int
-	// LastOffset is the highest offset handed out; of a source how many records there were.
+	// LastOffset is the highest assigned offset; for a source, the number of records so far.
 	LastOffset int64
-	// LogBytes is the size of the log with its indexes; in SQLite that of the file.
+	// LogBytes is the size of the log with its indexes; in SQLite the size of the file.
 	LogBytes int64
-	// Oldest is the first row that is still in the log; nil if there is none. That of a source
-	// has the offset 1 if nothing was removed before it, and else none.
+	// Oldest is the first row that is still in the log, or nil. For a source its offset is 1 if
+	// nothing was removed before it, and otherwise 0.
 	Oldest *Row
-	// Source is the name of the source that is the log; "" where that is in the database. Keeps is
-	// for how long it keeps rows, whether they were delivered or not; 0: for ever.
+	// Source is the name of the source that is the log; "" for the database's own log. Keeps is
+	// how long the source keeps rows, delivered or not; 0: for ever.
 	Source string
 	Keeps  time.Duration
-	// Held is for how long the oldest open transaction that has written to the log has been
-	// open, as far as the database shows it to this role; 0 if there is none, and always
-	// in SQLite.
+	// Held is the age of the oldest open transaction that has written to the log, as far as the
+	// database shows it to this role; 0 if there is none, and always in SQLite.
 	Held time.Duration
 }
 
 // SinkSample is one sink in a sample.
 type SinkSample struct {
 	Sink string
-	// Pending counts committed rows of the sink's types that are not settled, over all of its lanes
-	// and up to PendingLimit.
+	// Pending is the number of committed rows of the sink's types that are not settled, in all
+	// of its lanes, up to PendingLimit.
 	Pending int
-	// Uncounted says that there may be more: counting stopped at the limit, or there was no
-	// time for it. With nothing pending that was found, nothing is known.
+	// Uncounted reports that there may be more, because counting stopped at the limit or ran
+	// out of time. If Pending is 0 then, nothing is known.
 	Uncounted bool
-	// Lag is how long ago the oldest of these occurred, by the database's clock.
+	// Lag is how long ago the oldest of these rows occurred, by the database's clock.
 	Lag    time.Duration
 	Paused bool
-	// Owned and Free count its lanes: with an unexpired lease, and without.
+	// Owned and Free are the numbers of its lanes with and without an unexpired lease.
 	Owned, Free int
-	// Parked is what is parked for it.
+	// Parked counts its parked deliveries.
 	Parked ParkedFigures
-	// Lanes are its lanes that have cursors, by number.
+	// Lanes are its lanes with cursors, by number.
 	Lanes []LaneSample
 }
 
-// LaneSample is how a sink stands with one lane: of its rows that were counted, the oldest first, these
-// are some. Where that stopped at the limit there may be more.
+// LaneSample is one lane of a sink: which of the counted rows, the oldest of the sink, are in
+// this lane. If counting stopped at the limit, there may be more.
 type LaneSample struct {
 	CursorStatus
 	Lag time.Duration // as for the sink
 }
 
-// Status is the sample for people. holders are the sinks that keep rows in the log.
+// Status returns the sample as a Status. holders are the sinks that keep rows in the log.
 func (s *Sample) Status(holders []Holder) Status {
 	status := Status{Source: s.Source, LastOffset: s.LastOffset, Oldest: s.Oldest, Holders: holders}
 	figures := make([]ParkedFigures, len(s.Sinks))

@@ -6,36 +6,35 @@ import (
 	"slices"
 )
 
-// SinkRunning is how a forwarder works for one sink, as of its last heartbeat.
+// SinkRunning is a forwarder's work for one sink, as of its last heartbeat.
 type SinkRunning struct {
-	// Sink is its name, or SinkOthers.
+	// Sink is the sink's name, or SinkOthers.
 	Sink string `json:"sink"`
-	// Delivered counts deliveries, Failed attempts that failed for the moment, and Dead deliveries
-	// that were given up, all since the forwarder was made.
+	// Delivered counts deliveries, Failed attempts that failed temporarily, and Dead dead
+	// deliveries, all since the forwarder was made.
 	Delivered int64 `json:"delivered,omitempty"`
 	Failed    int64 `json:"failed,omitempty"`
 	Dead      int64 `json:"dead,omitempty"`
-	// PerSecond is how many deliveries it made in a second of about the last minute, or since
-	// the heartbeat before, if that is longer ago.
+	// PerSecond is the number of deliveries per second in about the last minute, or since the
+	// last heartbeat if that is longer ago.
 	PerSecond float64 `json:"per_second,omitempty"`
-	// InFlight are deliveries in the sink's hands, Threshold the most, and Pending all those in
-	// memory that are not settled.
+	// InFlight is the number of deliveries in flight, Threshold their maximum, and Pending the
+	// number of unsettled deliveries in memory.
 	InFlight  int `json:"in_flight,omitempty"`
 	Threshold int `json:"threshold,omitempty"`
 	Pending   int `json:"pending,omitempty"`
-	// BreakerOpen says that its deliveries wait; Cause is the beginning of the last error of it.
+	// BreakerOpen reports that its deliveries wait; Cause is the beginning of the last error.
 	BreakerOpen bool   `json:"breaker_open,omitempty"`
 	Cause       string `json:"cause,omitempty"`
 }
 
-// SinkOthers is the reserved name under which a forwarder sums up the sinks that its heartbeat
-// does not name.
+// SinkOthers is the reserved name for the sum of the sinks that a heartbeat does not name.
 const SinkOthers = "_others"
 
 // RunningSinks is how many sinks a heartbeat names.
 const RunningSinks = 32
 
-// Plus is both together. The cause is the first one.
+// Plus returns the sum of both. Its cause is the first one.
 func (s SinkRunning) Plus(more SinkRunning) SinkRunning {
 	s.Delivered += more.Delivered
 	s.Failed += more.Failed
@@ -49,8 +48,8 @@ func (s SinkRunning) Plus(more SinkRunning) SinkRunning {
 	return s
 }
 
-// BoundSinks keeps the RunningSinks most telling sinks, by name: first those with an open
-// breaker, then the busiest, then those with the most pending. The others are summed up under
+// BoundSinks keeps the RunningSinks most important sinks, by name: first those with an open
+// breaker, then the busiest, then those with the most pending. It adds up the others under
 // SinkOthers, at the end.
 func BoundSinks(sinks []SinkRunning) []SinkRunning {
 	sinks = slices.Clone(sinks)
@@ -77,9 +76,9 @@ func BoundSinks(sinks []SinkRunning) []SinkRunning {
 	return append(sinks, others)
 }
 
-// Sinks are the sums over all forwarders that live, by sink. What is in SinkOthers of one
-// forwarder may be a sink that another one names: so each sum is at least that much, unless there is
-// no SinkOthers, and the sum of all is exact.
+// Sinks returns the sums over all running forwarders, by sink. What one forwarder reports as
+// SinkOthers may belong to a sink that another one names: so each sum is a lower bound unless
+// SinkOthers is missing, while the sum of all is exact.
 func (m Membership) Sinks() []SinkRunning {
 	sums := make(map[string]SinkRunning)
 	for _, member := range m.Members {

@@ -6,50 +6,51 @@ import (
 	"time"
 )
 
-// Source is a log outside of the database, such as the topics of a Kafka cluster. The database
-// keeps the cursors on it, and what is parked; its own log stays empty.
+// Source is a log outside of the database, such as topics of a Kafka cluster. The database keeps
+// the cursors and the parked deliveries; its own log stays empty.
 //
-// A lane is a partition of the source. It has one slot, whose number is the lane's, and its
-// cursor's position says which partition that is. Partitions may be added, and never go.
+// A lane is a partition of the source. It has one slot, with the lane's number, and its cursor's
+// position names the partition. Partitions may be added, but not removed.
 type Source interface {
 	Log
 
-	// Name says in messages what it is, such as "topics orders and bills of Kafka cluster 7fQ".
+	// Name returns a name for messages, such as "topics orders and bills of Kafka cluster 7fQ".
 	Name() string
 
-	// Begin returns the beginnings of the lanes that a sink lacks, in an order that stays: known
-	// are the positions of those that it has, by number. Where it has none, all begin at start;
-	// later ones begin before their oldest row, since they were empty when the sink began. A
-	// source of more than Slots partitions gives ErrLanes, and a position of another
-	// source ErrPosition.
+	// Begin returns the beginnings of the lanes that a sink lacks, in a stable order. known are
+	// the positions of those that it has, by number. If it has none, all begin at start.
+	// Otherwise they begin before their oldest row, since they were empty when the sink began.
+	// It fails with ErrLanes if the source has more than Slots partitions, and with ErrPosition
+	// if a position belongs to another source.
 	Begin(ctx context.Context, known []json.RawMessage, start Start) ([]LaneBeginning, error)
 
-	// Through is the offset up to which all rows of a lane are settled where its cursor stands.
+	// Through returns the offset up to which a cursor has settled all rows of its lane.
 	Through(lane LanePosition) (int64, error)
 
-	// Waiting says what each lane has before it up to a target, of any type. What is settled
-	// behind the position is among it. A lane of which that cannot be found out has the zero value.
+	// Waiting returns what each lane has left up to a target, of any type, including rows that
+	// were settled out of order. A lane for which that is unknown has the zero value.
 	Waiting(ctx context.Context, lanes []LanePosition, target Target) ([]Waiting, error)
 
 	// Extent describes the log as a whole.
 	Extent(ctx context.Context) (Extent, error)
 
-	// Settled is called behind each checkpoint that moved a cursor. It never blocks.
+	// Settled is called after each checkpoint that moved a cursor. It never blocks.
 	Settled(lane Lane, position Position)
 
-	// At returns the position before the first row of a lane that was written at since or later, or, if
-	// from names one, before that; and how many rows are from there to where the lane stands, at most. It never
-	// lies ahead of that: then there are none, as in the lanes that from is not in.
+	// At returns the position before the first row of a lane written at since or later or, if
+	// from names a row, before that row; and at most how many rows are between it and the lane's
+	// position. It is never after the lane's position: then, and in lanes other than that of
+	// from, there are no rows.
 	At(ctx context.Context, lane LanePosition, since time.Time, from string) (back json.RawMessage, rows int64, err error)
 }
 
-// Sourced is for a store whose log may be a source.
+// Sourced is a store whose log may be a source.
 type Sourced interface {
-	// Source is nil where the log is the database's.
+	// Source returns the source, or nil if the log is the database's own.
 	Source() Source
 }
 
-// SourceOf is the source of a store; nil where its log is the database's.
+// SourceOf returns the source of a store, or nil if its log is the database's own.
 func SourceOf(s any) Source {
 	if sourced, can := s.(Sourced); can {
 		return sourced.Source()
@@ -60,31 +61,31 @@ func SourceOf(s any) Source {
 // LaneBeginning is where a lane of a source begins.
 type LaneBeginning struct {
 	Position json.RawMessage
-	// Passed is how many rows are before it that are still in the log, at most.
+	// Passed is at most how many rows before it are still in the log.
 	Passed int64
 }
 
-// LanePosition is a lane and where its cursor stands.
+// LanePosition is a lane and the position of its cursor.
 type LanePosition struct {
 	Lane     Lane
 	Position json.RawMessage
 }
 
-// Waiting is what a lane of a source has before it.
+// Waiting is what a lane of a source has left.
 type Waiting struct {
-	// Rows is how many offsets that is.
+	// Rows is the number of offsets.
 	Rows int64
-	// Oldest is when the first of the rows occurred; zero if that was not looked for.
+	// Oldest is when the first of the rows occurred; zero if unknown.
 	Oldest time.Time
 }
 
-// Extent is how large a source is.
+// Extent is the size of a source.
 type Extent struct {
-	Bytes int64 // 0: not known
-	// Oldest is when the oldest row occurred that is still there; zero if there is none. Whole says that
+	Bytes int64 // 0: unknown
+	// Oldest is when the oldest remaining row occurred; zero if there is none. Whole reports that
 	// nothing was removed yet.
 	Oldest time.Time
 	Whole  bool
-	// Keeps is for how long the source keeps rows, the least of its parts; 0: for ever.
+	// Keeps is how long the source keeps rows, the shortest time of its parts; 0: for ever.
 	Keeps time.Duration
 }

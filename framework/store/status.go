@@ -6,23 +6,22 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// PendingLimit is where Status and Sample stop counting what a sink has before it, over all of its
-// lanes, the oldest first.
+// PendingLimit is where Status and Sample stop counting the pending rows of a sink, in all its
+// lanes together, oldest first.
 const PendingLimit = 10_000
 
-// CountTime is for how long Status and Sample count what sinks have before them, each for its share
-// of the time and for one statement at least. Rows of a type that is rare in the log
-// are looked for in all of it.
+// CountTime is how long Status and Sample count pending rows. Each sink has a share of the time,
+// and at least one statement. The whole log is searched for rows of rare types.
 const CountTime = 500 * time.Millisecond
 
-// StatusQuery is what the caller knows of the outbox.
+// StatusQuery is what the caller knows about the outbox.
 type StatusQuery struct {
-	// Types are those that go to each sink, by its name. Rows of other types are not
-	// pending for it. A sink that is left out counts rows of all types.
+	// Types are the types of each sink, by its name. Rows of other types are not pending for it.
+	// For a sink that is left out, rows of all types count.
 	Types map[string]notification.TypeFilter
 }
 
-// TypesOf are those to count for a sink, and whether the caller named them.
+// TypesOf returns the types to count for a sink, and whether the caller named them.
 func (q StatusQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
 	if types, named = q.Types[sink]; !named {
 		types = notification.AllTypes
@@ -30,36 +29,35 @@ func (q StatusQuery) TypesOf(sink string) (types notification.TypeFilter, named 
 	return types, named
 }
 
-// Status is one look at an outbox, for people.
+// Status is the state of an outbox, for people.
 type Status struct {
-	// Source is the name of the source that is the log; "" where that is in the database.
+	// Source is the name of the source that is the log; "" for the database's own log.
 	Source string `json:"source,omitempty"`
-	// LastOffset is the highest offset handed out; of a source how many records there were.
+	// LastOffset is the highest assigned offset; for a source, the number of records so far.
 	LastOffset int64 `json:"last_offset"`
-	// Oldest is the first row that is still in the log; nil if there is none.
+	// Oldest is the first row that is still in the log, or nil.
 	Oldest  *Row           `json:"oldest"`
 	Cursors []CursorStatus `json:"cursors"`
-	// Parked counts up to ParkedLimit of each sink and state.
+	// Parked counts parked deliveries up to ParkedLimit of each sink and state.
 	Parked []ParkedCount `json:"parked"`
-	// Holders are the sinks that have not settled all of the log, and so keep
-	// rows in it.
+	// Holders are the sinks that keep rows in the log, since they have not settled them.
 	Holders []Holder `json:"holders"`
 }
 
-// CursorStatus is how one sink stands with one lane.
+// CursorStatus is the state of one lane of a sink.
 type CursorStatus struct {
 	Sink string `json:"sink"`
 	Lane int    `json:"lane"`
-	// Pending counts committed rows of the sink's types that are not settled yet: of the first
-	// PendingLimit that the sink has in all its lanes.
+	// Pending is the number of committed rows of the sink's types that are not settled yet. Only
+	// the first PendingLimit rows of all lanes of the sink are counted.
 	Pending int `json:"pending"`
-	// Uncounted says that there may be more: counting stopped at the limit, or there was no
-	// time for it.
+	// Uncounted reports that there may be more, because counting stopped at the limit or ran
+	// out of time.
 	Uncounted bool `json:"uncounted,omitempty"`
-	// AllTypes says that Pending counts rows of any type: StatusQuery does not name
-	// the sink's.
+	// AllTypes reports that Pending counts rows of any type, since StatusQuery does not name
+	// the sink.
 	AllTypes bool `json:"all_types,omitempty"`
-	// Owner is the forwarder that holds the lease; "" if none does.
+	// Owner is the forwarder that has leased the lane; "" if none has.
 	Owner      string    `json:"owner,omitempty"`
 	Epoch      int64     `json:"epoch"`
 	Paused     bool      `json:"paused,omitempty"`
@@ -72,6 +70,6 @@ type ParkedCount struct {
 	Sink  string `json:"sink"`
 	State State  `json:"state"`
 	Count int64  `json:"count"`
-	// HookError is why a hook failed for one of them; "" if none did.
+	// HookError is the error of a failed hook of one of them; "" if none failed.
 	HookError string `json:"hook_error,omitempty"`
 }

@@ -2,37 +2,38 @@ package store
 
 import "github.com/waybill-go/waybill/framework/notification"
 
-// TraceQuery is about which notification a trace is, and where its row is looked for: at an offset, or else
-// around the time that the id holds, if it is a UUIDv7, and then through the log from its end, which takes a
-// while where the row is an old one of many millions.
+// TraceQuery says which notification to trace, and where to search for its row: at an offset, or
+// else around the time in the id, if it is a UUIDv7, and then through the log from its end,
+// which takes a while for an old row among many millions.
 type TraceQuery struct {
 	ID string
-	// Offset is that of its row; 0: not known.
+	// Offset is the offset of its row; 0: unknown.
 	Offset int64
-	// Before is the offset before which to look; 0: from the end of the log on.
+	// Before is the offset before which to search; 0: from the end of the log.
 	Before int64
-	// Offsets is how many offsets are looked through; 0: as many as there are.
+	// Offsets is how many offsets to examine; 0: all.
 	Offsets int64
 }
 
 // Trace is what the outbox has of one notification.
 type Trace struct {
-	// Rows are those of the log: none, if retention took them or there never were any.
+	// Rows are its rows in the log: none if retention has removed them or they never existed.
 	Rows []TracedRow
 	// Parked are its parked deliveries, by sink.
 	Parked []ParkedDelivery
-	// Receipts are those that are archived, by sink.
+	// Receipts are its archived receipts, by sink.
 	Receipts []TracedReceipt
-	// Cancelled are the cancellations, by offset.
+	// Cancelled are its cancellations, by offset.
 	Cancelled []Cancellation
-	// Oldest is the first row of the log; nil: there is none.
+	// Oldest is the first row of the log, or nil.
 	Oldest *Row
-	// Next is the TraceQuery.Before with which to look on for its row; 0: that was found, or is nowhere.
+	// Next is the TraceQuery.Before to continue the search with; 0: the row was found, or there
+	// is none.
 	Next int64
 }
 
-// Envelope is the notification as the last of its rows has it, or what is parked; nil if there
-// is neither.
+// Envelope returns the notification from the last of its rows, or from a parked delivery; nil if
+// there is neither.
 func (t *Trace) Envelope() *notification.Envelope {
 	switch n := len(t.Rows); {
 	case n > 0:
@@ -43,27 +44,26 @@ func (t *Trace) Envelope() *notification.Envelope {
 	return nil
 }
 
-// TracedRow is a row of the log, and how each sink stands with it.
+// TracedRow is a row of the log, and its state at each sink.
 type TracedRow struct {
 	Envelope notification.Envelope
-	// Lanes are those that the row belongs to: one of each sink.
+	// Lanes are the lanes of the row, one for each sink.
 	Lanes []TracedLane
 }
 
-// TracedLane is how a sink's cursor stands with a row.
+// TracedLane is the state of a row at a sink's cursor.
 type TracedLane struct {
 	Lane Lane
-	// Owner has an unexpired lease on the lane; "" if there is none.
+	// Owner is the forwarder with an unexpired lease on the lane; "" if there is none.
 	Owner  string
 	Paused bool
-	// Settled says that the row is settled: delivered, parked, or not for this sink.
+	// Settled reports that the row is settled: delivered, parked, or not for this sink.
 	Settled bool
-	// Before counts the rows of any type that come before it and are not settled
-	// either, up to PendingLimit. More says that there may be more: a trace looks through some
-	// thousands of rows for them.
+	// Before is the number of unsettled rows of any type before it, up to PendingLimit. More
+	// reports that there may be more: a trace examines only some thousands of rows.
 	Before int64
 	More   bool
-	// OtherLog reports that the cursor is not of this log, which will be read from its
+	// OtherLog reports that the cursor belongs to another log; this log will be read from its
 	// beginning.
 	OtherLog bool
 }
@@ -74,7 +74,7 @@ type TracedReceipt struct {
 	Receipt
 }
 
-// Traces is how much the outbox has of a sink.
+// Traces counts what the outbox has of a sink.
 type Traces struct {
 	Sink     string `json:"sink"`
 	Cursors  int64  `json:"cursors"`
@@ -82,5 +82,5 @@ type Traces struct {
 	Receipts int64  `json:"receipts"`
 }
 
-// None reports whether there is nothing at all.
+// None reports whether all counts are 0.
 func (t Traces) None() bool { return t.Cursors == 0 && t.Parked == 0 && t.Receipts == 0 }

@@ -2,12 +2,12 @@ package store
 
 import "time"
 
-// TypeCount is how much there is of a version of a type.
+// TypeCount counts one version of a type.
 type TypeCount struct {
 	Type    string
 	Version int
-	// Rows are those of the log, and Parked the deliveries that are parked for all sinks.
+	// Rows is the number of rows in the log, and Parked that of parked deliveries of all sinks.
 	Rows, Parked int64
-	// OccurredOn is that of the last of the rows; zero where there is none.
+	// OccurredOn is when the last of the rows occurred; zero if there is none.
 	OccurredOn time.Time
 }

@@ -2,9 +2,9 @@ package simulation
 
 import "time"
 
-// events are what is going to happen, in the order of its time; of several at one time, in the
-// order in which they were added. They are a binary heap, written out: container/heap would make an
-// allocation for each of hundreds of millions.
+// events are future events, ordered by their time, and at the same time by the order in which
+// they were added. They are a binary heap, written out: container/heap would make an allocation
+// for each of hundreds of millions.
 type events[T any] struct {
 	now  time.Duration // since the beginning
 	list []event[T]
@@ -20,7 +20,7 @@ type event[T any] struct {
 
 func (e event[T]) before(o event[T]) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
 
-// add has something happen at a time, or now where that is past.
+// add adds an event at a time, or now if the time has passed.
 func (e *events[T]) add(at time.Duration, what T) {
 	e.next++
 	e.list = append(e.list, event[T]{max(at, e.now), e.next, what})
@@ -34,7 +34,7 @@ func (e *events[T]) add(at time.Duration, what T) {
 	}
 }
 
-// pop goes on to what happens next, before an end; false if nothing does.
+// pop advances to the next event before end; false if there is none.
 func (e *events[T]) pop(end time.Duration) (what T, ok bool) {
 	if len(e.list) == 0 || e.list[0].at >= end {
 		return what, false
@@ -57,5 +57,5 @@ func (e *events[T]) pop(end time.Duration) (what T, ok bool) {
 	return first.what, true
 }
 
-// epoch is the time of day at which a simulation begins. Zero times mean something to the engine.
+// epoch is when a simulation begins. The engine treats zero times specially.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

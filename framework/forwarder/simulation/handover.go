@@ -17,14 +17,14 @@ type Change string
 
 // The changes.
 const (
-	Death     Change = "death"     // a forwarder is killed: it gives nothing back
-	Departure Change = "departure" // a forwarder stops in order: it gives its lanes back
+	Death     Change = "death"     // a forwarder is killed: it releases nothing
+	Departure Change = "departure" // a forwarder stops gracefully: it releases its lanes
 	Arrival   Change = "arrival"   // one more forwarder starts
 )
 
-// Handover is a fleet whose lanes are spread evenly, and what happens to it. All forwarders have the same
-// sinks. Between two looks a forwarder waits for a twentieth of its lease; it renews its membership, and
-// each lane, after a third.
+// Handover is a fleet with evenly spread lanes, and what happens to it. All forwarders have the
+// same sinks. A forwarder waits for a twentieth of its lease between two looks; it renews its
+// membership and each lane after a third.
 type Handover struct {
 	Change     Change
 	Forwarders int // before the change, at least 2 unless one joins
@@ -32,30 +32,30 @@ type Handover struct {
 	Lanes      int // of each sink, up to 1,024
 	// Lease is how long membership and lanes last; default 15 s.
 	Lease time.Duration
-	// Look is what the database takes to list the membership, default 3 ms; Acquire what it takes to
-	// lease a lane, default 1 ms. A forwarder leases its lanes one after the other.
+	// Look is how long the database takes to list the membership, default 3 ms; Acquire how long
+	// to lease a lane, default 1 ms. A forwarder leases its lanes one after the other.
 	Look, Acquire time.Duration
-	// Drain is for how long a lane that is given back has deliveries in flight; default 20 ms.
+	// Drain is how long a lane that is released has deliveries in flight; default 20 ms.
 	Drain time.Duration
-	// Seed of the moments at which forwarders look and renew.
+	// Seed is for the times at which forwarders look and renew.
 	Seed uint64
 }
 
-// Handed is what came of a Handover. Times are since the change.
+// Handed is the result of a Handover. Times are since the change.
 type Handed struct {
-	// Even is when no forwarder that lives had two lanes more than another, and each lane had one.
+	// Even is when every lane had a running forwarder, and none had two more lanes than another.
 	Even time.Duration
-	// Idle is for how long no forwarder worked on a lane, in the mean over those that moved, and
+	// Idle is how long no forwarder worked on a lane, on average over the lanes that moved, and
 	// LongestIdle the longest.
 	Idle, LongestIdle time.Duration
 	Moved             int // lanes that changed their forwarder
 	Looks             int // of all forwarders, until Even
 }
 
-// errNeverEven is what no test of Assign has seen.
+// errNeverEven: Assign has not spread the lanes evenly.
 var errNeverEven = errors.New("the lanes are not even after ten leases")
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the configuration with the defaults of unset fields.
 func (h Handover) WithDefaults() Handover {
 	h.Sinks = cmp.Or(h.Sinks, 1)
 	h.Lease = cmp.Or(h.Lease, 15*time.Second)
@@ -99,7 +99,7 @@ func (h Handover) Run() (Handed, error) {
 	return f.handed(), nil
 }
 
-// fleet is forwarders and the tables that they share.
+// fleet is the forwarders and the tables that they share.
 type fleet struct {
 	Handover
 	events[func()]
@@ -107,7 +107,7 @@ type fleet struct {
 	lanes   []*leased
 	numbers map[store.Lane]int // of lanes
 	free    int                // lanes
-	changed int                // how often anything did that the tables show of lanes
+	changed int                // number of changes of lanes in the tables
 	looks   int
 }
 
@@ -116,15 +116,15 @@ type member struct {
 	store.Member
 	alive   bool
 	listed  bool          // it has not left
-	seen    time.Duration // when its membership was renewed last
+	seen    time.Duration // when its membership was last renewed
 	looking bool
 	nudged  bool
-	wake    int // the number of the look that is planned: others were put off
+	wake    int // number of the planned look; looks with other numbers were replaced
 	load    int
-	settled view // in which there was nothing to do
+	settled view // the last view in which there was nothing to do
 }
 
-// view is what a look finds: with the same members, and no change of any lane, Assign says the same.
+// view identifies what a look finds: with the same view, Assign gives the same result.
 type view struct{ members, changed int }
 
 // leased is a lane.
@@ -135,8 +135,8 @@ type leased struct {
 	leaving bool
 	renewed time.Duration
 	free    time.Duration // since when the tables show no owner
-	stopped time.Duration // since when no forwarder worked on it
-	idle    time.Duration // how long that was
+	stopped time.Duration // since when no forwarder works on it
+	idle    time.Duration // how long no forwarder worked on it
 }
 
 func newFleet(h Handover) *fleet {
@@ -165,7 +165,7 @@ func newFleet(h Handover) *fleet {
 
 func (f *fleet) pause() time.Duration { return f.Lease / 20 }
 
-// change happens at the beginning. It is the last forwarder that dies or leaves.
+// change applies the change at the beginning, to the last forwarder.
 func (f *fleet) change() {
 	last := f.members[len(f.members)-1]
 	switch f.Change {
@@ -186,7 +186,7 @@ func (f *fleet) change() {
 	}
 }
 
-// plan has a forwarder look at a time, and at no other.
+// plan replaces the time of a forwarder's next look.
 func (f *fleet) plan(m *member, at time.Duration) {
 	m.wake++
 	wake := m.wake
@@ -197,7 +197,7 @@ func (f *fleet) plan(m *member, at time.Duration) {
 	})
 }
 
-// nudge has all forwarders look now: the database announces that a lane may be free.
+// nudge makes all forwarders look now: the database announces that a lane may be free.
 func (f *fleet) nudge() {
 	for _, m := range f.members {
 		if m.looking {
@@ -208,7 +208,7 @@ func (f *fleet) nudge() {
 	}
 }
 
-// look is one turn of a forwarder: a heartbeat where it is due, and what Assign says.
+// look is one turn of a forwarder: a heartbeat if it is due, and what Assign decides.
 func (f *fleet) look(m *member) {
 	f.looks++
 	m.looking = true
@@ -252,7 +252,7 @@ func (f *fleet) looked(m *member) {
 	f.plan(m, f.now+f.pause())
 }
 
-// listed are the members that the tables show.
+// listed returns the members that the tables show.
 func (f *fleet) listed() (list []store.Member) {
 	for _, m := range f.members {
 		if m.listed && f.now < m.seen+f.Lease {
@@ -262,7 +262,7 @@ func (f *fleet) listed() (list []store.Member) {
 	return list
 }
 
-// states are the lanes as the tables show them.
+// states returns the lanes as the tables show them.
 func (f *fleet) states() []store.LaneState {
 	list := make([]store.LaneState, len(f.lanes))
 	for i, l := range f.lanes {
@@ -276,7 +276,7 @@ func (f *fleet) states() []store.LaneState {
 	return list
 }
 
-// renew brings a lane up to date: its forwarder has renewed it meanwhile, or it has run out.
+// renew updates a lane: its forwarder has renewed the lease meanwhile, or it has expired.
 func (f *fleet) renew(l *leased) {
 	switch {
 	case l.owner == nil:
@@ -310,7 +310,7 @@ func (f *fleet) release(l *leased) {
 func (f *fleet) take(m *member, l *leased) {
 	f.renew(l)
 	if l.owner != nil {
-		return // another one was quicker
+		return // another forwarder was faster
 	}
 	l.owner, l.renewed, l.idle = m, f.now, f.now-l.stopped
 	m.load++
@@ -318,7 +318,7 @@ func (f *fleet) take(m *member, l *leased) {
 	f.changed++
 }
 
-// even says whether all lanes are worked on, and no forwarder has two more than another.
+// even reports whether all lanes are worked on, and no forwarder has two more than another.
 func (f *fleet) even() bool {
 	var loads []int
 	for _, m := range f.members {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// histogram counts durations, each with an error of 2 % at most.
+// histogram counts durations, with an error of at most 2 %.
 type histogram struct {
 	counts [1024]int64
 	all    int64
 }
 
-// perDoubling is how many buckets there are between a duration and twice as long a one.
+// perDoubling is the number of buckets between a duration and twice the duration.
 const perDoubling = 24
 
 func (h *histogram) note(d time.Duration) {
@@ -30,7 +30,7 @@ func (h *histogram) add(o *histogram) {
 	h.all += o.all
 }
 
-// quantile is the duration that a share of all does not exceed; 0 where there are none.
+// quantile returns the duration that the given share of all does not exceed; 0 if there are none.
 func (h *histogram) quantile(share float64) time.Duration {
 	left := int64(math.Ceil(share * float64(h.all)))
 	if left <= 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 )
 
-// Looks are forwarders that look at databases in which little happens. Each database has its own
+// Looks are forwarders that look at databases with little traffic. Each database has its own
 // forwarders, one in each process, and one sink.
 type Looks struct {
 	Forwarders int // for each database
@@ -19,30 +19,30 @@ type Looks struct {
 	// PollMin and PollMax bound the pause between two looks at the log; default 1 and 50 ms.
 	PollMin, PollMax time.Duration
 	Lease            time.Duration // default 15 s
-	// Rate is how many notifications each database gets in a second, by chance. The database
-	// does not announce them.
+	// Rate is how many notifications each database gets per second, at random times. The
+	// database does not announce them.
 	Rate float64
-	// Probe is what a look at the log takes; default 100 µs.
+	// Probe is how long a look at the log takes; default 100 µs.
 	Probe time.Duration
-	// Time is for how long they look; default a minute.
+	// Time is how long they look; default one minute.
 	Time time.Duration
 	Seed uint64
 }
 
-// Statements are how many statements the forwarders make of all databases in a second.
+// Statements is how many statements per second the forwarders make, over all databases.
 type Statements struct {
 	Probes      float64 // looks at the log
 	Memberships float64 // looks at the leases
 	Heartbeats  float64
 	Renewals    float64 // of leases of lanes
-	// Found is how long a notification waits until a forwarder has seen it, in the mean; 0 without any.
+	// Found is how long a notification waits until a forwarder has seen it, on average; 0 without any.
 	Found time.Duration
 }
 
-// All is how many there are in a second.
+// All returns the total per second.
 func (s Statements) All() float64 { return s.Probes + s.Memberships + s.Heartbeats + s.Renewals }
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the configuration with the defaults of unset fields.
 func (l Looks) WithDefaults() Looks {
 	l.Databases, l.Lanes = cmp.Or(l.Databases, 1), cmp.Or(l.Lanes, 1)
 	l.PollMin, l.PollMax = cmp.Or(l.PollMin, time.Millisecond), cmp.Or(l.PollMax, 50*time.Millisecond)
@@ -50,7 +50,7 @@ func (l Looks) WithDefaults() Looks {
 	return l
 }
 
-// Run simulates them.
+// Run simulates the forwarders.
 func (l Looks) Run() (Statements, error) {
 	l = l.WithDefaults()
 	if l.Forwarders < 1 || l.Databases < 1 || l.Lanes < 1 || l.Rate < 0 {
@@ -71,7 +71,7 @@ func (l Looks) Run() (Statements, error) {
 	return s, nil
 }
 
-// counted is what happened at a database.
+// counted is what was counted at a database.
 type counted struct {
 	probes, memberships, heartbeats, renewals int
 
@@ -85,7 +85,7 @@ func (c *counted) add(o counted) {
 	c.found, c.waited = c.found+o.found, c.waited+o.waited
 }
 
-// one is a database with its forwarders, which do not depend on each other.
+// one simulates a database with its forwarders, which do not depend on each other.
 func (l Looks) one(chance *rand.Rand) (c counted) {
 	var published []time.Duration
 	for at := l.between(chance); at < l.Time; at += l.between(chance) {
@@ -102,7 +102,7 @@ func (l Looks) one(chance *rand.Rand) (c counted) {
 	return c
 }
 
-// between is the time between two notifications; longer than all of the time where there are none.
+// between returns the time between two notifications; longer than Time if there are none.
 func (l Looks) between(chance *rand.Rand) time.Duration {
 	if l.Rate == 0 {
 		return l.Time
@@ -110,19 +110,19 @@ func (l Looks) between(chance *rand.Rand) time.Duration {
 	return time.Duration(chance.ExpFloat64() / l.Rate * float64(time.Second))
 }
 
-// heartbeat is made with a look at the leases: the first one a third of a lease after the last.
+// heartbeat returns the time between two heartbeats, which are made with a look at the leases.
 func (l Looks) heartbeat() time.Duration {
 	look := l.Lease / 20
 	return (l.Lease/3 + look - 1) / look * look
 }
 
-// regular counts what happens every so often, from any moment on.
+// regular returns how often something with a fixed interval happens, from a random start.
 func (l Looks) regular(chance *rand.Rand, every time.Duration) int {
 	first := time.Duration(chance.Float64() * float64(every))
 	return int((l.Time-first-1)/every) + 1
 }
 
-// probe is one forwarder that looks at the log.
+// probe simulates one forwarder that looks at the log.
 func (l Looks) probe(chance *rand.Rand, published []time.Duration, c *counted) {
 	pause, seen := l.PollMax, 0
 	for now := time.Duration(chance.Float64() * float64(pause)); now < l.Time; {

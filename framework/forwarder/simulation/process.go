@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// process is one forwarder of a fleet, with one sink. It does in simulated time what package dispatch
-// does: what may begin is decided in the same order, by the same queue and circuits.
+// process is one forwarder of a fleet, with one sink. It does in simulated time what package
+// dispatch does, with the same queue and circuits, in the same order.
 type process struct {
 	Tenants
 	events[step]
@@ -25,7 +25,7 @@ type process struct {
 	pending  int         // in memory
 	busy     int
 	breaker  *policy.Circuit         // of the sink
-	circuits map[int]*policy.Circuit // of destinations that do not go well
+	circuits map[int]*policy.Circuit // of destinations with a problem
 	probing  map[int]int             // their calls
 	lookAt   time.Duration           // when a look is planned; 0: none
 	spare    []*delivery
@@ -48,7 +48,7 @@ type delivery struct {
 	number  int // which makes its key
 }
 
-// step is what happens: of a delivery, or to the process as a whole where it has none.
+// step is an event of a delivery, or of the whole process if it has no delivery.
 type step struct {
 	what happening
 	of   *delivery
@@ -57,10 +57,10 @@ type step struct {
 type happening uint8
 
 const (
-	comes    happening = iota // a notification, and plans the next one
-	ends                      // a call
-	falls                     // due, what was parked
-	looksNow                  // again
+	comes    happening = iota // a notification comes, and the next one is planned
+	ends                      // a call ends
+	falls                     // a parked delivery becomes due
+	looksNow                  // the process looks again
 )
 
 var (
@@ -82,7 +82,7 @@ func (p *process) circuit() *policy.Circuit {
 	return policy.NewCircuitBy(policy.Breaker{}.WithDefaults(), p.chance.Float64)
 }
 
-// forget lets go of what Effect does not need.
+// forget releases what Effect does not need.
 func (p *process) forget() {
 	p.queue, p.log, p.circuits, p.spare, p.list, p.names = nil, nil, nil, nil, nil, nil
 }
@@ -108,12 +108,12 @@ func (p *process) run() {
 	}
 }
 
-// clock is the time of day.
+// clock returns the time of day.
 func (p *process) clock() time.Time { return epoch.Add(p.now) }
 
 func (p *process) counts() bool { return p.now >= p.WarmUp }
 
-// lives says whether a tenant does: the first ones are dead.
+// lives reports whether a tenant is alive: the first ones are dead.
 func (p *process) lives(tenant int) bool { return tenant >= p.Dead }
 
 func (p *process) planNext() {
@@ -135,7 +135,7 @@ func (p *process) come() {
 	p.planNext()
 }
 
-// fresh reuses what is settled: there are many millions.
+// fresh reuses settled deliveries, since there are many millions.
 func (p *process) fresh() *delivery {
 	if n := len(p.spare); n > 0 {
 		d := p.spare[n-1]
@@ -146,7 +146,7 @@ func (p *process) fresh() *delivery {
 	return &delivery{number: p.next}
 }
 
-// read takes from the log what there is room for.
+// read reads from the log what there is room for.
 func (p *process) read() {
 	for p.head < len(p.log) && p.pending < p.Window {
 		p.offer(p.log[p.head])
@@ -164,7 +164,7 @@ func (p *process) offer(d *delivery) {
 	p.queue.Push(d, p.group(d), false)
 }
 
-// group is the destination, as the engine names it; "" where it knows none.
+// group returns the destination as the engine names it; "" if the sink does not name it.
 func (p *process) group(d *delivery) string {
 	if p.Isolation == IsolateNothing {
 		return ""
@@ -172,7 +172,7 @@ func (p *process) group(d *delivery) string {
 	return p.names[d.tenant]
 }
 
-// due brings back what was parked, or puts it off where there is no room.
+// due brings back a parked delivery, or postpones it if there is no room.
 func (p *process) due(d *delivery) {
 	if p.pending >= p.Window {
 		p.add(p.now+time.Second, step{falls, d})
@@ -215,7 +215,7 @@ func (p *process) fillsItsShare(from fairqueue.Origin, slots int) bool {
 	return destination != "" && n > 0 && n >= slots-p.busy
 }
 
-// postpones parks a delivery whose destination has to be left alone.
+// postpones parks a delivery whose destination must wait; false if it may go.
 func (p *process) postpones(d *delivery) bool {
 	known := p.circuits[d.tenant]
 	if known == nil || known.Limit(policy.NoLimit, p.clock()) > p.probing[d.tenant] {
@@ -257,7 +257,7 @@ func (p *process) begin(d *delivery) {
 	p.add(p.now+took, step{ends, d})
 }
 
-// use counts the time for which a slot is in use, as far as that is counted.
+// use counts the time for which a slot is in use.
 func (p *process) use(d *delivery, took time.Duration) {
 	counted := max(0, min(p.now+took, p.end)-max(p.now, p.WarmUp))
 	p.busyTime += counted
@@ -302,7 +302,7 @@ func (p *process) delivered(d *delivery) {
 	p.read()
 }
 
-// failedThere settles a delivery by what its failure says of its destination.
+// failedThere settles a delivery by what its failure means for its destination.
 func (p *process) failedThere(d *delivery) {
 	known := p.circuits[d.tenant]
 	if known == nil {
@@ -319,8 +319,8 @@ func (p *process) failedThere(d *delivery) {
 	p.park(d, known.Postponement(p.clock()))
 }
 
-// failed settles it by what its failure says of the sink. Where slots are isolated and breakers are not, the
-// sink's breaker is off, and what cannot be reached is tried again like all else.
+// failed settles a delivery by what its failure means for the sink. With IsolateSlots the sink's
+// breaker is off, and unavailable destinations are tried again like any other.
 func (p *process) failed(d *delivery) {
 	switch {
 	case p.Isolation == IsolateSlots:

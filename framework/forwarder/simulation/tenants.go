@@ -14,32 +14,32 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// Isolation is what a sink keeps apart for each destination.
+// Isolation is what a sink keeps separately for each destination.
 type Isolation string
 
 // The isolations.
 const (
-	// IsolateNothing shares slots and one breaker among all: the sink does not say where
-	// deliveries go.
+	// IsolateNothing shares slots and one breaker among all destinations: the sink does not
+	// name them.
 	IsolateNothing Isolation = "nothing"
-	// IsolateSlots gives each destination its share of the slots, and no breaker.
+	// IsolateSlots gives each destination its share of the slots, but no breaker.
 	IsolateSlots Isolation = "slots"
-	// IsolateAll is what a sink of many destinations has: slots and a breaker for each.
+	// IsolateAll is how sinks with many destinations work: slots and a breaker for each.
 	IsolateAll Isolation = "slots and breakers"
 )
 
-// Trouble is how a destination is dead.
+// Trouble is how a destination fails.
 type Trouble string
 
 // The troubles.
 const (
 	Hangs   Trouble = "hangs"   // a call ends at the timeout
-	Refuses Trouble = "refuses" // a call ends at once: nothing listens
+	Refuses Trouble = "refuses" // a call fails at once: nothing listens
 )
 
-// Tenants is a fleet that delivers to many destinations, of which some are dead. Notifications come by
-// chance (a Poisson process), each for any of the tenants; each has a key of its own. The processes
-// share nothing but the tenants.
+// Tenants is a fleet that delivers to many destinations, some of which are dead. Notifications
+// come at random (a Poisson process), each for any of the tenants and with its own key. The
+// processes share nothing but the tenants.
 type Tenants struct {
 	Processes int           // default 1
 	Slots     int           // of each process; default 256
@@ -51,42 +51,42 @@ type Tenants struct {
 	Timeout   time.Duration // of a call; default 10 s
 	Refusal   time.Duration // what a refused call takes; default 1 ms
 	Isolation Isolation     // default IsolateAll
-	// Retry is when a delivery that failed is tried again; what is left out has the engine's default.
+	// Retry says when a failed delivery is tried again; unset fields have the engine's defaults.
 	Retry Retry
-	// Window is how many deliveries a process has in memory at most; default: those of one lane.
+	// Window is how many deliveries a process has in memory at most; default: as one lane.
 	Window int
-	// WarmUp is for how long nothing is counted, since the dead ones died; default 20 s. Time is for how
-	// long is counted then; default 20 s.
+	// WarmUp is how long, since the dead ones died, nothing is counted; default 20 s. Time is how
+	// long is counted after that; default 20 s.
 	WarmUp, Time time.Duration
 	Seed         uint64
 }
 
-// Retry is that of the engine.
+// Retry is the engine's Retry.
 type Retry = policy.Retry
 
-// Effect is what the tenants saw while it was counted.
+// Effect is what the tenants experienced while it was counted.
 type Effect struct {
-	// Offered is how many notifications for tenants that live came in a second, and Delivered how
+	// Offered is how many notifications per second came for living tenants, and Delivered how
 	// many of these were delivered.
 	Offered, Delivered float64
-	// Half, and NinetyNine of a hundred, deliveries to them were made within this time since the
-	// notification came.
+	// Half and NinetyNine are the times within which half, and 99 of 100, of their deliveries
+	// were made, since the notification came.
 	Half, NinetyNine time.Duration
-	// Busy is how many slots were in use, in the mean over the time, and Wasted how many of these by calls of dead
-	// tenants. Both are of all processes.
+	// Busy is how many slots were in use, on average over the time, and Wasted how many of these
+	// by calls of dead tenants, both over all processes.
 	Busy, Wasted float64
-	// Tries is how many calls of dead tenants were made in a second, and Parked how many deliveries
-	// were parked, which is a row written and later deleted for each.
+	// Tries is how many calls of dead tenants were made per second, and Parked how many deliveries
+	// were parked, each of which writes a row and later deletes it.
 	Tries, Parked float64
-	// Waiting is how many notifications for tenants that live were not delivered in the end.
+	// Waiting is how many notifications for living tenants were not delivered at the end.
 	Waiting int
-	// Course is how many were delivered to them in each second since the dead ones died, that of WarmUp
-	// included.
+	// Course is how many were delivered to them in each second since the dead ones died, including
+	// WarmUp.
 	Course []int
 }
 
-// Recovered is from which second on the tenants that live got a share of what they were offered, or more, in each
-// second to the end; false: they did not.
+// Recovered returns since which second the living tenants got at least the given share of what
+// they were offered, in each second to the end; false if they did not.
 func (e Effect) Recovered(share float64) (since time.Duration, ok bool) {
 	n := len(e.Course)
 	for n > 0 && float64(e.Course[n-1]) >= share*e.Offered {
@@ -95,7 +95,7 @@ func (e Effect) Recovered(share float64) (since time.Duration, ok bool) {
 	return time.Duration(n) * time.Second, n < len(e.Course)
 }
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the configuration with the defaults of unset fields.
 func (t Tenants) WithDefaults() Tenants {
 	t.Processes, t.Slots, t.Window = cmp.Or(t.Processes, 1), cmp.Or(t.Slots, 256), cmp.Or(t.Window, dispatch.WindowRows)
 	t.Latency, t.Timeout = cmp.Or(t.Latency, 20*time.Millisecond), cmp.Or(t.Timeout, 10*time.Second)

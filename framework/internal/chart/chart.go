@@ -1,9 +1,5 @@
-// Package chart draws bars and lines as SVG that stands in a page itself: without
-// scripts, fonts or other files, so that the page opens anywhere, also from a mail.
-//
-// The files in the order in which to read them: chart.go, what can be drawn;
-// scale.go, from values to places; draw.go, from places to SVG; spark.go, lines
-// without axes.
+// Package chart draws bars and lines as SVG to embed in a page: without scripts, fonts or other
+// files, so that the page opens anywhere, even from a mail.
 package chart
 
 import "math"
@@ -16,25 +12,25 @@ type Chart struct {
 	Lines []Line
 }
 
-// Axis is one side of a chart. One that is not logarithmic begins at 0, or below where
-// values are negative.
+// Axis is one side of a chart. Unless it is logarithmic, it begins at 0, or below if values are
+// negative.
 type Axis struct {
 	// Label says what is counted, or its unit.
 	Label string
-	// Names, of X only, are what stands at 0, 1, 2, … instead of numbers.
+	// Names, for X only, are shown at 0, 1, 2, … instead of numbers.
 	Names []string
-	// Log leaves out what is not above 0.
+	// Log makes the axis logarithmic; values that are not above 0 are left out.
 	Log bool
 }
 
-// Bars are of one colour. Their X are numbers of the axis' Names. The bars of several
-// sets stand beside each other.
+// Bars are bars of one colour. Their X are indexes of the axis' Names. The bars of several sets
+// are drawn beside each other.
 type Bars struct {
 	Name   string // for the legend; "" for none
 	Values []Point
 }
 
-// Line joins points in their order.
+// Line connects points in their order.
 type Line struct {
 	Name   string // for the legend; "" for none
 	Points []Point
@@ -42,18 +38,18 @@ type Line struct {
 	Dots bool
 }
 
-// Point is a value, and the least and the most of what it is the middle of; where
-// these are equal no whisker is drawn.
+// Point is a value with the lowest and highest value of a range, drawn as a whisker if they
+// differ.
 type Point struct{ X, Y, Low, High float64 }
 
-// colours are for bars and lines, in this order: told apart also by people who see
-// colours otherwise (Okabe and Ito, "Color Universal Design", 2008).
+// colours are the colours of bars and lines, in this order. People with colour vision deficiency
+// can distinguish them too (Okabe and Ito, "Color Universal Design", 2008).
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"}
 
 func colour(i int) string { return colours[i%len(colours)] }
 
-// SVG is the chart as an svg element, which takes the width that the page gives it;
-// "" where there is nothing to draw.
+// SVG returns the chart as an svg element that takes the full width of its container; "" if
+// there is nothing to draw.
 func (c Chart) SVG() string {
 	c = c.drawable()
 	if len(c.Bars)+len(c.Lines) == 0 {
@@ -72,8 +68,8 @@ func (c Chart) SVG() string {
 	return d.text.String()
 }
 
-// drawable is the chart without what its axes have no place for. A set or line without
-// points keeps its colour if another one behind it has some.
+// drawable returns the chart without points that its axes cannot show. A set or line without
+// points keeps its colour if a later one has some.
 func (c Chart) drawable() Chart {
 	some := 0
 	only := func(points []Point) (kept []Point) {
@@ -103,7 +99,7 @@ func (a Axis) holds(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.Log || v > 0)
 }
 
-// within is the point with a whisker that the axis has room for.
+// within returns the point with its whisker cut to what the axis can show.
 func (p Point) within(y Axis) Point {
 	if !y.holds(p.Low) || !y.holds(p.High) || p.Low >= p.High {
 		p.Low, p.High = p.Y, p.Y

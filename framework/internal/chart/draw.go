@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sizes in pixels of a drawing of full width; the page scales it.
+// Sizes in pixels of a drawing at full width; the page scales it.
 const (
 	width      = 880.0
 	height     = 340.0 // without further lines of legend and names
@@ -19,7 +19,7 @@ const (
 	tickLength = 5.0
 )
 
-// Colours beside those of bars and lines.
+// Colours of everything but bars and lines.
 const (
 	ink   = "#333"
 	faint = "#666"
@@ -27,10 +27,10 @@ const (
 	axis  = "#9aa1ab"
 )
 
-// halo keeps a text apart from the lines behind it.
+// halo separates a text from the lines behind it.
 const halo = ` stroke="#fff" stroke-width="3" paint-order="stroke"`
 
-// drawing is a chart on its way to SVG.
+// drawing is a chart that is being written as SVG.
 type drawing struct {
 	Chart
 	x, y   scale
@@ -40,7 +40,7 @@ type drawing struct {
 	text   strings.Builder
 }
 
-// entry is a word of the legend.
+// entry is an entry of the legend.
 type entry struct {
 	name   string
 	colour string
@@ -89,7 +89,7 @@ func newDrawing(c Chart) *drawing {
 	return d
 }
 
-// points are those of all bars and lines.
+// points returns those of all bars and lines.
 func (c Chart) points() (all [][]Point) {
 	for _, set := range c.Bars {
 		all = append(all, set.Values)
@@ -100,7 +100,7 @@ func (c Chart) points() (all [][]Point) {
 	return all
 }
 
-// entries are the lines of the legend: the names of what is drawn.
+// entries returns the lines of the legend: the names of what is drawn.
 func (c Chart) entries() (lines [][]entry) {
 	room := 0.0
 	add := func(e entry, points []Point) {
@@ -134,8 +134,8 @@ func (d *drawing) stroke(x1, y1, x2, y2 float64, colour string, thickness float6
 	d.write(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"/>`, x1, y1, x2, y2, colour, thickness)
 }
 
-// head opens the element and writes the title, the legend and the name of the upright
-// axis, from the top.
+// head opens the element and writes the title, the legend and the label of the vertical axis,
+// from the top.
 func (d *drawing) head() {
 	title := html.EscapeString(d.Title)
 	d.write(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s" font-family="system-ui, 'Segoe UI', Roboto, Arial, sans-serif" font-size="%.0f">`,
@@ -168,7 +168,7 @@ func (d *drawing) axes() {
 	base := d.y.from
 	d.stroke(d.x.from, base, d.x.to, base, axis, 1)
 	below := base + tickLength + 12
-	free := 0.0 // from where on there is room for a label
+	free := 0.0 // from where there is room for a label
 	for i, label := range d.x.labels() {
 		x := d.x.at(d.x.ticks[i])
 		if half := widthOf(label) / 2; x <= d.x.to+0.5 && x-half >= free {
@@ -189,11 +189,11 @@ func (d *drawing) axes() {
 	}
 }
 
-// Shares of the room that a name has: of all bars there, and of what a bar takes of its part.
+// Shares of a name's room: for all its bars, and of one bar in its part.
 const (
 	group = 0.72
 	full  = 0.9
-	// widest is a bar where there are few.
+	// widest bounds the width of a bar if there are few.
 	widest = 96.0
 )
 
@@ -232,7 +232,7 @@ func (d *drawing) line(i int, line Line) {
 	}
 }
 
-// whisker reaches from the least to the most.
+// whisker draws a whisker from the lowest to the highest value.
 func (d *drawing) whisker(x float64, p Point, colour string) {
 	if p.Low == p.High {
 		return
@@ -242,7 +242,7 @@ func (d *drawing) whisker(x float64, p Point, colour string) {
 	d.write(`<path d="M%.1f %.1fh%d m%d 0V%.1f m%d 0h%d" fill="none" stroke="%s"/>`, x-cap, low, 2*cap, -cap, high, -cap, 2*cap, colour)
 }
 
-// told is what a pointer over the point shows.
+// told returns the text shown when the pointer is over the point.
 func (p Point) told(name string) string {
 	text := Number(p.Y)
 	if p.Low != p.High {
@@ -254,7 +254,7 @@ func (p Point) told(name string) string {
 	return text
 }
 
-// widthOf is about the width of a text: fonts differ, and none is at hand.
+// widthOf estimates the width of a text, since the font is not known.
 func widthOf(text string) float64 {
 	total := 0.0
 	for _, r := range text {
@@ -270,10 +270,10 @@ func widthOf(text string) float64 {
 	return total * small
 }
 
-// mostLines of a name; what is longer ends with …
+// mostLines of a name; a longer name ends with …
 const mostLines = 3
 
-// wrap breaks a text between words into lines of that width.
+// wrap breaks a text between words into lines of at most that width.
 func wrap(text string, room float64) []string {
 	var lines []string
 	for _, word := range strings.Fields(text) {

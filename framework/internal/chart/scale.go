@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// scale leads from values to places between from and to, which are pixels.
+// scale maps values to pixels between from and to.
 type scale struct {
 	low, high float64
 	from, to  float64
@@ -26,7 +26,7 @@ func (s scale) at(v float64) float64 {
 // headroom is the share of an axis that is left above the largest value, for its figure.
 const headroom = 1.08
 
-// fromZero is a scale that begins at 0, or below the least value, and ends with a tick.
+// fromZero returns a scale that begins at 0, or below the least value, and ends at a tick.
 func fromZero(values []float64) scale {
 	least, most := min(slices.Min(values), 0), max(slices.Max(values), 0)*headroom
 	if most == least {
@@ -40,7 +40,7 @@ func fromZero(values []float64) scale {
 	return s
 }
 
-// stepFor is the distance of about five ticks: 1, 2 or 5 times a power of ten.
+// stepFor returns the distance of about five ticks: 1, 2 or 5 times a power of ten.
 func stepFor(width float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(width/5)))
 	for _, step := range []float64{1, 2, 5} {
@@ -51,8 +51,8 @@ func stepFor(width float64) float64 {
 	return 10 * power
 }
 
-// logarithmic is a scale between 1, 2 or 5 times powers of ten, with ticks at these, or
-// at powers of ten only where it is long.
+// logarithmic returns a scale between 1, 2 or 5 times powers of ten, with ticks there, or only at
+// powers of ten if it is long.
 func logarithmic(values []float64) scale {
 	least, most := slices.Min(values), slices.Max(values)
 	s := scale{log: true}
@@ -65,7 +65,7 @@ func logarithmic(values []float64) scale {
 		for _, step := range steps {
 			at := step * power
 			if at <= least*(1+rounding) {
-				s.ticks = s.ticks[:0] // only the last one below all values stays
+				s.ticks = s.ticks[:0] // keeps only the last one below all values
 			}
 			s.ticks = append(s.ticks, at)
 			if at >= most*(1-rounding) && len(s.ticks) > 1 {
@@ -76,11 +76,11 @@ func logarithmic(values []float64) scale {
 	}
 }
 
-// fewTicks is up to how many different values are ticks themselves.
+// fewTicks is up to how many different values have a tick each.
 const fewTicks = 8
 
-// logarithmicAt is logarithmic with the values themselves for ticks where those are few,
-// such as powers of two.
+// logarithmicAt is logarithmic, but with a tick at each value if there are few, such as powers of
+// two.
 func logarithmicAt(values []float64) scale {
 	different := slices.Compact(slices.Sorted(slices.Values(values)))
 	if len(different) < 2 || len(different) > fewTicks {
@@ -93,8 +93,8 @@ func logarithmicAt(values []float64) scale {
 // mostDecimals of a tick; smaller ones are written with an exponent.
 const mostDecimals = 6
 
-// labels are the texts of a scale's ticks: those that are equally far apart have as many
-// decimals as their distance.
+// labels returns the texts of a scale's ticks. Equally spaced ticks have as many decimals as
+// their distance.
 func (s scale) labels() []string {
 	var texts []string
 	for _, tick := range s.ticks {
@@ -111,7 +111,7 @@ func (s scale) labels() []string {
 	return texts
 }
 
-// Number writes a value with three digits, and those from 1,000 whole, with commas.
+// Number formats a value with three digits, and values from 1,000 as whole numbers with commas.
 func Number(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return withCommas(strconv.FormatFloat(v, 'f', 0, 64))

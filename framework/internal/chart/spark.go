@@ -8,8 +8,8 @@ const (
 	SparkHeight = 40
 )
 
-// Spark is the points attribute of a polyline through values at equal distances, from 0
-// at the bottom to most at the top.
+// Spark returns the points attribute of a polyline through values at equal distances, from 0 at
+// the bottom to most at the top.
 func Spark(values []float64, most float64) string {
 	var points []byte
 	for i, v := range values {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Text is a duration without units that are zero at its end: 15m, not 15m0s.
+// Text returns a duration without trailing units that are zero: 15m, not 15m0s.
 func Text(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

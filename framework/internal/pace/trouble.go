@@ -9,29 +9,29 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Pauses of a Trouble: the first one, and the longest one unless another is asked for.
+// Pauses of a Trouble: the first one, and the default of the longest one.
 const (
 	FirstPause = 100 * time.Millisecond
 	MaxPause   = 5 * time.Second
 )
 
-// maxSaid bounds what is remembered of texts that differ each time.
+// maxSaid bounds the remembered texts, in case they differ each time.
 const maxSaid = 20
 
-// Trouble is for something that is tried again until it works. It says how long to
-// wait before the next try, and logs once when the failing begins, once for each new
-// way in which it fails, and once when it is over. It is for one goroutine.
+// Trouble is for something that is tried again until it works. It says how long to wait before
+// the next try. It logs once when the failures begin, once for each different failure, and once
+// when they are over. It is not safe for concurrent use.
 type Trouble struct {
 	log   *slog.Logger
 	what  string
 	pace  *backoff.ExponentialBackOff
 	since time.Time
-	next  time.Time       // it is not worth trying before
-	said  map[string]bool // the advice and the texts since then
+	next  time.Time       // no try before
+	said  map[string]bool // advice and texts logged since it began
 }
 
-// NewTrouble returns the trouble with something, which the log names by what: "leasing".
-// Pauses grow from FirstPause to most; 0 means MaxPause.
+// NewTrouble returns a Trouble with something that log lines call what, such as "leasing". Pauses
+// grow from FirstPause to most; 0 means MaxPause.
 func NewTrouble(log *slog.Logger, what string, most time.Duration) *Trouble {
 	if most == 0 {
 		most = MaxPause
@@ -44,9 +44,9 @@ func NewTrouble(log *slog.Logger, what string, most time.Duration) *Trouble {
 	}}
 }
 
-// Met takes note of an error and returns how long to wait before the next try. Errors
-// with the same cause are logged once, and so are errors with the same advice, whose
-// texts name files and processes.
+// Met notes an error and returns how long to wait before the next try. Errors with the same cause
+// are logged once, and so are errors with the same advice, whose texts may name files and
+// processes.
 func (t *Trouble) Met(err error) time.Duration {
 	if t.since.IsZero() {
 		t.since, t.said = time.Now(), make(map[string]bool)
@@ -68,7 +68,7 @@ func (t *Trouble) Met(err error) time.Duration {
 	return pause
 }
 
-// Until is when to try again; zero for at once. t may be nil.
+// Until returns when to try again; zero means at once. t may be nil.
 func (t *Trouble) Until() time.Time {
 	if t == nil {
 		return time.Time{}
@@ -76,7 +76,7 @@ func (t *Trouble) Until() time.Time {
 	return t.next
 }
 
-// Over takes note that it works.
+// Over notes that it works.
 func (t *Trouble) Over() {
 	if t.since.IsZero() {
 		return
@@ -86,7 +86,7 @@ func (t *Trouble) Over() {
 	t.pace.Reset()
 }
 
-// cause is the text of an error without what was being tried.
+// cause returns the text of an error without what was being tried.
 func cause(err error) string {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
@@ -94,7 +94,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// Sleep waits and returns true, or false once ctx is done.
+// Sleep waits and returns true; false if ctx is done first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -1,5 +1,5 @@
-// Package caller has a sink deliver: it gives deliveries the shape that their routes
-// make of them, contains the sink's panics, and returns a result for each.
+// Package caller calls a sink: it applies the routes to the deliveries, recovers from the sink's
+// panics, and returns a result for each delivery.
 package caller
 
 import (
@@ -18,43 +18,40 @@ import (
 )
 
 var (
-	// ErrPanic is the error of all deliveries of a call in which the sink panicked.
+	// ErrPanic: the sink panicked in the call.
 	ErrPanic = errors.New("sink panicked")
-	// ErrResults is the error of the deliveries of a batch for which the sink gave no
-	// result.
-	ErrResults = errors.New("sink gave too few results")
-	// ErrOpen is that of all deliveries while the sink cannot be opened.
+	// ErrResults: the sink did not return a result for each delivery of a batch.
+	ErrResults = errors.New("sink returned too few results")
+	// ErrOpen: the sink cannot be opened.
 	ErrOpen = errors.New("the sink cannot be opened")
-	// ErrPassesBy is that of a delivery that no condition of its routes brings to the
-	// sink.
-	ErrPassesBy = errors.New("passes the sink by")
+	// ErrPassesBy: routes lead to the sink, but none of their conditions holds.
+	ErrPassesBy = errors.New("not for this sink")
 
-	// errBehind is that of a delivery that was not handed to the sink, because an
-	// earlier one of its key in its batch failed before.
-	errBehind = errors.New("waits behind one of its key")
+	// errBehind: the delivery was not handed to the sink, because an earlier one of its key
+	// failed in the same batch.
+	errBehind = errors.New("waits behind an earlier one of its key")
 )
 
 // Caller calls one sink. It is safe for concurrent use once its fields are set.
 type Caller struct {
-	// Prepare opens the sink. It is called before each call until it has succeeded
-	// once, and never twice at a time; meanwhile the sink is unavailable. nil: there is
-	// nothing to do.
+	// Prepare opens the sink. It is called before each call until it has succeeded once, and
+	// never concurrently; until then the sink is unavailable. nil: nothing to do.
 	Prepare func(ctx context.Context) error
-	// Path says which notifications go to the sink, and in what shape.
+	// Path decides which notifications go to the sink, and with which payload.
 	Path *route.Path
 	// Deliver makes one delivery.
 	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
-	// Batcher makes several; nil: the sink takes one at a time.
+	// Batcher makes several deliveries; nil: the sink takes one at a time.
 	Batcher sinks.Batcher
 
-	// Addresser says where deliveries go; nil: to one destination.
+	// Addresser names the destination of a delivery; nil: there is a single one.
 	Addresser sinks.Addresser
 
 	preparing sync.Mutex
 	prepared  atomic.Bool
 }
 
-// Open prepares the sink, unless that is done.
+// Open prepares the sink, unless it is already prepared.
 func (c *Caller) Open(ctx context.Context) error {
 	if c.prepared.Load() {
 		return nil
@@ -70,13 +67,13 @@ func (c *Caller) Open(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long the conditions of one page may take before the lane goes on.
+// patience bounds the time for the conditions of one page, so that the lane goes on.
 const patience = 50 * time.Millisecond
 
-// PassesBy reports which rows of a page no condition of the routes brings to the sink;
-// nil if all go there. A row for which a condition cannot be evaluated goes on to the
-// call, where it fails in its turn. So do rows behind conditions that take long: the call
-// evaluates them, as many at once as the sink's threshold says.
+// PassesBy reports which rows of a page are not for the sink, because no condition of its routes
+// holds; nil if all are for it. If a condition cannot be evaluated, the row goes on to the call
+// and fails there. So do rows for which no time is left: the call evaluates their conditions,
+// concurrently up to the sink's threshold.
 func (c *Caller) PassesBy(page store.Page) []bool {
 	if c.Path.Plain() {
 		return nil
@@ -93,7 +90,7 @@ func (c *Caller) PassesBy(page store.Page) []bool {
 	return passes
 }
 
-// Destinations are those of a page's rows; nil where the sink has one destination.
+// Destinations returns the destinations of a page's rows; nil if the sink has a single one.
 func (c *Caller) Destinations(page store.Page) []string {
 	if c.Addresser == nil {
 		return nil
@@ -105,7 +102,7 @@ func (c *Caller) Destinations(page store.Page) []string {
 	return destinations
 }
 
-// Destination is where a delivery goes; "" where the sink does not tell.
+// Destination returns where a delivery goes; "" if the sink does not name it.
 func (c *Caller) Destination(d *notification.Delivery) string {
 	if c.Addresser == nil {
 		return ""
@@ -113,13 +110,12 @@ func (c *Caller) Destination(d *notification.Delivery) string {
 	return c.Addresser.Destination(d)
 }
 
-// Seen returns deliveries as the sink is to see them, after the routes have looked at them;
-// nil: as they are.
+// Seen returns deliveries as the sink sees them, after the routes were applied; nil: unchanged.
 type Seen func(deliveries []*notification.Delivery) []*notification.Delivery
 
-// Call has the sink make deliveries and returns as many results, which it may append to
-// results, an empty slice. follows says whether a delivery must not be made unless the
-// one before it in the batch is.
+// Call makes deliveries and returns as many results. It may append them to results, an empty
+// slice. follows reports whether a delivery must not be made unless the one before it in the
+// batch was made.
 func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
 	return c.CallOn(ctx, c.Batcher, deliveries, follows, results, seen)
 }
@@ -145,8 +141,8 @@ func (c *Caller) CallOn(ctx context.Context, to Batcher, deliveries []*notificat
 	return c.shaped(ctx, to, deliveries, follows, seen)
 }
 
-// shaped hands over what the routes make of the deliveries. What comes from the parked
-// table may not be for the sink any more.
+// shaped applies the routes before it calls the sink. A delivery from the parked table may no
+// longer be for the sink.
 func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, seen Seen) []sinks.Result {
 	results := make([]sinks.Result, len(deliveries))
 	var shaped []*notification.Delivery
@@ -177,7 +173,7 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 	return results
 }
 
-// hand hands deliveries to the sink.
+// hand calls the sink.
 func (c *Caller) hand(ctx context.Context, to Batcher, deliveries []*notification.Delivery, results []sinks.Result, seen Seen) []sinks.Result {
 	if seen != nil {
 		deliveries = seen(deliveries)

@@ -1,4 +1,3 @@
-// Package coordinate decides which forwarder works on which lane.
 package coordinate
 
 import (
@@ -10,13 +9,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Assign returns which lanes a forwarder takes up and which of its own it lets go of. All
-// forwarders that look at the same membership come to the same conclusion: a free lane
-// goes to the forwarder with the fewest, and one that has two more than another lets one
-// go. Any forwarder takes up a lane that stays free for longer than patience. Lanes of a
-// sink that is paused, or is to be cut into another number of them, are left out.
+// Assign returns which lanes a forwarder takes and which of its own it releases. All forwarders
+// that read the same membership come to the same conclusion: a free lane goes to the forwarder
+// with the fewest lanes, and a forwarder with two more than another releases one. If a lane
+// stays free for longer than patience, any forwarder takes it. Lanes of a sink that is paused,
+// or that will be cut, are left out.
 //
-// leaving are lanes that the forwarder has and is about to give back.
+// leaving reports the lanes that the forwarder has and is about to release.
 //
 // It takes O(lanes * (log sinks + forwarders)).
 func Assign(membership store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
@@ -34,7 +33,7 @@ func Assign(membership store.Membership, me store.Member, leaving func(store.Lan
 			mine = append(mine, l.Lane)
 			a.add(s, a.me, 1)
 		default:
-			if owner, ok := a.numbers[l.Owner]; ok { // a lease of one that died has not run out yet
+			if owner, ok := a.numbers[l.Owner]; ok { // false for the unexpired lease of a dead forwarder
 				a.add(a.sink(l.Lane.Sink), owner, 1)
 			}
 		}
@@ -57,8 +56,8 @@ func Assign(membership store.Membership, me store.Member, leaving func(store.Lan
 	return take, leave
 }
 
-// assignment is which forwarder has how many lanes, as it is and as it should become.
-// Forwarders go by their number among the members.
+// assignment is how many lanes each forwarder has, or will have. Forwarders are identified by
+// their index among the members.
 type assignment struct {
 	members []store.Member
 	numbers map[string]int // by owner
@@ -67,12 +66,12 @@ type assignment struct {
 	sinks   map[string]*sink
 }
 
-// sink is what the assignment knows of one.
+// sink is the assignment of one sink's lanes.
 type sink struct {
-	members []int // that can deliver to it
-	load    []int // its lanes, by member
-	me      int   // the member that we are
-	mine    []int // those that we have, the last one the first to go
+	members []int // members that can deliver to it
+	load    []int // its number of lanes, by member
+	me      int   // this forwarder
+	mine    []int // lanes of this forwarder; the last one is released first
 }
 
 func newAssignment(membership store.Membership, me store.Member) *assignment {
@@ -88,7 +87,7 @@ func newAssignment(membership store.Membership, me store.Member) *assignment {
 	a.load = make([]int, len(a.members))
 	for i, m := range a.members {
 		for _, name := range m.Sinks {
-			if s := a.sink(name); len(s.members) == 0 || s.members[len(s.members)-1] != i { // named once
+			if s := a.sink(name); len(s.members) == 0 || s.members[len(s.members)-1] != i { // ignores repeated names
 				s.members = append(s.members, i)
 			}
 		}
@@ -110,8 +109,8 @@ func (a *assignment) add(s *sink, member, n int) {
 	s.load[member] += n
 }
 
-// fewest is the member with the fewest lanes of those that can deliver to a sink; of
-// several the one with the fewest of that sink.
+// fewest returns the member with the fewest lanes among those that can deliver to a sink, and
+// among several of these the one with the fewest of that sink.
 func (a *assignment) fewest(s *sink) (member int, ok bool) {
 	for _, m := range s.members {
 		if !ok || a.load[m] < a.load[member] || a.load[m] == a.load[member] && s.load[m] < s.load[member] {
@@ -121,9 +120,9 @@ func (a *assignment) fewest(s *sink) (member int, ok bool) {
 	return member, ok
 }
 
-// surplus picks the lanes that we let go of, one at a time: of the sinks from which
-// another member with two fewer could take one, the sink of which we have the most, and
-// its last lane.
+// surplus returns the lanes to release, one at a time: among the sinks of which another member
+// with two fewer lanes could take one, it chooses the sink of which this forwarder has the most,
+// and its last lane.
 func (a *assignment) surplus() (leave []int) {
 	var most mostLanes
 	for _, s := range a.sinks {
@@ -136,7 +135,7 @@ func (a *assignment) surplus() (leave []int) {
 		s := most[0]
 		to, ok := a.fewest(s)
 		if !ok || a.load[to] > a.load[a.me]-2 {
-			heap.Pop(&most) // for good: we only get fewer, and the others more
+			heap.Pop(&most) // for good: this forwarder only loses lanes, and the others gain
 			continue
 		}
 		last := len(s.mine) - 1
@@ -153,8 +152,8 @@ func (a *assignment) surplus() (leave []int) {
 	return leave
 }
 
-// mostLanes is a heap, by container/heap, of sinks of which we have lanes: first the one
-// of which we have the most, and of several the one with the last lane.
+// mostLanes is a heap of the sinks of which this forwarder has lanes: first the one with the
+// most lanes, and among several the one with the last lane.
 type mostLanes []*sink
 
 func (h mostLanes) Len() int { return len(h) }

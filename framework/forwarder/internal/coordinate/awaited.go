@@ -8,16 +8,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// awaited is what another forwarder has of the sinks of which this one has no lane.
+// awaited is what another forwarder has leased of sinks of which this one has no lane.
 type awaited struct {
 	sinks []string
 	lanes int
-	left  time.Duration // until the last of its leases runs out, unless it renews them
+	left  time.Duration // until the last of its leases expires, unless they are renewed
 }
 
-// awaitedOf are the owners whose lanes this forwarder would need to deliver to some of
-// its sinks at all. That is so for a moment where work spreads, and for a lease where a
-// forwarder has died.
+// awaitedOf returns the forwarders whose lanes this one needs to be able to deliver to some of
+// its sinks. There are some for a moment while work spreads, and for a lease after a forwarder
+// has died.
 func (k *Coordinator) awaitedOf(membership store.Membership) map[string]awaited {
 	works := make(map[string]bool)
 	for id := range k.held {
@@ -40,14 +40,13 @@ func (k *Coordinator) awaitedOf(membership store.Membership) map[string]awaited 
 	return owners
 }
 
-// logAwaited logs once each owner whose leases are awaited, so that a silence after a
-// crash is explained. It logs the owner again only after there was nothing to await of it
-// in between.
+// logAwaited logs each owner whose leases are awaited once, to explain the silence after a crash.
+// It logs an owner again only if nothing of it was awaited in between.
 func (k *Coordinator) logAwaited(membership store.Membership) {
 	owners := k.awaitedOf(membership)
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		if a := owners[owner]; !k.awaited[owner] {
-			k.Logger.Info("waiting for lanes that another forwarder has leased, until it gives some back or its leases run out",
+			k.Logger.Info("waiting for lanes leased by another forwarder, until it releases some or its leases expire",
 				"owner", owner, "sinks", a.sinks, "lanes", a.lanes, "leased_until", time.Now().Add(a.left).UTC().Format(time.RFC3339))
 		}
 	}

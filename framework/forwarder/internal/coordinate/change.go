@@ -4,17 +4,17 @@ import (
 	"time"
 )
 
-// change is how a sink is to be worked on.
+// change is a request to replace a sink.
 type change struct {
 	sink string
-	next *Sink // nil: not at all
+	next *Sink // nil: the sink is removed
 	done chan struct{}
 }
 
-// Change has a sink worked on otherwise while the coordinator runs, or no longer if next is
-// nil: its lanes are given back, and taken up again with what is new. Other sinks go on. It
-// returns true once nothing that was is under way any more, and false if the
-// coordinator has stopped. It may be called at any time, once for a sink at a time.
+// Change replaces a sink while the coordinator runs, or removes it if next is nil: its lanes are
+// released, and leased again for the new one. Other sinks go on. It returns true when all work
+// with the old one has ended, and false if the coordinator has stopped. It may be called at any
+// time, but only once at a time for each sink.
 func (k *Coordinator) Change(sink string, next *Sink) bool {
 	c := change{sink, next, make(chan struct{})}
 	select {
@@ -35,8 +35,7 @@ func (k *Coordinator) isChanging(sink string) bool {
 	return ok
 }
 
-// apply lets go of the lanes of sinks that are to change, and changes those of which none
-// is left.
+// apply releases the lanes of changing sinks, and replaces those sinks that have none left.
 func (k *Coordinator) apply() {
 	for sink, c := range k.changing {
 		if k.letsGo(sink) {
@@ -52,12 +51,12 @@ func (k *Coordinator) apply() {
 		}
 		delete(k.changing, sink)
 		close(c.done)
-		k.heartbeat = time.Time{} // the others learn of it
+		k.heartbeat = time.Time{} // tells the others at the next look
 		k.Nudge()
 	}
 }
 
-// letsGo returns whether work on a sink is under way, and ends it.
+// letsGo ends the work on a sink, and reports whether any is still going on.
 func (k *Coordinator) letsGo(sink string) (busy bool) {
 	if cancel := k.cutting[sink]; cancel != nil {
 		cancel()

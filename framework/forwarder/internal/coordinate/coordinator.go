@@ -1,11 +1,8 @@
 // Package coordinate decides which forwarder works on which lane.
 //
-// Every forwarder reads the same membership (which forwarders live, and which lanes they
-// have leased), and Assign gives each the same answer; so the work spreads evenly, moves
-// when a forwarder dies or leaves, and hardly moves otherwise.
-//
-// The files in the order in which to read them: coordinator.go, assign.go, lanes.go,
-// recut.go, change.go, awaited.go.
+// All forwarders read the same membership (the running forwarders, and the lanes that they have
+// leased), and Assign gives each the same answer. So the work spreads evenly, moves when a
+// forwarder dies or leaves, and hardly moves otherwise.
 package coordinate
 
 import (
@@ -29,80 +26,80 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Store is what a coordinator needs of an outbox.
+// Store is what a coordinator needs from an outbox.
 type Store interface {
 	lane.Store
 	store.Leases
 }
 
-// Sink is one of the sinks that a forwarder delivers to.
+// Sink is a sink that this forwarder delivers to.
 type Sink struct {
 	Dispatcher *dispatch.Dispatcher
-	// Types are those that go to it.
+	// Types are the types that go to it.
 	Types notification.TypeFilter
 	// Start says where it begins if it has no cursors.
 	Start store.Start
 	Hooks policy.Hooks
-	// Shared says that its lanes may be read for together with others.
+	// Shared means that the feed may read for its lanes together with others.
 	Shared bool
-	// Prompt says that positions that moved without any delivery are written soon.
+	// Prompt means that positions that moved without any delivery are written soon.
 	Prompt bool
-	// Transactor is the sink, where each delivery is to be made once; nil: at least once.
+	// Transactor is the sink if it delivers exactly once; nil: at least once.
 	Transactor sinks.Transactor
 }
 
-// Config is what a coordinator works with. Observer may be nil.
+// Config is the configuration of a coordinator. Observer may be nil.
 type Config struct {
 	Store Store
 	// Database is the name that the store gives its lanes; "" for none.
 	Database string
-	// Owner names this forwarder, and no other.
+	// Owner is the unique name of this forwarder.
 	Owner string
 	Sinks map[string]Sink
-	// Others are sinks that only other forwarders work on, with where they begin. They
-	// get their cursors at the same time as the first of Sinks: else one would begin behind
-	// what was forwarded before its forwarder came.
+	// Others are sinks that only other forwarders work on, with their Start. Their cursors are
+	// created at the same time as those of Sinks. Otherwise such a sink would begin after what
+	// was forwarded before its forwarder started.
 	Others map[string]store.Start
-	// Lanes is how many lanes each sink is to be cut into.
+	// Lanes is the wanted number of lanes of each sink.
 	Lanes           int
 	Lease           time.Duration
 	ShutdownTimeout time.Duration
 	Feed            *feed.Feed
-	// Running is what this forwarder says of itself with its heartbeats; nil says nothing.
+	// Running returns what the heartbeats report about this forwarder; nil: nothing.
 	Running func() store.Running
-	// Members gets how many forwarders live whenever that is another number; nil: it is not wanted.
+	// Members, if not nil, is called with the number of running forwarders when it changes.
 	Members func(n int)
-	// Grows says that the log may have more partitions later, which are lanes.
+	// Grows means that the log may get more partitions, which become lanes.
 	Grows    bool
 	Observer policy.Observer
 	Logger   *slog.Logger
 }
 
-// Coordinator leases lanes and gives them back. It is for one goroutine; what it starts
-// reports to it.
+// Coordinator leases and releases lanes. One goroutine runs it; the goroutines that it starts
+// report to that one.
 type Coordinator struct {
 	Config
 	stop, db context.Context // of Run
-	fatal    error           // what waiting would not mend
+	fatal    error           // an error that waiting cannot repair
 	end      context.CancelFunc
 	pause    time.Duration // between two looks
 	failing  *pace.Trouble
 	growing  *pace.Trouble // with a source's partitions
 
-	uncut     map[string]bool // sinks whose lanes are not known to be cut
+	uncut     map[string]bool // sinks whose cursors may not exist or have another number of lanes
 	heartbeat time.Time
-	reported  map[string]store.SinkState // with the last heartbeat
+	reported  map[string]store.SinkState // in the last heartbeat
 	held      map[laneID]*held
-	paused    map[string]bool               // sinks that a person has paused, as of the last look
+	paused    map[string]bool               // sinks paused by a person, as of the last look
 	cutting   map[string]context.CancelFunc // sinks whose lanes this forwarder is cutting
-	changing  map[string]change             // sinks that are to be worked on otherwise
+	changing  map[string]change             // sinks that Change replaces
 	trouble   map[laneID]*pace.Trouble
-	awaited   map[string]bool // owners whose leases were logged as waited for
+	awaited   map[string]bool // owners logged as holding leases that this forwarder waits for
 	nudged    chan struct{}   // capacity 1: a lane may be free
-	ended     chan func()     // what to do when something that was started has ended
+	ended     chan func()     // called when something that was started has ended
 	changes   chan change
 	over      chan struct{} // closed at the end of Run
-	members   int           // that live, as of the last look
+	members   int           // number of running forwarders at the last look
 	turned    atomic.Int64  // when Run last looked, in Unix nanoseconds; 0: never
 }
 
@@ -129,7 +126,7 @@ func New(c Config) *Coordinator {
 	return k
 }
 
-// uncutAll has the next look see to the cursors of all sinks.
+// uncutAll makes the next look check the cursors of all sinks.
 func (k *Coordinator) uncutAll() {
 	for name := range k.Sinks {
 		k.uncut[name] = true
@@ -139,8 +136,7 @@ func (k *Coordinator) uncutAll() {
 	}
 }
 
-// Nudge makes the coordinator look at once. It never blocks, and may be called at
-// any time.
+// Nudge makes the coordinator look at once. It never blocks, and may be called at any time.
 func (k *Coordinator) Nudge() {
 	select {
 	case k.nudged <- struct{}{}:
@@ -148,8 +144,8 @@ func (k *Coordinator) Nudge() {
 	}
 }
 
-// Turned is when Run last looked at the leases; zero: it has not yet. It may be called from any
-// goroutine. A look takes the time of a lease at most.
+// Turned returns when Run last looked at the leases, or zero. It is safe for concurrent use. A
+// look takes at most the time of a lease.
 func (k *Coordinator) Turned() time.Time {
 	if turned := k.turned.Load(); turned != 0 {
 		return time.Unix(0, turned)
@@ -157,8 +153,8 @@ func (k *Coordinator) Turned() time.Time {
 	return time.Time{}
 }
 
-// Run holds lanes until stop is done and all of them are given back. db bounds all use
-// of the database. Its error is one that waiting would not mend.
+// Run works on lanes until stop is done and all of them are released. db bounds all use of the
+// database. It returns an error that waiting cannot repair, or nil.
 func (k *Coordinator) Run(stop, db context.Context) error {
 	defer close(k.over)
 	k.db = db
@@ -174,7 +170,7 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		case end := <-k.ended:
 			end()
 			k.apply()
-			timer.Reset(k.pause / 8) // a forwarder may wait for it
+			timer.Reset(k.pause / 8) // another forwarder may be waiting for the lane
 			continue
 		case c := <-k.changes:
 			k.changing[c.sink] = c
@@ -193,7 +189,7 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		}
 		timer.Reset(pause)
 	}
-	k.leave() // or the lanes would be left for this one
+	k.leave() // otherwise the others would leave the lanes to this forwarder
 	for len(k.held)+len(k.cutting) > 0 {
 		end := <-k.ended
 		end()
@@ -207,22 +203,21 @@ func (k *Coordinator) fail(err error) {
 	k.end()
 }
 
-// inLease bounds a use of the database by the time of a lease: an answer that has not
-// come by then is worth nothing.
+// inLease bounds a use of the database by the time of a lease: a later answer is useless.
 func (k *Coordinator) inLease(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, k.Lease)
 }
 
-// leave announces to the others that this forwarder takes no more lanes.
+// leave tells the others that this forwarder takes no more lanes.
 func (k *Coordinator) leave() {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()
 	if err := k.Store.Leave(ctx, k.Owner); err != nil {
-		k.Logger.Warn("the others will notice later that this forwarder stops", "error", err)
+		k.Logger.Warn("leaving failed: the other forwarders will notice later that this one stops", "error", err)
 	}
 }
 
-// look takes up and lets go of lanes.
+// look takes and releases lanes.
 func (k *Coordinator) look() error {
 	ctx, cancel := k.inLease(k.stop)
 	defer cancel()
@@ -272,9 +267,9 @@ func (k *Coordinator) look() error {
 	return nil
 }
 
-// cutAll sees to the cursors of the sinks that are not known to have theirs. A source that does not
-// answer is no reason to stop the work on the lanes that there are: it gets a part of the lease's time, and
-// is asked again later.
+// cutAll creates or checks the cursors of the sinks in uncut. A source that does not answer must
+// not stop the work on existing lanes: it gets a part of the lease's time, and is asked again
+// later.
 func (k *Coordinator) cutAll(ctx context.Context) error {
 	asking := ctx
 	if k.Grows {
@@ -310,8 +305,8 @@ func (k *Coordinator) startOf(sink string) store.Start {
 	return k.Others[sink]
 }
 
-// inspect corrects the membership by what only this forwarder knows, and sees to sinks
-// whose lanes are to be cut.
+// inspect corrects the membership by what only this forwarder knows, and handles sinks whose
+// lanes must be cut.
 func (k *Coordinator) inspect(membership *store.Membership) {
 	lanes := make(map[string][]store.LaneState)
 	for i := range membership.Lanes {
@@ -319,7 +314,7 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 		h := k.held[idOf(l.Lane)]
 		switch works := h != nil || k.cutting[l.Lane.Sink] != nil; {
 		case works && l.Owner == "":
-			l.Owner = k.Owner // its lease ran out, and the work on it has not ended yet
+			l.Owner = k.Owner // its lease expired, but the work on it has not ended yet
 		case !works && l.Owner == k.Owner:
 			l.Owner = "" // the answer to Acquire was lost
 		}
@@ -340,7 +335,7 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 			k.uncut[sink] = true // a person has forgotten the sink
 			continue
 		}
-		k.Sinks[sink].Dispatcher.Retain(func(lane store.Lane) bool { // what others work on is not remembered
+		k.Sinks[sink].Dispatcher.Retain(func(lane store.Lane) bool { // forgets lanes that others work on
 			return lane.Database != k.Database || slices.ContainsFunc(cursors, func(c store.LaneState) bool {
 				return c.Lane == lane && (c.Owner == "" || c.Owner == k.Owner)
 			})
@@ -350,7 +345,7 @@ func (k *Coordinator) inspect(membership *store.Membership) {
 		case cursors[0].Wanted != 0 && !cursors[0].Paused:
 			k.recut(sink, cursors)
 		case k.cutting[sink] != nil:
-			k.cutting[sink]() // it is not wanted any more
+			k.cutting[sink]() // no longer wanted
 		}
 	}
 }
@@ -371,18 +366,18 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 	k.Logger.With("sink", sink).Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }
 
-// logPaused logs when a sink is paused, and when it no longer is.
+// logPaused logs when a sink is paused or resumed.
 func (k *Coordinator) logPaused(sink string, paused bool) {
 	switch log := k.Sinks[sink].Dispatcher.LogOf(k.Database); {
 	case paused && !k.paused[sink]:
-		log.Info("sink is paused: its lanes are given back until it is resumed")
+		log.Info("sink is paused: its lanes are released until it is resumed")
 	case !paused && k.paused[sink]:
 		log.Info("sink is resumed")
 	}
 	k.paused[sink] = paused
 }
 
-// states are those of the sinks that do not go well.
+// states returns the states of the sinks with a problem.
 func (k *Coordinator) states() map[string]store.SinkState {
 	states := make(map[string]store.SinkState)
 	for name, s := range k.Sinks {
@@ -393,9 +388,8 @@ func (k *Coordinator) states() map[string]store.SinkState {
 	return states
 }
 
-// isNews says whether states are worth reporting before the regular time: that is so
-// where one begins or ends. A throttling that goes on is reported with the next
-// heartbeat.
+// isNews reports whether states must be reported before the next regular heartbeat, because a
+// problem began or ended. Changes of a throttling that goes on can wait.
 func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
 	return !maps.EqualFunc(k.reported, states, func(a, b store.SinkState) bool {
 		return a.BreakerOpen == b.BreakerOpen && a.ThrottledUntil.IsZero() == b.ThrottledUntil.IsZero() &&
@@ -403,5 +397,5 @@ func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
 	})
 }
 
-// lost says whether a lane went, or may have gone, to another forwarder.
+// lost reports whether the lane went, or may have gone, to another forwarder.
 func lost(err error) bool { return settle.Lost(err) }

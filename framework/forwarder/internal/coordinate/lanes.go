@@ -20,17 +20,16 @@ const wholeSink = -1
 
 func idOf(l store.Lane) laneID { return laneID{l.Sink, l.Number} }
 
-// held is a lane that is worked on.
+// held is a lane that this forwarder works on.
 type held struct {
 	stop    context.CancelFunc
 	leaving bool
-	// revision is the latest revision of what is parked that revised has signalled
-	// to the session.
+	// revision is the latest revision that revised has signalled to the session.
 	revision int64
 	revised  chan struct{}
 }
 
-// revise signals to the session that a person has changed what is parked.
+// revise signals to the session that a person has changed the parked deliveries.
 func (h *held) revise(revision int64) {
 	if h.revision == revision {
 		return
@@ -38,7 +37,7 @@ func (h *held) revise(revision int64) {
 	h.revision = revision
 	select {
 	case h.revised <- struct{}{}:
-	default: // it is signalled already
+	default: // already signalled
 	}
 }
 
@@ -47,8 +46,7 @@ func (h *held) leave() {
 	h.stop()
 }
 
-// acquire does not heed stop: otherwise it could leave behind a lease that no
-// forwarder knows of.
+// acquire ignores stop: otherwise it could leave a lease behind that no forwarder knows.
 func (k *Coordinator) acquire(lane store.Lane) (store.Lease, error) {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()
@@ -61,8 +59,8 @@ func (k *Coordinator) release(lease store.Lease) error {
 	return k.Store.Release(ctx, lease)
 }
 
-// take leases a lane and begins the work on it, unless another forwarder was quicker.
-// revision is that of what is parked, as of a moment before.
+// take leases a lane and begins the work on it, unless another forwarder has already leased it.
+// revision is the revision of the sink's parked deliveries as of the last look.
 func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	id, sink := idOf(lane), k.Sinks[lane.Sink]
 	if k.held[id] != nil || k.isChanging(lane.Sink) || time.Now().Before(k.trouble[id].Until()) {
@@ -107,7 +105,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	return nil
 }
 
-// session is the work on a lane, as far as all lanes of the sink have it in common.
+// session returns a session with the fields that all lanes of the sink have in common.
 func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *lane.Session {
 	return &lane.Session{
 		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: sink.Types,
@@ -122,7 +120,7 @@ func (k *Coordinator) troubleWith(id laneID, log *slog.Logger, what string) *pac
 	return k.trouble[id]
 }
 
-// workedOn reports the end of a session.
+// workedOn handles the end of a session.
 func (k *Coordinator) workedOn(log *slog.Logger, lane store.Lane, err error) {
 	if k.Observer != nil {
 		k.Observer.LeaseLost(lane, err)

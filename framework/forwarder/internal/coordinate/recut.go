@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// recut gives back the lanes of a sink that is to be cut into another number of them.
-// Once all are free, the forwarder that leases all of them cuts them.
+// recut releases the lanes of a sink that will be cut into another number of lanes. When all of
+// them are free, the forwarder that leases all of them cuts them.
 func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 	free := true
 	for _, l := range lanes {
@@ -41,7 +41,7 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 				failing.Over()
 				log.Info("the lanes are cut", "lanes", lanes[0].Wanted)
 			case wanted.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
-				// another forwarder does it, or it is not wanted any more
+				// another forwarder does it, or it is no longer wanted
 			default:
 				failing.Met(err)
 			}
@@ -49,8 +49,8 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 	}()
 }
 
-// cut brings all lanes of a sink to one place and cuts them there, if that is still
-// wanted then.
+// cut brings all lanes of a sink to the same position and cuts them there, if that is still
+// wanted by then.
 func (k *Coordinator) cut(wanted context.Context, sink Sink, lanes []store.LaneState) (err error) {
 	var leases []store.Lease
 	defer func() {

@@ -10,25 +10,25 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// call is one call of the sink, in a worker's hands.
+// call is a worker's call of the sink.
 type call struct {
-	items      []*item // none: the worker has nothing to do
+	items      []*item // empty: the worker is idle
 	deliveries []*notification.Delivery
 	results    []sinks.Result
 	ctx        context.Context
 	began      time.Time
-	release    func()          // nil, or what the context holds
-	abandoned  bool            // it did not come back in time, and its items are settled
-	probe      bool            // it is to find out whether what is down is back
+	release    func()          // releases ctx; may be nil
+	abandoned  bool            // it did not return in time, and its items are settled
+	probe      bool            // it tests whether a sink or destination is available again
 	span       context.Context // for log lines; nil without tracing
 
 	inLedgers bool // the items' lanes have ledgers
 
 	governor    *policy.Governor // nil: none
-	destination string           // that it governs
+	destination string           // the governor's destination
 }
 
-// end makes a call ready for the next one.
+// end resets a call for the next one.
 func (w *call) end() {
 	if w.release != nil {
 		w.release()
@@ -39,12 +39,12 @@ func (w *call) end() {
 	*w = call{items: w.items[:0], deliveries: w.deliveries[:0], results: w.results[:0]}
 }
 
-// fill gives a worker what may go now; false if nothing may.
+// fill fills a call with items that may go now; false if there are none.
 func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 	if d.queue.Len() == 0 {
 		for l := range d.lanes {
 			if l.full {
-				l.look() // there may be a hot key
+				l.look() // the reader may spill a hot key
 			}
 		}
 		return false
@@ -59,12 +59,12 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 	}
 	size := d.batch.Size
 	if d.breaker.IsOpen() {
-		size = 1 // to find out, one is enough
+		size = 1 // one is enough for a probe
 	} else if filled := d.since.Add(d.batch.Wait); d.batch.Wait > 0 && now.Before(filled) && !d.fills(size, now) {
 		d.lookAt(filled)
 		return false
 	}
-	postponed, admitted := 0, false // admitted by the rate, and not used yet
+	postponed, admitted := 0, false // admitted: the rate has let an item go that is not added yet
 	for len(worker.items) < size {
 		from, ok := d.queue.Next(limit * size)
 		if !ok || d.fillsItsShare(from, limit*size) || !admitted && !d.admitted(now) {
@@ -82,7 +82,7 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 		}
 		if d.postpones(it, now) {
 			if postponed++; postponed == maxPostponements {
-				d.lookAt(now) // others may want the lock
+				d.lookAt(now) // gives up the lock for others
 				break
 			}
 			continue
@@ -101,9 +101,8 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 	return true
 }
 
-// fillsItsShare says whether a destination has as many slots already as are left free, so
-// that one which is slow leaves some to the others. What the sink names no destination of has
-// no others.
+// fillsItsShare reports whether a destination already has as many slots as are left free, so
+// that a slow one leaves some to others. It does not apply if the sink names no destinations.
 func (d *Dispatcher) fillsItsShare(from fairqueue.Origin, slots int) bool {
 	if d.caller.Addresser == nil || d.settings.Fairness != "" {
 		return false
@@ -112,7 +111,7 @@ func (d *Dispatcher) fillsItsShare(from fairqueue.Origin, slots int) bool {
 	return destination != "" && n > 0 && n >= slots-d.inFlight
 }
 
-// fills says whether what may go now fills a batch.
+// fills reports whether the items that may go now fill a batch.
 func (d *Dispatcher) fills(size int, now time.Time) bool {
 	if !d.rate.Has(size, now) {
 		return false
@@ -132,7 +131,7 @@ func (d *Dispatcher) fills(size int, now time.Time) bool {
 	return false
 }
 
-// admitted says whether the sink's rate lets one more begin now.
+// admitted reports whether the sink's rate lets one more delivery begin now.
 func (d *Dispatcher) admitted(now time.Time) bool {
 	n, until := d.rate.Admit(1, now)
 	if n == 0 {
@@ -141,7 +140,7 @@ func (d *Dispatcher) admitted(now time.Time) bool {
 	return n > 0
 }
 
-// chain adds those that wait behind the last item of a batch.
+// chain adds the items of the same key behind the last item of a batch.
 func (d *Dispatcher) chain(worker *call, size int, now time.Time) {
 	last := worker.items[len(worker.items)-1]
 	keys := last.lane.keys
@@ -158,7 +157,7 @@ func (d *Dispatcher) chain(worker *call, size int, now time.Time) {
 	}
 }
 
-// follows says whether an item waits for the one before it.
+// follows reports whether item i must wait for the one before it.
 func (w *call) follows(i int) bool { return w.items[i-1].chained }
 
 func (w *call) add(it *item) {
@@ -166,7 +165,7 @@ func (w *call) add(it *item) {
 	w.deliveries = append(w.deliveries, &it.Delivery)
 }
 
-// begin counts what a worker has as in flight.
+// begin begins a call with the items it was filled with.
 func (d *Dispatcher) begin(worker *call, now time.Time) {
 	worker.probe = d.breaker.IsOpen()
 	d.breaker.Begin()
@@ -187,9 +186,8 @@ func (d *Dispatcher) begin(worker *call, now time.Time) {
 	}
 }
 
-// abandonLate settles as failed the deliveries whose call has not come back long
-// after its deadline. The call keeps its slot until it comes back: the sink may
-// still be at work on it.
+// abandonLate settles as failed the deliveries of calls that have not returned long after their
+// deadline. Such a call keeps its slot until it returns: the sink may still be working on it.
 func (d *Dispatcher) abandonLate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -202,18 +200,18 @@ func (d *Dispatcher) abandonLate() {
 		}
 		worker.abandoned = true
 		d.stuck++
-		d.log.Error("sink does not heed its deadline: the call was abandoned and keeps its slot",
+		d.log.Error("the sink ignores its deadline: the call is abandoned and keeps its slot",
 			"delivery", worker.deliveries[0], "deliveries", len(worker.deliveries), "abandoned", d.stuck)
 		late := &call{ctx: worker.ctx, began: worker.began, probe: worker.probe, governor: worker.governor, destination: worker.destination, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
 		for _, it := range worker.items {
-			copied := *it // the sink still reads the delivery that it was given
+			copied := *it // the sink still reads the original
 			late.items = append(late.items, &copied)
 		}
 		d.settle(late)
 		if d.stuck >= d.settings.Parallelism.Most() {
-			d.log.Error("all slots of the sink are taken by abandoned calls: nothing is delivered until one comes back", "abandoned", d.stuck)
+			d.log.Error("abandoned calls take all slots of the sink: nothing is delivered until one returns", "abandoned", d.stuck)
 		}
-		d.rouse() // there may be something put back
+		d.rouse() // items may have been put back
 	}
 	d.watching = d.calls > d.stuck && !d.stopping
 	if d.watching {

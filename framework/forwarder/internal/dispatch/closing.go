@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// AbandonAfter is how long a sink may take to come back once its context is done.
+// AbandonAfter is how long a sink may take to return after its context is done.
 const AbandonAfter = 2 * time.Second
 
-// endTime is how long calls that are under way when a lease is lost have to end before
-// they are cut off. What they deliver is remembered.
+// endTime is how long calls in flight may take to end when a lease is lost, before they are
+// cancelled. What they deliver is remembered.
 const endTime = time.Second
 
-// Close lets no further delivery begin and waits for those in flight, which are cut off
-// after a time.
+// Close lets no further delivery begin and waits for those in flight. After the timeout it calls
+// cutOff to cancel them.
 func (l *Lane) Close(timeout time.Duration, cutOff context.CancelFunc) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -23,9 +23,9 @@ func (l *Lane) Close(timeout time.Duration, cutOff context.CancelFunc) {
 	l.drain(l.deadlines.parent)
 }
 
-// Drop makes everything of the lane void and waits for its deliveries, which are cut off
-// after a second. A sink that does not heed its context is given up only once stop is
-// done, so that this process has no key in flight twice.
+// Drop discards all work of the lane and waits for its deliveries in flight, which are cancelled
+// after a second. It stops waiting for a sink that ignores its context only when stop is done,
+// so that this process never has a key in flight twice.
 func (l *Lane) Drop(stop context.Context, cutOff context.CancelFunc) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -35,8 +35,7 @@ func (l *Lane) Drop(stop context.Context, cutOff context.CancelFunc) {
 	l.drain(stop)
 }
 
-// drain waits until nothing of the lane is in the sink's hands; once cut is done
-// only for AbandonAfter longer.
+// drain waits until nothing of the lane is in flight, but at most AbandonAfter after cut is done.
 func (l *Lane) drain(cut context.Context) {
 	d := l.dispatcher
 	giveUp := context.AfterFunc(cut, func() {
@@ -52,11 +51,11 @@ func (l *Lane) drain(cut context.Context) {
 		d.drained.Wait()
 	}
 	if l.inFlight > 0 {
-		l.log.Warn("deliveries in flight were abandoned: the sink does not heed its context", "count", l.inFlight)
+		l.log.Warn("deliveries in flight were abandoned: the sink ignores its context", "count", l.inFlight)
 	}
 }
 
-// ended takes note that deliveries of the lane are in the sink's hands no longer.
+// ended notes that n deliveries of the lane are no longer in flight.
 func (l *Lane) ended(n int) {
 	l.inFlight -= n
 	if l.inFlight == 0 {
@@ -64,7 +63,7 @@ func (l *Lane) ended(n int) {
 	}
 }
 
-// Leave ends the lane: what is still to come of it counts no more.
+// Leave ends the lane: later results of it do not count.
 func (l *Lane) Leave() {
 	d := l.dispatcher
 	d.mu.Lock()

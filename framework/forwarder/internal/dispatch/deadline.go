@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// deadlines hands out contexts that bound deliveries. Deliveries that begin
-// close together share one context, because a context and a timer for each
-// would cost more than a fast sink's delivery does: a delivery has the timeout
-// and up to a sixteenth more.
+// deadlines makes contexts that bound deliveries. Deliveries that begin close together share
+// one context, because a context and a timer for each would cost more than a delivery to a fast
+// sink. So a delivery has the timeout and up to a sixteenth more.
 type deadlines struct {
 	parent context.Context
 
 	current context.Context
 	timeout time.Duration // of the current one
 	begun   time.Time
-	// cancel of the current context is never called: deliveries share it and its
-	// timer ends it. The parent's end releases them all.
+	// cancel of the current context is never called: deliveries share it, and its timer ends
+	// it. The end of the parent releases all of them.
 	cancel context.CancelFunc
 }
 
@@ -30,9 +29,8 @@ func (d *deadlines) context(now time.Time, timeout time.Duration) context.Contex
 	return d.current
 }
 
-// callContext returns a context for a call with some items, and a function to call
-// after it, or nil. It ends with the deadline, or when one of the items' lanes cuts
-// its deliveries off.
+// callContext returns a context for a call, and a function to call after it, or nil. The context
+// ends at the deadline, or when one of the items' lanes cancels its deliveries.
 func callContext(items []*item, now time.Time, timeout time.Duration) (context.Context, func()) {
 	first := items[0].lane
 	shared := first.deadlines.context(now, timeout)

@@ -12,30 +12,30 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Where a sink says where each delivery goes (sinks.Addresser), one destination that is
-// down, asks to wait, or fails, keeps its own deliveries waiting and no others. They are
-// parked without an attempt spent, so that they take neither slots nor room in memory; when
-// one of them falls due, or a new one comes, it is the probe.
+// If a sink names the destination of each delivery (sinks.Addresser), a destination that is
+// down, throttled or failing holds up only its own deliveries. They are parked without spending
+// an attempt, so that they take neither slots nor memory. When one of them becomes due, or a
+// new one is read, it is the probe.
 
 const (
-	// maxTroubled is how many destinations are told apart; those beyond are treated as
-	// ones whose deliveries fail for the moment.
+	// maxTroubled is the maximum number of destinations with their own breaker. Deliveries to
+	// further ones fail like transient errors.
 	maxTroubled = 10_000
-	// maxPostponements bounds how many deliveries are postponed in a row while others
-	// wait for the lock.
+	// maxPostponements bounds how many deliveries are postponed in a row while others wait
+	// for the lock.
 	maxPostponements = 256
 	// shownDestinations is how many destinations State names.
 	shownDestinations = 10
 )
 
-// destination is one that does not go well.
+// destination is a destination with a problem.
 type destination struct {
 	circuit  *policy.Circuit
-	inFlight int // calls begun while it was open: probes
+	inFlight int // probes in flight
 }
 
-// troubled returns what is known of a destination, from its first trouble on; nil for what
-// has none, and where there are too many.
+// troubled returns the state of a destination, and creates it at its first problem; nil if
+// there are too many.
 func (d *Dispatcher) troubled(name string) *destination {
 	known := d.destinations[name]
 	if known == nil && len(d.destinations) < maxTroubled {
@@ -45,7 +45,7 @@ func (d *Dispatcher) troubled(name string) *destination {
 	return known
 }
 
-// postpones parks an item whose destination has to be left alone.
+// postpones parks an item whose destination must wait; false if it may go.
 func (d *Dispatcher) postpones(it *item, now time.Time) bool {
 	known := d.destinations[it.destination]
 	if it.destination == "" || known == nil {
@@ -60,7 +60,7 @@ func (d *Dispatcher) postpones(it *item, now time.Time) bool {
 	return true
 }
 
-// probes takes note that an item begins whose destination is open, and says so.
+// probes notes that an item begins, and reports whether it is a probe.
 func (d *Dispatcher) probes(it *item) bool {
 	if known := d.destinations[it.destination]; known != nil && known.circuit.IsOpen() {
 		known.circuit.Begin()
@@ -70,7 +70,7 @@ func (d *Dispatcher) probes(it *item) bool {
 	return it.probe
 }
 
-// reached takes note that an item's destination took it.
+// reached notes that an item was delivered to its destination.
 func (d *Dispatcher) reached(it *item) {
 	known := d.destinations[it.destination]
 	if it.destination == "" || known == nil {
@@ -82,8 +82,8 @@ func (d *Dispatcher) reached(it *item) {
 	delete(d.destinations, it.destination)
 }
 
-// failedThere settles an item by what its failure says of its destination. It returns false
-// where that says nothing of it.
+// failedThere settles an item by what its failure means for its destination. It returns false
+// if it means nothing for it.
 func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, err error, now time.Time) bool {
 	if it.destination == "" || errors.Is(err, caller.ErrOpen) || class == sinks.ClassCancelled || class == sinks.ClassUnknown {
 		return false
@@ -129,7 +129,7 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 	return true
 }
 
-// postponeUnspent parks an item whose attempt counts as none.
+// postponeUnspent parks an item without spending the attempt.
 func (d *Dispatcher) postponeUnspent(it *item, err error, now time.Time) {
 	it.Attempt--
 	d.postpone(it, err, now)
@@ -146,7 +146,7 @@ func (d *Dispatcher) destinationIsBack(name string) {
 	d.observeDestination(name, nil)
 }
 
-// probed takes note that a probe of a destination has come back.
+// probed notes that a probe of a destination has ended.
 func (d *Dispatcher) probed(it *item) {
 	if !it.probe {
 		return
@@ -159,7 +159,7 @@ func (d *Dispatcher) probed(it *item) {
 
 var errThrottled = errors.New("its destination has asked to wait")
 
-// why is the reason for which deliveries wait.
+// why returns why deliveries wait.
 func (t *destination) why() error {
 	if cause := t.circuit.Cause(); cause != nil {
 		return cause
@@ -167,7 +167,7 @@ func (t *destination) why() error {
 	return errThrottled
 }
 
-// states are the destinations that hold their deliveries up, the longest first.
+// states returns the destinations that hold up deliveries, the longest first, and their number.
 func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all int) {
 	for name, known := range d.destinations {
 		s := store.DestinationState{Destination: name}

@@ -1,14 +1,11 @@
-// Package dispatch hands deliveries to a sink, up to a threshold at once, and reports
-// to the lanes of the sink what came of them.
+// Package dispatch hands deliveries to a sink, up to a threshold at once, and reports their
+// results to the sink's lanes.
 //
-// A Dispatcher is one sink's; a Lane is the dispatch half of one leased lane. They share
-// the only mutex of the hot path: taking an item and settling the one before it are one
-// critical section. The settle half of a lane (package settle) has no lock: it is
-// signalled by Lane.Dirty, takes the outcome with Lane.Take, and hands back with the
-// Resume methods what was parked.
-//
-// The files in the order in which to read them: dispatcher.go, item.go, lane.go, call.go,
-// trace.go, result.go, destination.go, governing.go, outcome.go, closing.go, rounds.go, deadline.go.
+// A sink has one Dispatcher. A Lane is the dispatch half of one leased lane. The lanes and
+// their dispatcher share the only mutex of the hot path: a worker settles an item and takes the
+// next one in one critical section. The settle half of a lane (package settle) has no lock:
+// Lane.Dirty signals it, it takes the outcome with Lane.Take, and it hands parked deliveries
+// back with the Resume methods.
 package dispatch
 
 import (
@@ -29,11 +26,11 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what a dispatcher works with. All of it is required but Observer and Tracing.
+// Config is the configuration of a dispatcher. Observer and Tracing are optional.
 type Config struct {
 	Sink   string
 	Caller *caller.Caller
-	// TypeOf is the present name of a type.
+	// TypeOf returns the present name of a type.
 	TypeOf   func(name string) string
 	Settings policy.Settings
 	Budget   *budget.Budget
@@ -55,31 +52,31 @@ type Dispatcher struct {
 	mu           sync.Mutex
 	settings     policy.Settings
 	batch        sinks.BatchLimits
-	lanes        map[*Lane]bool          // those that are worked on
-	memories     memory.Lanes            // of what lanes that were lost have left
-	verdicts     map[int]verdicts        // by lane: what the destination's transactions were aborted for
-	queue        *fairqueue.Queue[*item] // items that may go now: at most one of each key
-	pending      int                     // items handed over and not settled
-	inFlight     int                     // of these, in the sink's hands
-	calls        int                     // of the sink, under way
+	lanes        map[*Lane]bool          // being worked on
+	memories     memory.Lanes            // deliveries made but not written under lost leases
+	verdicts     map[int]verdicts        // by lane: errors that aborted the destination's transactions
+	queue        *fairqueue.Queue[*item] // items that may go now: at most one for each key
+	pending      int                     // unsettled items
+	inFlight     int                     // of these, in calls of the sink
+	calls        int                     // running calls of the sink
 	stuck        int                     // of these, abandoned
-	workers      []*call                 // one for each worker; workers are started as they are needed
+	workers      []*call                 // one for each worker; workers are started when needed
 	idle         int                     // workers that wait for work
-	ended        int                     // workers that are gone
+	ended        int                     // workers that have ended
 	work         *sync.Cond              // signalled when a worker may have something to do
 	drained      *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
 	breaker      *policy.Circuit
-	destinations map[string]*destination     // those of the sink that do not go well
-	governors    map[string]*policy.Governor // of an adaptive parallelism: one of the sink, or of each destination
+	destinations map[string]*destination     // destinations with a problem
+	governors    map[string]*policy.Governor // of an adaptive parallelism: one for the sink, or for each destination
 	rate         *policy.Limiter
-	databases    int             // of the fleet; 0: there is none
-	forwarders   int             // of the fleet
-	settling     context.Context // for log lines: with the span of the call that is settled; nil: there is none
-	back         []*item         // put back by what is being settled, the first one first
-	since        time.Time       // when something began to wait for a batch to fill
+	databases    int             // number of databases of the fleet; 0: no fleet
+	forwarders   int             // number of forwarders of the fleet
+	settling     context.Context // for log lines: has the span of the call being settled; nil: none
+	back         []*item         // put back by the call being settled, in order
+	since        time.Time       // when the first item began to wait for a batch to fill
 	again        *time.Timer     // wakes the workers
-	againAt      time.Time       // then; zero: never
-	watch        *time.Timer     // looks for calls that do not come back; armed while there are calls
+	againAt      time.Time       // when again fires; zero: never
+	watch        *time.Timer     // looks for calls that do not return; armed while there are calls
 	watching     bool
 	stopping     bool
 	stats        Stats
@@ -88,18 +85,18 @@ type Dispatcher struct {
 // Stats counts what was done for a sink.
 type Stats struct {
 	Sink      string
-	Delivered int64 // deliveries that the sink took
-	Failed    int64 // attempts that failed for the moment
-	Dead      int64 // deliveries given up
-	PassedBy  int64 // notifications that no condition of their routes brought to the sink
-	Pending   int   // in memory and not settled
-	InFlight  int   // of these, in the sink's hands
-	// Abandoned are calls of the sink that did not come back after their deadline
-	// and keep a slot of the threshold each.
+	Delivered int64 // deliveries
+	Failed    int64 // attempts that failed temporarily
+	Dead      int64 // dead deliveries
+	PassedBy  int64 // notifications for which no condition of their routes to the sink holds
+	Pending   int   // unsettled deliveries in memory
+	InFlight  int   // of these, in flight
+	// Abandoned is the number of calls of the sink that did not return after their deadline.
+	// Each keeps a slot of the threshold.
 	Abandoned int
 }
 
-// New returns a dispatcher. It starts nothing: workers start as there is work for them.
+// New returns a dispatcher. It starts no workers: they start when there is work.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
@@ -115,7 +112,7 @@ func New(c Config) *Dispatcher {
 	return d
 }
 
-// UseBatches makes the dispatcher deliver in batches. It is called before the first
+// UseBatches makes the dispatcher deliver in batches. It must be called before the first
 // delivery.
 func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits) {
 	d.mu.Lock()
@@ -123,10 +120,10 @@ func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits)
 	d.caller.Batcher, d.batch = batcher, limits
 }
 
-// Name is the sink's.
+// Name returns the sink's name.
 func (d *Dispatcher) Name() string { return d.name }
 
-// LogOf is the sink's logger for one of several databases; "" where there is one.
+// LogOf returns the sink's logger for one of several databases; "" for a single one.
 func (d *Dispatcher) LogOf(database string) *slog.Logger {
 	if database == "" {
 		return d.log
@@ -134,7 +131,7 @@ func (d *Dispatcher) LogOf(database string) *slog.Logger {
 	return d.log.With("database", database)
 }
 
-// Stats reports what was done.
+// Stats returns the counts.
 func (d *Dispatcher) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,21 +140,21 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
-// Figures are what a sink does at one moment.
+// Figures is the present state of a sink's deliveries.
 type Figures struct {
 	Sink      string
-	Threshold int // most deliveries, or batches, in flight; what an adaptive one is now
-	InFlight  int // deliveries in the sink's hands
-	Pending   int // deliveries in memory and not settled, those in flight included
-	// Abandoned are calls of the sink that did not come back after their deadline and
-	// keep a slot of the threshold each.
+	Threshold int // maximum of deliveries, or batches, in flight; the present one if it is adaptive
+	InFlight  int // deliveries in flight
+	Pending   int // unsettled deliveries in memory, including those in flight
+	// Abandoned is the number of calls of the sink that did not return after their deadline.
+	// Each keeps a slot of the threshold.
 	Abandoned   int
-	BreakerOpen bool // the sink's own; those of its destinations are not meant
-	// ThrottledUntil is when the sink's own throttling ends; zero: it is not throttled.
+	BreakerOpen bool // of the sink's own breaker, not those of its destinations
+	// ThrottledUntil is when the sink's own throttling ends; zero if it is not throttled.
 	ThrottledUntil time.Time
 }
 
-// Figures reports what the sink does now.
+// Figures returns the present state.
 func (d *Dispatcher) Figures() Figures {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +166,7 @@ func (d *Dispatcher) Figures() Figures {
 	return f
 }
 
-// State is what holds up the sink's deliveries, for people to see.
+// State returns what holds up the sink's deliveries, for people.
 func (d *Dispatcher) State() store.SinkState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,14 +187,14 @@ func (d *Dispatcher) State() store.SinkState {
 	return s
 }
 
-// Settings returns the settings as they are.
+// Settings returns the present settings.
 func (d *Dispatcher) Settings() policy.Settings {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.settings
 }
 
-// Adjust takes over settings, whatever is under way.
+// Adjust replaces the settings, at any time.
 func (d *Dispatcher) Adjust(s policy.Settings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,14 +219,14 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	d.rouse()
 }
 
-// Retain keeps what is remembered of some lanes, and of no others.
+// Retain forgets what is remembered of all lanes but the selected ones.
 func (d *Dispatcher) Retain(lane func(store.Lane) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memories.Retain(lane)
 }
 
-// offer hands an item over that may go now.
+// offer queues an item that may go now.
 func (d *Dispatcher) offer(it *item) {
 	if it.lane.suspended {
 		it.lane.aside = append(it.lane.aside, it)
@@ -242,7 +239,7 @@ func (d *Dispatcher) offer(it *item) {
 	d.rouse()
 }
 
-// behind takes note that one more item waits behind the head of its key.
+// behind counts an item that waits behind the head of its key.
 func (d *Dispatcher) behind() {
 	d.pending++
 	if d.batch.Ordered && d.batch.Wait > 0 {
@@ -250,7 +247,7 @@ func (d *Dispatcher) behind() {
 	}
 }
 
-// groupOf names the group in which an item shares the sink's slots.
+// groupOf returns the group with which an item shares the sink's slots.
 func (d *Dispatcher) groupOf(it *item) string {
 	if d.settings.Fairness == "" {
 		return it.destination
@@ -258,7 +255,7 @@ func (d *Dispatcher) groupOf(it *item) string {
 	return it.Metadata[d.settings.Fairness]
 }
 
-// rouse sees to it that a worker works on what is ready.
+// rouse wakes or starts a worker for what is queued.
 func (d *Dispatcher) rouse() {
 	switch workers := len(d.workers); {
 	case d.idle > 0:
@@ -270,7 +267,7 @@ func (d *Dispatcher) rouse() {
 	}
 }
 
-// run is one worker: it ends when the dispatcher stops.
+// run is the loop of one worker. It ends when the dispatcher stops.
 func (d *Dispatcher) run(worker *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,7 +275,7 @@ func (d *Dispatcher) run(worker *call) {
 		d.mu.Unlock()
 		d.deliver(worker)
 		d.mu.Lock()
-		now = time.Now() // with the lock: what waited for it longer than a lease lasts must not begin
+		now = time.Now() // after locking: the lease may have ended while this waited for the lock
 		d.observe(worker, now)
 		d.calls--
 		if worker.abandoned {
@@ -292,12 +289,12 @@ func (d *Dispatcher) run(worker *call) {
 	d.drained.Broadcast()
 }
 
-// next waits for something that may go; false when the dispatcher stops.
+// next waits for a call to make; false when the dispatcher stops.
 func (d *Dispatcher) next(worker *call, now time.Time) bool {
 	for !d.stopping {
 		if d.fill(worker, now) {
 			if d.queue.Len() > 0 {
-				d.rouse() // one worker at a time wakes the next, as far as there is work
+				d.rouse() // each worker wakes the next one while there is work
 			}
 			return true
 		}
@@ -309,7 +306,7 @@ func (d *Dispatcher) next(worker *call, now time.Time) bool {
 	return false
 }
 
-// lookAt makes the workers look again at a time.
+// lookAt makes the workers look again at the given time.
 func (d *Dispatcher) lookAt(at time.Time) {
 	if d.againAt.IsZero() || at.Before(d.againAt) {
 		d.againAt = at
@@ -324,8 +321,8 @@ func (d *Dispatcher) lookAgain() {
 	d.work.Broadcast()
 }
 
-// Divide says that the sink's rate is shared by a fleet of so many databases, and of so many forwarders;
-// 0 and 0: by the lanes of one database alone.
+// Divide sets the size of the fleet that shares the sink's rate; 0 and 0: no fleet, so that only
+// the lanes of one database share it.
 func (d *Dispatcher) Divide(databases, forwarders int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -336,9 +333,10 @@ func (d *Dispatcher) Divide(databases, forwarders int) {
 	}
 }
 
-// shareRate takes the share of the sink's rate that the lanes here are of all lanes
-// of the sink. In a fleet of more databases than forwarders, most of which are idle as a rule, that would leave
-// most of the rate to databases that do not use it: there each forwarder has the same share.
+// shareRate sets this forwarder's part of the sink's rate: the part of all slots that its lanes
+// have. In a fleet that would give most of the rate to databases that do not use it, since most
+// are idle: if the fleet has at least as many databases as forwarders, each forwarder gets the
+// same part.
 func (d *Dispatcher) shareRate() {
 	slots := 0
 	for l := range d.lanes {
@@ -355,8 +353,8 @@ func (d *Dispatcher) shareRate() {
 	d.rate.Share(part, time.Now())
 }
 
-// Stop ends the workers once the lanes are over. One that is still in the hands of a
-// sink that does not heed its context is left behind.
+// Stop ends the workers after the lanes have ended. It does not wait for a worker whose sink
+// ignores its context.
 func (d *Dispatcher) Stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -369,10 +367,10 @@ func (d *Dispatcher) Stop() {
 	}
 }
 
-// CheckBatch reports batch limits that cannot be kept.
+// CheckBatch reports batch limits that are not valid.
 func CheckBatch(sink string, limits sinks.BatchLimits) error {
 	if limits.Wait < 0 || limits.Size > WindowRows {
-		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use 1 to %d, and 0 or more", sink, limits.Size, limits.Wait, WindowRows)
+		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use a size of 1 to %d, and a wait of 0 or more", sink, limits.Size, limits.Wait, WindowRows)
 	}
 	return nil
 }

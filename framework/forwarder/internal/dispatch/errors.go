@@ -2,8 +2,7 @@ package dispatch
 
 import "errors"
 
-// Errors of a delivery, as they stand in the parked table. Package forwarder exports
-// them.
+// Errors of deliveries, as the parked table shows them. Package forwarder exports them.
 var (
 	ErrAbandoned      = errors.New("sink did not return after its deadline")
 	ErrTooOld         = errors.New("older than retry.max_age")

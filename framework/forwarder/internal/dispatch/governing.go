@@ -10,21 +10,21 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Where the parallelism is adaptive a governor says how many calls may be in flight: one for
-// the sink, or one for each destination where the sink tells them apart. The queue holds a
-// destination that has as many, so that what goes to others goes on.
+// With adaptive parallelism, a governor limits how many calls are in flight: one governor for
+// the sink or, if the sink names destinations, one for each destination. The queue holds a
+// destination that has reached its limit, while others go on.
 
-// maxGovernors is how many destinations have what was learned of them remembered. Beyond, one
-// with nothing in flight is forgotten for one that is new.
+// maxGovernors is the maximum number of remembered destinations. For a further one, a
+// destination with nothing in flight is forgotten.
 const maxGovernors = 10_000
 
-// isApart says whether each destination has a limit of its own. A batch, and a slot that
-// fairness shares out otherwise, may be of several.
+// isApart reports whether each destination has its own limit. With batches, or with fairness,
+// a slot may be used for several destinations.
 func (d *Dispatcher) isApart() bool {
 	return d.caller.Addresser != nil && d.settings.Fairness == "" && d.batch.Size < 2
 }
 
-// limit is how many calls may be in flight to all destinations.
+// limit returns how many calls may be in flight to all destinations.
 func (d *Dispatcher) limit() int {
 	if !d.settings.Parallelism.IsAdaptive() || d.isApart() {
 		return d.settings.Parallelism.Limit(d.pending)
@@ -32,8 +32,8 @@ func (d *Dispatcher) limit() int {
 	return d.governor("").Limit()
 }
 
-// threshold is what an adaptive limit is now; of limits for each destination, the sum of those
-// in use.
+// threshold returns the present limit if it is adaptive; with a limit for each destination, the
+// sum of those in use.
 func (d *Dispatcher) threshold() int {
 	most := d.settings.Parallelism.Most()
 	switch {
@@ -54,7 +54,7 @@ func (d *Dispatcher) threshold() int {
 	return min(n, most)
 }
 
-// governor is that of a destination; "": that of the sink.
+// governor returns the governor of a destination, or of the sink for "".
 func (d *Dispatcher) governor(destination string) *policy.Governor {
 	g := d.governors[destination]
 	if g != nil {
@@ -73,7 +73,7 @@ func (d *Dispatcher) governor(destination string) *policy.Governor {
 	return g
 }
 
-// regovern takes over other settings. What was learned is kept where that means the same.
+// regovern applies new settings. It keeps what was learned if it still applies.
 func (d *Dispatcher) regovern(before policy.Settings) {
 	if !d.settings.Parallelism.IsAdaptive() || (before.Fairness == "") != (d.settings.Fairness == "") {
 		clear(d.governors)
@@ -85,14 +85,14 @@ func (d *Dispatcher) regovern(before policy.Settings) {
 	}
 }
 
-// hold has the queue hold a destination that has as many calls in flight as it may have.
+// hold holds or releases a destination in the queue, depending on its calls in flight.
 func (d *Dispatcher) hold(destination string, g *policy.Governor) {
 	if d.isApart() && d.governors[destination] == g {
 		d.queue.Hold(destination, g.InFlight() >= g.Limit())
 	}
 }
 
-// govern takes note that a call begins.
+// govern notes that a call begins.
 func (d *Dispatcher) govern(worker *call) {
 	if !d.settings.Parallelism.IsAdaptive() {
 		return
@@ -105,7 +105,7 @@ func (d *Dispatcher) govern(worker *call) {
 	d.hold(worker.destination, worker.governor)
 }
 
-// learn takes note of what came of a call.
+// learn notes the result of a call.
 func (d *Dispatcher) learn(worker *call) {
 	g := worker.governor
 	if g == nil {
@@ -125,9 +125,9 @@ func (d *Dispatcher) learn(worker *call) {
 	d.hold(worker.destination, g)
 }
 
-// answer says whether a call has an answer whose latency counts, and for how long the
-// destination is left alone if it refused the call: the longest time of a batch's deliveries.
-// A failure says little: it may come at once because the destination is overloaded.
+// answer reports whether the latency of a call counts and, if the destination refused it, for
+// how long to wait: the longest pause of a batch. Other failures say little: an overloaded
+// destination may fail at once.
 func (d *Dispatcher) answer(worker *call, now time.Time) (answered bool, pause time.Duration) {
 	if errors.Is(worker.ctx.Err(), context.Canceled) {
 		return false, 0
@@ -137,13 +137,13 @@ func (d *Dispatcher) answer(worker *call, now time.Time) (answered bool, pause t
 		case result.Err == nil:
 			answered = true
 		case errors.Is(result.Err, caller.ErrOpen):
-			// it was not called
+			// the sink was not called
 		case class == sinks.ClassThrottled:
 			pause = max(pause, until.Sub(now), leastThrottle)
 		case class == sinks.ClassUnavailable:
 			pause = max(pause, leastThrottle)
 		case errors.Is(result.Err, context.DeadlineExceeded), errors.Is(result.Err, ErrAbandoned):
-			answered = true // by its silence
+			answered = true // a timeout counts as a slow answer
 		}
 	}
 	return answered, pause

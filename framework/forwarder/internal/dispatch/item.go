@@ -11,35 +11,35 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// item is one delivery in the engine's hands.
+// item is one delivery in memory.
 type item struct {
 	notification.Delivery
 	fairqueue.Ticket
 	lane *Lane
 
-	// rows and index are the item's place in what was read of the log; rows is nil for
-	// one that comes from the parked table.
+	// rows and index are the item's place in a page of the log; rows is nil for an item from
+	// the parked table.
 	rows  *rows
 	index int
 
-	// state is that of the row in the parked table; "" for an item of the log.
+	// state is the state in the parked table; "" for an item of the log.
 	state store.State
-	// firstParked is when the delivery was parked for the first time; zero if it is not.
+	// firstParked is when the delivery was first parked; zero if it never was.
 	firstParked time.Time
 
-	// unavailable is one more than how often the breaker had recovered when the
-	// destination could not be reached with this item; 0: it never met that.
+	// unavailable is 0 if no attempt of the item found the destination unavailable. Otherwise
+	// it is one more than the number of the breaker's recoveries at that time.
 	unavailable int
 
-	// destination is where the item goes, if the sink says so; probe says that it is under
-	// way though the destination is open.
+	// destination is where the item goes, if the sink names it. probe means that the item is
+	// in flight although the destination's breaker is open.
 	destination string
 	probe       bool
 
-	// hookFailures is how often in a row a hook has failed for the row.
+	// hookFailures is how often in a row its hook has failed.
 	hookFailures int
 
-	// chained says that the next one of its key is in the same batch.
+	// chained means that the next item of its key is in the same batch.
 	chained bool
 }
 
@@ -47,43 +47,42 @@ func (it *item) fromLog() bool { return it.rows != nil }
 
 func (it *item) ref() store.Ref { return store.RefOf(it.Envelope) }
 
-// row is what a memory knows the item by.
+// row returns what identifies the item in a memory.
 func (it *item) row() memory.Row {
 	return memory.Row{Attempt: it.Attempt, FromLog: it.fromLog(), State: it.state, FirstParked: it.firstParked}
 }
 
-// rows are those of one page, as far as they take room.
+// rows holds the items of one page, and their memory.
 type rows struct {
 	page  *window.Page
 	items []item
-	left  int // not settled, or settled and not written yet
+	left  int // not settled, or not written yet
 	bytes int
-	log   int // in which log of the lane: one that was read again is another
+	log   int // Lane.number when the page was read
 }
 
-// Settlement is the end of a delivery's turn. What is neither delivered nor parked passes
-// the sink by, or was settled before the lease began. One that is delivered and parked as
-// well is settling.
+// Settlement is the end of a delivery's turn. If it is neither delivered nor parked, it is not
+// for the sink, or was settled before the lease began. If it is both, it is settling.
 type Settlement struct {
 	item *item
-	// Receipt is the sink's, of a delivery that was made.
+	// Receipt is the sink's receipt, if it was delivered.
 	Receipt notification.Receipt
-	// Parked is the row to write, for a delivery that could not be made.
+	// Parked is the row to write, if it was not delivered.
 	Parked *store.Parked
-	// Delivered says that the sink has taken it.
+	// Delivered means that it was delivered.
 	Delivered bool
-	// HeldBack says that it is written without a hook, which has failed.
+	// HeldBack means that it is written without calling its hook, which has failed.
 	HeldBack bool
-	// Ask says that the parked table is to be asked for the next one of its key.
+	// Ask means that the parked table must be queried for the next delivery of its key.
 	Ask bool
-	// Dead is why it was given up, if it was.
+	// Dead is why it is dead, if it is.
 	Dead policy.DeadReason
 }
 
-// HoldBack parks a settlement for which a hook has failed until the hook is to be called
-// again: as settling if the delivery was made, as dead if it is dead. One that will be
-// tried again is parked as it is; its next attempt calls the hook. It returns how long the
-// hook waits; 0 for the next attempt.
+// HoldBack parks a settlement whose hook has failed until the hook is called again: as settling
+// if it was delivered, as dead if it is dead. One that will be tried again is parked as before;
+// its next attempt calls the hook. It returns the pause until the hook is called again; 0 means
+// with the next attempt.
 func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 	it := s.item
 	if s.Delivered {
@@ -101,10 +100,10 @@ func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 	return pause
 }
 
-// hookRetry is when a hook that failed is called again. It never gives up.
+// hookRetry says when a failed hook is called again. It never gives up.
 var hookRetry = policy.Retry{Initial: time.Second, Max: 5 * time.Minute}.WithDefaults()
 
-// parked is the item's row in the parked table.
+// parked returns the item's row for the parked table.
 func (it *item) parked(state store.State) store.Parked {
 	first := it.firstParked
 	if first.IsZero() {
@@ -113,20 +112,20 @@ func (it *item) parked(state store.State) store.Parked {
 	return store.Parked{Envelope: *it.Envelope, State: state, Attempt: it.Attempt, FirstParkedAt: first}
 }
 
-// Again says that a hook has failed for the settlement before.
+// Again reports whether a hook had already failed for an earlier settlement.
 func (s *Settlement) Again() bool { return s.item.hookFailures > 0 }
 
-// Noted is what a ledger says of a delivery that was made.
+// Noted returns the delivery for a ledger.
 func (s *Settlement) Noted() memory.Noted { return memory.NotedOf(s.item.ref(), s.item.row()) }
 
-// Delivery is what was settled.
+// Delivery returns the delivery that was settled.
 func (s *Settlement) Delivery() *notification.Delivery { return &s.item.Delivery }
 
-// FromLog says that it was read from the log, and not from the parked table.
+// FromLog reports whether it was read from the log rather than from the parked table.
 func (s *Settlement) FromLog() bool { return s.item.fromLog() }
 
 // SettleRow settles the row in the window.
 func (s *Settlement) SettleRow() { s.item.rows.page.Settle(s.item.index) }
 
-// UnsettleRow takes SettleRow back.
+// UnsettleRow undoes SettleRow.
 func (s *Settlement) UnsettleRow() { s.item.rows.page.Unsettle(s.item.index) }

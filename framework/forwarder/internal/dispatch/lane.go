@@ -17,81 +17,81 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Bounds of what a lane has in memory, whatever the backlog.
+// Bounds of what a lane has in memory, whatever the size of the backlog.
 const (
-	// PageRows is how many rows a page has at most.
+	// PageRows is the maximum number of rows of a page.
 	PageRows = 2000
-	// WindowRows is how many rows a lane has at most that are not settled, or not
-	// written. A crash repeats no more.
+	// WindowRows is the maximum number of rows of a lane that are not settled or not written,
+	// and so of those that a crash repeats.
 	WindowRows = 8 * PageRows
 
-	// leastRows is how much room is worth reading a page for.
+	// leastRows is the least room, in rows, for which a page is read.
 	leastRows = PageRows / 4
 
 	windowBytes = 64 << 20 // the last page read may exceed it
-	// windowRanges bounds what is settled ahead of the position: each checkpoint
-	// writes it.
+	// windowRanges bounds the offset ranges settled ahead of the position: each checkpoint
+	// writes all of them.
 	windowRanges = WindowRows
 
-	// envelopeBytes is about what an item takes beside its payload.
+	// envelopeBytes is roughly the memory of an item without its payload.
 	envelopeBytes = 500
 )
 
-// ErrLeaseExpired ends the work on a lane whose lease has run out.
-var ErrLeaseExpired = errors.New("the lease ran out before the database could be reached")
+// ErrLeaseExpired: the lease of the lane expired.
+var ErrLeaseExpired = errors.New("the lease expired before it could be renewed in the database")
 
-// Lane is the dispatch half of one leased lane: its keys, what is in flight, and what
-// came of it. The settle half, package settle, takes that with Take and hands parked
-// deliveries back with Resume.
+// Lane is the dispatch half of one leased lane: its keys, deliveries in flight, and their
+// outcome. The settle half, package settle, takes the outcome with Take and hands parked
+// deliveries back with the Resume methods.
 //
-// All fields are guarded by the dispatcher's mutex.
+// The dispatcher's mutex guards all fields.
 type Lane struct {
 	dispatcher *Dispatcher
 	lease      store.Lease
 	log        *slog.Logger
 	deadlines  deadlines
-	halt       bool // a dead delivery holds its key back
+	halt       bool // dead deliveries hold back their key
 
 	closing   bool      // no further delivery begins
-	over      error     // nothing of this lane counts any more, because of this
+	over      error     // why the work on the lane has ended; nothing of it counts any more
 	expires   time.Time // when the lease ends unless it is renewed
 	suspended bool      // no delivery begins while checkpoints fail
-	aside     []*item   // what may go once it is not suspended
+	aside     []*item   // items that may go when it is no longer suspended
 	inFlight  int
-	abandoned bool // deliveries in flight are waited for no longer
+	abandoned bool // deliveries in flight are not waited for any more
 
 	keys *keyqueue.Keys[*item]
-	busy map[store.Ref]parkedRow // parked deliveries in the engine's hands
+	busy map[store.Ref]parkedRow // parked deliveries that the lane works on
 	due  int                     // of these, retrying and scheduled ones
-	// busyBytes is about what they take.
+	// busyBytes is roughly their memory.
 	busyBytes int
-	memory    *memory.Lane // what the lease before has delivered and not written
+	memory    *memory.Lane // deliveries made but not written under the previous lease
 	made      []Settlement // delivered after the lane was over
 
-	// before are offsets that were settled before the lease began; unmet is how many of
-	// them have not been read yet.
+	// before are offsets that were settled before the lease began; unmet is how many of them
+	// have not been read yet.
 	before []store.OffsetRange
 	unmet  int64
 
 	out    Outcome       // since the last Take
 	number int           // of the log: it changes when the log is read again from its oldest row
-	rows   int           // in memory, not settled or not written
-	space  *budget.Share // what they take
-	ahead  int           // ranges that are settled ahead of the position
-	// settledAhead is how many rows that is.
+	rows   int           // in memory: not settled, or not written
+	space  *budget.Share // memory of the rows
+	ahead  int           // number of offset ranges settled ahead of the position
+	// settledAhead is the number of rows in these ranges.
 	settledAhead int
 	room         chan struct{} // capacity 1: there may be room
 	full         bool          // the reader waits for room
 	dirty        chan struct{} // capacity 1: there is something to take
-	plenty       chan struct{} // capacity 1: there is much of it
-	linger       *time.Timer   // marks the lane
-	lingers      bool          // until then
+	plenty       chan struct{} // capacity 1: there is much to take
+	linger       *time.Timer   // signals dirty when it fires
+	lingers      bool          // linger is running
 
-	rounds // where the sink has transactions
+	rounds // for sinks with transactions
 }
 
-// Join begins the work on a leased lane. leased is when the lease was asked for.
-// Deliveries are cut off when ctx is done.
+// Join begins the work on a leased lane. leased is when the lease was requested. The end of ctx
+// cancels deliveries.
 func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Time, ttl time.Duration) *Lane {
 	l := &Lane{
 		dispatcher: d, lease: lease,
@@ -119,11 +119,10 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 	return l
 }
 
-// Add takes in a page of the log that follows those before it.
+// Add adds the next page of the log.
 func (l *Lane) Add(read store.Page) { l.add(read, false) }
 
-// Offer is Add for a page that need not be taken: it returns false, and takes nothing,
-// if there is no room for the page.
+// Offer is Add if there is room for the page; otherwise it adds nothing and returns false.
 func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
 
 func (l *Lane) add(read store.Page, optional bool) (taken bool) {
@@ -182,7 +181,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		case passesBy != nil && passesBy[i]:
 			l.dispatcher.stats.PassedBy++
 			l.settle(it, Settlement{})
-		case it.DeliverAt.After(read.Asked): // not now: what was cancelled since then would go
+		case it.DeliverAt.After(read.Asked): // not time.Now: later cancellations are not known
 			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
 		default:
 			l.enqueue(it)
@@ -190,7 +189,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 	}
 }
 
-// remembered returns the settlement of an item that the lease before has delivered.
+// remembered returns the settlement of an item that was delivered under the previous lease.
 func (l *Lane) remembered(it *item) (s Settlement, ok bool) {
 	if len(l.owed) > 0 && l.owed.Met(it.ref(), it.row()) {
 		it.Attempt++
@@ -206,18 +205,18 @@ func (l *Lane) remembered(it *item) (s Settlement, ok bool) {
 	return Settlement{Receipt: made.Receipt, Delivered: ok}, ok
 }
 
-// Remember keeps what was delivered and is not written, for the next lease of the lane.
-// unwritten is what Take gave and no checkpoint wrote.
+// Remember keeps deliveries that were made but not written, for the next lease of the lane.
+// unwritten is what Take returned and no checkpoint wrote.
 func (l *Lane) Remember(unwritten []Settlement) {
 	d := l.dispatcher
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l.ledger != nil {
-		l.keepVerdicts() // what was not committed is not delivered, and what was is in the ledger
+		l.keepVerdicts() // uncommitted deliveries were not made; the ledger knows the others
 		return
 	}
 	m := memory.New(l.lease)
-	m.AddAll(l.memory) // what was not met in this lease either
+	m.AddAll(l.memory) // deliveries that this lease did not meet either
 	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
 		for _, s := range all {
 			if s.Delivered {
@@ -227,12 +226,12 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	}
 	d.memories.Keep(m)
 	if m.Len() > 0 {
-		l.log.Info("deliveries that are made and not written are remembered", "count", m.Len())
+		l.log.Info("deliveries that were made but not written are remembered", "count", m.Len())
 	}
 }
 
-// pass notes that all that was settled before the lease began has been read: what is
-// parked of a key from there on is free to go.
+// pass notes that all offsets settled before the lease began have been read. From then on
+// parked deliveries of a key are free to go.
 func (l *Lane) pass() {
 	l.before, l.unmet = nil, 0
 	if !l.out.Passed {
@@ -241,7 +240,7 @@ func (l *Lane) pass() {
 	}
 }
 
-// taken counts rows and bytes that take room.
+// taken adds to the rows and bytes in memory.
 func (l *Lane) taken(rows, bytes int) {
 	l.rows += rows
 	if bytes != 0 {
@@ -249,8 +248,8 @@ func (l *Lane) taken(rows, bytes int) {
 	}
 }
 
-// enqueue gives an item of the log its turn: now, behind what its key has waiting, or
-// parked behind what holds its key.
+// enqueue handles an item of the log: it goes now, waits behind others of its key, or is parked
+// as blocked.
 func (l *Lane) enqueue(it *item) {
 	d := l.dispatcher
 	if it.Key == "" {
@@ -269,7 +268,7 @@ func (l *Lane) enqueue(it *item) {
 	}
 }
 
-// delivered settles an item that the sink has taken.
+// delivered settles an item that was delivered.
 func (l *Lane) delivered(it *item, receipt notification.Receipt) {
 	l.settle(it, Settlement{Receipt: receipt, Delivered: true, Ask: l.advance(it)})
 }
@@ -286,13 +285,13 @@ func (l *Lane) failed(it *item, err error, pause time.Duration) {
 	l.holdKey(it)
 }
 
-// postpone parks an item whose destination has to be left alone. No attempt is spent.
+// postpone parks an item whose destination must wait. It spends no attempt.
 func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error(), false)
 	l.holdKey(it)
 }
 
-// died parks an item for good.
+// died parks an item as dead.
 func (l *Lane) died(it *item, err error) {
 	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "delivery", &it.Delivery, "error", err)
 	if l.halt && it.Key != "" {
@@ -309,7 +308,7 @@ func (l *Lane) parkDead(it *item, err error, ask bool) {
 	l.settle(it, Settlement{Ask: ask, Parked: &p, Dead: deadReason(err)})
 }
 
-// deadReason says why an item is given up, by the error that it is given up for.
+// deadReason returns the reason for the error with which an item died.
 func deadReason(err error) policy.DeadReason {
 	class, _ := sinks.Classify(err)
 	switch {
@@ -325,10 +324,10 @@ func deadReason(err error) policy.DeadReason {
 	return policy.DeadAttempts
 }
 
-// maxErrorText bounds what of an error is kept with a parked delivery, in bytes.
+// maxErrorText bounds the error text kept with a parked delivery, in bytes.
 const maxErrorText = 2000
 
-// park settles an item by a row in the parked table.
+// park settles an item by parking it.
 func (l *Lane) park(it *item, state store.State, due time.Time, reason string, ask bool) {
 	p := it.parked(state)
 	p.DueAt, p.LastError = due, policy.Text(reason, maxErrorText)
@@ -356,14 +355,14 @@ func (l *Lane) settle(it *item, s Settlement) {
 	}
 }
 
-// lingerTime is how long a row of the log that is settled waits for others before it is
-// written. Nothing waits for it; a crash repeats what was delivered within that time.
+// lingerTime is how long a settled row of the log waits for others before it is written. No
+// other delivery waits for it; a crash repeats what was delivered within that time.
 const lingerTime = 25 * time.Millisecond
 
-// advance lets the next one of a key go, now that its head holds nothing back. It
-// returns whether the parked table is to be asked for the next one.
+// advance lets the next item of a key go after its head has ended. It returns whether the
+// parked table must be queried for the next one.
 func (l *Lane) advance(it *item) (ask bool) {
-	if it.Key == "" || it.chained { // chained: the next one is under way already
+	if it.Key == "" || it.chained { // chained: the next one is already in flight
 		return false
 	}
 	next, ok, ask := l.keys.Next(it.Key)
@@ -373,8 +372,8 @@ func (l *Lane) advance(it *item) (ask bool) {
 	return ask
 }
 
-// holdKey parks what waits behind a head that is parked now. What was parked before
-// stays in the table.
+// holdKey parks the items waiting behind a head that was parked. Those from the parked table
+// just stay there.
 func (l *Lane) holdKey(it *item) {
 	if it.Key != "" {
 		l.parkWaiting(l.keys.Hold(it.Key))
@@ -392,7 +391,7 @@ func (l *Lane) parkWaiting(waiting []*item) {
 	}
 }
 
-// letGo notes that a parked delivery is in the table only.
+// letGo notes that a parked delivery is only in the table again.
 func (l *Lane) letGo(ref store.Ref) {
 	if row, ok := l.busy[ref]; ok {
 		delete(l.busy, ref)
@@ -403,15 +402,15 @@ func (l *Lane) letGo(ref store.Ref) {
 	}
 }
 
-// expired says whether the lease has run out. A machine that is suspended stops the
-// monotonic clock and not the wall clock; a wall clock that is set back does not
-// lengthen a lease. So both must say that it lasts.
+// expired reports whether the lease has expired. While a machine is suspended, its monotonic
+// clock stops but its wall clock does not; and setting back the wall clock must not extend a
+// lease. So the lease is valid only while both clocks say so.
 func expired(now, expires time.Time) bool {
 	return now.After(expires) || now.Round(0).After(expires.Round(0))
 }
 
-// ends says that no delivery may begin: the lane is being closed, or its lease has run
-// out, so that another forwarder may have it already.
+// ends reports that no delivery may begin: the lane is being closed, or its lease has expired,
+// so that another forwarder may have it already.
 func (l *Lane) ends(now time.Time) bool {
 	if expired(now, l.expires) {
 		l.giveUp(ErrLeaseExpired)
@@ -419,23 +418,23 @@ func (l *Lane) ends(now time.Time) bool {
 	return l.over != nil || l.closing
 }
 
-// giveUp ends the work on the lane, with nothing written.
+// giveUp ends the work on the lane without writing anything more.
 func (l *Lane) giveUp(why error) {
 	if l.over == nil {
 		l.over = why
 		l.mark()
-		l.dispatcher.drained.Broadcast() // a round may wait for its end
+		l.dispatcher.drained.Broadcast() // EndRound may be waiting
 	}
 }
 
-// GiveUp ends the work on the lane, with nothing written.
+// GiveUp ends the work on the lane without writing anything more.
 func (l *Lane) GiveUp(why error) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	l.giveUp(why)
 }
 
-// mark says that there is something to take.
+// mark signals that there is something to take.
 func (l *Lane) mark() {
 	select {
 	case l.dirty <- struct{}{}:
@@ -443,8 +442,8 @@ func (l *Lane) mark() {
 	}
 }
 
-// WaitForRoom waits until there is room for a page and returns how many rows it may
-// have; false once ctx is done.
+// WaitForRoom waits until there is room for a page and returns how many rows it may have; false
+// when ctx is done.
 func (l *Lane) WaitForRoom(ctx context.Context) (rows int, ok bool) {
 	for {
 		if rows := l.hasRoom(); rows > 0 {
@@ -469,7 +468,7 @@ func (l *Lane) hasRoom() (rows int) {
 	}
 	l.full = rows <= 0
 	if l.full {
-		l.mark() // what is settled takes room until it is written
+		l.mark() // settled rows take room until they are written
 	}
 	if l.full && !waits {
 		l.spill()
@@ -477,7 +476,7 @@ func (l *Lane) hasRoom() (rows int) {
 	return rows
 }
 
-// crowded says that the lane is not to read, however few rows it has.
+// crowded reports that the lane must not read, however few rows it has.
 func (l *Lane) crowded() bool {
 	return l.space.Used() >= windowBytes || l.ahead >= windowRanges
 }
@@ -490,8 +489,8 @@ func (l *Lane) look() {
 	}
 }
 
-// WaitUntilSettled waits until all that was read is settled and written, and what a ledger names was met;
-// false once ctx is done.
+// WaitUntilSettled waits until everything that was read is settled and written, and everything
+// that the ledger names was met; false when ctx is done.
 func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
 	patience := time.NewTimer(meetTime)
 	defer patience.Stop()
@@ -518,16 +517,16 @@ func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
 	}
 }
 
-// A key is hot if at least 1/hotShare of a window waits for that key alone. Hot keys
-// are spilled only if at least 1/otherShare of the window is of others.
+// A key is hot if at least 1/hotShare of the window waits for this key alone. Hot keys are
+// spilled only if at least 1/otherShare of the window belongs to other keys.
 const (
 	hotShare   = 4
 	otherShare = 16
 )
 
-// spill parks what waits for hot keys, so that there is room for others. It does so
-// only while the sink would have time for these, and if there were others so far: a
-// log of few keys is better read slowly than copied.
+// spill parks what waits for hot keys, to make room for other keys. It does so only while the
+// sink has free capacity, and if there are other keys: a log of few keys is better read slowly
+// than copied.
 func (l *Lane) spill() {
 	d := l.dispatcher
 	if d.queue.Len() > 0 || d.breaker.IsOpen() || d.calls >= d.settings.Parallelism.Most() {
@@ -539,7 +538,7 @@ func (l *Lane) spill() {
 		hot = append(hot, name)
 		waiting += n
 	}
-	// What is settled behind the hot keys' first row was of others.
+	// Rows settled after the first row of the hot keys belong to other keys.
 	if span := l.rows + l.settledAhead; span-waiting < span/otherShare {
 		return
 	}

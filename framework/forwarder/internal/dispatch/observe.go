@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// observe reports to the observer a call of the sink that has ended.
+// observe reports a call that has ended to the observer.
 func (d *Dispatcher) observe(worker *call, now time.Time) {
 	if d.observer == nil {
 		return
@@ -26,7 +26,7 @@ func (d *Dispatcher) observe(worker *call, now time.Time) {
 	}
 }
 
-// available says that an outage is over.
+// available reports that the sink is available again.
 func (d *Dispatcher) available() {
 	d.log.Info("sink is available again")
 	if d.observer != nil {
@@ -35,7 +35,7 @@ func (d *Dispatcher) available() {
 	d.work.Broadcast()
 }
 
-// opened says that an outage has begun.
+// opened reports that the sink's breaker has opened.
 func (d *Dispatcher) opened(message string, err error) {
 	d.log.ErrorContext(d.logged(), message, "error", err)
 	if d.observer != nil {
@@ -43,15 +43,15 @@ func (d *Dispatcher) opened(message string, err error) {
 	}
 }
 
-// observeDestination reports that the outage of a destination has begun, by its cause, or is
-// over.
+// observeDestination reports to the observer that a destination's breaker has opened, with the
+// cause, or closed.
 func (d *Dispatcher) observeDestination(name string, cause error) {
 	if d.observer != nil {
 		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Destination: name, Open: cause != nil, Cause: cause})
 	}
 }
 
-// throttled says that the sink waits until a time.
+// throttled reports that the sink is throttled.
 func (d *Dispatcher) throttled(until time.Time, err error) {
 	d.log.WarnContext(d.logged(), "sink is throttled, its deliveries wait", "error", err)
 	if d.observer != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Outcome is what happened to a lane since the last Take.
+// Outcome is what has happened in a lane since the last Take.
 type Outcome struct {
 	// Read are pages of the log, in order.
 	Read []Read
 	// Settled are deliveries whose turn has ended, in order.
 	Settled []Settlement
-	// Passed says that all that was settled before the lease began has been read. Until
-	// then no key is asked for: what comes first of it may be in the log.
+	// Passed means that all offsets settled before the lease began have been read. Until then
+	// the parked table is not queried for any key: the log may have earlier rows of the key.
 	Passed bool
-	// Parking numbers what is parked up to here; see ResumeFollowers.
+	// Parking numbers what was parked so far; see ResumeFollowers.
 	Parking uint64
 	Room    Room
-	// Owed is what a ledger names as delivered, and was not met yet.
+	// Owed is what a ledger names as delivered and was not read yet.
 	Owed []memory.Noted
-	// Over is why the work on the lane has to end; nil if it goes on.
+	// Over is why the work on the lane must end; nil if it goes on.
 	Over error
 }
 
-// Room is how many parked deliveries a lane can take.
+// Room is how many more parked deliveries a lane can take.
 type Room struct {
 	Due, Followers int
 }
@@ -36,19 +36,19 @@ type Room struct {
 // Read is a page of the log.
 type Read struct {
 	Page *window.Page
-	// Restart is the place before the page if it begins another log; nil as a rule.
+	// Restart is the position before the page if it begins a new log; usually nil.
 	Restart store.Position
 }
 
-// Bounds of the parked deliveries in a lane's hands.
+// Bounds of the parked deliveries that a lane works on.
 const (
 	maxDue       = 256  // retrying and scheduled ones
-	maxFollowers = 2000 // blocked ones, beyond which no key is asked for
-	// maxBusyBytes is where no more are taken. What one question gives may exceed it.
+	maxFollowers = 2000 // blocked ones; with more, the table is not queried for further keys
+	// maxBusyBytes is where a lane takes no more. The result of one query may exceed it.
 	maxBusyBytes = 16 << 20
 )
 
-// parkedRow is a parked delivery in a lane's hands.
+// parkedRow is a parked delivery that a lane works on.
 type parkedRow struct {
 	state store.State
 	bytes int
@@ -60,7 +60,7 @@ func (o *Outcome) add(read store.Page, restart bool) {
 		r.Restart = read.Start
 	}
 	if n := len(o.Read); n > 0 && len(read.Envelopes) == 0 && !restart && o.Read[n-1].Page.Empty() {
-		o.Read[n-1].Page.Extend(read.End) // a lane without rows reads page after page
+		o.Read[n-1].Page.Extend(read.End) // merges empty pages, of which a lane may read many
 		return
 	}
 	o.Read = append(o.Read, r)
@@ -71,15 +71,14 @@ func (o *Outcome) last() *window.Page { return o.Read[len(o.Read)-1].Page }
 // Dirty signals that there is something to take.
 func (l *Lane) Dirty() <-chan struct{} { return l.dirty }
 
-// Plenty signals that so much is to be taken that a checkpoint should not wait.
+// Plenty signals that there is enough to take for a checkpoint without delay.
 func (l *Lane) Plenty() <-chan struct{} { return l.plenty }
 
 // plenty is how many settlements are worth a checkpoint at once.
 const plenty = 2000
 
-// Take returns what happened since the last Take. The caller keeps it, and says with
-// Written when it is written.
-// reuse is a slice that is not used any more.
+// Take returns what has happened since the last Take. The caller reports with Written when it
+// is written. reuse is a slice that the caller no longer needs.
 func (l *Lane) Take(reuse []Settlement) Outcome {
 	clear(reuse)
 	l.dispatcher.mu.Lock()
@@ -102,7 +101,7 @@ func (l *Lane) parkedRoom() Room {
 	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due))}
 }
 
-// DueBusy are the parked deliveries in the lane's hands that may be due.
+// DueBusy returns the parked deliveries that the lane works on and that may be due.
 func (l *Lane) DueBusy() []store.Ref {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -115,7 +114,7 @@ func (l *Lane) DueBusy() []store.Ref {
 	return refs
 }
 
-// Written says that settlements are written, and what is settled ahead of the position.
+// Written reports that settlements are written, and the ranges settled ahead of the position.
 func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -141,7 +140,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	return l.parkedRoom()
 }
 
-// Extend says that the lease lasts until a time.
+// Extend sets when the lease expires.
 func (l *Lane) Extend(expires time.Time) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -163,15 +162,15 @@ func (l *Lane) Continue() {
 	}
 }
 
-// Suspend lets no delivery begin until Continue: what is delivered cannot be written.
-// It returns false if that is so already.
+// Suspend lets no delivery begin until Continue, since deliveries cannot be written. It returns
+// false if the lane is already suspended.
 func (l *Lane) Suspend() (began bool) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	return l.suspend()
 }
 
-// IsSuspended says whether no delivery begins.
+// IsSuspended reports whether the lane is suspended.
 func (l *Lane) IsSuspended() bool {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -187,8 +186,8 @@ func (l *Lane) suspend() (began bool) {
 	return true
 }
 
-// ResumeDue hands over parked deliveries that are due, and returns how many of them the
-// lane took. A scheduled one whose key is held is left in the table.
+// ResumeDue hands over parked deliveries that are due, and returns how many the lane took. A
+// scheduled one whose key is held stays in the table.
 func (l *Lane) ResumeDue(due []store.Parked) (taken int) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -200,15 +199,15 @@ func (l *Lane) ResumeDue(due []store.Parked) (taken int) {
 	return taken
 }
 
-// ResumeFollowers hands over what the parked table has of a key that was to be asked
-// for, in the order of the log. parking is that of the Outcome that was written before
-// the table was asked. again says that the table is to be asked for the key again; free
-// says that nothing holds the key back any more.
+// ResumeFollowers hands over the parked deliveries of a key, in log order, after Ask. parking
+// is Outcome.Parking of the outcome that was written before the table was queried. again means
+// that the table must be queried for the key again; free means that nothing holds the key back
+// any more.
 func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64) (again, free bool) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	if !l.keys.Idle(key) {
-		return false, false // its head asks when it is through
+		return false, false // the key has a head again, which asks when it ends
 	}
 	if len(parked) == 0 {
 		free, again = l.keys.Free(key, parking)
@@ -216,19 +215,18 @@ func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64
 	}
 	for i := range parked {
 		if parked[i].State != store.StateBlocked {
-			break // another head, which a person has put in front
+			break // another head, which a person has moved to the front
 		}
 		if _, has := l.busy[store.RefOf(&parked[i].Envelope)]; has {
-			break // what became of it is not written: it may be a head by now, and asks by itself if not
+			break // its outcome is not written yet: it may become a head, and otherwise asks itself
 		}
 		l.resume(&parked[i])
 	}
 	return false, false
 }
 
-// ResumeHeld says which keys the parked table holds back, as a part of all of them in
-// order; with last, the last part. It returns those of which the next one is to be
-// asked for.
+// ResumeHeld reports which keys the parked table holds back. It gets all of them in order, in
+// parts; last marks the last part. It returns the keys whose next delivery must be queried.
 func (l *Lane) ResumeHeld(held []store.HeldKey, last bool) (ask []string) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -243,8 +241,8 @@ func (l *Lane) ResumeHeld(held []store.HeldKey, last bool) (ask []string) {
 	return ask
 }
 
-// settled is what became of a parked delivery that is not to be made: its publisher has
-// cancelled it, or a hook has failed for it, and is called again.
+// settled returns the settlement of a parked delivery without a call of the sink: its publisher
+// has cancelled it, or its failed hook is due again.
 func settled(p *store.Parked) (s Settlement, ok bool) {
 	switch p.State {
 	case store.StateCancelled:
@@ -259,8 +257,8 @@ func settled(p *store.Parked) (s Settlement, ok bool) {
 	return s, false
 }
 
-// resume gives a parked delivery its turn, or settles it. One that the lane has already is
-// left alone.
+// resume gives a parked delivery its turn, or settles it. It returns false for one that the lane
+// already works on, or that must stay in the table.
 func (l *Lane) resume(p *store.Parked) (taken bool) {
 	ref := store.RefOf(&p.Envelope)
 	if _, has := l.busy[ref]; has {

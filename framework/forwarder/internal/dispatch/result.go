@@ -15,14 +15,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// settle ends the turn of all items of a call, or puts them back.
+// settle ends the turn of the items of a call, or puts them back.
 func (d *Dispatcher) settle(worker *call) {
 	d.settling = worker.span
 	d.inFlight -= len(worker.items)
 	d.learn(worker)
 	for i, it := range worker.items {
 		if it == nil {
-			continue // it waits behind one that failed
+			continue // it was put back behind a failed one
 		}
 		d.queue.Done(it)
 		it.lane.ended(1)
@@ -54,9 +54,8 @@ func (d *Dispatcher) settle(worker *call) {
 	d.settling = nil
 }
 
-// unchain follows a failed delivery in a batch: the later ones of its key in the
-// batch wait behind it again, with no attempt spent. One of them that was delivered
-// all the same stays delivered.
+// unchain puts the later items of a failed item's key in the batch back behind it, without
+// spending an attempt. Those that were delivered nevertheless stay delivered.
 func (d *Dispatcher) unchain(worker *call, failed int) {
 	it := worker.items[failed]
 	it.chained = false
@@ -65,7 +64,7 @@ func (d *Dispatcher) unchain(worker *call, failed int) {
 		switch {
 		case behind == nil || behind.lane != it.lane || behind.Key != it.Key:
 		case worker.results[i].Err == nil:
-			behind.chained = true // its key does not go on with it
+			behind.chained = true // so that settling it does not advance its key
 		default:
 			worker.items[i] = nil
 			d.queue.Done(behind)
@@ -94,17 +93,16 @@ func (d *Dispatcher) passed(it *item) {
 	it.lane.passed(it)
 }
 
-// failed settles an item that was not delivered, by the class of its error, or puts
-// it back.
+// failed settles an item by the class of its error, or puts it back.
 func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	if errors.Is(err, route.ErrExpression) {
-		d.dead(it, err) // of its routes, which says nothing about the destination
+		d.dead(it, err) // an error of its routes, which says nothing about the destination
 		return
 	}
 	now := time.Now()
 	class, until := sinks.Classify(err)
 	if errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) {
-		class = sinks.ClassCancelled // whatever the sink made of it
+		class = sinks.ClassCancelled // whatever error the sink returned
 	} else if class == sinks.ClassCancelled {
 		class = sinks.ClassTransient // this process did not cancel it
 	}
@@ -134,7 +132,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	}
 }
 
-// refused gives an item up that was refused for good, unless so are all.
+// refused settles a permanently refused item as dead, unless the sink refuses all items.
 func (d *Dispatcher) refused(it *item, err error, now time.Time) {
 	wasOpen := d.breaker.IsOpen()
 	refusal := d.breaker.Refused(now, keyOrID(it), err)
@@ -142,7 +140,7 @@ func (d *Dispatcher) refused(it *item, err error, now time.Time) {
 	case wasOpen && !isOpen:
 		d.available()
 	case !wasOpen && isOpen:
-		d.opened("the sink refuses one delivery after the other for good, they wait", err)
+		d.opened("the sink permanently refuses one delivery after the other, its deliveries wait", err)
 	}
 	switch {
 	case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= d.maxAttempts(it):
@@ -159,9 +157,8 @@ func (d *Dispatcher) maxAttempts(it *item) int {
 	return retry.MaxAttempts
 }
 
-// unavailable puts an item back whose destination could not be reached, or refuses
-// whatever is sent. Where others got through since the item met that before, it is the
-// item's own failure.
+// unavailable puts back an item whose destination is unavailable. If other items were delivered
+// since the item last found it unavailable, the item itself is the cause, and it fails.
 func (d *Dispatcher) unavailable(it *item, err error, now time.Time) {
 	switch recovered := d.breaker.Recovered(); {
 	case it.unavailable == 0:
@@ -170,13 +167,13 @@ func (d *Dispatcher) unavailable(it *item, err error, now time.Time) {
 		d.transient(it, err, now)
 		return
 	}
-	d.putBack(it, false) // the next probe is another one: this one's destination may be its own
+	d.putBack(it, false) // so that the next probe is another item: this one's own destination may be down
 	if d.breaker.Unavailable(now, err) {
 		d.opened("sink is unavailable, its deliveries wait", err)
 	}
 }
 
-// transient settles an item that failed for the moment.
+// transient settles an item that failed temporarily.
 func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 	if d.breaker.Answered() {
 		d.available()
@@ -187,13 +184,13 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 	}
 	if !spent {
 		d.stats.Failed++
-		d.putBack(it, false) // another one may fare better
+		d.putBack(it, false) // another item may succeed
 		return
 	}
 	d.retry(it, err, now)
 }
 
-// retry parks an item that has spent an attempt, for the next one, or gives it up.
+// retry parks an item for its next attempt, or settles it as dead if it has none left.
 func (d *Dispatcher) retry(it *item, err error, now time.Time) {
 	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
 	pause := retry.Pause(it.Attempt)
@@ -209,12 +206,11 @@ func (d *Dispatcher) retry(it *item, err error, now time.Time) {
 	}
 }
 
-// keyOrID tells apart what fails for the same reason from what does not.
+// keyOrID identifies an item for the breaker, which counts failures of several keys.
 func keyOrID(it *item) string { return cmp.Or(it.Key, it.ID) }
 
-// unknown settles an item of a type or version that this process does not know, as it
-// happens while another version of the program is rolled out. The attempt does not
-// count. After a time the item is dead.
+// unknown settles an item whose type or version this process does not know, as during a rolling
+// deployment. The attempt does not count. After OnUnknown.RetryFor the item is dead.
 func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 	if d.breaker.Answered() {
 		d.available()
@@ -239,7 +235,7 @@ func (d *Dispatcher) dead(it *item, err error) {
 	it.lane.died(it, err)
 }
 
-// offerAgain lets an item go again: in front of those that may go, or behind them.
+// offerAgain queues an item again: at the front or at the end.
 func (d *Dispatcher) offerAgain(it *item, front bool) {
 	if it.lane.suspended {
 		it.lane.aside = append(it.lane.aside, it)
@@ -248,7 +244,7 @@ func (d *Dispatcher) offerAgain(it *item, front bool) {
 	d.queue.Push(it, d.groupOf(it), front)
 }
 
-// putBack undoes an attempt that counts as none. In front, the items of what is being
+// putBack undoes an attempt that does not count. With front, the items of the call being
 // settled are the next to go.
 func (d *Dispatcher) putBack(it *item, front bool) {
 	it.Attempt--
@@ -259,11 +255,10 @@ func (d *Dispatcher) putBack(it *item, front bool) {
 	}
 }
 
-// leastThrottle is the shortest time for which a sink that asks to wait is
-// throttled.
+// leastThrottle is the shortest throttling.
 const leastThrottle = 100 * time.Millisecond
 
-// later is the later one of two times.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -15,36 +15,36 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Where the sink has transactions (sinks.Transactor) a lane works in rounds: deliveries go as
-// ever, but into the lane's ledger; the settle half ends the round, commits it, and has the next one
-// begin. A transaction that is aborted takes the work on the lane with it: nothing of the round was
+// If the sink has transactions (sinks.Transactor), a lane works in rounds. Deliveries are made
+// as usual, but into the lane's ledger. The settle half ends the round, commits it, and begins
+// the next one. If a transaction is aborted, the work on the lane ends: nothing of the round was
 // delivered, nothing is written, and the next lease reads it again.
 
-// rounds is what a lane has for that; the zero value where it has no ledger.
+// rounds is the state of a lane with a ledger; the zero value without one.
 type rounds struct {
 	ledger sinks.Ledger
-	// owed is what was delivered under leases before and not written.
+	// owed are deliveries made and not written under earlier leases.
 	owed memory.Owed
-	// verdicts are what the lease before was told of single deliveries: they are not tried again
-	// before that is settled.
+	// verdicts are errors of single deliveries under the previous lease. These deliveries are
+	// settled by them and not tried again.
 	verdicts map[store.Ref]error
 }
 
-// verdicts are those of a lane, as they were when a lease ended.
+// verdicts are the verdicts of a lane when a lease ended.
 type verdicts struct {
 	epoch int64
 	of    map[store.Ref]error
 }
 
-// roundRows is how many settlements a round has about.
+// roundRows is roughly the number of settlements in a round.
 const roundRows = 5000
 
-// meetTime is how long lanes that are to be cut anew wait for parked deliveries that were made and not written.
-// What a person has taken away meanwhile is not met.
+// meetTime is how long a lane that will be cut waits for deliveries from the parked table that
+// were made and not written. Those that a person has removed meanwhile never come.
 const meetTime = 10 * time.Second
 
-// Keep has the lane deliver into a ledger, which knows of deliveries that were made. It is called
-// before anything is read.
+// Keep makes the lane deliver into a ledger, and passes on what the ledger knows as delivered.
+// It must be called before anything is read.
 func (l *Lane) Keep(ledger sinks.Ledger, owed memory.Owed) {
 	d := l.dispatcher
 	d.mu.Lock()
@@ -52,12 +52,12 @@ func (l *Lane) Keep(ledger sinks.Ledger, owed memory.Owed) {
 	l.ledger, l.owed = ledger, owed
 	before, known := d.verdicts[l.lease.Lane.Number]
 	delete(d.verdicts, l.lease.Lane.Number)
-	if known && before.epoch+1 == l.lease.Epoch { // else another forwarder had the lane
+	if known && before.epoch+1 == l.lease.Epoch { // otherwise another forwarder had the lane meanwhile
 		l.verdicts = before.of
 	}
 }
 
-// keepVerdicts keeps them for the next lease.
+// keepVerdicts keeps the verdicts for the next lease.
 func (l *Lane) keepVerdicts() {
 	if len(l.verdicts) == 0 {
 		return
@@ -68,7 +68,7 @@ func (l *Lane) keepVerdicts() {
 	l.dispatcher.verdicts[l.lease.Lane.Number] = verdicts{l.lease.Epoch, l.verdicts}
 }
 
-// settledInRound says that there is something to commit.
+// settledInRound signals that there is something to commit.
 func (l *Lane) settledInRound() {
 	l.mark()
 	if len(l.out.Settled) == roundRows {
@@ -76,10 +76,9 @@ func (l *Lane) settledInRound() {
 	}
 }
 
-// EndRound waits until nothing of the lane is in the sink's hands, lets no further delivery
-// begin, until Continue, and returns true. It lets deliveries begin for the time most, unless the
-// round is full. false: patience is over,
-// and it is to be called again.
+// EndRound lets deliveries begin for at most the time most, or until the round is full. Then it
+// suspends the lane until Continue, and waits until nothing of it is in flight. It returns false
+// if that takes longer than patience; call it again then.
 func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 	d := l.dispatcher
 	d.mu.Lock()
@@ -97,7 +96,7 @@ func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 	for l.over == nil && l.inFlight > 0 && !full && len(l.out.Settled) < roundRows {
 		d.drained.Wait()
 	}
-	l.suspend() // also where nothing has happened: what began before Take would be in the transaction, and not in its note
+	l.suspend() // even if nothing has happened: a delivery that began before Take would be in the transaction, but not in its note
 	for l.over == nil && l.inFlight > 0 && !l.abandoned && !impatient {
 		d.drained.Wait()
 	}
@@ -107,11 +106,11 @@ func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 	return l.over != nil || l.inFlight == 0
 }
 
-// isAborted takes note of what a delivery came to that may have cost the transaction. It returns true
-// where it has: then the work on the lane is over, and the delivery is to be made again.
+// isAborted handles the result of a delivery into a ledger. It returns true if the transaction
+// is lost: then the work on the lane is over, and the delivery will be made again.
 func (d *Dispatcher) isAborted(it *item, err error) bool {
 	l := it.lane
-	// Of these it is not known what the ledger has.
+	// After these errors the content of the ledger is unknown.
 	unclear := errors.Is(err, ErrAbandoned) || errors.Is(err, caller.ErrPanic) || errors.Is(err, caller.ErrResults)
 	if err == nil || l.ledger.Err() == nil && !unclear {
 		return l.over != nil
@@ -130,14 +129,14 @@ func (d *Dispatcher) isAborted(it *item, err error) bool {
 	return true
 }
 
-// isAway takes note that the sink is unavailable.
+// isAway opens the sink's breaker.
 func (d *Dispatcher) isAway(err error) {
 	if d.breaker.Unavailable(time.Now(), err) {
 		d.opened("sink is unavailable, its deliveries wait", err)
 	}
 }
 
-// Unopened takes note that the ledger of a lane could not be opened.
+// Unopened notes that the ledger of a lane could not be opened.
 func (d *Dispatcher) Unopened(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,14 +145,14 @@ func (d *Dispatcher) Unopened(err error) {
 	}
 }
 
-// Unavailable takes note that the lane's round could not be committed.
+// Unavailable notes that the lane's round could not be committed.
 func (l *Lane) Unavailable(err error) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
 	l.dispatcher.isAway(err)
 }
 
-// isJudged settles an item of which the lease before was told what comes of it, without trying again.
+// isJudged settles an item by its verdict, without trying it again; false if it has none.
 func (d *Dispatcher) isJudged(it *item) bool {
 	err, judged := it.lane.verdicts[it.ref()]
 	if !judged {
@@ -167,8 +166,8 @@ func (d *Dispatcher) isJudged(it *item) bool {
 	return true
 }
 
-// sortByLane has the items of each lane follow each other, where lanes have ledgers. Items of a key
-// stay in their order.
+// sortByLane groups the items by lane, if the lanes have ledgers. Items of a key keep their
+// order.
 func (w *call) sortByLane() {
 	if w.inLedgers = w.items[0].lane.ledger != nil; !w.inLedgers || !slices.ContainsFunc(w.items, func(it *item) bool { return it.lane != w.items[0].lane }) {
 		return
@@ -179,7 +178,7 @@ func (w *call) sortByLane() {
 	}
 }
 
-// call has the sink make deliveries: those of each lane in its ledger, where it has one.
+// call calls the sink, for lanes with ledgers once for each lane.
 func (d *Dispatcher) call(ctx context.Context, worker *call, seen caller.Seen) []sinks.Result {
 	items, deliveries := worker.items, worker.deliveries
 	if !worker.inLedgers {

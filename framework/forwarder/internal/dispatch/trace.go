@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// deliver has the sink make a worker's deliveries, in a span where there is tracing.
+// deliver makes a worker's call, in a span if there is tracing.
 func (d *Dispatcher) deliver(worker *call) {
 	if d.tracing == nil {
 		worker.results = d.call(worker.ctx, worker, nil)
@@ -34,14 +34,14 @@ func (d *Dispatcher) deliver(worker *call) {
 	})
 }
 
-// stillDown says of a probe that what it found out is no news: it gets no span, or an outage
-// would fill the traces with them.
+// stillDown reports that a probe found the sink still down. Such a probe gets no span, or an
+// outage would fill the traces with them.
 func stillDown(results []sinks.Result) bool {
 	class, _ := sinks.Classify(results[0].Err)
 	return results[0].Err != nil && (class == sinks.ClassUnavailable || class == sinks.ClassThrottled || class == sinks.ClassCancelled)
 }
 
-// logged is the context for log lines about what is being settled.
+// logged returns the context for log lines about the call being settled.
 func (d *Dispatcher) logged() context.Context {
 	if d.settling == nil {
 		return context.Background()

@@ -4,9 +4,9 @@ import "slices"
 
 // deque is a double-ended queue.
 type deque[T any] struct {
-	front []T // in reverse: the last one is the first to go
+	front []T // reversed: the last element goes first
 	back  []T
-	head  int // of back
+	head  int // index of the first element of back
 }
 
 func (q *deque[T]) len() int { return len(q.front) + len(q.back) - q.head }
@@ -15,7 +15,7 @@ func (q *deque[T]) push(item T) { q.back = append(q.back, item) }
 
 func (q *deque[T]) pushFront(item T) { q.front = append(q.front, item) }
 
-// pop takes the first item; there must be one.
+// pop removes and returns the first item; there must be one.
 func (q *deque[T]) pop() T {
 	var none T
 	if n := len(q.front); n > 0 {
@@ -35,7 +35,7 @@ func (q *deque[T]) pop() T {
 	return item
 }
 
-// each calls f with the items, in their order, until it returns false.
+// each calls f with the items in order, until f returns false.
 func (q *deque[T]) each(f func(T) bool) bool {
 	for _, item := range slices.Backward(q.front) {
 		if !f(item) {
@@ -50,7 +50,7 @@ func (q *deque[T]) each(f func(T) bool) bool {
 	return true
 }
 
-// drop takes out the items for which drop is true, and appends them in their order.
+// drop removes the items for which drop is true, and appends them to dropped in order.
 func (q *deque[T]) drop(drop func(T) bool, dropped []T) []T {
 	before := len(dropped)
 	take := func(item T) bool {

@@ -1,8 +1,8 @@
-// Package fairqueue holds what may go now and says whose turn it is. What comes from the
-// log and what was parked each have a part of the slots, however much there is of the
-// other; within each, groups share evenly, however much a group has.
+// Package fairqueue holds the items that may go now and decides which one goes next. Items from
+// the log and from the parked table each have a part of the slots, however many there are of the
+// other; within each part, groups share evenly, however many items a group has.
 //
-// The package knows no clock and locks nothing: the caller guards the queue.
+// The package uses no clock and no locks: the caller guards the queue.
 package fairqueue
 
 import (
@@ -20,14 +20,13 @@ const (
 	FromParked
 )
 
-// Item is a pointer to a struct that embeds a [Ticket]. An item waits in one queue at a
-// time, once.
+// Item is a pointer to a struct that embeds a [Ticket]. An item may be in only one queue, once.
 type Item interface{ ticket() *Ticket }
 
-// Ticket is an item's place in a queue. A copy of the item may take its place, as long as
-// only one of the two goes on.
+// Ticket is an item's place in a queue. A copy of the item may take its place if only one of the
+// two is used further.
 type Ticket struct {
-	// Origin is set before the item's first Push or Join, and stays.
+	// Origin must be set before the item's first Push or Join, and must not change.
 	Origin Origin
 
 	group *group // since the last Push or Join
@@ -35,16 +34,16 @@ type Ticket struct {
 
 func (t *Ticket) ticket() *Ticket { return t }
 
-// ParkedShare sets how many slots parked items have beside items of the log, and how
-// many they leave free for items of the log to come: one slot in ParkedShare, at least
-// one.
+// ParkedShare defines the share of parked items: while items of the log wait, parked ones use
+// one slot in ParkedShare; while none wait, parked ones leave one slot in ParkedShare free for
+// them. At least one slot in each case.
 const ParkedShare = 16
 
-// Queue is a fair queue. It is for one goroutine at a time.
+// Queue is a fair queue. It is not safe for concurrent use.
 type Queue[T Item] struct {
 	fresh, parked part[T]
-	picks         int             // of fresh items since the last parked one
-	held          map[string]bool // groups of which nothing goes
+	picks         int             // fresh items taken since the last parked one
+	held          map[string]bool // groups of which no item may go
 }
 
 // New returns an empty queue.
@@ -53,15 +52,14 @@ func New[T Item]() *Queue[T] {
 	return &Queue[T]{fresh: newPart[T](held), parked: newPart[T](held), held: held}
 }
 
-// Len is how many items wait.
+// Len returns how many items wait.
 func (q *Queue[T]) Len() int { return q.fresh.count + q.parked.count }
 
-// Push adds an item to a group, behind the items of the group that wait, or in front
-// of them.
+// Push adds an item to a group, behind or in front of the waiting items of the group.
 func (q *Queue[T]) Push(item T, group string, front bool) { q.of(item).push(item, group, front) }
 
-// Hold lets nothing of a group go, or lets it go again. It holds whether or not the group
-// has something now, until it is taken back.
+// Hold stops the items of a group, or lets them go again. It applies also to items that are
+// added later.
 func (q *Queue[T]) Hold(group string, hold bool) {
 	if q.held[group] == hold {
 		return
@@ -75,15 +73,15 @@ func (q *Queue[T]) Hold(group string, hold bool) {
 	q.parked.hold(group, hold)
 }
 
-// Release lets all groups go again that are held.
+// Release lets all held groups go again.
 func (q *Queue[T]) Release() {
 	for group := range q.held {
 		q.Hold(group, false)
 	}
 }
 
-// Next finds where the next item is to be popped from; false if none may go now. slots is
-// how many may be in flight. Asking changes nothing.
+// Next returns the origin of the next item to pop; false if none may go now. slots is how many
+// items may be in flight. It changes nothing.
 func (q *Queue[T]) Next(slots int) (from Origin, ok bool) {
 	share := max(1, slots/ParkedShare)
 	switch {
@@ -100,8 +98,8 @@ func (q *Queue[T]) Next(slots int) (from Origin, ok bool) {
 	return FromLog, false
 }
 
-// Group is the group whose item Next found, and how many of it are in flight. No other
-// group of that origin that has something waiting has fewer.
+// Group returns the group of the item that Next found, and how many of its items are in flight.
+// No other waiting group of that origin has fewer.
 func (q *Queue[T]) Group(from Origin) (name string, inFlight int) {
 	first := q.fresh.lines
 	if from == FromParked {
@@ -110,7 +108,7 @@ func (q *Queue[T]) Group(from Origin) (name string, inFlight int) {
 	return first[0].name, first[0].inFlight
 }
 
-// Pop takes the item that Next found. It is in flight until Done.
+// Pop removes and returns the item that Next found. It is in flight until Done.
 func (q *Queue[T]) Pop(from Origin) T {
 	if from == FromParked {
 		q.picks = 0
@@ -120,13 +118,13 @@ func (q *Queue[T]) Pop(from Origin) T {
 	return q.fresh.pop()
 }
 
-// Join counts an item as in flight that was not among those that wait.
+// Join counts an item as in flight that was not waiting in the queue.
 func (q *Queue[T]) Join(item T, group string) { q.of(item).join(item, group) }
 
-// Done counts an item as in flight no longer.
+// Done counts an item as no longer in flight.
 func (q *Queue[T]) Done(item T) { q.of(item).done(item.ticket().group) }
 
-// All are the items that wait, in no particular order.
+// All returns the waiting items, in no particular order.
 func (q *Queue[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, p := range []*part[T]{&q.fresh, &q.parked} {
@@ -139,15 +137,15 @@ func (q *Queue[T]) All() iter.Seq[T] {
 	}
 }
 
-// Regroup puts what waits into other groups, each in the order that compare gives. What
-// is in flight stays in the old groups.
+// Regroup moves the waiting items to other groups, each sorted by compare. Items in flight stay
+// in their old groups.
 func (q *Queue[T]) Regroup(groupOf func(T) string, compare func(a, b T) int) {
 	q.fresh.regroup(groupOf, compare)
 	q.parked.regroup(groupOf, compare)
 }
 
-// Drop takes out the waiting items for which drop is true. Those of a group are in the
-// order in which they would have gone, so they can be pushed again in that order.
+// Drop removes the waiting items for which drop is true. Those of a group are in the order in
+// which they would have gone, so they can be pushed again in that order.
 func (q *Queue[T]) Drop(drop func(T) bool) (dropped []T) {
 	return q.parked.drop(drop, q.fresh.drop(drop, nil))
 }
@@ -159,15 +157,15 @@ func (q *Queue[T]) of(item T) *part[T] {
 	return &q.fresh
 }
 
-// part is what groups share evenly: next is the group with the fewest in flight, and of
-// several the one that has waited longest. A group that is alone has it all. Within a
-// group the first is the first to go.
+// part is shared evenly by its groups. Next is the group with the fewest items in flight and,
+// among several, the one that has waited longest. A single group may use all slots. Within a
+// group, the first item goes first.
 type part[T Item] struct {
-	groups   map[string]*line[T] // those with something waiting or in flight
-	lines    lines[T]            // those with something waiting
-	count    int                 // items that wait
+	groups   map[string]*line[T] // groups with items waiting or in flight
+	lines    lines[T]            // groups with items waiting
+	count    int                 // number of waiting items
 	inFlight int
-	served   int // items that went
+	served   int // number of items popped so far
 	held     map[string]bool
 }
 
@@ -175,7 +173,7 @@ func newPart[T Item](held map[string]bool) part[T] {
 	return part[T]{groups: make(map[string]*line[T]), held: held}
 }
 
-// ready says whether something waits whose group is not held.
+// ready reports whether an item waits whose group is not held.
 func (p *part[T]) ready() bool { return p.count > 0 && !p.lines[0].held }
 
 func (p *part[T]) hold(name string, hold bool) {
@@ -210,8 +208,8 @@ func (p *part[T]) join(item T, name string) {
 func (p *part[T]) line(name string) *line[T] {
 	l := p.groups[name]
 	if l == nil {
-		// It comes behind those that wait already: a group of one item at a time
-		// would be a new one, and the first, each time.
+		// A new group comes after those that already wait: otherwise a group with a single
+		// item at a time would be new, and first, each time.
 		l = &line[T]{group: group{name: name, index: -1, last: p.served, held: p.held[name]}}
 		p.groups[name] = l
 	}
@@ -239,7 +237,7 @@ func (p *part[T]) done(g *group) {
 	p.update(g)
 }
 
-// update puts a group in its place after it has changed, or forgets it.
+// update restores a group's place in the heap after a change, or forgets the group.
 func (p *part[T]) update(g *group) {
 	if g.index >= 0 {
 		heap.Fix(&p.lines, g.index)
@@ -263,7 +261,7 @@ func (p *part[T]) regroup(groupOf func(T) string, compare func(a, b T) int) {
 	}
 }
 
-// drop appends what it takes out.
+// drop appends the items that it removes to dropped.
 func (p *part[T]) drop(drop func(T) bool, dropped []T) []T {
 	before := len(dropped)
 	for _, l := range slices.Clone(p.lines) {

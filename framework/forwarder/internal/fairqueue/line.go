@@ -2,22 +2,22 @@ package fairqueue
 
 import "slices"
 
-// group is one of those that share a queue.
+// group is a group that shares a part.
 type group struct {
 	name     string
 	inFlight int
-	last     int // when it was its turn last, by part.served
-	index    int // in the heap of those that have items; -1 if it has none
+	last     int // part.served when it last had a turn
+	index    int // in the heap of groups with waiting items; -1 if it has none
 	held     bool
 }
 
-// line is a group with its items that wait.
+// line is a group with its waiting items.
 type line[T Item] struct {
 	group
 	items deque[T]
 }
 
-// lines is a heap, by container/heap, of the groups that have items.
+// lines is a heap of the groups with waiting items.
 type lines[T Item] []*line[T]
 
 func (h lines[T]) Len() int { return len(h) }

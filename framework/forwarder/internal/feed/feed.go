@@ -1,10 +1,10 @@
-// Package feed looks how far the log reaches, for all sinks and lanes of a process, and
-// reads it once for all lanes that have caught up.
+// Package feed looks at how far the log reaches, for all sinks and lanes of a process, and reads
+// it once for all lanes that have caught up.
 //
-// A lane with a backlog reads by itself, with a reader that lets the database select its
-// rows. One that has caught up joins the feed, which reads the log's new rows once and
-// hands each lane its own. A lane that has no room for them leaves the feed again, at
-// the page that it could not take, so a slow lane delays no other.
+// A lane with a backlog reads by itself, with a reader for which the database selects its rows.
+// After it has caught up it joins the feed, which reads new rows of the log once and hands each
+// lane its own. A lane without room for a page leaves the feed at that page, so a slow lane does
+// not delay others.
 package feed
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Config is what a feed works with. Observer may be nil.
+// Config is the configuration of a feed. Observer may be nil.
 type Config struct {
 	Log store.Log
 	// PollMin and PollMax bound the pause between two looks at the log.
 	PollMin, PollMax time.Duration
-	// PageRows is how many rows a page has at most.
+	// PageRows is the maximum number of rows of a page.
 	PageRows int
 	Observer policy.Observer
 	Logger   *slog.Logger
@@ -41,7 +41,7 @@ type Feed struct {
 
 	listening atomic.Bool
 	// In Unix nanoseconds; 0: never.
-	turned   atomic.Int64 // when Run last began a turn
+	turned   atomic.Int64 // when Run last began to look
 	answered atomic.Int64 // when a look was last answered
 	grown    atomic.Int64 // when a look last found that the log had grown
 
@@ -49,10 +49,10 @@ type Feed struct {
 	round   *sync.Cond // broadcast when a round ends
 	members map[*Member]bool
 	reader  store.Reader   // nil: no lane has joined
-	end     store.Position // of what it has read
-	alone   *Member        // the only one that the reader selects for; nil: for all
+	end     store.Position // after what it has read
+	alone   *Member        // the single member whose rows the reader selects; nil: it reads all rows
 	at      store.Target   // up to which the reader has read
-	goal    store.Target   // of the round that runs; nil: none
+	goal    store.Target   // of the running round; nil: none is running
 }
 
 // New returns a feed. It starts nothing.
@@ -66,7 +66,7 @@ func New(c Config) *Feed {
 	return f
 }
 
-// Wake asks for a look at once. It never blocks.
+// Wake requests a look at once. It never blocks.
 func (f *Feed) Wake() { f.wake(policy.WakeAsked) }
 
 func (f *Feed) wake(cause policy.WakeCause) {
@@ -76,16 +76,15 @@ func (f *Feed) wake(cause policy.WakeCause) {
 	}
 }
 
-// Since returns the targets for a lane that had its lease by then: what was seen before
-// may be of a server that is gone, or older than what the lane has settled. It makes the
-// feed look.
+// Since returns the targets for a lane that was leased at the given time. Earlier targets may be
+// of a server that is gone, or older than what the lane has settled. It makes the feed look.
 func (f *Feed) Since(leased time.Time) Targets {
 	f.Wake()
 	return since{&f.newest, leased}
 }
 
-// Listen lets the database wake the feed, and announce lanes, until ctx is done.
-// Looking goes on meanwhile and finds what was not heard.
+// Listen lets the database wake the feed, and calls lanes when lanes may be free, until ctx is
+// done. The feed goes on looking meanwhile, since announcements may be lost.
 func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 	failing := pace.NewTrouble(f.Logger, "listening", 0)
 	for {
@@ -110,15 +109,15 @@ func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 	}
 }
 
-// Listening says whether the database wakes the feed.
+// Listening reports whether the database wakes the feed.
 func (f *Feed) Listening() bool { return f.listening.Load() }
 
-// Turned is when Run last began a turn; zero: it has not yet. A turn takes as long as a look
-// at the log and reading what is new, which the store bounds.
+// Turned returns when Run last began to look, or zero. A turn takes as long as a look at the log
+// and reading the new rows, which the store bounds.
 func (f *Feed) Turned() time.Time { return timeOf(f.turned.Load()) }
 
-// Answered is when the database last answered a look, and Grown when a look last found that the log had
-// grown, as the first one does.
+// Answered returns when the database last answered a look, and Grown when a look last found that the
+// log had grown; the first look counts as such.
 func (f *Feed) Answered() time.Time { return timeOf(f.answered.Load()) }
 func (f *Feed) Grown() time.Time    { return timeOf(f.grown.Load()) }
 
@@ -129,12 +128,12 @@ func timeOf(nanoseconds int64) time.Time {
 	return time.Unix(0, nanoseconds)
 }
 
-// restOfLooks adds to what a delivery waits for, and leaves the publishers half of
-// the time at least.
+// restOfLooks is the pause after a look. It delays deliveries, and leaves publishers at least
+// half of the time.
 var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
 
-// NextPause is how long to wait for the next look, behind one that came by itself after a pause:
-// the least where the log had grown, else twice as long.
+// NextPause returns the pause before the next look, after a look that nothing had woken: least
+// if the log had grown, otherwise twice the last pause.
 func NextPause(pause time.Duration, grown bool, least, most time.Duration) time.Duration {
 	if grown {
 		return least
@@ -142,11 +141,11 @@ func NextPause(pause time.Duration, grown bool, least, most time.Duration) time.
 	return min(2*pause, most)
 }
 
-// RestAfter is the rest behind a look that took so long, whatever wakes the feed.
+// RestAfter returns the pause after a look that took that long, even if something wakes the feed.
 func RestAfter(look time.Duration) time.Duration { return restOfLooks.After(look) }
 
-// Run looks at the log until ctx is done: at once when woken, else at a pace that
-// follows the traffic that wakes nothing.
+// Run looks at the log until ctx is done: at once when woken, otherwise after pauses that adapt
+// to the traffic that does not wake it.
 func (f *Feed) Run(ctx context.Context) {
 	pause := f.PollMin
 	last := int64(-1)
@@ -185,14 +184,14 @@ func (f *Feed) Run(ctx context.Context) {
 		}
 		f.publish(target, began)
 		f.read(ctx, target, began)
-		if cause == policy.WakePoll { // what is announced needs no looking for
+		if cause == policy.WakePoll { // looks that were woken do not change the pause
 			pause = NextPause(pause, grown, f.PollMin, f.PollMax)
 		}
 		last = target.Last()
 		timer.Reset(pause)
 
-		// Under load every commit wakes the feed, and looking would take the publishers'
-		// processor time.
+		// Under load every commit wakes the feed. Looking each time would take too much of the
+		// publishers' processor time.
 		if !pace.Sleep(ctx, RestAfter(took)) {
 			return
 		}
@@ -201,7 +200,7 @@ func (f *Feed) Run(ctx context.Context) {
 
 // Taker is a lane as the feed sees it.
 type Taker interface {
-	// Offer takes a page, or returns false if it has no room.
+	// Offer takes a page, or returns false if the lane has no room.
 	Offer(page store.Page) (taken bool)
 	// GiveUp ends the work on the lane.
 	GiveUp(why error)
@@ -212,18 +211,17 @@ type Member struct {
 	lane   Taker
 	filter store.Filter
 	wants  map[string]bool // by type
-	// left gets the place from which the lane has to read by itself; capacity 1.
+	// left gets the position from which the lane must read by itself; capacity 1.
 	left chan store.Position
 }
 
-// Left delivers one value when the lane has left the feed: the place from which the
-// lane has to read by itself. nil means that it does not read on: its work has
-// ended.
+// Left receives one value when the lane has left the feed: the position from which it must read
+// by itself. nil means that its work has ended.
 func (m *Member) Left() <-chan store.Position { return m.left }
 
-// Join makes the feed read for a lane that has read all up to a target, and stands
-// at end. It returns nil if the feed stands elsewhere: then the lane reads on by
-// itself, up to the newest target, and asks again.
+// Join makes the feed read for a lane that has read everything up to a target, to the position
+// end. It returns nil if the feed is elsewhere: then the lane reads on by itself, up to the
+// newest target, and tries again.
 func (f *Feed) Join(ctx context.Context, lane Taker, filter store.Filter, at store.Target, end store.Position) *Member {
 	stop := context.AfterFunc(ctx, func() {
 		f.mu.Lock()
@@ -234,7 +232,7 @@ func (f *Feed) Join(ctx context.Context, lane Taker, filter store.Filter, at sto
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.goal != nil && f.goal == at && ctx.Err() == nil {
-		f.round.Wait() // it will stand there
+		f.round.Wait() // the feed will be at this target
 	}
 	if ctx.Err() != nil || f.goal != nil || len(f.members) > 0 && (f.reader == nil || f.at != at) {
 		return nil
@@ -255,7 +253,7 @@ func (f *Feed) Join(ctx context.Context, lane Taker, filter store.Filter, at sto
 	return m
 }
 
-// Leave ends what Join began.
+// Leave removes a member.
 func (f *Feed) Leave(m *Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,9 +263,9 @@ func (f *Feed) Leave(m *Member) {
 // everything is the filter of a reader for several lanes.
 var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
-// reopen makes the reader select what the members want: for a single member the
-// database leaves out what is not for it. It returns false if there is no reader. The
-// mutex is held, and no round runs.
+// reopen makes the reader select what the members need: for a single member the database leaves
+// out rows of others. It returns false if there is no reader. The caller holds the mutex, and
+// no round is running.
 func (f *Feed) reopen() bool {
 	filter := everything
 	var alone *Member
@@ -289,7 +287,7 @@ func (f *Feed) reopen() bool {
 		f.reader, err = f.Log.NewReader(raw, filter)
 	}
 	f.alone = alone
-	if err != nil { // a position that was just written can be read
+	if err != nil { // unexpected: the position was just written
 		f.Logger.Error("the log cannot be read for all lanes together", "error", err)
 		f.reader = nil
 		return false
@@ -297,7 +295,7 @@ func (f *Feed) reopen() bool {
 	return true
 }
 
-// read reads up to a target, which was asked for at a time, for all members.
+// read reads up to a target, which was requested at the given time, for all members.
 func (f *Feed) read(ctx context.Context, target store.Target, asked time.Time) {
 	if !f.begin(target) {
 		return
@@ -314,7 +312,7 @@ func (f *Feed) read(ctx context.Context, target store.Target, asked time.Time) {
 		return
 	}
 	f.reader = nil
-	for m := range f.members { // each finds out by itself what is wrong, and waits
+	for m := range f.members { // each reads by itself, finds the error, and waits
 		if errors.Is(err, store.ErrServerChanged) {
 			m.lane.GiveUp(err)
 		}
@@ -339,21 +337,21 @@ func (f *Feed) begin(target store.Target) bool {
 	return true
 }
 
-// part makes a member read by itself. The mutex is held.
+// part makes a member read by itself. The caller holds the mutex.
 func (f *Feed) part(m *Member, from store.Position) {
 	delete(f.members, m)
 	m.left <- from
 }
 
-// maxPages bounds a round: all sinks of the process wait for its end to learn how far the
-// log reaches. Lanes for which more has come read it by themselves.
+// maxPages bounds a round: all sinks of the process learn only after it how far the log reaches.
+// If there is more, the lanes read it by themselves.
 const maxPages = 16
 
-// errLong ends a round that has taken too long, or that is for no lane any more.
-var errLong = errors.New("much has come at once")
+// errLong ends a round that is too long, or that has no members any more.
+var errLong = errors.New("too many new rows for one round")
 
-// pages reads a round. exact says that it ends at the target, where lanes may join: a
-// reader that had to begin again, in another log, stands behind it.
+// pages reads a round. exact reports that it ends at the target, where lanes may join; a reader
+// that had to begin again in another log is after it.
 func (f *Feed) pages(ctx context.Context, target store.Target, asked time.Time) (exact bool, err error) {
 	exact = true
 	for range maxPages {
@@ -376,7 +374,7 @@ func (f *Feed) pages(ctx context.Context, target store.Target, asked time.Time) 
 	return false, errLong
 }
 
-// hand gives each member its rows of a page. It returns whether there is one left.
+// hand gives each member its rows of a page. It returns whether any member is left.
 func (f *Feed) hand(page store.Page) (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -389,9 +387,9 @@ func (f *Feed) hand(page store.Page) (left bool) {
 	return len(f.members) > 0
 }
 
-// selection is the part of a page that is for a lane.
+// selection returns the part of a page that is for the member.
 func (m *Member) selection(page store.Page) store.Page {
-	var places []int // of the rows that are for the lane; nil while all are
+	var places []int // indexes of its rows; nil while all are
 	all := true
 	for i := range page.Envelopes {
 		wanted := m.wantsRow(&page.Envelopes[i])
@@ -433,5 +431,5 @@ func (m *Member) wantsRow(e *notification.Envelope) bool {
 	return wanted
 }
 
-// maxTypes bounds what is remembered of types.
+// maxTypes bounds the remembered types.
 const maxTypes = 1000

@@ -8,14 +8,14 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Targets say how far lanes read.
+// Targets tell a lane how far to read.
 type Targets interface {
-	// Latest returns the newest target, nil where there is none yet, and a channel
-	// that is closed when there is a newer one; nil where there will be none.
+	// Latest returns the newest target, or nil if there is none yet, and a channel that is
+	// closed when there is a newer one; the channel is nil if there never will be.
 	Latest() (store.Target, <-chan struct{})
 }
 
-// Only is one target, for lanes that are to end at one place.
+// Only returns a single target, for lanes that must end at one position.
 func Only(t store.Target) Targets { return only{t} }
 
 type only struct{ store.Target }
@@ -26,7 +26,7 @@ func (o only) Latest() (store.Target, <-chan struct{}) { return o.Target, nil }
 type newest struct {
 	mu     sync.Mutex
 	target store.Target
-	probed time.Time     // before target was asked for
+	probed time.Time     // before target was requested
 	newer  chan struct{} // closed when target is replaced
 }
 
@@ -38,7 +38,7 @@ func (n *newest) publish(target store.Target, probed time.Time) {
 	n.newer = make(chan struct{})
 }
 
-// since are the targets that were asked for after a time.
+// since are the targets that were requested after a time.
 type since struct {
 	*newest
 	after time.Time
@@ -53,8 +53,8 @@ func (s since) Latest() (store.Target, <-chan struct{}) {
 	return s.target, s.newer
 }
 
-// look gives up where no answer comes: it is a small statement. With a reader for the lanes
-// that have caught up it brings what is new along.
+// look looks at the log. It gives up after lookTime, since it is a small statement. With a reader
+// for the lanes that have caught up, it also reads new rows.
 func (f *Feed) look(ctx context.Context) (store.Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

@@ -1,33 +1,32 @@
-// Package keyqueue keeps the order of keys: of each key one item at most is ready or in
-// flight, its head, and the others wait behind it, in memory or in the parked table.
+// Package keyqueue keeps the order of keys: at most one item of each key, its head, is ready or
+// in flight, and the others wait behind it, in memory or in the parked table.
 //
-// It is pure: no lock, no clock, no database. Items without a key have no order and do
-// not come here.
+// It is pure: it uses no lock, clock or database. Items without a key have no order and are not
+// passed to it.
 package keyqueue
 
 import "slices"
 
-// Keys are the keys of one lane that have something under way. Those that have nothing
-// take no memory.
+// Keys holds the keys of one lane that have items. Other keys take no memory.
 //
-// A key is held while the parked table may have deliveries that hold its later ones
-// back. Rows of the log that come meanwhile are parked behind these; when the head is
-// through, the table is asked for the next one of the key. So the table alone knows
-// how many there are, and Keys only whether to ask.
+// A key is held while the parked table may have deliveries that hold its later ones back. Rows
+// of the key that are read from the log meanwhile are parked behind them. When the head ends,
+// the table is queried for the key's next delivery. So only the table knows how many there are;
+// Keys only knows whether to query it.
 type Keys[T any] struct {
 	keys map[string]*key[T]
-	// parking numbers what is parked and not written yet; see Parking.
+	// parking numbers what is parked and not yet written; see Parking.
 	parking uint64
-	// scan numbers the comparisons with the table; see Held.
+	// scan numbers the comparisons with the table; see Compared.
 	scan uint64
 }
 
 type key[T any] struct {
-	waiting []T    // behind the head, in order
-	active  bool   // the head is ready or in flight
+	waiting []T    // items behind the head, in order
+	active  bool   // there is a head, ready or in flight
 	held    bool   // the table may have more
-	parking uint64 // when something of the key was parked last
-	scan    uint64 // when the table had something of the key last
+	parking uint64 // when an item of the key was last parked
+	scan    uint64 // when the table last had something of the key
 }
 
 // New returns Keys without any key.
@@ -35,14 +34,14 @@ func New[T any]() *Keys[T] {
 	return &Keys[T]{keys: make(map[string]*key[T]), parking: 1, scan: 1}
 }
 
-// Turn says what becomes of an item.
+// Turn is what to do with an item.
 type Turn int
 
-// The turns that an item can be given.
+// The turns of an item.
 const (
-	Go     Turn = iota // it is the head now: it may go
+	Go     Turn = iota // it is the head: it may go
 	Wait               // it waits in memory behind the head
-	Park               // it is to be parked behind what holds the key
+	Park               // it must be parked behind what holds the key
 	Refuse             // it stays in the table until the key is free
 )
 
@@ -61,8 +60,8 @@ func (ks *Keys[T]) Enqueue(name string, it T) Turn {
 	return Wait
 }
 
-// Resume gives an item of the parked table its turn: Go, Wait or Refuse. holds says
-// that its row there holds the key back, which a scheduled one does not.
+// Resume gives an item of the parked table its turn: Go, Wait or Refuse. holds reports whether
+// its row holds the key back; a scheduled one does not.
 func (ks *Keys[T]) Resume(name string, it T, holds bool) Turn {
 	k := ks.keys[name]
 	switch {
@@ -87,9 +86,9 @@ func (ks *Keys[T]) add(name string) *key[T] {
 	return k
 }
 
-// Next ends the turn of a key's head, which holds nothing back: the next one in memory
-// is the head now, and may go. Without one, ask says that the table is to be asked for
-// the next one.
+// Next ends the turn of a key's head, which does not hold the key back: the next item in memory
+// becomes the head and may go. If there is none, ask reports whether the table must be queried
+// for the next one.
 func (ks *Keys[T]) Next(name string) (next T, ok, ask bool) {
 	k := ks.keys[name]
 	if len(k.waiting) > 0 {
@@ -103,16 +102,16 @@ func (ks *Keys[T]) Next(name string) (next T, ok, ask bool) {
 	return next, false, k.held
 }
 
-// Hold ends the turn of a key's head, which is parked now and holds the others back. It
-// returns those that wait in memory, in order: they are parked behind it, or are in
-// the table already.
+// Hold ends the turn of a key's head, which is parked and holds the key back. It returns the
+// items that wait in memory, in order: they must be parked behind it, unless they are already in
+// the table.
 func (ks *Keys[T]) Hold(name string) (waiting []T) {
 	k := ks.keys[name]
 	k.active = false
 	return ks.Spill(name)
 }
 
-// Spill takes out what waits behind the head of a key, which is held from now on.
+// Spill removes and returns the items that wait behind the head of a key. The key is held then.
 func (ks *Keys[T]) Spill(name string) (waiting []T) {
 	k := ks.keys[name]
 	waiting, k.waiting = k.waiting, nil
@@ -120,16 +119,16 @@ func (ks *Keys[T]) Spill(name string) (waiting []T) {
 	return waiting
 }
 
-// Parking begins the next number for what is parked from now on, since what was
-// parked until now is about to be written. It returns the number of the latter.
+// Parking begins the next parking number, since what was parked so far is about to be written.
+// It returns the number of that.
 func (ks *Keys[T]) Parking() (written uint64) {
 	ks.parking++
 	return ks.parking - 1
 }
 
-// Free takes note that the table has nothing of a key, as of when all that was parked
-// up to a number was written. The key is not held any more, unless something of it was
-// parked since: then ask says that it is to be asked for again.
+// Free notes that the table has nothing of a key, as of the write with the given parking number.
+// The key is no longer held, unless something of it was parked since: then ask reports whether
+// the table must be queried again.
 func (ks *Keys[T]) Free(name string, written uint64) (free, ask bool) {
 	k := ks.keys[name]
 	switch {
@@ -145,8 +144,8 @@ func (ks *Keys[T]) Free(name string, written uint64) (free, ask bool) {
 	return true, false
 }
 
-// Held takes note that the table has something that holds a key. ask says that its next
-// one is to be asked for: the table has no head of it, and it has none here.
+// Held notes that the table has something that holds a key. ask reports that its next delivery
+// must be queried, because the key has no head, neither in the table nor in memory.
 func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 	k := ks.keys[name]
 	if k == nil {
@@ -156,9 +155,9 @@ func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 	return !head && !k.active
 }
 
-// Compared takes note that Held was called for the whole table since the last call. It
-// returns the keys that are held and have no head here, and of which the table had
-// nothing: a person may have taken it away, so they are to be asked for.
+// Compared notes that Held was called for the whole table since the last call. It returns the
+// held keys without a head in memory of which the table had nothing: a person may have removed
+// it, so they must be queried.
 func (ks *Keys[T]) Compared() (ask []string) {
 	for name, k := range ks.keys {
 		if k.held && !k.active && k.scan < ks.scan {
@@ -169,13 +168,13 @@ func (ks *Keys[T]) Compared() (ask []string) {
 	return ask
 }
 
-// Idle says whether a key has no head.
+// Idle reports whether a key has no head.
 func (ks *Keys[T]) Idle(name string) bool {
 	k := ks.keys[name]
 	return k == nil || !k.active
 }
 
-// Waiting is how many wait in memory behind the head of a key.
+// Waiting returns how many items wait in memory behind the head of a key.
 func (ks *Keys[T]) Waiting(name string) int {
 	if k := ks.keys[name]; k != nil {
 		return len(k.waiting)
@@ -183,7 +182,7 @@ func (ks *Keys[T]) Waiting(name string) int {
 	return 0
 }
 
-// Crowded are the keys behind whose head at least so many wait in memory, with how many.
+// Crowded returns the keys with at least that many items waiting in memory, and how many.
 func (ks *Keys[T]) Crowded(least int) map[string]int {
 	crowded := make(map[string]int)
 	for name, k := range ks.keys {
@@ -194,23 +193,23 @@ func (ks *Keys[T]) Crowded(least int) map[string]int {
 	return crowded
 }
 
-// Pop takes the first one that waits behind the head of a key. It goes together with
-// the head, which Next must not be called for then.
+// Pop removes and returns the first item that waits behind the head of a key. It goes together
+// with the head, for which Next must not be called then.
 func (ks *Keys[T]) Pop(name string) (T, bool) { return ks.keys[name].pop() }
 
-// Unpop has one that was popped wait again, in front of the others.
+// Unpop puts an item that was popped back in front of the others.
 func (ks *Keys[T]) Unpop(name string, it T) {
 	k := ks.keys[name]
 	k.waiting = append([]T{it}, k.waiting...)
 }
 
-// Withdraw takes out the last one that waits behind the head of a key.
+// Withdraw removes the last item that waits behind the head of a key.
 func (ks *Keys[T]) Withdraw(name string) {
 	k := ks.keys[name]
 	k.waiting = slices.Delete(k.waiting, len(k.waiting)-1, len(k.waiting))
 }
 
-// Drop takes out all that waits in memory, of all keys, and returns how many there were.
+// Drop removes all waiting items of all keys, and returns how many there were.
 func (ks *Keys[T]) Drop() (dropped int) {
 	for _, k := range ks.keys {
 		dropped += len(k.waiting)

@@ -8,19 +8,19 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// closeTime bounds the end of a ledger: what it cannot abort by then the next one aborts.
+// closeTime bounds closing a ledger. What it cannot abort by then, the next ledger aborts.
 const closeTime = 5 * time.Second
 
-// opened is what came of opening a ledger.
+// opened is the result of opening a ledger.
 type opened struct {
 	ledger sinks.Ledger
 	newest []byte
 	err    error
 }
 
-// recovered is restored with a Transactor. First all earlier ledgers of the lane are cut off; then
-// what they delivered is read; then the lease is renewed, which shows that no later forwarder has the
-// lane; only then something is written in the new one.
+// recovered is restored for a Transactor. First, opening a ledger cuts off all earlier ledgers of
+// the lane. Then it reads what they delivered. Then it renews the lease, which shows that no
+// later forwarder has the lane. Only after that anything is written to the new ledger.
 func (s *Session) recovered(ctx context.Context, c settle.Config) (k *settle.Checkpointer, closeLedger func(), err error) {
 	o := s.open(ctx, settle.New(c))
 	closeLedger = func() {}
@@ -29,7 +29,7 @@ func (s *Session) recovered(ctx context.Context, c settle.Config) (k *settle.Che
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 			defer cancel()
 			if err := o.ledger.Close(ctx); err != nil {
-				s.log.Warn("the lane's last transaction is aborted later", "error", err)
+				s.log.Warn("closing the lane's ledger failed: its last transaction is aborted later", "error", err)
 			}
 		}
 	}
@@ -43,13 +43,13 @@ func (s *Session) recovered(ctx context.Context, c settle.Config) (k *settle.Che
 	}
 	switch behind := settle.Behind(s.Lease, o.newest); {
 	case stale != "":
-		s.log.Warn("the sink's newest note of the lane is left alone", "reason", stale)
+		s.log.Warn("the sink's newest note of the lane is ignored", "reason", stale)
 	case behind > 0:
-		s.log.Warn("the database was set back: what was delivered since comes again", "checkpoints", behind)
+		s.log.Warn("the database was set back: later deliveries are repeated", "checkpoints", behind)
 	case o.newest == nil && s.Lease.Checkpoint > 0:
-		s.log.Warn("the sink has no note of the lane: each delivery is made once from here on; if that was so before, the notes are lost, or the sink's address leads elsewhere")
+		s.log.Warn("the sink has no note of the lane: deliveries are made exactly once from now on; if they already were before, the notes are lost, or the sink's address leads elsewhere")
 	case len(owed) > 0:
-		s.log.Info("deliveries that are made and not written are known", "count", len(owed))
+		s.log.Info("deliveries were made but not written: they are known and not repeated", "count", len(owed))
 	}
 	s.lane.Keep(o.ledger, owed)
 	c.Ledger, c.Committed = o.ledger, s.Begun

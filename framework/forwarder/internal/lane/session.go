@@ -1,6 +1,6 @@
-// Package lane is one forwarder's work on one leased lane of a sink, from the lease to
-// its release: it reads the log, hands the rows to the dispatcher, and has the
-// checkpointer write what became of them.
+// Package lane does one forwarder's work on one leased lane of a sink, from the lease to its
+// release: it reads the log, hands the rows to the dispatcher, and lets a checkpointer write
+// the outcome.
 package lane
 
 import (
@@ -20,51 +20,51 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Store is what a session needs of an outbox.
+// Store is what a session needs from an outbox.
 type Store interface {
 	store.Log
 	store.Deliveries
 }
 
-// Session is the work on one lane. All fields but Feed, Observer, Revised, Begun and Transactor are
-// required.
+// Session is the work on one lane. Feed, Observer, Revised, Begun and Transactor are optional.
 type Session struct {
 	Store      Store
 	Dispatcher *dispatch.Dispatcher
 	Lease      store.Lease
-	// Leased is when the lease was asked for.
+	// Leased is when the lease was requested.
 	Leased time.Time
 	TTL    time.Duration
-	// Types are those that go to the sink.
+	// Types are the types that go to the sink.
 	Types notification.TypeFilter
-	// Targets say how far the lane reads.
+	// Targets say how far to read.
 	Targets feed.Targets
-	// Feed reads for the lane once it has caught up; nil: it reads by itself.
+	// Feed reads for the lane after it has caught up; nil: the lane always reads itself.
 	Feed     *feed.Feed
 	Hooks    policy.Hooks
 	Observer policy.Observer
-	// Revised signals that a person has changed what is parked.
+	// Revised signals that a person has changed the parked deliveries.
 	Revised <-chan struct{}
-	// Prompt says that a position that moved without any delivery is written soon.
+	// Prompt means that a position that moved without any delivery is written soon.
 	Prompt bool
 	// ShutdownTimeout is how long deliveries in flight may take to end.
 	ShutdownTimeout time.Duration
-	// Begun is called once the lane is worked on; with a Transactor, once a round is committed.
+	// Begun is called when the work on the lane has begun; with a Transactor, after each
+	// committed round.
 	Begun func()
-	// Transactor is the sink, where each delivery is to be made once; nil: at least once.
+	// Transactor is the sink if it delivers exactly once; nil: at least once.
 	Transactor sinks.Transactor
 
 	lane *dispatch.Lane
 	log  *slog.Logger
 }
 
-// Work works on the lane until stop is done, or the only target is reached and all up to
-// there is settled. Either way it lets what is in flight end, within the shutdown
-// timeout, writes the last checkpoint and returns nil; the lease is still held. Its
-// errors are those of the database, and of a lease that is lost.
+// Work works on the lane until stop is done, or until the only target is reached and everything
+// up to it is settled. Then it lets deliveries in flight end within the shutdown timeout,
+// writes the last checkpoint and returns nil; the lease is still held. It returns errors of the
+// database, and those of a lost lease.
 //
-// db bounds all use of the database. Once the lease is lost, a sink that does not heed
-// its context is waited for until stopping is done.
+// db bounds all use of the database. After the lease is lost, Work waits for a sink that
+// ignores its context until stopping is done.
 func (s *Session) Work(stop, stopping, db context.Context) error {
 	filter := store.Filter{Slots: s.Lease.Lane.Slots, Types: s.Types, Server: s.Lease.Server}
 	reader, err := s.Store.NewReader(s.Lease.Position, filter)
@@ -84,9 +84,9 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	checkpointer, closeLedger, err := s.restored(stop, config)
 	defer closeLedger()
 	if err != nil {
-		s.lane.Remember(nil) // what the lease before has left
+		s.lane.Remember(nil) // deliveries of the previous lease
 		if stop.Err() != nil {
-			return nil // nothing was begun
+			return nil // nothing has begun
 		}
 		return err
 	}
@@ -124,14 +124,15 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	stopSettling()
 	if err := <-settled; err != nil {
 		s.lane.Remember(checkpointer.Unwritten())
-		s.log.Error("the last checkpoint was not written; what was delivered since will be repeated", "error", err)
+		s.log.Error("the last checkpoint was not written: later deliveries will be repeated", "error", err)
 		return err
 	}
 	return nil
 }
 
-// restored returns a checkpointer that knows what holds keys back, and, with a Transactor, what is
-// delivered and not written. The caller calls closeLedger at the end, also with an error.
+// restored returns a checkpointer that knows which keys are held back and, with a Transactor,
+// which deliveries were made and not written. The caller must call closeLedger, even after an
+// error.
 func (s *Session) restored(ctx context.Context, c settle.Config) (_ *settle.Checkpointer, closeLedger func(), err error) {
 	if s.Transactor == nil {
 		k := settle.New(c)
@@ -140,8 +141,8 @@ func (s *Session) restored(ctx context.Context, c settle.Config) (_ *settle.Chec
 	return s.recovered(ctx, c)
 }
 
-// read reads the log for the lane until ctx is done, or until the last target is
-// reached, for which it returns true.
+// read reads the log for the lane until ctx is done. It returns true if it has reached the last
+// target.
 func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Filter) (reached bool) {
 	failing := pace.NewTrouble(s.log, "reading the log", 0)
 	for {
@@ -154,7 +155,7 @@ func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Fi
 			if newer == nil {
 				return true
 			}
-			if restarted && s.Feed != nil { // the reader stands behind the target: only a later one says where
+			if restarted && s.Feed != nil { // the reader is after the target: only a later target can be its place
 				s.Targets = s.Feed.Since(time.Now())
 				continue
 			}
@@ -178,8 +179,8 @@ func (s *Session) read(ctx context.Context, reader store.Reader, filter store.Fi
 	}
 }
 
-// catchUp reads page by page up to a target, and returns the place behind it.
-// restarted says that it had to begin again, in another log.
+// catchUp reads pages up to a target, and returns the position after it. restarted means that
+// the reader had to begin again in another log.
 func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store.Target, failing *pace.Trouble) (end store.Position, restarted, ok bool) {
 	for {
 		limit, ok := s.lane.WaitForRoom(ctx)
@@ -220,8 +221,8 @@ func (s *Session) join(ctx context.Context, filter store.Filter, at store.Target
 	return s.Feed.Join(ctx, s.lane, filter, at, end)
 }
 
-// fed lets the feed read for the lane until it leaves it, and returns from where the
-// lane is to read by itself; false once ctx is done.
+// fed lets the feed read for the lane, and returns the position from which the lane must
+// continue by itself; false when ctx is done.
 func (s *Session) fed(ctx context.Context, m *feed.Member) (from store.Position, ok bool) {
 	select {
 	case <-ctx.Done():

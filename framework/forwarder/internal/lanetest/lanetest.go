@@ -1,5 +1,5 @@
-// Package lanetest has what tests of a lane's parts share: an outbox with one leased
-// lane, whose answers a test can hold up or change, and a sink that notes what it gets.
+// Package lanetest helps to test the parts of a lane: it has an outbox with one leased lane,
+// whose answers a test can delay or change, and a sink that records its deliveries.
 package lanetest
 
 import (
@@ -32,10 +32,10 @@ const TTL = 15 * time.Second
 // Memory is the dispatcher's budget in bytes.
 const Memory = 1 << 20
 
-// Bench is a SQLite outbox in a bubble of fake time, a lease of the only lane of its only
-// sink, and the dispatcher of that sink, which makes one delivery at a time. The functions
-// stand between the engine and the database, and Answer between the sink and what it gets;
-// nil is nothing. They are set before the engine runs.
+// Bench is an SQLite outbox in a synctest bubble, a lease of the only lane of its only sink, and
+// the dispatcher of that sink, which makes one delivery at a time. The functions are called
+// between the engine and the database, and Answer between the sink and its result; nil does
+// nothing. Set them before the engine runs.
 type Bench struct {
 	*sqlite.Store
 	DB         *sql.DB
@@ -46,7 +46,7 @@ type Bench struct {
 	OnDue        func(ctx context.Context)
 	OnHeldKeys   func(ctx context.Context, after string) ([]store.HeldKey, error)
 	OnPage       func()
-	Asked        time.Time // of the pages; zero leaves it to the engine
+	Asked        time.Time // Page.Asked of all pages; zero: the engine sets it
 	Answer       func(ctx context.Context, d *notification.Delivery) error
 
 	t     *testing.T
@@ -95,14 +95,14 @@ func (b *Bench) Append(ids ...string) {
 	}
 }
 
-// AppendSized commits a notification whose payload has so many bytes.
+// AppendSized commits a notification with a payload of the given size.
 func (b *Bench) AppendSized(id string, size int) {
 	b.t.Helper()
 	_, err := b.DB.ExecContext(b.t.Context(), `INSERT INTO outbox (id, type, payload) VALUES (?, 't', zeroblob(?))`, id, size)
 	require.NoError(b.t, err)
 }
 
-// Read reads the next page of the log, for the test itself.
+// Read reads the next page of the log for the test.
 func (b *Bench) Read(limit int) store.Page {
 	b.t.Helper()
 	target, err := b.Probe(b.t.Context())
@@ -112,7 +112,7 @@ func (b *Bench) Read(limit int) store.Page {
 	return page
 }
 
-// Given lists the ids of what the sink was given, in order.
+// Given returns the ids of the deliveries that the sink got, in order.
 func (b *Bench) Given() []string {
 	synctest.Wait()
 	b.mu.Lock()
@@ -130,7 +130,7 @@ func (b *Bench) deliver(ctx context.Context, d *notification.Delivery) (notifica
 	return "", b.Answer(ctx, d)
 }
 
-// Checkpoint is the store's, behind OnCheckpoint.
+// Checkpoint calls OnCheckpoint, then the store.
 func (b *Bench) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	next := func() error { return b.Store.Checkpoint(ctx, c) }
 	if b.OnCheckpoint == nil {
@@ -139,7 +139,7 @@ func (b *Bench) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return b.OnCheckpoint(ctx, c, next)
 }
 
-// Due is the store's, behind OnDue.
+// Due calls OnDue, then the store.
 func (b *Bench) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
 	if b.OnDue != nil {
 		b.OnDue(ctx)
@@ -147,7 +147,7 @@ func (b *Bench) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time
 	return b.Store.Due(ctx, q)
 }
 
-// HeldKeys is OnHeldKeys, or the store's.
+// HeldKeys calls OnHeldKeys instead of the store if it is set.
 func (b *Bench) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) ([]store.HeldKey, error) {
 	if b.OnHeldKeys != nil {
 		return b.OnHeldKeys(ctx, after)
@@ -155,7 +155,7 @@ func (b *Bench) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after 
 	return b.Store.HeldKeys(ctx, lane, halt, after, limit)
 }
 
-// NewReader is the store's, each of whose pages comes behind OnPage.
+// NewReader returns the store's reader, which calls OnPage before each page.
 func (b *Bench) NewReader(position json.RawMessage, f store.Filter) (store.Reader, error) {
 	r, err := b.Store.NewReader(position, f)
 	return reader{r, b}, err
@@ -175,7 +175,7 @@ func (r reader) Next(ctx context.Context, t store.Target, limit int) (store.Page
 	return page, err
 }
 
-// Sleep takes a while, unless ctx is done before.
+// Sleep waits, unless ctx is done first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

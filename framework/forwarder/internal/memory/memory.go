@@ -1,13 +1,13 @@
-// Package memory keeps what a lane has delivered and could not write before its lease
-// ended. The next lease of the lane in this process settles it when it is read again,
-// without delivering again.
+// Package memory keeps deliveries that a lane has made and could not write before its lease
+// ended. When the next lease of the lane in this process reads them again, it settles them
+// without delivering them again.
 //
-// That is safe although what is remembered of transactions is not (a server that
-// crashes takes them back): a delivery that was made stays made. If the row is gone,
-// nothing is read; if another row has its offset, the id differs.
+// This is safe even though knowledge about transactions is not (a server that crashes undoes
+// some of them): a delivery that was made stays made. If its row is gone, it is not read again;
+// if another row has its offset, the id differs.
 //
-// For parked deliveries that holds as long as no person has changed what is parked: one
-// that was requeued or replayed meanwhile may look as it did before.
+// For parked deliveries this holds only while no person has changed them: one that was requeued
+// or replayed meanwhile may look as it did before.
 package memory
 
 import (
@@ -25,13 +25,13 @@ type Made struct {
 	Row
 }
 
-// Row is where a delivery came from, as it was then.
+// Row is where a delivery came from, as it was at that time.
 type Row struct {
-	// Attempt numbers the attempt in which it was made.
+	// Attempt is the number of the attempt that made the delivery.
 	Attempt int
-	// FromLog says that it was read from the log, and not from the parked table.
+	// FromLog means that it was read from the log rather than from the parked table.
 	FromLog bool
-	// State and FirstParked are those of its row in the parked table.
+	// State and FirstParked are the values of its row in the parked table.
 	State       store.State
 	FirstParked time.Time
 }
@@ -42,7 +42,7 @@ type Lane struct {
 	deliveries map[store.Ref]Made
 }
 
-// New returns an empty memory of what was made under a lease.
+// New returns an empty memory for a lease.
 func New(lease store.Lease) *Lane {
 	return &Lane{lease: lease, deliveries: make(map[store.Ref]Made)}
 }
@@ -50,14 +50,14 @@ func New(lease store.Lease) *Lane {
 // Add remembers a delivery.
 func (l *Lane) Add(ref store.Ref, made Made) { l.deliveries[ref] = made }
 
-// AddAll remembers what an older memory still has.
+// AddAll remembers everything from an older memory.
 func (l *Lane) AddAll(older *Lane) {
 	if older != nil {
 		maps.Copy(l.deliveries, older.deliveries)
 	}
 }
 
-// Len is how many deliveries are remembered.
+// Len returns how many deliveries are remembered.
 func (l *Lane) Len() int {
 	if l == nil {
 		return 0
@@ -65,16 +65,15 @@ func (l *Lane) Len() int {
 	return len(l.deliveries)
 }
 
-// Met returns a delivery that was made and is met again in row, and forgets it. A
-// parked delivery counts only if its state, its attempts and the time at which it was
-// first parked are as they were: a person who requeues or replays one wants it delivered
-// again.
+// Met returns the remembered delivery when it is read again as row, and forgets it. For a parked
+// delivery, state, attempts and the time at which it was first parked must be unchanged: a
+// person who requeues or replays it wants it delivered again.
 func (l *Lane) Met(ref store.Ref, row Row) (made Made, ok bool) {
 	if l.Len() == 0 {
 		return made, false
 	}
 	made, ok = l.deliveries[ref]
-	if !ok || row.FromLog != made.FromLog { // a replay, say, of what is still to be read
+	if !ok || row.FromLog != made.FromLog { // e.g. a replay of a row that will still be read
 		return Made{}, false
 	}
 	delete(l.deliveries, ref)
@@ -84,26 +83,26 @@ func (l *Lane) Met(ref store.Ref, row Row) (made Made, ok bool) {
 	return made, true
 }
 
-// isAsBefore says whether a row that is met is as it was when the delivery was made.
+// isAsBefore reports whether a row is unchanged since the delivery was made.
 func (r Row) isAsBefore(made Row) bool {
 	return r.FromLog || r.State == made.State && r.Attempt == made.Attempt-1 && r.FirstParked.Equal(made.FirstParked)
 }
 
-// ForgetLog drops what was of the log: all of it has been read, and what was not met is
-// gone.
+// ForgetLog forgets deliveries from the log, after all of it has been read: rows that were not
+// met are gone.
 func (l *Lane) ForgetLog() { l.forget(true) }
 
-// forget drops what was of the log, or what was parked.
+// forget forgets the deliveries from the log, or those from the parked table.
 func (l *Lane) forget(fromLog bool) {
 	if l != nil {
 		maps.DeleteFunc(l.deliveries, func(_ store.Ref, made Made) bool { return made.FromLog == fromLog })
 	}
 }
 
-// Lanes are the memories of a sink's lanes, one of each at most.
+// Lanes are the memories of a sink's lanes, at most one for each.
 type Lanes []*Lane
 
-// Keep keeps a lane's memory in place of the one before, unless it is empty.
+// Keep replaces the memory of a lane; an empty memory only removes the old one.
 func (all *Lanes) Keep(l *Lane) {
 	all.Retain(func(lane store.Lane) bool { return lane != l.lease.Lane })
 	if l.Len() > 0 {
@@ -111,8 +110,8 @@ func (all *Lanes) Keep(l *Lane) {
 	}
 }
 
-// Recall hands over what the lease before has left behind; nil if there is nothing, or
-// if another forwarder has had the lane in between.
+// Recall removes and returns what the previous lease has left behind; nil if there is nothing,
+// or if another forwarder has had the lane meanwhile.
 func (all *Lanes) Recall(lease store.Lease) *Lane {
 	i := slices.IndexFunc(*all, func(l *Lane) bool { return l.lease.Lane == lease.Lane })
 	if i < 0 {
@@ -129,7 +128,7 @@ func (all *Lanes) Recall(lease store.Lease) *Lane {
 	return l
 }
 
-// Retain drops the memories of other lanes.
+// Retain forgets the memories of all other lanes.
 func (all *Lanes) Retain(keep func(lane store.Lane) bool) {
 	*all = slices.DeleteFunc(*all, func(l *Lane) bool { return !keep(l.lease.Lane) })
 }

@@ -13,46 +13,47 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Note is what the ledger of a lane keeps in the destination: what is delivered there, and perhaps
-// not written in the database. The next lease of the lane, in whatever process, settles that when
-// it is read, without delivering again.
+// Note is what the ledger of a lane stores in the destination: deliveries that were made there
+// and may not be written in the database. When the next lease of the lane, in any process, reads
+// them again, it settles them without delivering them again.
 //
-// It names deliveries, and no position: where the database was set back, or the cursors were made anew,
-// it names what is not there, or what is there and was delivered.
+// It names deliveries, not a position. So it stays correct if the database was set back or the
+// cursors were created again: the deliveries it names were made, or do not exist.
 type Note struct {
-	// Epoch is that of the lease, and Of how many lanes the sink was cut into.
+	// Epoch is the lease's epoch, and Of the sink's number of lanes.
 	Epoch int64
 	Of    int
-	// Number is that of the checkpoint that settles Made.
+	// Number is the number of the checkpoint that settles Made.
 	Number int64
-	// Made is what is delivered in the same transaction.
+	// Made are the deliveries of the same transaction.
 	Made []Noted
-	// Owed is what was delivered before, and was not met yet.
+	// Owed are earlier deliveries that were not met yet.
 	Owed []Noted
 }
 
-// Noted is a delivery that was made, as a note has it.
+// Noted is a delivery in a note.
 type Noted struct {
 	Offset int64
-	// Hash is of the id.
+	// Hash is a hash of the id.
 	Hash uint64
 	Row
 }
 
-// NotedOf is a delivery as a note has it.
+// NotedOf returns a delivery for a note.
 func NotedOf(ref store.Ref, row Row) Noted {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(ref.ID)) // which never fails
+	_, _ = h.Write([]byte(ref.ID)) // never fails
 	return Noted{Offset: ref.Offset, Hash: h.Sum64(), Row: row}
 }
 
 // ErrNote: a note cannot be read.
 var ErrNote = errors.New("unreadable note of a ledger")
 
-// noteVersion is that of the form in which notes are written.
+// noteVersion is the version of the encoding of notes.
 const noteVersion = 1
 
-// storedNote is a note as it is written. What is of the log is most of it, and short.
+// storedNote is the encoded form of a note. Deliveries from the log are its largest part, and are
+// encoded compactly.
 type storedNote struct {
 	Version    int            `json:"version"`
 	Epoch      int64          `json:"epoch"`
@@ -72,7 +73,7 @@ type storedParked struct {
 	FirstParked time.Time   `json:"first_parked"`
 }
 
-// Encode writes the form that DecodeNote reads. It orders Made and Owed.
+// Encode encodes the note for DecodeNote. It sorts Made and Owed.
 func (n *Note) Encode() ([]byte, error) {
 	s := storedNote{Version: noteVersion, Epoch: n.Epoch, Of: n.Of, Number: n.Number}
 	s.Made, s.MadeParked = encodeNoted(n.Made)
@@ -80,14 +81,14 @@ func (n *Note) Encode() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// DecodeNote reads a note. Its errors wrap ErrNote.
+// DecodeNote decodes a note. Its errors wrap ErrNote.
 func DecodeNote(raw []byte) (n Note, err error) {
 	var s storedNote
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return n, fmt.Errorf("%w: %w", ErrNote, err)
 	}
 	if s.Version != noteVersion {
-		return n, fmt.Errorf("%w: it is of version %d, and this program knows %d", ErrNote, s.Version, noteVersion)
+		return n, fmt.Errorf("%w: its version is %d, but this program knows %d", ErrNote, s.Version, noteVersion)
 	}
 	n = Note{Epoch: s.Epoch, Of: s.Of, Number: s.Number}
 	if n.Made, err = decodeNoted(s.Made, s.MadeParked); err == nil {
@@ -96,7 +97,7 @@ func DecodeNote(raw []byte) (n Note, err error) {
 	return n, err
 }
 
-// encodeNoted writes what is of the log as the distance from the offset before, and the hash.
+// encodeNoted encodes each delivery from the log as the distance from the last offset and the hash.
 func encodeNoted(all []Noted) (log []byte, parked []storedParked) {
 	slices.SortFunc(all, func(a, b Noted) int { return cmp.Compare(a.Offset, b.Offset) })
 	before := int64(0)
@@ -117,7 +118,7 @@ func decodeNoted(log []byte, parked []storedParked) (all []Noted, err error) {
 	for len(log) > 0 {
 		distance, n := binary.Varint(log)
 		if n <= 0 || len(log) < n+8 {
-			return nil, fmt.Errorf("%w: it is cut off", ErrNote)
+			return nil, fmt.Errorf("%w: it is truncated", ErrNote)
 		}
 		offset += distance
 		all = append(all, Noted{Offset: offset, Hash: binary.BigEndian.Uint64(log[n:]), Row: Row{FromLog: true}})
@@ -129,7 +130,7 @@ func decodeNoted(log []byte, parked []storedParked) (all []Noted, err error) {
 	return all, nil
 }
 
-// Owed is what notes name and was not met yet. nil is empty.
+// Owed are deliveries named by notes that were not met yet. nil is empty.
 type Owed map[owedKey]Row
 
 type owedKey struct {
@@ -138,7 +139,7 @@ type owedKey struct {
 	fromLog bool
 }
 
-// NewOwed is what notes name.
+// NewOwed returns the deliveries that notes name.
 func NewOwed(noted ...[]Noted) Owed {
 	o := make(Owed)
 	for _, all := range noted {
@@ -149,7 +150,7 @@ func NewOwed(noted ...[]Noted) Owed {
 	return o
 }
 
-// Met says whether a delivery that is met in row was made, and forgets it.
+// Met reports whether the delivery was made when it is read again as row, and forgets it.
 func (o Owed) Met(ref store.Ref, row Row) bool {
 	if len(o) == 0 {
 		return false
@@ -164,8 +165,8 @@ func (o Owed) Met(ref store.Ref, row Row) bool {
 	return row.isAsBefore(made)
 }
 
-// ForgetLog drops what was of the log: all of it has been read, and what was not met is
-// gone.
+// ForgetLog forgets deliveries from the log, after all of it has been read: rows that were not
+// met are gone.
 func (o Owed) ForgetLog() {
 	for key := range o {
 		if key.fromLog {
@@ -174,7 +175,7 @@ func (o Owed) ForgetLog() {
 	}
 }
 
-// List is all of it.
+// List returns all of them.
 func (o Owed) List() (all []Noted) {
 	for key, row := range o {
 		all = append(all, Noted{key.offset, key.hash, row})

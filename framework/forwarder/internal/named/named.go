@@ -1,6 +1,6 @@
-// Package named gives a store the name of its database: lanes carry it, and so does what is
-// read, as the metadata [notification.MetadataDatabase]. So a forwarder of several databases
-// tells them apart in all that its sinks have in common.
+// Package named adds the name of its database to a store's lanes, and to all envelopes it reads,
+// as the metadata [notification.MetadataDatabase]. So a forwarder of several databases can
+// distinguish them in its sinks.
 package named
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Store is what gets a name.
+// Store is the store to name.
 type Store interface {
 	store.Log
 	store.Leases
@@ -25,7 +25,7 @@ type Store interface {
 type Named struct {
 	Store
 	name string
-	bare notification.Metadata // of what has no metadata of its own
+	bare notification.Metadata // for envelopes without metadata
 }
 
 var (
@@ -33,7 +33,7 @@ var (
 	_ store.Sourced = (*Named)(nil)
 )
 
-// New gives a store a name.
+// New returns a store with a name.
 func New(s Store, name string) *Named {
 	return &Named{Store: s, name: name, bare: notification.Metadata{notification.MetadataDatabase: name}}
 }
@@ -115,8 +115,8 @@ func (n *Named) stampParked(all []store.Parked) {
 	}
 }
 
-// stamp returns what puts the name into the metadata of rows. What is read is shared between rows that
-// have the same metadata, and stays so.
+// stamp returns a function that adds the name to the metadata of rows. Rows that share the same
+// metadata share the result too.
 func (n *Named) stamp() func(e *notification.Envelope) {
 	stamped := make(map[uintptr]notification.Metadata)
 	return func(e *notification.Envelope) {

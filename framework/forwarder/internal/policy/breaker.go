@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Breaker says when a sink waits as a whole because its destination fails.
+// Breaker says when to pause a whole sink because its destination fails.
 //
-// It opens when the destination cannot be reached (sinks.Unavailable), when nearly all
-// recent attempts over different keys failed for the moment, as at an endpoint that
-// answers 500 to everything, and when deliveries of ten keys in a row were refused for
-// good. While it is open nothing is parked and no attempt is spent: single deliveries
-// probe the destination, after pauses that grow from 100 ms to MaxPause, until one gets
-// through. Only a probe that is refused for good spends its attempt.
+// It opens when the destination is unavailable (sinks.Unavailable), when nearly all recent
+// attempts of different keys failed temporarily, as with an endpoint that answers 500 to
+// everything, and when deliveries of ten keys in a row were refused permanently. While it is
+// open, nothing is parked and no attempt is spent: single deliveries probe the destination,
+// after pauses that grow from 100 ms to MaxPause, until one succeeds. Only a probe that is
+// refused permanently spends its attempt.
 type Breaker struct {
-	// FailureShare of the last Among attempts opens it; default 0.9, more than 0,
-	// at most 1. Of several failures of one key only the first counts.
+	// FailureShare is the share of failures among the last Among attempts that opens it;
+	// default 0.9, above 0 and at most 1. Of several failures of one key only the first counts.
 	FailureShare float64
 	Among        int           // default 20, 1 to 10,000
 	MaxPause     time.Duration // default 5 s, at least 100 ms
-	// Off makes it open only for a destination that cannot be reached.
+	// Off makes it open only if the destination is unavailable.
 	Off bool
 }
 
@@ -35,7 +35,7 @@ const (
 	maxAmong   = 10_000
 )
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the settings with the defaults of unset fields.
 func (b Breaker) WithDefaults() Breaker {
 	b.FailureShare = cmp.Or(b.FailureShare, DefaultFailureShare)
 	b.Among = cmp.Or(b.Among, DefaultAmong)

@@ -10,54 +10,51 @@ import (
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 )
 
-// Circuit applies a Breaker, and the throttle that a destination asks for: it holds all
-// deliveries back while the destination fails or asks to wait. It is for one goroutine
-// at a time.
+// Circuit applies a Breaker, and throttling requested by a destination: it holds back all
+// deliveries while the destination fails or asks to wait. It is not safe for concurrent use.
 //
-// The breaker is closed while deliveries flow, open while none starts, and half-open
-// while one probe is in flight, whose outcome closes it or opens it for longer. What was
-// in flight when the breaker opened proves nothing any more.
+// The breaker is closed while deliveries are made, open while none starts, and half-open while
+// one probe is in flight, whose result closes it or opens it for longer. Results of deliveries
+// that were in flight when the breaker opened are ignored.
 type Circuit struct {
 	config  Breaker
 	breaker circuitbreaker.CircuitBreaker[any]
 	pace    *backoff.ExponentialBackOff
-	chance  func() float64 // by which pauses vary
+	chance  func() float64 // random number for the pauses, from 0 up to 1
 
 	throttled time.Time // nothing starts before
-	asked     error     // what it was throttled by last
-	since     time.Time // the breaker is open; zero while it is closed
-	probeAt   time.Time // no probe before
-	cause     error     // why
-	failing   bool      // it opened since deliveries failed, be the destination reachable or not
-	failed    []string  // keys of the last failures that counted, the oldest first
-	refused   []string  // keys of the deliveries that were refused for good since one got through, no more than count
-	recovered int       // how often a delivery that got through has closed the breaker
+	asked     error     // with which the destination last asked to wait
+	since     time.Time // when the breaker opened; zero while it is closed
+	probeAt   time.Time // no probe starts before
+	cause     error     // why it opened
+	failing   bool      // it opened because deliveries failed, not because the destination is unavailable
+	failed    []string  // keys of the last failures that counted, oldest first
+	refused   []string  // keys of deliveries refused permanently since the last success, up to the limit
+	recovered int       // how often a successful delivery has closed the breaker
 }
 
-// probeJitter is by how much of itself a pause between two probes is shorter or longer.
+// probeJitter is the share by which a pause between two probes varies.
 const probeJitter = 0.2
 
-// maxPostponed bounds for how long a delivery is put off since its destination is away.
+// maxPostponed bounds how long a delivery is postponed because its destination is unavailable.
 const maxPostponed = 5 * time.Minute
 
-// refusals is how many keys in a row whose deliveries are refused for good open the
-// breaker: so many mistakes of notifications are rather one of the sink.
+// refusals is after how many keys in a row with permanently refused deliveries the breaker opens:
+// so many are more likely a problem of the sink than of the notifications.
 const refusals = 10
 
-// NewCircuit returns a circuit whose breaker is closed. The settings have their
-// defaults.
+// NewCircuit returns a circuit with a closed breaker. The settings must have their defaults.
 func NewCircuit(config Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
 
-// NewCircuitBy returns one whose pauses vary by a chance of the caller's: numbers from 0 to
-// 1, 1 not included.
+// NewCircuitBy is NewCircuit with the caller's random numbers, from 0 up to but not including 1.
 func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
 	c := &Circuit{chance: chance}
 	c.Adjust(config)
 	return c
 }
 
-// Adjust takes over other settings, with their defaults, and closes the breaker. A
-// throttle goes on.
+// Adjust replaces the settings, which must have their defaults, and closes the breaker.
+// Throttling goes on.
 func (c *Circuit) Adjust(config Breaker) {
 	among := uint(config.Among)
 	*c = Circuit{
@@ -67,7 +64,7 @@ func (c *Circuit) Adjust(config Breaker) {
 		breaker: circuitbreaker.NewBuilder[any]().
 			WithFailureThresholdRatio(uint(math.Ceil(config.FailureShare*float64(config.Among))), among).
 			WithSuccessThreshold(1).
-			WithDelay(0). // its own is fixed where no execution is at hand: probeAt is ours
+			WithDelay(0). // probeAt decides when a probe may start
 			Build(),
 		throttled: c.throttled,
 		asked:     c.asked,
@@ -75,26 +72,26 @@ func (c *Circuit) Adjust(config Breaker) {
 	}
 }
 
-// IsOpen says whether the breaker is open: nothing starts but a probe now and then.
+// IsOpen reports whether the breaker is open: only probes start.
 func (c *Circuit) IsOpen() bool { return !c.since.IsZero() }
 
-// OpenSince is when the breaker opened; zero while it is closed.
+// OpenSince returns when the breaker opened; zero while it is closed.
 func (c *Circuit) OpenSince() time.Time { return c.since }
 
-// Cause is the error that the breaker last opened for; nil while it is closed.
+// Cause returns the error for which the breaker opened; nil while it is closed.
 func (c *Circuit) Cause() error { return c.cause }
 
-// ThrottledUntil is the time before which nothing starts because the destination
-// asked to wait. It may be past, or zero.
+// ThrottledUntil returns the time before which nothing starts because the destination asked to
+// wait. It may be in the past, or zero.
 func (c *Circuit) ThrottledUntil() time.Time { return c.throttled }
 
-// ThrottledBy is the error with which the destination last asked to wait; nil: it never did.
+// ThrottledBy returns the error with which the destination last asked to wait, or nil.
 func (c *Circuit) ThrottledBy() error { return c.asked }
 
-// NoLimit is a limit that is none.
+// NoLimit as a limit means that there is none.
 const NoLimit = math.MaxInt
 
-// Limit is how many deliveries may be in flight at now, out of n.
+// Limit returns how many of n deliveries may be in flight at now.
 func (c *Circuit) Limit(n int, now time.Time) int {
 	switch {
 	case now.Before(c.throttled):
@@ -107,7 +104,7 @@ func (c *Circuit) Limit(n int, now time.Time) int {
 	return 1
 }
 
-// Next is when to ask for the limit again, where that was none.
+// Next returns when to call Limit again, if it was 0.
 func (c *Circuit) Next() time.Time {
 	if c.throttled.After(c.probeAt) {
 		return c.throttled
@@ -115,9 +112,10 @@ func (c *Circuit) Next() time.Time {
 	return c.probeAt
 }
 
-// Postponement is how long a delivery is put off that may not begin now: until the next probe,
-// and about as long as the destination has been away, up to 5 minutes, so that what waits for
-// long is rarely written; and by chance up to a quarter of that, and a second, more.
+// Postponement returns how long to postpone a delivery that may not begin now: until the next
+// probe plus about as long as the destination has been unavailable, up to 5 minutes, so that
+// deliveries that wait for long are rarely written. It adds up to a quarter of that, and a
+// second, at random.
 func (c *Circuit) Postponement(now time.Time) time.Duration {
 	pause := max(c.Next().Sub(now), 0)
 	if c.IsOpen() {
@@ -126,16 +124,15 @@ func (c *Circuit) Postponement(now time.Time) time.Duration {
 	return pause + time.Duration(c.chance()*float64(pause/4+time.Second))
 }
 
-// Begin takes note that a delivery, or a batch, begins. While the breaker is open it is
-// a probe.
+// Begin notes that a delivery or batch begins. While the breaker is open it is a probe.
 func (c *Circuit) Begin() {
 	if c.IsOpen() {
 		c.breaker.HalfOpen()
 	}
 }
 
-// Throttle lets nothing start before a time, if that is later than what the circuit
-// waits for. It returns true where the circuit did not wait.
+// Throttle lets nothing start before a time, if that is later than an earlier one. It returns
+// true if the circuit was not throttled.
 func (c *Circuit) Throttle(until, now time.Time, cause error) (began bool) {
 	began = !now.Before(c.throttled)
 	if until.After(c.throttled) {
@@ -144,8 +141,7 @@ func (c *Circuit) Throttle(until, now time.Time, cause error) (began bool) {
 	return began
 }
 
-// Delivered takes note that the destination took a delivery. It returns true where that
-// closed the breaker.
+// Delivered notes that a delivery succeeded. It returns true if that closed the breaker.
 func (c *Circuit) Delivered() (closed bool) {
 	if c.stray() {
 		return false
@@ -160,21 +156,20 @@ func (c *Circuit) Delivered() (closed bool) {
 	return true
 }
 
-// Refusal says what a refusal for good means for its delivery.
+// Refusal is what a permanent refusal means for its delivery.
 type Refusal int
 
 const (
-	// RefusalFinal: the delivery is refused for what it is.
+	// RefusalFinal: the notification is the cause, and the delivery is dead.
 	RefusalFinal Refusal = iota
-	// RefusalProbe: so are all others, and an attempt is spent.
+	// RefusalProbe: all deliveries are refused; the attempt is spent.
 	RefusalProbe
-	// RefusalStray: the delivery was in flight when the breaker opened. No attempt is
-	// spent.
+	// RefusalStray: the delivery was in flight when the breaker opened. No attempt is spent.
 	RefusalStray
 )
 
-// Refused takes note that the destination refused a delivery of a key for good. It may
-// open the breaker, or close it where the destination did not answer before.
+// Refused notes that the destination permanently refused a delivery of a key. This may open the
+// breaker, or close it if the destination had been unavailable.
 func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 	if c.stray() {
 		return RefusalStray
@@ -190,7 +185,7 @@ func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 		}
 		return RefusalFinal
 	}
-	refusal := RefusalFinal // of the one that opens it
+	refusal := RefusalFinal // also for the one that opens it
 	if c.IsOpen() {
 		refusal = RefusalProbe
 	}
@@ -200,12 +195,11 @@ func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 	return refusal
 }
 
-// Recovered is how often a delivery that got through has closed the breaker.
+// Recovered returns how often a successful delivery has closed the breaker.
 func (c *Circuit) Recovered() int { return c.recovered }
 
-// Answered takes note that the destination was reached, whatever it said. It returns
-// true where that closed the breaker, which had opened because the destination was
-// not reached.
+// Answered notes that the destination answered, whatever it said. It returns true if that closed
+// the breaker, which had opened because the destination was unavailable.
 func (c *Circuit) Answered() (closed bool) {
 	if !c.Unreachable() || c.stray() {
 		return false
@@ -214,12 +208,11 @@ func (c *Circuit) Answered() (closed bool) {
 	return true
 }
 
-// Unreachable says whether the breaker is open because the destination could not be
-// reached.
+// Unreachable reports whether the breaker is open because the destination is unavailable.
 func (c *Circuit) Unreachable() bool { return c.IsOpen() && !c.failing }
 
-// Unavailable takes note that the destination could not be reached, which opens the
-// breaker. It returns true where the breaker was closed.
+// Unavailable notes that the destination is unavailable, which opens the breaker. It returns true
+// if the breaker was closed.
 func (c *Circuit) Unavailable(now time.Time, err error) (opened bool) {
 	if c.stray() {
 		return false
@@ -228,8 +221,8 @@ func (c *Circuit) Unavailable(now time.Time, err error) (opened bool) {
 	return c.postpone(now, err)
 }
 
-// Failed takes note that a delivery of a key failed for the moment. It returns whether
-// that spends an attempt of the delivery, and whether it opened the breaker.
+// Failed notes that a delivery of a key failed temporarily. It returns whether that spends an
+// attempt of the delivery, and whether it opened the breaker.
 func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bool) {
 	switch {
 	case c.failing && c.stray():
@@ -252,11 +245,10 @@ func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bo
 	return true, c.postpone(now, err)
 }
 
-// stray says whether an outcome is of a delivery that was in flight when the breaker
-// opened.
+// stray reports whether a result is of a delivery that was in flight when the breaker opened.
 func (c *Circuit) stray() bool { return c.breaker.IsOpen() }
 
-// postpone puts the next probe off, and returns true where the breaker had been closed.
+// postpone sets the time of the next probe, and returns true if the breaker was closed.
 func (c *Circuit) postpone(now time.Time, err error) (opened bool) {
 	opened = !c.IsOpen()
 	if opened {

@@ -5,90 +5,90 @@ import (
 	"time"
 )
 
-// Governor applies an Adaptive: it says how many calls of a destination may be in flight,
-// and learns from each that ends. It knows no clock but the times that it is given. It is
-// for one goroutine at a time.
+// Governor applies an Adaptive: it decides how many calls may be in flight to a destination, and
+// learns from each call that ends. It gets all times from the caller. It is not safe for
+// concurrent use.
 //
-// Calls are counted in windows, which count where the limit was used up. At the end of one
+// Calls are counted in windows. A window counts if the limit was reached in it. At its end
 //
 //	limit = limit × tolerance × base / latency
 //
 // as in the gradient controller of Envoy's adaptive concurrency filter and in Netflix'
-// Gradient2. latency is the mean of the window, and base that of a window with half the
-// limit: while twice as much in flight takes no longer the limit grows, and it falls where
-// calls only wait for each other. Both are geometric means: a few calls that take very long
-// count for little, and all that take twice as long for exactly that. base is measured anew
-// after baseEvery windows, and where the limit has fallen to that of its measuring.
+// Gradient2. latency is the mean of the window, and base that of a window with half the limit.
+// While twice as many calls in flight take no longer, the limit grows; it falls where calls
+// only wait for each other. Both are geometric means: a few very slow calls count little, but
+// if all calls take twice as long, so does the mean. base is measured again after baseEvery
+// windows, and when the limit has fallen to the one at which it was measured.
 //
-// A call that is refused lowers the limit at once: by a part, and by one for each further
-// call of its round, to half at most. Then little begins, and one more with each call that
-// is answered, as in TCP's slow start (RFC 5681). The limit stays where it is until the
-// refusal is paid for: by growCalls calls, for no more refusals than the limit, and by
-// growPauses times what it has cost in time.
-// Then it grows by one, two, four and so on in a window.
+// A refused call lowers the limit at once: by a part, and by one for each further refused call
+// of its round, to half at most. Then few calls begin, and one more for each call that is
+// answered, as in TCP's slow start (RFC 5681). The limit stays there until the refusals are
+// paid for: by growCalls calls for each, for at most as many refusals as the limit, and by
+// growPauses times the time that they cost. Then it grows by one, two, four and so on for each
+// window.
 type Governor struct {
 	config   Adaptive
 	limit    float64
 	ramp     float64 // bounds the limit after a refusal
 	inFlight int
 
-	since   time.Time // calls that began before are of no window
-	calls   int       // of the window
+	since   time.Time // calls that began before belong to no window
+	calls   int       // in the window
 	logs    float64   // sum of the logarithms of their seconds
-	reached bool      // the limit was used up in it
+	reached bool      // the limit was reached in the window
 
 	base       float64 // logarithm of the base latency in seconds
-	measured   bool    // it is known
-	measuredAt int     // the limit then
-	windows    int     // until it is measured again
-	halved     bool    // it is being measured
+	measured   bool    // base is known
+	measuredAt int     // limit when base was measured
+	windows    int     // until base is measured again
+	halved     bool    // base is being measured
 
-	cut   time.Time // of the last refusal that began a round: calls from before belong to it
-	floor float64   // what that round leaves of the limit at least
-	top   float64   // what it has left
-	debt  int       // calls to be answered before the limit passes top
-	hold  time.Time // nor does it before then
-	step  float64   // by which it grows at most
+	cut   time.Time // of the last refusal that began a round; calls from before belong to the round
+	floor float64   // lower bound of the limit in that round
+	top   float64   // limit after that round
+	debt  int       // calls that must be answered before the limit exceeds top
+	hold  time.Time // the limit does not exceed top before
+	step  float64   // by how much the limit may grow at once
 }
 
-// The numbers are those with which the servers of governor_test.go are used best.
+// The values with which the servers in governor_test.go are used best.
 const (
 	tolerance    = 1.3 // of latency, before the limit falls
 	mostFall     = 0.5 // of the limit, in a window
 	mostGrowth   = 1.5
 	leastWindow  = 64 // calls
-	windowRounds = 2  // calls of a window for each one in flight; twice that for base
+	windowRounds = 2  // calls of a window for each call in flight; twice that for base
 	baseEvery    = 30 // windows
 
 	cutShare   = 0.97
-	rampShare  = 4 // what begins after a refusal is the limit divided by that
+	rampShare  = 4 // after a refusal, limit/rampShare calls may begin
 	growCalls  = 100
 	growPauses = 32
 	maxHold    = 10 * time.Minute
 
-	leastLatency = time.Microsecond // that clocks can tell from none
+	leastLatency = time.Microsecond // shorter ones cannot be measured
 )
 
 var (
-	logSimilar = math.Log(1.5) // latencies that may be the same but for chance
-	logSlow    = math.Log(3)   // one that is worth no further calls
+	logSimilar = math.Log(1.5) // latencies that may differ by chance only
+	logSlow    = math.Log(3)   // a latency that allows no further calls
 )
 
-// NewGovernor returns a governor that begins at the default threshold, or as near to it as
-// the settings allow. They have their defaults.
+// NewGovernor returns a governor that begins at the default threshold, within the bounds of the
+// settings, which must have their defaults.
 func NewGovernor(config Adaptive) *Governor {
 	g := &Governor{limit: DefaultThreshold, ramp: math.Inf(1), step: math.Inf(1)}
 	g.Adjust(config)
 	return g
 }
 
-// Adjust takes over other settings, with their defaults. What was learned is kept.
+// Adjust replaces the settings, which must have their defaults. What was learned is kept.
 func (g *Governor) Adjust(config Adaptive) {
 	g.config = config
 	g.limit = g.bound(g.limit)
 }
 
-// Limit is how many calls may be in flight.
+// Limit returns how many calls may be in flight.
 func (g *Governor) Limit() int {
 	limit := min(g.limit, g.ramp)
 	if g.halved {
@@ -97,21 +97,21 @@ func (g *Governor) Limit() int {
 	return int(g.bound(limit))
 }
 
-// InFlight is how many calls are.
+// InFlight returns how many calls are in flight.
 func (g *Governor) InFlight() int { return g.inFlight }
 
-// Begin takes note that a call begins.
+// Begin notes that a call begins.
 func (g *Governor) Begin() {
 	g.inFlight++
 	g.reached = g.reached || g.inFlight >= g.Limit()
 }
 
-// Drop takes note that a call has ended that says nothing of what the destination can take.
+// Drop notes the end of a call from which nothing can be learned.
 func (g *Governor) Drop() { g.inFlight-- }
 
-// Answered takes note that the destination has answered a call, or let its time run out.
+// Answered notes that the destination has answered a call, or that it timed out.
 func (g *Governor) Answered(began, now time.Time) {
-	early := g.inFlight > g.Limit() // of a limit that was lowered
+	early := g.inFlight > g.Limit() // began before the limit was lowered
 	g.inFlight--
 	g.debt = max(0, g.debt-1)
 	if g.ramp < g.limit {
@@ -131,8 +131,8 @@ func (g *Governor) Answered(began, now time.Time) {
 	}
 }
 
-// Refused takes note that the destination has not taken a call for now, and is left alone
-// for a pause.
+// Refused notes that the destination has refused a call for now and must be left alone for a
+// pause.
 func (g *Governor) Refused(began, now time.Time, pause time.Duration) {
 	limit := float64(g.Limit())
 	g.inFlight--
@@ -145,7 +145,7 @@ func (g *Governor) Refused(began, now time.Time, pause time.Duration) {
 	g.limit = g.bound(limit)
 	g.top, g.ramp = g.limit, g.limit/rampShare
 	g.debt = min(g.debt+growCalls, growCalls*int(g.limit))
-	if g.measured { // beginning again takes some calls as well
+	if g.measured { // growing again takes some calls as well
 		pause += time.Duration(2 * math.Exp(g.base) * float64(time.Second))
 	}
 	if hold := now.Add(min(growPauses*pause, maxHold)); hold.After(g.hold) {
@@ -159,7 +159,7 @@ func (g *Governor) open(now time.Time) {
 	g.since, g.calls, g.logs, g.reached = now, 0, 0, g.inFlight >= g.Limit()
 }
 
-// enough says whether a window can be judged.
+// enough reports whether a window has enough calls.
 func (g *Governor) enough() bool {
 	rounds := windowRounds
 	if g.halved {
@@ -176,7 +176,7 @@ func (g *Governor) close(now time.Time) {
 	slower := latency - g.base
 	switch {
 	case !g.reached:
-		// what is not used up says nothing about more
+		// the limit was not reached, so nothing is known about a higher one
 	case g.halved:
 		g.measure(limit, latency)
 	case limit == g.config.Min: // it cannot be halved
@@ -194,8 +194,8 @@ func (g *Governor) close(now time.Time) {
 	g.open(now)
 }
 
-// measure takes over the latency of a window as base. One that is quite another is measured
-// again soon, with the limit that follows from it.
+// measure sets the base latency from a window. If it differs much, it is measured again soon,
+// with the limit that results from it.
 func (g *Governor) measure(limit int, latency float64) {
 	g.windows = 1
 	if slower := latency - g.base; g.measured && math.Abs(slower) < logSimilar {
@@ -204,7 +204,7 @@ func (g *Governor) measure(limit int, latency float64) {
 	g.base, g.measured, g.measuredAt, g.halved = latency, true, limit, false
 }
 
-// move multiplies the limit, as far as it may move.
+// move multiplies the limit, within its bounds.
 func (g *Governor) move(factor float64, now time.Time) {
 	limit := g.limit * min(max(factor, mostFall), mostGrowth)
 	switch {

@@ -10,74 +10,74 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Hooks are called with what becomes of deliveries, in the transaction of the
-// checkpoint that writes it down: their effects commit with it, or not at all. A
-// user row's status becomes "sent" exactly when its delivery is settled.
+// Hooks are called with the results of deliveries, in the transaction of the checkpoint that
+// writes them: what hooks write commits with it, or not at all. So the status of an
+// application's row becomes "sent" exactly when its delivery is settled.
 //
-// A hook is called with at most 1,000 deliveries and must be quick; its context ends
-// after a third of the lease. Where it fails it is called again with half as many
-// deliveries, down to one, so that those for which it succeeds are saved. One for which it
-// fails alone is held back, and no other: it is parked as settling (or as dead, if that is
-// what became of it) with the hook's error, is not delivered again, and Delivered or Dead
-// is called again after 1 s, then 2 s, and so on up to 5 min, until it succeeds. Parked is
-// not called again for the same attempt. From ten deliveries in a row on each one that a
-// hook fails for costs its lane 0.5 s, so that a hook that is broken fills no table.
+// A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of
+// the lease. If it fails, it is called again with half as many deliveries, down to one, so that
+// those for which it succeeds are saved. Only a delivery for which it fails alone is held
+// back. Such a delivery is parked with the hook's error, as settling or dead, and is not
+// delivered again. Its Delivered or Dead hook is called again after 1 s, then 2 s, and so on up
+// to every 5 min, until it succeeds. Parked is not called again for the same attempt. After ten
+// failures in a row, each further one costs its lane 0.5 s, so that a broken hook does not fill
+// the table.
 //
-// After a crash, a delivery that is repeated reaches the hook again as well.
+// After a crash, a repeated delivery also reaches the hooks again.
 type Hooks struct {
-	// Delivered is called with what the sink has taken.
+	// Delivered is called with deliveries that succeeded.
 	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
-	// Parked is called with what is retrying, scheduled or blocked from now on; a
-	// delivery that fails again comes again.
+	// Parked is called with deliveries that are now retrying, scheduled or blocked, and again
+	// each time that one fails.
 	Parked func(ctx context.Context, tx *sql.Tx, parked []Parked) error
-	// Dead is called with what is not tried any more.
+	// Dead is called with deliveries that are dead.
 	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error
 }
 
-// Same says whether the functions are the very same values.
+// Same reports whether all functions are the very same values.
 func (h *Hooks) Same(other Hooks) bool {
 	return sameFunc(h.Delivered, other.Delivered) && sameFunc(h.Parked, other.Parked) && sameFunc(h.Dead, other.Dead)
 }
 
-// sameFunc compares the closures that two functions point to, which == does not.
+// sameFunc compares the closures of two functions, which == does not allow.
 func sameFunc[F any](a, b F) bool {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&a)) == *(*unsafe.Pointer)(unsafe.Pointer(&b))
 }
 
-// Any says whether there is a hook.
+// Any reports whether any hook is set.
 func (h *Hooks) Any() bool { return h.Delivered != nil || h.Parked != nil || h.Dead != nil }
 
-// Parked is a delivery that could not be made.
+// Parked is a delivery that could not be made now.
 type Parked struct {
 	*notification.Delivery
 	State store.State
-	// DueAt is when it is tried next; zero for blocked and dead ones.
+	// DueAt is when its next attempt is due; zero for blocked and dead ones.
 	DueAt time.Time
-	// Error is what the last attempt came to; "" if there was none.
+	// Error is the error of the last attempt; "" if there was none.
 	Error string
-	// Reason is why a dead one was given up; DeadNot for others.
+	// Reason is why it is dead; DeadNot if it is not.
 	Reason DeadReason
 }
 
 // DeadReason is why a delivery is not tried any more.
 type DeadReason uint8
 
-// The reasons.
+// The reasons why a delivery is dead.
 const (
 	DeadNot      DeadReason = iota // it is not dead
-	DeadAttempts                   // its attempts are spent
-	DeadRefused                    // the destination, or the sink, refused it for good
+	DeadAttempts                   // all attempts failed
+	DeadRefused                    // the sink or its destination refused it permanently
 	DeadTooOld                     // it is older than retry.max_age
 	DeadUnknown                    // its type or version stayed unknown for too long
 	DeadRoute                      // a condition or payload expression of its route failed
 )
 
-// String is the reason in a word, such as attempts.
+// String returns a word for the reason, such as attempts.
 func (r DeadReason) String() string {
 	return [...]string{"", "attempts", "refused", "too_old", "unknown", "route"}[r]
 }
 
-// Delivered is a delivery that a sink has taken.
+// Delivered is a delivery that succeeded.
 type Delivered struct {
 	*notification.Delivery
 	Receipt notification.Receipt

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter applies a Rate: it lets deliveries begin as tokens come in, up to a burst.
-// nil is no bound. It is for one goroutine at a time.
+// Limiter applies a Rate: it lets deliveries begin as tokens become available, up to a burst. nil
+// means no bound. It is not safe for concurrent use.
 type Limiter struct {
 	rate   Rate
 	bucket *rate.Limiter
 }
 
-// NewLimiter returns nil for no bound. It lets nothing through before Share.
+// NewLimiter returns nil for no bound. Until Share is called, nothing may begin.
 func NewLimiter(r Rate) *Limiter {
 	if r == (Rate{}) {
 		return nil
@@ -22,7 +22,7 @@ func NewLimiter(r Rate) *Limiter {
 	return &Limiter{r, rate.NewLimiter(0, 1)}
 }
 
-// Share sets the part of the rate that this forwarder has, 0 to 1.
+// Share sets this forwarder's part of the rate, 0 to 1.
 func (l *Limiter) Share(part float64, now time.Time) {
 	if l == nil {
 		return
@@ -35,18 +35,18 @@ func (l *Limiter) Share(part float64, now time.Time) {
 	fresh := l.bucket.Limit() == 0
 	l.bucket.SetLimitAt(now, rate.Limit(perSecond*part))
 	l.bucket.SetBurstAt(now, int(min(max(1, burst*part), math.MaxInt32)))
-	if fresh { // it begins full
+	if fresh { // the bucket begins full
 		l.bucket = rate.NewLimiter(l.bucket.Limit(), l.bucket.Burst())
 	}
 }
 
-// Has says whether n deliveries, or as many as may ever go at once, may begin now.
+// Has reports whether n deliveries, or at least a full burst, may begin now.
 func (l *Limiter) Has(n int, now time.Time) bool {
 	return l == nil || l.bucket.TokensAt(now) >= float64(min(n, l.bucket.Burst()))
 }
 
-// Admit returns how many of n deliveries may begin now, and takes their tokens. Where
-// that is none, until is when to ask again.
+// Admit returns how many of n deliveries may begin now, and takes their tokens. If it returns 0,
+// until is when to try again.
 func (l *Limiter) Admit(n int, now time.Time) (admitted int, until time.Time) {
 	if l == nil {
 		return n, time.Time{}

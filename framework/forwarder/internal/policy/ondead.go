@@ -1,13 +1,13 @@
 package policy
 
-// OnDead is a rule for a key after one of its deliveries is dead.
+// OnDead is the rule for a key after one of its deliveries is dead.
 type OnDead string
 
 // The two rules for a key with a dead delivery.
 const (
-	// OnDeadContinue goes on with the next one of the key. The default.
+	// OnDeadContinue goes on with the key's next delivery. It is the default.
 	OnDeadContinue OnDead = "continue"
-	// OnDeadHalt holds the later ones of the key back until a person acts.
+	// OnDeadHalt holds back the key's later deliveries until a person acts.
 	OnDeadHalt OnDead = "halt"
 )
 

@@ -8,18 +8,18 @@ import (
 // DefaultUnknownRetryFor is the default of OnUnknown.RetryFor.
 const DefaultUnknownRetryFor = 24 * time.Hour
 
-// OnUnknown is for deliveries whose type or version the sink does not know
-// (sinks.ClassUnknown). While a rolling deploy is under way, an old process reads what
-// a new one publishes, and must not kill it.
+// OnUnknown is the rule for deliveries whose type or version the sink does not know
+// (sinks.ClassUnknown). During a rolling deployment, an old process reads what a new one
+// publishes, and must not let it die.
 type OnUnknown struct {
-	// RetryFor is how long such a delivery is tried again, counted from the moment
-	// at which it was first parked; it is dead then. The pause grows with that age,
-	// from Retry.Initial to 1 minute. Attempts on which the type was unknown do not
-	// count against Retry.MaxAttempts. Default 24 h.
+	// RetryFor is how long to try such a delivery again, counted from when it was first
+	// parked; after that it is dead. The pause grows with that age, from Retry.Initial to 1
+	// minute. Attempts at which the type was unknown do not count towards Retry.MaxAttempts.
+	// Default 24 h.
 	RetryFor time.Duration
 }
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the settings with the defaults of unset fields.
 func (o OnUnknown) WithDefaults() OnUnknown {
 	o.RetryFor = cmp.Or(o.RetryFor, DefaultUnknownRetryFor)
 	return o

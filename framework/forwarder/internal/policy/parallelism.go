@@ -8,21 +8,21 @@ const DefaultThreshold = 16
 // maxThreshold bounds the workers of a sink.
 const maxThreshold = 1 << 16
 
-// Parallelism is the threshold of deliveries in flight to one sink: fixed, or adaptive.
+// Parallelism is the threshold of deliveries in flight to one sink: either fixed or adaptive.
 type Parallelism struct {
-	// Threshold is N; default 16. At most 65,536. It is 0 where N is adaptive.
+	// Threshold is N; default 16, at most 65,536. It is 0 if Adaptive is set.
 	Threshold int
-	// Above says what happens while more than N deliveries are pending.
+	// Above is the rule while more than N deliveries are pending.
 	Above Above
-	// Adaptive lets N follow the sink's latency and refusals; default: N is fixed.
+	// Adaptive, if set, lets N follow the sink's latency and refusals.
 	Adaptive Adaptive
 }
 
-// Adaptive bounds a threshold that follows latency and refusals; see [Governor]. The zero
-// value is none.
+// Adaptive bounds a threshold that follows latency and refusals; see [Governor]. The zero value
+// means a fixed threshold.
 type Adaptive struct {
 	Min int // default 1
-	Max int // default 512, or Min if that is more; at most 65,536
+	Max int // default 512, or Min if that is larger; at most 65,536
 }
 
 // Defaults of an Adaptive.
@@ -31,20 +31,20 @@ const (
 	DefaultAdaptiveMax = 512
 )
 
-// Above is a rule for a backlog larger than the threshold.
+// Above is the rule for a backlog larger than the threshold.
 type Above string
 
-// The two rules. Under both, one key is never in flight twice.
+// The two rules for a large backlog. Under both, a key is never in flight twice.
 const (
-	// AboveBounded keeps N deliveries in flight, however large the backlog. The
+	// AboveBounded keeps up to N deliveries in flight, however large the backlog. It is the
 	// default.
 	AboveBounded Above = "bounded"
-	// AboveSequential delivers up to N pending ones all at once, and a larger
-	// backlog one at a time, until it has shrunk to N.
+	// AboveSequential delivers up to N pending deliveries all at once, and a larger backlog
+	// one at a time, until it has shrunk to N.
 	AboveSequential Above = "sequential"
 )
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the settings with the defaults of unset fields.
 func (s Parallelism) WithDefaults() Parallelism {
 	if !s.IsAdaptive() {
 		s.Threshold = cmp.Or(s.Threshold, DefaultThreshold)
@@ -56,14 +56,14 @@ func (s Parallelism) WithDefaults() Parallelism {
 	return s
 }
 
-// IsAdaptive says whether the threshold follows the sink.
+// IsAdaptive reports whether the threshold is adaptive.
 func (s Parallelism) IsAdaptive() bool { return s.Adaptive != Adaptive{} }
 
-// Most is the threshold, or the largest that an adaptive one may become.
+// Most returns the threshold, or the maximum of an adaptive one.
 func (s Parallelism) Most() int { return max(s.Threshold, s.Adaptive.Max) }
 
-// Limit is how many deliveries may be in flight while so many are pending, those in
-// flight included.
+// Limit returns how many deliveries may be in flight while so many are pending, including those
+// in flight.
 func (s Parallelism) Limit(pending int) int {
 	if s.Above == AboveSequential && pending > s.Threshold {
 		return 1

@@ -1,12 +1,12 @@
-// Package policy holds the settings by which deliveries to a sink are made, with their
-// defaults and checks, and the machines that apply them while deliveries run.
+// Package policy holds the delivery settings of a sink, with their defaults and checks, and the
+// types that apply them at run time.
 //
 //   - [Parallelism], [OnDead]: values that the dispatcher follows.
-//   - [Adaptive], and its machine [Governor]: how many calls are in flight where no number is given.
-//   - [Retry]: when a delivery that failed is tried again.
-//   - [Breaker], and its machine [Circuit]: when a sink waits as a whole.
-//   - [Rate], and its machine [Limiter]: how many deliveries begin in a time.
+//   - [Adaptive], applied by [Governor]: how many calls are in flight if no number is given.
+//   - [Retry]: when a failed delivery is tried again.
+//   - [Breaker], applied by [Circuit]: when a whole sink waits.
+//   - [Rate], applied by [Limiter]: how many deliveries begin in a period.
 //
-// Package forwarder makes the settings public under the same names. The machines read
-// no clock and lock nothing: the caller passes the time, and guards the machine.
+// Package forwarder exports the settings under the same names. The types read no clock and use
+// no locks: the caller passes the time, and guards them.
 package policy

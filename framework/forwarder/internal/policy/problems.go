@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// ErrConfig is the class of all that is wrong with a configuration.
+// ErrConfig: the configuration is not valid.
 var ErrConfig = errors.New("invalid forwarder configuration")
 
-// Problems gathers what is wrong with a configuration, so that it is reported all at
-// once. The zero value is empty.
+// Problems collects the mistakes in a configuration, so that all are reported at once. The zero
+// value is empty.
 type Problems struct{ found []error }
 
-// Setting is one of this package's that can be checked.
+// Setting is a setting of this package that can be checked.
 type Setting interface {
-	// validate reports what makes no sense in a setting that has its defaults. at is
-	// where it stands in the configuration, such as "sinks.mail.retry".
+	// validate reports mistakes in a setting with its defaults. at is its place in the
+	// configuration, such as "sinks.mail.retry".
 	validate(p *Problems, at string)
 }
 
-// Require notes a problem, as fmt.Errorf formats it, unless ok.
+// Require adds a problem, formatted as by fmt.Errorf, unless ok.
 func (p *Problems) Require(ok bool, format string, args ...any) {
 	if !ok {
 		p.Add(fmt.Errorf(format, args...))
 	}
 }
 
-// Add notes an error as a problem; each part of one that errors.Join made is one.
+// Add adds an error as a problem; if errors.Join made it, each part is a problem.
 func (p *Problems) Add(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(joined.Unwrap()...).Error() == err.Error() {
 		for _, part := range joined.Unwrap() {
@@ -37,9 +37,9 @@ func (p *Problems) Add(err error) {
 	p.found = append(p.found, fmt.Errorf("%w: %w", ErrConfig, err))
 }
 
-// Check notes what is wrong with a setting that has its defaults. at is where it
-// stands in the configuration, such as "sinks.mail.retry".
+// Check adds the mistakes in a setting, which must have its defaults. at is its place in the
+// configuration, such as "sinks.mail.retry".
 func (p *Problems) Check(at string, s Setting) { s.validate(p, at) }
 
-// Err joins the problems, each an ErrConfig; nil if there is none.
+// Err joins the problems, each as ErrConfig; nil if there are none.
 func (p *Problems) Err() error { return errors.Join(p.found...) }

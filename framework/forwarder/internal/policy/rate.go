@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// Rate bounds how many deliveries to a sink begin in a time, over all forwarders:
-// each has the share of the rate that its lanes are of all lanes of the sink. The
-// zero value is no bound. As text it is "50/s" or "50/s, burst 100", with s, m or h.
+// Rate bounds how many deliveries to a sink begin in a period, over all forwarders: each gets a
+// part of the rate, by its part of the sink's lanes. The zero value means no bound. As text it
+// is "50/s" or "50/s, burst 100", with s, m or h.
 type Rate struct {
-	// Events are let through in each Per.
+	// Events is the number of deliveries in each Per.
 	Events float64
 	Per    time.Duration
-	// Burst is how many may go at once after a pause; default: those of a second, at
+	// Burst is how many may begin at once after a pause; default: as many as in a second, at
 	// least 1.
 	Burst int
 }
 
-// rateUnits are what a rate may be per.
+// rateUnits are the units of a rate.
 var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
-// ParseRate reads a rate as it stands in a configuration. The error says what would
-// be right.
+// ParseRate parses the text form of a Rate. Its error shows the valid form.
 func ParseRate(text string) (Rate, error) {
 	wrong := fmt.Errorf("%q is not a rate: use 50/s, 100/m or 1000/h, and to let more go at once after a pause 50/s, burst 100", text)
 	amount, burst, hasBurst := strings.Cut(text, ",")
@@ -47,13 +46,13 @@ func ParseRate(text string) (Rate, error) {
 	return r, nil
 }
 
-// UnmarshalText reads a rate as ParseRate does.
+// UnmarshalText parses a rate as ParseRate does.
 func (r *Rate) UnmarshalText(text []byte) (err error) {
 	*r, err = ParseRate(string(text))
 	return err
 }
 
-// String writes a rate as ParseRate reads it; "" for none.
+// String returns the text form of a rate; "" for no bound.
 func (r Rate) String() string {
 	if r == (Rate{}) {
 		return ""

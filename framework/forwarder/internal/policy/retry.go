@@ -14,25 +14,24 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// Retry is exponential backoff with jitter: attempt n+1 comes
-// Initial * Multiplier^(n-1) after attempt n, at most Max, each pause made up to
-// Jitter of itself shorter or longer by chance.
+// Retry is exponential backoff with jitter: attempt n+1 comes Initial * Multiplier^(n-1) after
+// attempt n, at most Max. Each pause is varied at random by up to Jitter of itself.
 type Retry struct {
-	// MaxAttempts is how many attempts a delivery has, the first included, before
-	// it is dead; default 12.
+	// MaxAttempts is how many attempts a delivery has, including the first, before it is dead;
+	// default 12.
 	MaxAttempts int
 	Initial     time.Duration // default 1 s
 	Multiplier  float64       // default 2, at least 1
 	Max         time.Duration // default 15 min
 	// Jitter is a share of the pause, 0 to 1; default 0.2.
 	Jitter float64
-	// MaxAge is how old a notification may become by its next attempt, counted from
-	// when it occurred or was to be delivered; one that would be older is dead. The
-	// first attempt is made at any age. Default: no limit.
+	// MaxAge is how old a notification may be at its next attempt, counted from OccurredOn or
+	// DeliverAt; if it would be older, it is dead. The first attempt is made at any age.
+	// Default: no limit.
 	MaxAge time.Duration
-	// Types has other policies for some types, by pattern as routes have them; the
-	// type itself counts before all patterns, and of these the longest one. What a
-	// policy leaves zero is as here; it has no Types of its own.
+	// Types has other policies for some types, by pattern as in routes. The type itself takes
+	// precedence over patterns, and longer patterns over shorter ones. Fields that a policy
+	// leaves unset are taken from this one. Policies in Types have no Types themselves.
 	Types map[string]Retry
 }
 
@@ -45,7 +44,8 @@ const (
 	DefaultJitter      = 0.2
 )
 
-// WithDefaults fills in what was left out. Types stay as they are: see [Retry.For].
+// WithDefaults returns the policy with the defaults of unset fields. Types stay as they are: see
+// [Retry.For].
 func (r Retry) WithDefaults() Retry {
 	r.MaxAttempts = cmp.Or(r.MaxAttempts, DefaultMaxAttempts)
 	r.Initial = cmp.Or(r.Initial, DefaultInitial)
@@ -55,7 +55,7 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// over fills in from another policy what was left out.
+// over takes unset fields from another policy.
 func (r Retry) over(base Retry) Retry {
 	r.MaxAttempts = cmp.Or(r.MaxAttempts, base.MaxAttempts)
 	r.Initial = cmp.Or(r.Initial, base.Initial)
@@ -70,7 +70,7 @@ func (r Retry) validate(p *Problems, at string) {
 	before := len(p.found)
 	r.validateOne(p, at)
 	if len(p.found) > before {
-		r = Retry{Types: r.Types}.WithDefaults() // what is wrong with it is reported once
+		r = Retry{Types: r.Types}.WithDefaults() // its mistakes are reported only once
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(r.Types)) {
 		at := at + ".types." + pattern
@@ -91,9 +91,9 @@ func (r Retry) validateOne(p *Problems, at string) {
 	p.Require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
 }
 
-// For is the policy of a type, and the pattern of Types that it comes from; "" for
-// the usual one. The type itself counts before all patterns, and of these the longest
-// one that matches.
+// For returns the policy of a type, and the pattern of Types that it comes from; "" for the
+// general one. The type itself takes precedence over patterns, and longer patterns over shorter
+// ones.
 func (r Retry) For(typ string) (policy Retry, from string) {
 	if own, ok := r.Types[typ]; ok {
 		return own.over(r), typ
@@ -109,10 +109,10 @@ func (r Retry) For(typ string) (policy Retry, from string) {
 	return r.Types[from].over(r), from
 }
 
-// Pause is how long to wait after the given number of failed attempts.
+// Pause returns how long to wait after the given number of failed attempts.
 func (r Retry) Pause(attempts int) time.Duration { return r.PauseBy(attempts, rand.Float64) }
 
-// PauseBy is Pause with a chance of the caller's: numbers from 0 to 1, 1 not included.
+// PauseBy is Pause with the caller's random numbers, from 0 up to but not including 1.
 func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
 	b := r.backOff()
 	for range min(attempts-1, 1000) {
@@ -121,14 +121,13 @@ func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
 	return vary(b.NextBackOff(), r.Jitter, chance())
 }
 
-// vary makes a pause shorter or longer by up to a share of itself.
+// vary varies a pause by up to a share of itself.
 func vary(pause time.Duration, jitter, chance float64) time.Duration {
 	return time.Duration(float64(pause) * (1 + jitter*(2*chance-1)))
 }
 
-// Longest is how long after its first attempt a delivery may have its last one, whatever
-// its type, but for the time that attempts take and for what a breaker, a person or an
-// outage adds.
+// Longest returns how long after its first attempt a delivery of any type may have its last one,
+// without the time of the attempts and without what a breaker, a person or an outage adds.
 func (r Retry) Longest() time.Duration {
 	longest := r.longest()
 	for _, own := range r.Types {
@@ -150,18 +149,17 @@ func (r Retry) longest() time.Duration {
 	return time.Duration(min(total, math.MaxInt64/2))
 }
 
-// maxUnknownPause bounds the pause between two attempts of a delivery of an unknown
-// type: a deploy may know it at any moment.
+// maxUnknownPause bounds the pause between two attempts of a delivery of an unknown type: a
+// deployment may add the type at any moment.
 const maxUnknownPause = time.Minute
 
-// PauseUnknown is how long a delivery of an unknown type waits for its next attempt
-// after it has been parked for some time: as long again, at least Initial and at most
-// a minute.
+// PauseUnknown returns how long a delivery of an unknown type waits for its next attempt, by how
+// long it has been parked: as long again, at least Initial and at most a minute.
 func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
 	return min(max(parked, r.Initial), max(maxUnknownPause, r.Initial))
 }
 
-// backOff gives the pauses one after the other, before they vary.
+// backOff returns the sequence of pauses, before they vary.
 func (r Retry) backOff() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: r.Initial, Multiplier: r.Multiplier, MaxInterval: r.Max}
 }

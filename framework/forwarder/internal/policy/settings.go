@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Settings are those of one sink, with their defaults. They can change while deliveries
-// run.
+// Settings are the settings of one sink, with their defaults. They can change while it runs.
 type Settings struct {
 	Parallelism Parallelism
 	Retry       Retry
@@ -20,8 +19,8 @@ type Settings struct {
 	Fairness string
 }
 
-// Text cuts a text to at most limit bytes of valid UTF-8 without NUL bytes, as every
-// database takes it.
+// Text cuts a text to at most limit bytes of valid UTF-8 without NUL bytes, which every database
+// accepts.
 func Text(text string, limit int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= limit {

@@ -1,11 +1,11 @@
 package policy
 
-// Trace is a rule for the trace context of deliveries.
+// Trace is the rule for the trace context of deliveries.
 type Trace string
 
 // The two rules for the trace context.
 const (
-	// TracePass passes it on to the sink. The default.
+	// TracePass passes it on to the sink. It is the default.
 	TracePass Trace = "pass"
 	// TraceNone hides it from the sink.
 	TraceNone Trace = "none"

@@ -9,27 +9,27 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// holders warns of sinks that keep rows which could have gone: once, and again when the
-// reason changes. One that this forwarder does not know may have been taken out of the
-// configuration, and would keep the log for ever.
+// holders warns of sinks that keep rows after their retention: once, and again when the reason
+// changes. A sink that this forwarder does not know may have been removed from the
+// configuration, and would keep its rows for ever.
 type holders struct {
 	log       *slog.Logger
 	sinks     func() []string // of this forwarder
 	retention time.Duration
 	latest    map[string]string // why a sink keeps rows, as of the latest pass
-	warned    map[string]string // the same, as was logged
+	warned    map[string]string // the same, as it was logged
 }
 
 func newHolders(c Config) holders {
 	return holders{log: c.Logger, sinks: c.Sinks, retention: c.Retention, warned: make(map[string]string)}
 }
 
-// warn takes note of the sinks that keep rows, after a pass.
+// warn notes the sinks that keep rows, after a pass.
 func (h *holders) warn(found []store.Holder) {
 	holding := make(map[string]string)
 	for _, f := range found {
 		if time.Since(f.OccurredOn)-2*interval(h.retention) < h.retention {
-			continue // old enough only now, or not yet
+			continue // only just old enough, or not yet
 		}
 		why := f.Reason
 		if why == "" {
@@ -37,7 +37,7 @@ func (h *holders) warn(found []store.Holder) {
 		}
 		holding[f.Sink] = why
 		if h.latest[f.Sink] != why || h.warned[f.Sink] == why {
-			continue // a cursor may be about to be made: a second look shows it
+			continue // a cursor may be about to be created: the next pass shows it
 		}
 		h.warned[f.Sink] = why
 		log := h.log.With("sink", f.Sink, "offset", f.Offset, "occurred_on", f.OccurredOn, "why", why)

@@ -1,15 +1,14 @@
 // Package prune removes what no sink needs any more and is old enough: rows of the log,
-// receipts, ids of the inbox, and whole partitions where the log is cut into them.
+// receipts, ids of the inbox, and whole partitions if the log is partitioned.
 //
-// Every forwarder has a pruner; the lease of the reserved sink [store.SinkPruner] elects
-// the one that works. Two at once would do no harm, so nothing more than the lease's time
-// keeps the others away.
+// Every forwarder has a pruner; the lease of the reserved sink [store.SinkPruner] elects the one
+// that works. Two at once would be harmless, so nothing but the lease keeps others away.
 //
-// A pass begins at the oldest row and goes from batch to batch until one holds nothing to
-// remove: as a rule the rest is too young, or not settled. What applications write as the
-// time of a row need not be in order, so a stretch of young rows may lie before old ones.
-// Each pass therefore looks at one batch farther on as well, the patrol, which goes round
-// through the whole log and stays as long as it finds something.
+// A pass begins at the oldest row and goes on batch by batch until one has nothing to remove:
+// usually the rest is too recent, or not settled. But times of rows need not be in order, since
+// applications set them, so a range of recent rows may be before old ones. Therefore each pass
+// also examines one batch further on, the patrol, which goes round through the whole log and
+// continues there as long as it finds something.
 package prune
 
 import (
@@ -28,20 +27,20 @@ import (
 const KeepForever time.Duration = math.MaxInt64
 
 const (
-	// batchRows is how many rows one transaction looks at: few enough to take some tens
-	// of milliseconds.
+	// batchRows is how many rows one transaction examines: few enough to take some tens of
+	// milliseconds.
 	batchRows = 5000
-	// inboxBatches is how many of them a pass removes from the inbox, and from the other
-	// tables of the applications.
+	// inboxBatches is how many batches a pass removes from the inbox and the other tables of
+	// applications.
 	inboxBatches = 100
-	// restShare is how much longer the pruner rests after each transaction than it took:
-	// it has a fifth of one connection's time.
+	// restShare is how many times longer than a transaction the pruner rests after it: so it
+	// uses a fifth of one connection's time.
 	restShare = 4
-	// leastRest keeps passes over small batches from being a busy loop.
+	// leastRest keeps passes with small batches from becoming a busy loop.
 	leastRest = 5 * time.Millisecond
 )
 
-// Leases elect the pruner that works. A [store.Store] has them.
+// Leases elect the pruner that works. Stores implement them.
 type Leases interface {
 	Cut(ctx context.Context, sink string, lanes int, start store.Start) (store.Created, error)
 	Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error)
@@ -50,30 +49,29 @@ type Leases interface {
 	Release(ctx context.Context, lease store.Lease) error
 }
 
-// Config is what a pruner works with. All but Partitions is required.
+// Config is the configuration of a pruner. Partitions and Observer are optional.
 type Config struct {
 	Leases Leases
 	Rows   store.Pruner
-	// Partitions are those of the log. nil, and ones that are not Partitioned, are left
-	// alone.
+	// Partitions are the partitions of the log; nil if the store has none.
 	Partitions store.Partitioner
-	// Retention is how long after they occurred rows stay, and receipts after their
-	// delivery. KeepForever removes nothing, and only partitions are made.
+	// Retention is how long rows stay after they occurred, and receipts after their delivery.
+	// With KeepForever nothing is removed, and partitions are only created.
 	Retention time.Duration
 	// InboxRetention is how long ids stay in the inbox. KeepForever removes none.
 	InboxRetention time.Duration
-	// Sinks are those of this forwarder. One that has no cursors yet keeps everything.
+	// Sinks returns this forwarder's sinks. A sink without cursors keeps everything.
 	Sinks func() []string
-	// Owner names this forwarder in the lease.
+	// Owner is this forwarder's name in the lease.
 	Owner string
-	// Lease is how long the lease lasts, and bounds each use of the database.
+	// Lease is how long the lease lasts. It also bounds each use of the database.
 	Lease time.Duration
-	// Observer hears of what is removed and of errors; nil: none.
+	// Observer, if not nil, is called with what is removed, and with errors.
 	Observer policy.Observer
 	Logger   *slog.Logger
 }
 
-// Pruner removes what no sink needs any more, for as long as it has the lease.
+// Pruner removes what no sink needs any more, while it has the lease.
 type Pruner struct {
 	config  Config
 	failing *pace.Trouble
@@ -81,8 +79,8 @@ type Pruner struct {
 
 	lease   store.Lease
 	renewed time.Time
-	patrol  int64 // the patrol goes on behind this offset
-	foreign bool  // the log is another role's, which was said
+	patrol  int64 // the patrol continues after this offset
+	foreign bool  // the log belongs to another role, which was logged
 }
 
 // New returns a pruner. It starts nothing.
@@ -97,9 +95,9 @@ func New(c Config) *Pruner {
 	}
 }
 
-// Run works whenever the lease can be had, until stop is done; it returns at once where
-// there is never anything to do. db bounds how long giving the lease back may take after
-// that. Errors are logged, and what failed is tried again.
+// Run works whenever it can get the lease, until stop is done. It returns at once if there is
+// never anything to do. db bounds releasing the lease after stop. Errors are logged and what
+// failed is tried again.
 func (p *Pruner) Run(stop, db context.Context) {
 	if p.config.Retention == KeepForever && p.config.InboxRetention == KeepForever && p.config.Partitions == nil {
 		return
@@ -118,8 +116,8 @@ func (p *Pruner) Run(stop, db context.Context) {
 	}
 }
 
-// elect works for as long as this pruner has the lease, and returns why it no longer
-// does; ErrLeaseHeld if another one has it.
+// elect works while this pruner has the lease, and returns why that ended; ErrLeaseHeld if
+// another pruner has it.
 func (p *Pruner) elect(stop, db context.Context) error {
 	if err := p.within(stop, func(ctx context.Context) error {
 		_, err := p.config.Leases.Cut(ctx, store.SinkPruner, 1, "")
@@ -135,7 +133,7 @@ func (p *Pruner) elect(stop, db context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { // a lease that cannot be given back runs out
+	defer func() { // if releasing fails, the lease expires
 		_ = p.within(db, func(ctx context.Context) error { return p.config.Leases.Release(ctx, p.lease) })
 	}()
 	for {
@@ -149,14 +147,14 @@ func (p *Pruner) elect(stop, db context.Context) error {
 	}
 }
 
-// interval is the pause between two passes: a hundredth of the retention, so that rows
-// stay that much longer at most, between a second and a minute.
+// interval returns the pause between two passes: a hundredth of the retention, which is how much
+// longer rows may stay, between a second and a minute.
 func interval(retention time.Duration) time.Duration {
 	return min(max(retention/100, time.Second), time.Minute)
 }
 
-// pass makes partitions, and removes all that may go now. Uniqueness keys and the inbox come
-// last, and a part of them only if they are large, so that the log does not wait for them.
+// pass creates partitions, and removes everything that may go. Uniqueness keys and the inbox come
+// last, and only a part of them if they are large, so that the log does not wait for them.
 func (p *Pruner) pass(stop context.Context) error {
 	if err := p.extend(stop); err != nil {
 		return err
@@ -212,7 +210,7 @@ func (p *Pruner) observe(removed policy.Pruned) {
 	}
 }
 
-// extend makes partitions ahead of the log.
+// extend creates partitions ahead of the log.
 func (p *Pruner) extend(stop context.Context) error {
 	if p.config.Partitions == nil {
 		return nil
@@ -223,8 +221,8 @@ func (p *Pruner) extend(stop context.Context) error {
 	}))
 }
 
-// owned drops the error that partitions are another role's to make and drop, and says
-// so once: rows go one by one then.
+// owned ignores the error that only another role may create and drop partitions, and logs it
+// once: rows are then removed one by one.
 func (p *Pruner) owned(err error) error {
 	if !errors.Is(err, store.ErrNotOwner) {
 		p.foreign = p.foreign && err != nil
@@ -237,12 +235,12 @@ func (p *Pruner) owned(err error) error {
 		if errors.As(err, &advised) {
 			attributes = append(attributes, "hint", advised.Advice())
 		}
-		p.config.Logger.Warn("partitions are neither made nor dropped, old rows go one by one", attributes...)
+		p.config.Logger.Warn("partitions are neither created nor dropped: old rows are removed one by one", attributes...)
 	}
 	return nil
 }
 
-// partitions drops those of which all rows may go.
+// partitions drops the partitions of which all rows may be removed.
 func (p *Pruner) partitions(stop context.Context) error {
 	if p.config.Partitions == nil {
 		return nil
@@ -257,13 +255,13 @@ func (p *Pruner) partitions(stop context.Context) error {
 	}))
 }
 
-// rows removes those at the beginning of the log, and those that the patrol comes upon.
+// rows removes rows at the beginning of the log, and those that the patrol finds.
 func (p *Pruner) rows(stop context.Context) (removed int, err error) {
 	removed, end, err := p.sweep(stop, 0)
 	if err != nil || end == 0 {
 		return removed, err
 	}
-	// There are rows that stay: perhaps not all of those behind them.
+	// Some rows stay, but perhaps not all of those after them.
 	more, patrol, err := p.sweep(stop, max(p.patrol, end))
 	if err != nil {
 		return removed, err
@@ -272,8 +270,8 @@ func (p *Pruner) rows(stop context.Context) (removed int, err error) {
 	return removed + more, nil
 }
 
-// sweep removes rows batch by batch from an offset on, until a batch has none that may
-// go. It returns the offset behind that batch; 0 where it reached the end of the log.
+// sweep removes rows batch by batch after an offset, until a batch has none to remove. It returns
+// the offset after that batch, or 0 if it reached the end of the log.
 func (p *Pruner) sweep(stop context.Context, after int64) (removed int, end int64, err error) {
 	for {
 		began := time.Now()
@@ -301,8 +299,8 @@ func (p *Pruner) pruning(after int64, limit int) store.Pruning {
 	return store.Pruning{Age: p.config.Retention, After: after, Limit: limit, Sinks: p.config.Sinks()}
 }
 
-// batches removes what is older than an age, batch by batch until there is no more, or for
-// so many batches.
+// batches removes what is older than an age, batch by batch until there is no more, but at most
+// the given number of batches.
 func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, age time.Duration, limit int) (int, error), age time.Duration, most int) (removed int, err error) {
 	for range most {
 		began := time.Now()
@@ -322,7 +320,7 @@ func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, a
 	return removed, nil
 }
 
-// restAfter is the rest after a transaction.
+// restAfter returns the pause after a transaction.
 func restAfter(began time.Time) time.Duration {
 	return max(restShare*time.Since(began), leastRest)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Pruner bounds a pruner as the reading of a backlog is bounded: it may wait.
+// Pruner bounds a pruner like the reading of a backlog: it may wait.
 func (b *Bounded) Pruner(p store.Pruner) store.Pruner { return &pruner{p, b} }
 
 type pruner struct {

@@ -1,9 +1,8 @@
-// Package quota bounds how many statements of a forwarder run at once, and with them the
-// connections that it uses, whatever the number of its sinks and lanes.
+// Package quota bounds how many statements of a forwarder run at once, and so how many
+// connections it uses, for any number of sinks and lanes.
 //
-// Statements of one kind wait for each other and for no other kind, in the order in which
-// they come: what reads a backlog does not hold up checkpoints, and neither holds up what
-// keeps the leases.
+// Statements of one kind wait only for each other, in the order of their arrival: reading a
+// backlog does not hold up checkpoints, and neither holds up renewing leases.
 package quota
 
 import (
@@ -18,29 +17,28 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Least is the fewest connections that a forwarder works with: one each for the feed,
-// which reads the log for all lanes that have caught up, for leases, for reading and for
-// writing.
+// Least is the least number of connections of a forwarder: one each for the feed, which reads
+// the log for all lanes that have caught up, for leases, for reading and for writing.
 const Least = 4
 
-// Store is what is bounded.
+// Store is the store to bound.
 type Store interface {
 	store.Log
 	store.Leases
 	store.Deliveries
 }
 
-// Bounded is a store of which no more than a number of statements run at once. The feed
-// has a connection beside it: it has one statement at a time by itself.
+// Bounded is a store that runs a limited number of statements at once. The feed has a separate
+// connection: it runs one statement at a time.
 type Bounded struct {
 	Store
 
-	leasing   bound // what keeps leases: few statements, all tiny
+	leasing   bound // leases: few and small statements
 	reading   bound
-	backlogs  bound // of reading: pages, which take long, leave a place to what is parked
-	elsewhere bool  // the log is a store.Source: reading it takes no connection, and may take long
+	backlogs  bound // reading pages of backlogs, which takes long, leaves a place for reading parked deliveries
+	elsewhere bool  // the log is a store.Source: reading it uses no connection, and may take long
 	writing   bound
-	eachWrite int // of writing: the most for one sink
+	eachWrite int // most writing statements of one sink
 
 	mu    sync.Mutex
 	sinks map[string]bound
@@ -48,7 +46,7 @@ type Bounded struct {
 
 var _ Store = (*Bounded)(nil)
 
-// New bounds a store to so many connections, at least Least, the feed's included.
+// New bounds a store to a number of connections, at least Least, including the feed's.
 func New(s Store, connections int) *Bounded {
 	rest := connections - 2 // the feed's, and the one for leases
 	writing := rest / 2
@@ -65,13 +63,13 @@ func New(s Store, connections int) *Bounded {
 	}
 }
 
-// bound lets so many at once pass, in the order in which they come.
+// bound lets a number of statements pass at once, in the order of their arrival.
 type bound struct{ *semaphore.Weighted }
 
 func newBound(n int) bound { return bound{semaphore.NewWeighted(int64(n))} }
 
-// within runs a statement once all bounds let it pass. They are taken in order: the
-// narrower one first, so that what waits there takes no place in the wider one.
+// within runs a statement after all bounds let it pass. They are acquired in order: the narrower
+// one first, so that a statement that waits there takes no place in the wider one.
 func within(ctx context.Context, run func() error, bounds ...bound) error {
 	for _, b := range bounds {
 		if err := b.Acquire(ctx, 1); err != nil {
@@ -82,7 +80,7 @@ func within(ctx context.Context, run func() error, bounds ...bound) error {
 	return run()
 }
 
-// read runs what reads the log.
+// read runs a statement that reads the log.
 func (b *Bounded) read(ctx context.Context, run func() error, bounds ...bound) error {
 	if b.elsewhere {
 		return run()
@@ -90,8 +88,8 @@ func (b *Bounded) read(ctx context.Context, run func() error, bounds ...bound) e
 	return within(ctx, run, bounds...)
 }
 
-// write runs a statement that writes the cursors of a sink. One that waits for a lock, or
-// for a hook, leaves the other sinks a place.
+// write runs a statement that writes the cursors of a sink. If it waits for a lock or a hook, it
+// leaves a place for the other sinks.
 func (b *Bounded) write(ctx context.Context, sink string, run func() error) error {
 	return within(ctx, run, b.ofSink(sink), b.writing)
 }
@@ -157,8 +155,8 @@ func (b *Bounded) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return b.write(ctx, c.Lease.Lane.Sink, func() error { return b.Store.Checkpoint(ctx, c) })
 }
 
-// Release implements store.Leases. It may wait for a lock on the cursor, and must not
-// hold up meanwhile what keeps the other leases.
+// Release implements store.Leases. It may wait for a lock on the cursor, and must not hold up
+// the renewal of other leases meanwhile.
 func (b *Bounded) Release(ctx context.Context, lease store.Lease) error {
 	return b.write(ctx, lease.Lane.Sink, func() error { return b.Store.Release(ctx, lease) })
 }

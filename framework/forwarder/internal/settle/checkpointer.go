@@ -1,14 +1,10 @@
-// Package settle writes what became of a lane's deliveries, and brings back what was
-// parked.
+// Package settle writes the outcome of a lane's deliveries, and brings parked deliveries back.
 //
-// A Checkpointer is the settle half of a leased lane: the window, the position, the
-// lease. It has no lock: one goroutine takes what the dispatch half has done, writes it
-// in a checkpoint, and hands over what falls due and what is free to go. Since it alone
-// uses the parked table, always behind a checkpoint, what it reads there is never older
+// A Checkpointer is the settle half of a leased lane: the window, the position, the lease. It
+// has no lock: one goroutine takes the outcome from the dispatch half, writes it in a
+// checkpoint, and hands over parked deliveries that are due or free to go. Only this goroutine
+// uses the parked table, and always after a checkpoint, so what it reads there is never older
 // than what it has written.
-//
-// The files in the order in which to read them: checkpointer.go, write.go, parked.go,
-// hooks.go, rounds.go.
 package settle
 
 import (
@@ -26,63 +22,64 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is what a checkpointer works with. Hooks, Observer, Revised and Ledger may be zero.
+// Config is the configuration of a checkpointer. Hooks, Observer, Revised and Ledger are
+// optional.
 type Config struct {
 	Store store.Deliveries
 	Lane  *dispatch.Lane
 	Lease store.Lease
-	// Leased is when the lease was asked for.
+	// Leased is when the lease was requested.
 	Leased time.Time
 	TTL    time.Duration
-	// Halt says that dead deliveries hold their key back.
+	// Halt means that dead deliveries hold back their key.
 	Halt     bool
 	Hooks    policy.Hooks
 	Observer policy.Observer
-	// Revised signals that a person has changed what is parked.
+	// Revised signals that a person has changed the parked deliveries.
 	Revised <-chan struct{}
-	// Prompt says that a position that moved without any delivery is written within
-	// a second, and not only with the next renewal of the lease.
+	// Prompt means that a position that moved without any delivery is written within a second,
+	// instead of with the next renewal of the lease.
 	Prompt bool
-	// Ledger is the lane's, where the sink has transactions; nil: it has none. Committed is called
-	// with each round that is committed in it.
+	// Ledger is the lane's ledger if the sink has transactions, otherwise nil. Committed is
+	// called after each round that was committed in it.
 	Ledger    sinks.Ledger
 	Committed func()
 	Logger    *slog.Logger
 }
 
-// Checkpointer writes a lane's checkpoints. It is for one goroutine.
+// Checkpointer writes a lane's checkpoints. It is not safe for concurrent use.
 type Checkpointer struct {
 	Config
 	window   *window.Window
 	log      *slog.Logger
 	failing  *pace.Trouble
 	number   int64                 // of the last checkpoint
-	renewed  time.Time             // when the checkpoint began that renewed the lease last
-	took     time.Duration         // the last one
-	written  time.Time             // when a position was written last
+	renewed  time.Time             // when the last checkpoint that renewed the lease began
+	took     time.Duration         // duration of the last checkpoint
+	written  time.Time             // when a position was last written
 	moved    bool                  // the position may have moved since
-	silent   bool                  // the database did not answer, and no delivery begins until something is written
+	silent   bool                  // the database did not answer; no delivery begins until something is written
 	queue    []dispatch.Settlement // taken and not written
-	taken    []dispatch.Settlement // the slice that queue is the end of
-	reuse    []dispatch.Settlement // a slice that is not used any more
-	hookSize int                   // how many settlements a checkpoint with hooks carries
-	refused  int                   // how many deliveries in a row a hook has failed for
+	taken    []dispatch.Settlement // the whole slice of queue
+	reuse    []dispatch.Settlement // a slice that is no longer used
+	hookSize int                   // most settlements of a checkpoint with hooks
+	refused  int                   // number of deliveries in a row for which a hook has failed
 
 	passed  bool
 	parking uint64
 	room    dispatch.Room
-	ask     askedKeys // keys for whose next delivery the parked table is to be asked
-	many    int       // how many of them are asked for at once
-	nextDue time.Time // when the parked table is asked for what is due; zero: never
+	ask     askedKeys // keys whose next delivery must be read from the parked table
+	many    int       // how many of them to query at once
+	nextDue time.Time // when to query for due deliveries; zero: never
 	scan    scan
 	asking  *pace.Trouble // with reading the parked table
-	askAt   time.Time     // not before that
+	askAt   time.Time     // not to be queried before
 
-	round // where there is a ledger
+	round // with a ledger
 }
 
-// maxPause bounds the pause between two tries of a checkpoint: while one fails, nothing
-// is delivered.
+// maxPause bounds the pause between two tries of a checkpoint: while it fails, nothing is
+// delivered.
 const maxPause = 500 * time.Millisecond
 
 // promptAfter is how soon a position that moved without any delivery is written.
@@ -106,14 +103,13 @@ func New(c Config) *Checkpointer {
 	}
 }
 
-// rest is the pause after a checkpoint, unless so much has happened that the next one
-// should not wait. With it, checkpoints take the same share of a slow database's time
-// as of a fast one's. It adds to what a crash repeats, and delays nothing that is
-// waited for.
+// rest is the pause after a checkpoint, unless so much has happened that the next one should
+// not wait. It keeps the share of the database's time that checkpoints take the same for slow
+// and fast databases. It adds to what a crash repeats, but delays no delivery.
 var rest = pace.Rest{Times: 4, Most: time.Second}
 
-// Run settles until stop is done, then writes the last checkpoint and returns nil; or
-// until the lease is lost, or db is done. db bounds all use of the database.
+// Run settles until stop is done, then writes the last checkpoint and returns nil. It returns an
+// error when the lease is lost or db is done. db bounds all use of the database.
 func (c *Checkpointer) Run(stop, db context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -127,7 +123,7 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 		if c.silent {
 			continue
 		}
-		if c.Ledger != nil { // nothing of it is seen before it is committed
+		if c.Ledger != nil { // consumers see nothing of a round before it is committed
 			c.await(stop, timer)
 			continue
 		}
@@ -144,10 +140,10 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 	return c.finish(db)
 }
 
-// await waits for something to do.
+// await waits until there is something to do.
 func (c *Checkpointer) await(stop context.Context, timer *time.Timer) {
 	next := c.untilNext()
-	if next <= 0 { // not a timer of 0, with which Go's race detector can crash within testing/synctest
+	if next <= 0 { // avoids a timer of 0: Go's race detector can crash on it within testing/synctest
 		select {
 		case <-c.Revised:
 			c.scan.begin()
@@ -165,7 +161,7 @@ func (c *Checkpointer) await(stop context.Context, timer *time.Timer) {
 	}
 }
 
-// finish writes all that is left.
+// finish writes everything that is left.
 func (c *Checkpointer) finish(db context.Context) error {
 	for {
 		if c.Ledger != nil {
@@ -185,7 +181,7 @@ func (c *Checkpointer) finish(db context.Context) error {
 	}
 }
 
-// untilNext is how long to wait if nothing is settled.
+// untilNext returns how long to wait if nothing is settled meanwhile.
 func (c *Checkpointer) untilNext() time.Duration {
 	ask := c.scan.next()
 	if !c.nextDue.IsZero() && c.nextDue.Before(ask) && c.room.Due > 0 {
@@ -197,9 +193,9 @@ func (c *Checkpointer) untilNext() time.Duration {
 	if ask.Before(c.askAt) {
 		ask = c.askAt
 	}
-	next := c.renewed.Add(c.TTL / 3) // the lease does not wait for the parked table
+	next := c.renewed.Add(c.TTL / 3) // renewing the lease does not wait for askAt
 	if c.Prompt {
-		look := time.Now().Add(promptAfter) // a page without rows does not make the lane dirty
+		look := time.Now().Add(promptAfter) // a page without rows does not signal dirty
 		if c.moved {
 			look = c.written.Add(promptAfter)
 		}
@@ -216,9 +212,9 @@ func (c *Checkpointer) untilNext() time.Duration {
 	return max(0, time.Until(next))
 }
 
-// checkpoint takes what happened and writes it, if there is something or the lease is to
-// be renewed, and returns how long that took. It returns only when it is written, the
-// lease is lost or ctx is done.
+// checkpoint takes the outcome and writes it, if there is any or the lease must be renewed, and
+// returns how long that took. It returns only when the checkpoint is written, the lease is
+// lost, or ctx is done.
 func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err error) {
 	if c.Ledger != nil {
 		if err := c.endRound(ctx); err != nil {
@@ -242,7 +238,7 @@ func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err 
 	return c.took, err
 }
 
-// take takes over what the dispatch half has done.
+// take takes the outcome from the dispatch half.
 func (c *Checkpointer) take() error {
 	out := c.Lane.Take(c.reuse)
 	c.reuse = nil
@@ -263,7 +259,7 @@ func (c *Checkpointer) take() error {
 	return out.Over
 }
 
-// Unwritten is what was settled and is not written, once Run has returned.
+// Unwritten returns what was settled and not written, after Run has returned.
 func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
 
 // Renew renews the lease and writes nothing else.
@@ -271,7 +267,7 @@ func (c *Checkpointer) Renew(ctx context.Context) error {
 	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
 }
 
-// Lost says whether a lane went, or may have gone, to another forwarder.
+// Lost reports whether the lane went, or may have gone, to another forwarder.
 func Lost(err error) bool {
 	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrServerChanged) || errors.Is(err, dispatch.ErrLeaseExpired)
 }

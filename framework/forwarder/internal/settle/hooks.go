@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// hookError is why a hook had a checkpoint rolled back.
+// hookError is a hook's error, which rolled back a checkpoint.
 type hookError struct {
 	hook string
 	err  error
@@ -30,9 +30,8 @@ type hookCall struct {
 	run  func(ctx context.Context, tx *sql.Tx) error
 }
 
-// runHooks returns what is to run in the transaction of a checkpoint that writes
-// settlements, but for those that are held back; nil if there is nothing. Each hook gets
-// limit for its work.
+// runHooks returns a function that runs the hooks in the transaction of a checkpoint, for the
+// settlements that are not held back; nil if there is nothing to run. Each hook may take limit.
 func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration) func(context.Context, *sql.Tx) error {
 	var delivered []policy.Delivered
 	var parked, dead []policy.Parked
@@ -62,8 +61,8 @@ func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration
 	}
 }
 
-// runHook runs a hook within a time that leaves the lease alive. A panic is an error of
-// the hook.
+// runHook runs a hook with a time limit, so that the lease survives. It turns a panic into an
+// error.
 func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, call hookCall) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -75,7 +74,7 @@ func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, call hookCall
 	return call.run(ctx, tx)
 }
 
-// sorted groups settlements by what became of them.
+// sorted groups settlements by their outcome.
 func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked, dead []policy.Parked) {
 	for i := range settled {
 		s := &settled[i]

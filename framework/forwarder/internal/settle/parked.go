@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	maxFollowers   = 100 // blocked deliveries of one key brought back at once
-	leastFollowers = 10  // of each of many keys
-	maxAsked       = 100 // keys that are asked for at once
+	maxFollowers   = 100 // blocked deliveries of one key that are brought back at once
+	leastFollowers = 10  // the same, for each of many keys
+	maxAsked       = 100 // keys in one query
 	firstAsked     = 16
-	heldRows       = 10_000 // keys of one part of a comparison
+	heldRows       = 10_000 // keys in one part of a comparison
 
-	// compareEvery is how long it may take until the engine notices what a person has
-	// done to parked deliveries by SQL of their own. What store.Operator did is noticed
-	// with the coordinator's next look, by the lane's revision.
+	// compareEvery is how long it may take to notice what a person has done to parked
+	// deliveries with their own SQL. Changes by store.Operator are noticed at the coordinator's
+	// next look, by the lane's revision.
 	compareEvery = 30 * time.Second
 )
 
-// askedKeys are keys to ask the parked table for, each once, in order.
+// askedKeys are keys to query in the parked table, each once, in order.
 type askedKeys struct {
 	order []string
 	has   map[string]bool
@@ -39,10 +39,10 @@ func (a *askedKeys) add(keys ...string) {
 	}
 }
 
-// first are the next ones, at most n.
+// first returns the next keys, at most n.
 func (a *askedKeys) first(n int) []string { return a.order[:min(n, len(a.order))] }
 
-// pop takes out the first n, which were asked for.
+// pop removes the first n keys.
 func (a *askedKeys) pop(n int) {
 	for _, key := range a.order[:n] {
 		delete(a.has, key)
@@ -50,21 +50,21 @@ func (a *askedKeys) pop(n int) {
 	a.order = a.order[n:]
 }
 
-// scan is a comparison of all keys with the parked table, in parts.
+// scan is a comparison of all held keys with the parked table, in parts.
 type scan struct {
 	running bool
 	again   bool      // another one follows
-	after   string    // the key behind which the next part begins
-	ended   time.Time // the last one
+	after   string    // the key after which the next part begins
+	ended   time.Time // when the last one ended
 }
 
-// begin has a comparison begin: at once, or behind the one that runs.
+// begin begins a comparison: at once, or after the running one.
 func (s *scan) begin() {
 	s.again = s.running
 	s.running = true
 }
 
-// next is when the next part is read; zero for at once.
+// next returns when to read the next part; zero means at once.
 func (s *scan) next() time.Time {
 	if s.running {
 		return time.Time{}
@@ -72,23 +72,23 @@ func (s *scan) next() time.Time {
 	return s.ended.Add(compareEvery)
 }
 
-// dueAt has the parked table asked at a time, unless it is asked earlier anyway.
+// dueAt lets the parked table be queried at the given time, or earlier if that is already set.
 func (c *Checkpointer) dueAt(due time.Time) {
 	if c.nextDue.IsZero() || due.Before(c.nextDue) {
 		c.nextDue = due
 	}
 }
 
-// asks says whether there are keys to ask for that the lane has room for.
+// asks reports whether there are keys to query for which the lane has room.
 func (c *Checkpointer) asks() bool {
 	return len(c.ask.order) > 0 && c.passed && len(c.queue) == 0 && c.room.Followers > 0 && !time.Now().Before(c.askAt)
 }
 
-// Restore learns which keys have parked deliveries, before anything is read. It renews
+// Restore reads which keys have parked deliveries, before anything of the log is read. It renews
 // the lease meanwhile.
 func (c *Checkpointer) Restore(ctx context.Context) error {
 	for c.scan.begin(); c.scan.running; {
-		within, cancel := context.WithTimeout(ctx, c.TTL/2) // an answer that does not come ends the session
+		within, cancel := context.WithTimeout(ctx, c.TTL/2) // without an answer the session ends
 		err := c.compare(within)
 		cancel()
 		if err != nil {
@@ -103,17 +103,16 @@ func (c *Checkpointer) Restore(ctx context.Context) error {
 	return c.Renew(ctx)
 }
 
-// bringBack gives parked deliveries their turn: first what has fallen due, then the next
-// ones of keys that are free, then a part of a comparison. Where the table cannot be
-// read it leaves that for later: what is being delivered goes on, as long as the database
-// answers at all.
+// bringBack gives parked deliveries their turn: first due ones, then the next ones of free keys,
+// then a part of a comparison. If the table cannot be read, it does that later: deliveries go on
+// as long as the database answers at all.
 func (c *Checkpointer) bringBack(ctx context.Context) {
 	now := time.Now()
 	isDue := !c.nextDue.IsZero() && !c.nextDue.After(now) && c.room.Due > 0
 	if now.Before(c.askAt) || !isDue && !c.asks() && now.Before(c.scan.next()) {
 		return
 	}
-	// An answer that does not come must not cost the lease.
+	// Waiting for an answer must not cost the lease.
 	ctx, cancel := context.WithTimeout(ctx, c.TTL/2)
 	defer cancel()
 	defer c.suspendSilent(ctx)()
@@ -135,13 +134,13 @@ func (c *Checkpointer) bringBack(ctx context.Context) {
 	c.asking.Over()
 }
 
-// due brings back what has fallen due.
+// due brings back due deliveries.
 func (c *Checkpointer) due(ctx context.Context) error {
 	now := time.Now()
 	if c.nextDue.IsZero() || c.nextDue.After(now) || c.room.Due == 0 {
 		return nil
 	}
-	c.nextDue = time.Time{} // what is written from here on sets it again
+	c.nextDue = time.Time{} // later writes set it again
 	due, next, err := c.Store.Due(ctx, store.DueQuery{
 		Lane: c.Lease.Lane, Now: now, Limit: c.room.Due, Except: c.Lane.DueBusy(), Halt: c.Halt,
 	})
@@ -154,7 +153,7 @@ func (c *Checkpointer) due(ctx context.Context) error {
 	switch {
 	case taken > 0:
 		c.dueAt(now) // there may be more
-	case !next.IsZero() && !next.After(now): // one whose key is held by now
+	case !next.IsZero() && !next.After(now): // one whose key is held meanwhile
 		c.dueAt(now.Add(time.Second))
 	case !next.IsZero():
 		c.dueAt(next)
@@ -162,9 +161,9 @@ func (c *Checkpointer) due(ctx context.Context) error {
 	return nil
 }
 
-// followers brings back the next deliveries of keys whose head is through.
+// followers brings back the next deliveries of keys whose head has ended.
 func (c *Checkpointer) followers(ctx context.Context) error {
-	for c.asks() && time.Since(c.renewed) <= c.TTL/3 { // the lease goes first
+	for c.asks() && time.Since(c.renewed) <= c.TTL/3 { // renewing the lease comes first
 		keys := c.ask.first(min(c.many, max(1, c.room.Followers/leastFollowers)))
 		limit := min(maxFollowers, max(leastFollowers, c.room.Followers/len(keys)))
 		parked, answered, err := c.Store.Followers(ctx, c.Lease.Lane, keys, c.Halt, limit)
@@ -172,7 +171,7 @@ func (c *Checkpointer) followers(ctx context.Context) error {
 			return err
 		}
 		if answered < len(keys) {
-			c.many = max(1, answered) // large ones: what is left over was read for nothing
+			c.many = max(1, answered) // large deliveries: what exceeded the limit was read in vain
 		} else {
 			c.many = min(2*c.many, maxAsked)
 		}
@@ -180,13 +179,13 @@ func (c *Checkpointer) followers(ctx context.Context) error {
 		c.room.Followers -= len(parked)
 		if again := c.resume(keys[:answered], parked); len(again) > 0 {
 			c.ask.add(again...)
-			return nil // behind the checkpoint that writes it
+			return nil // after the next checkpoint
 		}
 	}
 	return nil
 }
 
-// resume hands over what was found of keys, by key, and returns those to ask for again.
+// resume hands over the deliveries found for keys, and returns the keys to query again.
 func (c *Checkpointer) resume(keys []string, parked []store.Parked) (again []string) {
 	for _, key := range keys {
 		n := 0
@@ -199,7 +198,7 @@ func (c *Checkpointer) resume(keys []string, parked []store.Parked) (again []str
 			again = append(again, key)
 		}
 		if free {
-			c.dueAt(time.Now()) // a scheduled delivery may have waited for that
+			c.dueAt(time.Now()) // a scheduled delivery may have waited for it
 		}
 	}
 	return again
@@ -215,7 +214,7 @@ func (c *Checkpointer) compare(ctx context.Context) error {
 	c.ask.add(c.Lane.ResumeHeld(held, last)...)
 	if last {
 		c.scan = scan{ended: time.Now(), running: c.scan.again}
-		c.dueAt(time.Now()) // a person may have put something back
+		c.dueAt(time.Now()) // a person may have added deliveries
 		return nil
 	}
 	c.scan.after = held[len(held)-1].Key

@@ -13,28 +13,28 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Where the lane has a ledger each checkpoint ends a round. It is committed in the destination first, with a
-// note of what was delivered in it, and then written in the database as ever, while the next round
-// goes on. The next round is committed only once that is written: so the newest note names all
-// that is delivered and may not be written.
+// If the lane has a ledger, each checkpoint ends a round. The round is first committed in the
+// destination, with a note of what it delivered, and then written in the database as usual,
+// while the next round goes on. The next round is committed only after that is written, so the
+// newest note names everything that is delivered and may not be written.
 
-// round is what a checkpointer has for that.
+// round is the state of a checkpointer with a ledger.
 type round struct {
 	owed  []memory.Noted // as of the last take
-	noted int            // how many of owed the newest note has
-	took  time.Duration  // the last commit
+	noted int            // how many of owed are in the newest note
+	took  time.Duration  // duration of the last commit
 }
 
 const (
-	// A round lasts so many times as long as its commit took, within these bounds, unless
-	// there is nothing to deliver any more.
+	// A round lasts roundTimes as long as the last commit, within these bounds, unless there is
+	// nothing more to deliver.
 	roundTimes = 4
 	leastRound = 25 * time.Millisecond
 	mostRound  = 500 * time.Millisecond
 )
 
-// Recover reads the newest note of a ledger, and returns what it names as delivered and the lease's
-// cursor may not know. stale says why it names nothing of these cursors, if there is a note.
+// Recover reads the newest note of a ledger, and returns what it names as delivered and the
+// cursor may not know. If the note does not belong to these cursors, stale says why.
 func Recover(lease store.Lease, newest []byte) (owed memory.Owed, stale string, err error) {
 	if newest == nil {
 		return nil, "", nil
@@ -44,17 +44,17 @@ func Recover(lease store.Lease, newest []byte) (owed memory.Owed, stale string, 
 	case err != nil:
 		return nil, "", err
 	case note.Epoch >= lease.Epoch:
-		return nil, fmt.Sprintf("it was written under lease %d, and this is lease %d: the cursors were made anew, the database was set back, or another outbox has a sink of this name",
+		return nil, fmt.Sprintf("it was written under lease %d, but this is lease %d: the cursors were created again, the database was set back, or another outbox has a sink with this name",
 			note.Epoch, lease.Epoch), nil
 	case note.Of != lease.Lane.Of:
-		return nil, fmt.Sprintf("it is of one of %d lanes, and this is one of %d", note.Of, lease.Lane.Of), nil
-	case note.Number > lease.Checkpoint: // else it is written
+		return nil, fmt.Sprintf("it belongs to one of %d lanes, but this is one of %d", note.Of, lease.Lane.Of), nil
+	case note.Number > lease.Checkpoint: // otherwise it is written
 		return memory.NewOwed(note.Owed, note.Made), "", nil
 	}
 	return memory.NewOwed(note.Owed), "", nil
 }
 
-// Behind is by how many checkpoints a cursor is behind what a note says was written; 0: it is not.
+// Behind returns how many checkpoints that were written, as the note shows, the cursor lacks.
 func Behind(lease store.Lease, newest []byte) int64 {
 	note, err := memory.DecodeNote(newest)
 	if err != nil || note.Epoch >= lease.Epoch || note.Of != lease.Lane.Of {
@@ -63,15 +63,14 @@ func Behind(lease store.Lease, newest []byte) int64 {
 	return max(0, note.Number-1-lease.Checkpoint)
 }
 
-// Begin notes what is owed under this lease. It is called behind Restore, which has renewed the lease: what
-// another forwarder noted meanwhile must not be replaced.
+// Begin writes a note of what is owed under this lease. It is called after Restore, which has
+// renewed the lease: it must not replace a later note of another forwarder.
 func (c *Checkpointer) Begin(ctx context.Context, owed memory.Owed) error {
 	c.owed = owed.List()
 	return c.commit(ctx, nil)
 }
 
-// endRound lets the round go on for as long as it is worth, and waits for its end. It renews the
-// lease meanwhile.
+// endRound waits until the round ends, and renews the lease meanwhile.
 func (c *Checkpointer) endRound(ctx context.Context) error {
 	most := min(max(leastRound, roundTimes*c.round.took), mostRound)
 	for !c.Lane.EndRound(most, c.TTL/3) {
@@ -87,8 +86,8 @@ func (c *Checkpointer) endRound(ctx context.Context) error {
 	return nil
 }
 
-// commitRound commits what settlements have delivered, and lets the next round begin. Where there is
-// nothing that the destination does not know it commits nothing.
+// commitRound commits what settlements have delivered, and lets the next round begin. It commits
+// nothing if the destination already knows everything.
 func (c *Checkpointer) commitRound(ctx context.Context, settled []dispatch.Settlement) error {
 	var made []memory.Noted
 	for i := range settled {

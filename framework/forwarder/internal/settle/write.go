@@ -16,19 +16,18 @@ import (
 )
 
 const (
-	// maxHooked is how many settlements a checkpoint with hooks carries at most.
+	// maxHooked is the maximum number of settlements in a checkpoint with hooks.
 	maxHooked = 1000
-	// manyRefused is how many deliveries in a row a hook fails for before each further one
-	// costs a pause: then it is the hook, or the database, and not the deliveries.
+	// manyRefused is after how many failures of hooks in a row each further failure costs a
+	// pause: then the hook or the database is the cause, not the deliveries.
 	manyRefused = 10
-	// leastSilence is how long a checkpoint may take at least before it counts as one
-	// that fails.
+	// leastSilence is the least time after which a checkpoint counts as late.
 	leastSilence = 250 * time.Millisecond
 )
 
-// write writes one checkpoint: all that is in the queue, or as much as hooks bear. It
-// repeats the checkpoint until it succeeds. A checkpoint whose outcome is unknown is
-// repeated like one that failed: if it was written, the repeat changes nothing more.
+// write writes one checkpoint: the whole queue, or as much of it as hooks allow. It repeats the
+// checkpoint until it succeeds. A checkpoint with an unknown outcome is repeated too: if it was
+// written, the repeat changes nothing more.
 func (c *Checkpointer) write(ctx context.Context) error {
 	n := len(c.queue)
 	if c.Hooks.Any() {
@@ -56,7 +55,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		}
 		c.Lane.Suspend()
 		if !Lost(err) && ctx.Err() == nil {
-			// What this checkpoint carries must not cost the lease.
+			// A problem with the content of this checkpoint must not cost the lease.
 			if renewErr := c.Renew(ctx); Lost(renewErr) {
 				return renewErr
 			}
@@ -85,9 +84,9 @@ func (c *Checkpointer) write(ctx context.Context) error {
 	}
 }
 
-// isolate finds the settlement that a hook fails for among the first n of the queue, which
-// a checkpoint was to write: it returns how many the next try is to write. What goes well
-// is saved; one that fails alone is held back, and written without the hook. 0: ctx is done.
+// isolate searches for the settlement for which a hook fails, among the first n of the queue. It
+// returns how many the next checkpoint must write, so that those that succeed are saved. A
+// single one that fails is held back, and then written without calling the hook. 0: ctx is done.
 func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if n > 1 {
 		unsettle(c.queue[n/2 : n])
@@ -123,13 +122,12 @@ func unsettle(settled []dispatch.Settlement) {
 	}
 }
 
-// compose is the checkpoint that writes settlements. What they settle is settled in the
-// window.
+// compose returns the checkpoint for settlements. Their rows are already settled in the window.
 func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	k := store.Checkpoint{Lease: c.Lease, TTL: c.TTL, Number: c.number, Position: c.window.Position()}
 	switch {
 	case k.Position == nil:
-	case c.passed && len(settled) == len(c.queue): // all that was settled before is settled in the window
+	case c.passed && len(settled) == len(c.queue): // the window has everything settled before the lease
 		k.Settled = c.window.AheadRead()
 	default:
 		k.Settled = c.window.Ahead()
@@ -156,10 +154,10 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	return k
 }
 
-// maxReceipt bounds how much of a receipt is archived, in bytes.
+// maxReceipt bounds an archived receipt, in bytes.
 const maxReceipt = 2000
 
-// wrote takes note that the first n settlements of the queue are written.
+// wrote notes that the first n settlements of the queue are written.
 func (c *Checkpointer) wrote(n int) {
 	c.window.Advance()
 	c.written, c.moved = c.renewed, false
@@ -170,7 +168,7 @@ func (c *Checkpointer) wrote(n int) {
 			c.dueAt(s.Parked.DueAt)
 		}
 		if !s.FromLog() {
-			c.dueAt(time.Now()) // the lane has room for another one
+			c.dueAt(time.Now()) // the lane has room for another parked delivery
 		}
 		if s.Ask {
 			c.ask.add(s.Delivery().Key)
@@ -192,10 +190,10 @@ func (c *Checkpointer) wrote(n int) {
 	}
 }
 
-// suspendLate lets no delivery begin once a checkpoint takes long, until written is
-// called. The time that hooks take does not count.
+// suspendLate suspends the lane if a checkpoint takes long; call written when it has ended. The
+// time of hooks does not count.
 func (c *Checkpointer) suspendLate(k *store.Checkpoint) (written func()) {
-	var mu sync.Mutex // or the timer might suspend the lane after it goes on
+	var mu sync.Mutex // keeps the timer from suspending the lane after written
 	over := false
 	patience := max(leastSilence, 4*c.took)
 	silent := time.AfterFunc(patience, func() {
@@ -220,8 +218,8 @@ func (c *Checkpointer) suspendLate(k *store.Checkpoint) (written func()) {
 	}
 }
 
-// suspendSilent lets no delivery begin where the database does not answer any more, until answered
-// is called. It asks once what is read takes long, by renewing the lease.
+// suspendSilent suspends the lane if the database no longer answers; call answered when it has.
+// If reading takes long, it renews the lease to find out.
 func (c *Checkpointer) suspendSilent(ctx context.Context) (answered func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -243,8 +241,8 @@ func (c *Checkpointer) suspendSilent(ctx context.Context) (answered func()) {
 	}
 }
 
-// writeOnce gives up after the time of a lease: then it is another forwarder's turn to
-// write.
+// writeOnce tries a checkpoint once. It gives up after the time of a lease, when another
+// forwarder may have the lane.
 func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, k.TTL)
 	defer cancel()
@@ -258,7 +256,7 @@ func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error 
 	return nil
 }
 
-// observe reports to the observer what was written.
+// observe reports what was written to the observer.
 func (c *Checkpointer) observe(settled []dispatch.Settlement) {
 	if c.Observer == nil {
 		return

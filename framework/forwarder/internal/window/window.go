@@ -1,8 +1,7 @@
-// Package window knows how far a lane is settled: from what was read and what of it
-// is settled it computes the position up to which nothing is owed, and what is
-// settled ahead of that.
+// Package window computes how far a lane is settled: the position up to which everything is
+// settled, and the offsets that are settled ahead of it.
 //
-// It is pure: no lock, no clock, no database. The checkpointer of a lane owns it.
+// It is pure: it uses no lock, clock or database. The checkpointer of a lane owns it.
 package window
 
 import (
@@ -12,28 +11,28 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Window is what was read of a lane and is not settled as a whole. The settled prefix
-// leaves it and moves the position. A page that is settled behind the first unsettled
-// row lets go of its envelopes and is remembered by its offsets, so a delivery that
-// hangs costs the memory of its own page.
+// Window holds the pages of a lane that are not completely settled. The settled prefix is
+// removed and moves the position. A page behind the first unsettled row that is completely
+// settled releases its envelopes and is remembered by its offsets, so a hanging delivery only
+// keeps its own page in memory.
 type Window struct {
 	position store.Position // nil until the first page is added
 	pages    []*Page
-	before   []store.OffsetRange // settled before the lease began; nil once all of it is passed
+	before   []store.OffsetRange // settled before the lease began; nil once all of them have been read
 }
 
 // Page is a page of the log in a window.
 type Page struct {
-	rows    store.Page // without envelopes once all are settled
+	rows    store.Page // without envelopes once all of them are settled and written
 	settled []bool
-	prefix  int // rows[:prefix] are settled and lie before the position
-	left    int // rows that are not settled
-	// ranges are the offsets of a page that is settled as a whole and written.
+	prefix  int // rows[:prefix] are settled and before the position
+	left    int // number of unsettled rows
+	// ranges are the offsets of a page that is completely settled and written.
 	ranges []store.OffsetRange
 }
 
-// New returns the window of a lane that has settled some offsets ahead of its position
-// before.
+// New returns the window of a lane. before are the offsets that were settled ahead of its
+// position under earlier leases.
 func New(before []store.OffsetRange) *Window { return &Window{before: before} }
 
 // NewPage prepares a page for Add.
@@ -42,14 +41,13 @@ func NewPage(read store.Page) *Page {
 	return &Page{rows: read, settled: make([]bool, n), left: n}
 }
 
-// Empty says whether the page never had a row.
+// Empty reports whether the page has no rows.
 func (p *Page) Empty() bool { return len(p.settled) == 0 }
 
 // Extend moves the end of a page.
 func (p *Page) Extend(end store.Position) { p.rows.End = end }
 
-// Add takes in what was read behind everything that was added before. An empty page
-// is nothing but a farther end of the one before it.
+// Add adds the next page. An empty page only moves the end of the one before it.
 func (w *Window) Add(p *Page) {
 	if w.position == nil {
 		w.position = p.rows.Start
@@ -61,10 +59,10 @@ func (w *Window) Add(p *Page) {
 	w.pages = append(w.pages, p)
 }
 
-// Restart forgets everything: another log begins at a position.
+// Restart forgets everything and begins another log at a position.
 func (w *Window) Restart(at store.Position) { *w = Window{position: at} }
 
-// Passed says that all that was settled before the lease began has been read.
+// Passed notes that all offsets settled before the lease began have been read.
 func (w *Window) Passed() { w.before = nil }
 
 // Settle settles a row of a page. Each row is settled once.
@@ -73,13 +71,13 @@ func (p *Page) Settle(i int) {
 	p.left--
 }
 
-// Unsettle takes Settle back, before Advance.
+// Unsettle undoes Settle. It must be called before Advance.
 func (p *Page) Unsettle(i int) {
 	p.settled[i] = false
 	p.left++
 }
 
-// prefix is how many pages are settled as a whole, and how many rows of the next one.
+// prefix returns how many pages are completely settled, and how many rows of the next one.
 func (w *Window) prefix() (pages, rows int) {
 	for _, p := range w.pages {
 		if p.left > 0 {
@@ -94,7 +92,7 @@ func (w *Window) prefix() (pages, rows int) {
 	return pages, 0
 }
 
-// Position is the place behind the settled prefix; nil before the first page.
+// Position returns the position after the settled prefix; nil before the first page.
 func (w *Window) Position() store.Position {
 	pages, rows := w.prefix()
 	switch {
@@ -106,11 +104,11 @@ func (w *Window) Position() store.Position {
 	return w.position
 }
 
-// Ahead lists what is settled ahead of the position, ascending.
+// Ahead returns the offsets that are settled ahead of the position, ascending.
 func (w *Window) Ahead() []store.OffsetRange { return w.ahead(w.before) }
 
-// AheadRead is Ahead without what was settled before the lease began and has not been
-// read.
+// AheadRead is Ahead without offsets that were settled before the lease began and have not been
+// read yet.
 func (w *Window) AheadRead() []store.OffsetRange { return w.ahead(nil) }
 
 func (w *Window) ahead(before []store.OffsetRange) []store.OffsetRange {
@@ -123,7 +121,7 @@ func (w *Window) ahead(before []store.OffsetRange) []store.OffsetRange {
 	return normal(ahead)
 }
 
-// appendSettled adds what is settled from a row on.
+// appendSettled appends the settled offsets from a row on.
 func (p *Page) appendSettled(to []store.OffsetRange, from int) []store.OffsetRange {
 	if p.ranges != nil {
 		return append(to, p.ranges...)
@@ -142,8 +140,8 @@ func (p *Page) appendSettled(to []store.OffsetRange, from int) []store.OffsetRan
 	return to
 }
 
-// Advance lets go of what lies before the position, and of the envelopes of pages that
-// are settled as a whole: it is written.
+// Advance releases the rows before the position, and the envelopes of completely settled pages,
+// after they were written.
 func (w *Window) Advance() {
 	w.position = w.Position()
 	pages, rows := w.prefix()
@@ -162,7 +160,7 @@ func (w *Window) Advance() {
 			p.ranges = p.appendSettled(nil, 0)
 			p.rows = store.Page{End: p.rows.End}
 		}
-		if last := kept[len(kept)-1]; last.ranges != nil { // neighbours become one
+		if last := kept[len(kept)-1]; last.ranges != nil { // merges neighbours
 			last.ranges = normal(append(last.ranges, p.ranges...))
 			last.rows.End = p.rows.End
 			continue
@@ -173,7 +171,7 @@ func (w *Window) Advance() {
 	w.pages = kept
 }
 
-// Unsettled says whether anything that was added is not settled.
+// Unsettled reports whether any row is not settled.
 func (w *Window) Unsettled() bool {
 	return slices.ContainsFunc(w.pages, func(p *Page) bool { return p.left > 0 })
 }

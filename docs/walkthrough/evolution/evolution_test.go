@@ -1,0 +1,33 @@
+// Package evolution runs the blocks of docs/evolution.md.
+package evolution
+
+import (
+	"testing"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/waybilltest"
+)
+
+// PriceChangedV1 is the payload as it was.
+type PriceChangedV1 struct {
+	Item  string
+	Euros int
+}
+
+// PriceSet was PriceChanged.
+type PriceSet struct {
+	Item  string
+	Cents int
+}
+
+var o = func() *waybill.Outbox {
+	o := waybill.SQLite(nil, waybill.SQLiteConfig{})
+	waybill.Register[PriceSet](o, "price.set",
+		waybill.Version(2), waybill.Aliases("price.changed"),
+		waybill.Upcast(1, func(p PriceChangedV1) (PriceSet, error) { return PriceSet{p.Item, 100 * p.Euros}, nil }))
+	return o
+}()
+
+func TestEveryVersionStillDecodes(t *testing.T) {
+	waybilltest.Golden(t, o.Types(), "testdata/golden", PriceSet{Item: "i-1", Cents: 700})
+}

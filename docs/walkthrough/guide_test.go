@@ -1,0 +1,201 @@
+package walkthrough
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+// patience is how long a command may take, on a machine that is busy with other tests.
+const patience = 4 * time.Minute
+
+// block is a fenced one of a page, with the comment above it.
+type block struct{ does, name, language, text string }
+
+var fenced = regexp.MustCompile("(?ms)^(?:<!-- (file|terminal|prints): (\\S+) -->\n)?```(\\w*)\n(.*?)^```$")
+
+func blocks(t *testing.T, page string) []block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", page))
+	require.NoError(t, err)
+	var found []block
+	for _, m := range fenced.FindAllStringSubmatch(string(text), -1) {
+		found = append(found, block{m[1], m[2], m[3], m[4]})
+	}
+	require.NotEmpty(t, found)
+	return found
+}
+
+// shell is a bash that keeps its folder and variables from block to block.
+type shell struct {
+	t       *testing.T
+	home    string // has what the guide must not see: outputs of terminals
+	in      io.Writer
+	out     *bufio.Reader
+	replace *strings.Replacer
+}
+
+// programs is the folder of the command waybill of this tree.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if programs, err = os.MkdirTemp("", "walkthrough"); err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(programs) }()
+	build := exec.Command("go", "build", "-o", programs, "./cmd/waybill")
+	build.Dir = filepath.Join("..", "..")
+	if output, err := build.CombinedOutput(); err != nil {
+		panic(string(output))
+	}
+	defer func() { _ = postgrestest.Stop() }()
+	return m.Run()
+}
+
+// newShell starts a shell in an empty folder, with the command waybill of this tree in its PATH.
+func newShell(t *testing.T, environment ...string) *shell {
+	t.Helper()
+	home, folder := t.TempDir(), t.TempDir()
+	command := exec.Command("bash")
+	command.Dir = folder
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(command.Env, environment...)
+	in, err := command.StdinPipe()
+	require.NoError(t, err)
+	out, err := command.StdoutPipe()
+	require.NoError(t, err)
+	command.Stderr = os.Stderr
+	require.NoError(t, command.Start())
+	s := &shell{t: t, home: home, in: in, out: bufio.NewReader(out), replace: ports(t)}
+	s.run("set -m") // a process group for each terminal, so that what a terminal has started ends with it
+	t.Cleanup(func() {
+		_, err := io.WriteString(in, "for job in $(jobs -p); do kill -TERM -- -$job; done; wait; exit 0\n")
+		require.NoError(t, err)
+		require.NoError(t, command.Wait())
+	})
+	return s
+}
+
+// ports puts free ports in place of those of the guides.
+func ports(t *testing.T) *strings.Replacer {
+	t.Helper()
+	var pairs []string
+	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8090"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { _ = listener.Close() }()
+		pairs = append(pairs, address, listener.Addr().String())
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// run runs commands, and returns what they have printed to the standard output.
+func (s *shell) run(commands string) string {
+	s.t.Helper()
+	_, err := fmt.Fprintf(s.in, "{\n%s\n} </dev/null 2>%s; printf '\\n\\036%%s\\n' $?\n", commands, s.path("errors"))
+	require.NoError(s.t, err)
+	var out strings.Builder
+	done := make(chan error, 1)
+	var status string
+	go func() {
+		for {
+			line, err := s.out.ReadString('\n')
+			if code, ended := strings.CutPrefix(line, "\x1e"); ended || err != nil {
+				status = strings.TrimSpace(code)
+				done <- err
+				return
+			}
+			out.WriteString(line)
+		}
+	}()
+	select {
+	case err = <-done:
+		require.NoError(s.t, err)
+	case <-time.After(patience):
+		require.Fail(s.t, "takes too long", commands)
+	}
+	errors, err := os.ReadFile(s.path("errors"))
+	require.NoError(s.t, err)
+	require.Equal(s.t, "0", status, "%s\n%s%s", commands, out.String(), errors)
+	return out.String()
+}
+
+func (s *shell) path(name string) string { return filepath.Join(s.home, name) }
+
+// follow does what a page says.
+func (s *shell) follow(page string) {
+	s.t.Helper()
+	var printed string
+	for _, b := range blocks(s.t, page) {
+		b.text = s.replace.Replace(b.text)
+		switch {
+		case b.does == "file":
+			require.NoError(s.t, os.WriteFile(s.path("file"), []byte(b.text), 0o600))
+			s.run(fmt.Sprintf("mkdir -p \"$(dirname %s)\" && cp %s %s", b.name, s.path("file"), b.name))
+		case b.does == "terminal":
+			s.run(fmt.Sprintf("(\n%s) >%s 2>&1 &", b.text, s.path(b.name)))
+		case b.does == "prints":
+			s.await(b.name, b.text)
+		case b.language == "sh":
+			printed = s.run(s.commands(b.text))
+		case b.language == "text":
+			require.Regexp(s.t, "(?s)^"+strings.TrimSpace(pattern(b.text))+"$", strings.TrimSpace(printed))
+		}
+	}
+}
+
+// commands are those of a block, made to fit a module that no registry has: the module of the
+// guide gets the requirements of this one, and the installed command is the one in the PATH.
+func (s *shell) commands(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), " # ")
+		switch {
+		case strings.HasPrefix(line, "go install github.com/waybill-go/waybill/cmd/waybill@"):
+			lines = append(lines, "command -v waybill >/dev/null")
+		case strings.HasPrefix(line, "go mod init "):
+			here, err := filepath.Abs(".")
+			require.NoError(s.t, err)
+			root := filepath.Dir(filepath.Dir(here))
+			lines = append(lines, line, fmt.Sprintf("sed -e '/^module/d; /^go /d' -e 's|=> ../..$|=> %s|' %s/go.mod >>go.mod", root, here),
+				fmt.Sprintf("cat %s/go.sum %s/go.sum >go.sum", root, here))
+		default:
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " &&\n")
+}
+
+// await waits until a terminal has shown lines.
+func (s *shell) await(terminal, text string) {
+	s.t.Helper()
+	expected := regexp.MustCompile(strings.TrimSuffix(pattern(text), "\n"))
+	shows := func() []byte {
+		shown, err := os.ReadFile(s.path(terminal))
+		require.NoError(s.t, err)
+		return shown
+	}
+	for deadline := time.Now().Add(patience); !expected.Match(shows()); time.Sleep(20 * time.Millisecond) {
+		require.True(s.t, time.Now().Before(deadline), "%s does not show\n%s\nbut\n%s", terminal, text, shows())
+	}
+}
+
+// pattern is a regular expression for what a page shows.
+func pattern(text string) string {
+	return strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".*")
+}

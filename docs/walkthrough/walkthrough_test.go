@@ -1,0 +1,259 @@
+package walkthrough
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+)
+
+func TestGettingStarted(t *testing.T) {
+	t.Parallel()
+	newShell(t, "DATABASE_URL="+postgrestest.DSN(t)).follow("getting-started.md")
+}
+
+func TestGoingToProduction(t *testing.T) {
+	t.Parallel()
+	// A private server: the guide makes a role, and wants commits that are safe.
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Durable: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	newShell(t, "DATABASE_URL="+server.DSN()).follow("production.md")
+}
+
+// order is what the old outboxes carry, and what arrives.
+type order struct {
+	Order string `json:"order"`
+	N     int    `json:"n"`
+}
+
+// arrival is a line of the jsonlines sink, to which the guides deliver.
+type arrival struct {
+	ID, Type, Key string
+	Metadata      map[string]string
+	Payload       order
+}
+
+// move is one of the guides that take along what is pending.
+type move struct {
+	page string
+	// publish is what a publisher of the old version does in its transaction.
+	publish func(t *testing.T, n int)
+	// pending is a query for what the old relay would still deliver.
+	pending string
+	// id is that of the n-th notification.
+	id  func(n int) string
+	typ string
+}
+
+func key(n int) string { return fmt.Sprintf("o-%d", n%3) }
+
+// follow follows the guide, with publishers of the old version before and after it, and takes
+// along what is pending once more.
+func (m move) follow(t *testing.T, db *sql.DB, dsn string, settled int) {
+	t.Helper()
+	s := newShell(t, "DATABASE_URL="+dsn)
+	s.follow(m.page)
+	m.publish(t, 7) // a publisher that is still of the old version
+	s.run(`psql "$DATABASE_URL" --quiet --set ON_ERROR_STOP=1 --file take.sql`)
+	m.publish(t, 8)
+
+	var left int
+	require.NoError(t, db.QueryRowContext(t.Context(), m.pending).Scan(&left))
+	require.Zero(t, left)
+
+	arrivals := m.arrivals(t, s.path("forward"), 8-settled)
+	last := map[string]int{}
+	for _, a := range arrivals {
+		require.Equal(t, m.id(a.Payload.N), a.ID)
+		require.Equal(t, m.typ, a.Type)
+		require.Equal(t, key(a.Payload.N), a.Key)
+		require.Greater(t, a.Payload.N, max(settled, last[a.Key]), "in the old order, and only what was pending")
+		last[a.Key] = a.Payload.N
+	}
+}
+
+// arrivals are what the terminal shows once there are so many.
+func (m move) arrivals(t *testing.T, file string, count int) []arrival {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var found []arrival
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "{") && strings.HasSuffix(line, "}\n") {
+				var a arrival
+				require.NoError(t, json.Unmarshal([]byte(line), &a))
+				found = append(found, a)
+			}
+		}
+		if len(found) >= count {
+			require.Len(t, found, count, "each arrives once")
+			return found
+		}
+		require.True(t, time.Now().Before(deadline), "%d of %d have arrived", len(found), count)
+	}
+}
+
+func TestAHomeMadeOutboxMovesIn(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	db := open(t, dsn)
+	for _, b := range blocks(t, "from-home-made.md") {
+		if strings.HasPrefix(b.text, "CREATE TABLE outbox_events") {
+			execute(t, db, b.text)
+		}
+	}
+	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	publish := func(t *testing.T, n int) {
+		t.Helper()
+		payload, err := json.Marshal(order{key(n), n})
+		require.NoError(t, err)
+		execute(t, db, `INSERT INTO outbox_events (id, event_type, aggregate_id, payload) VALUES ($1, 'order.placed', $2, $3)`, id(n), key(n), payload)
+	}
+	for n := range 6 {
+		publish(t, n+1)
+	}
+	execute(t, db, `UPDATE outbox_events SET published_at = now() WHERE seq <= 2`)
+	move{"from-home-made.md", publish, `SELECT count(*) FROM outbox_events WHERE published_at IS NULL`, id, "order.placed"}.follow(t, db, dsn, 2)
+}
+
+func TestTheTableOfWatermillsForwarderMovesIn(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	db := open(t, dsn)
+	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	publish := func(t *testing.T, n int) {
+		t.Helper()
+		payload, err := json.Marshal(order{key(n), n})
+		require.NoError(t, err)
+		m := message.NewMessage(id(n), payload)
+		m.Metadata.Set("partition_key", key(n))
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: watermillsql.DefaultPostgreSQLSchema{}}, nil)
+		require.NoError(t, err)
+		require.NoError(t, forwarder.NewPublisher(publisher, forwarder.PublisherConfig{}).Publish("order.placed", m))
+		require.NoError(t, tx.Commit())
+	}
+	subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
+		SchemaAdapter: watermillsql.DefaultPostgreSQLSchema{}, OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{}, InitializeSchema: true,
+	}, watermill.NopLogger{})
+	require.NoError(t, err)
+	require.NoError(t, subscriber.SubscribeInitialize("forwarder_topic"))
+	for n := range 6 {
+		publish(t, n+1)
+	}
+	forwardSome(t, subscriber, 2)
+	move{"from-watermill.md", publish, `SELECT count(*) FROM watermill_pending`, id, "order.placed"}.follow(t, db, dsn, 2)
+}
+
+// forwardSome lets Watermill's own forwarder forward so many messages.
+func forwardSome(t *testing.T, subscriber message.Subscriber, count int) {
+	t.Helper()
+	received := 0
+	messages, err := subscriber.Subscribe(t.Context(), "forwarder_topic")
+	require.NoError(t, err)
+	for m := range messages {
+		if received++; received > count {
+			break
+		}
+		m.Ack()
+	}
+	require.NoError(t, subscriber.Close())
+}
+
+type orderPlaced order
+
+func (orderPlaced) Kind() string { return "order_placed" }
+
+func TestJobsOfRiverMoveIn(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	db := open(t, dsn)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	require.NoError(t, err)
+	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
+	require.NoError(t, err)
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
+	require.NoError(t, err)
+	publish := func(t *testing.T, n int) {
+		t.Helper()
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = client.InsertTx(t.Context(), tx, orderPlaced{key(n), n}, nil)
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+	for n := range 6 {
+		publish(t, n+1)
+	}
+	workSome(t, pool, 2)
+	later, err := client.Insert(t.Context(), orderPlaced{"later", 100}, &river.InsertOpts{ScheduledAt: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	execute(t, db, `UPDATE river_job SET id = 100 WHERE id = $1`, later.Job.ID)
+	execute(t, db, `SELECT setval('river_job_id_seq', 6)`)
+
+	pending := `SELECT count(*) FROM river_job WHERE finalized_at IS NULL`
+	id := func(n int) string { return fmt.Sprintf("river-%d", n) }
+	move{"from-river.md", publish, pending, id, "order_placed"}.follow(t, db, dsn, 2)
+
+	var wait time.Duration
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT extract(epoch FROM deliver_at - now())::bigint * 1000000000 FROM outbox WHERE id = 'river-100'`).Scan(&wait))
+	require.Greater(t, wait, 30*time.Minute, "a scheduled job stays scheduled")
+}
+
+// workSome lets River's own client work on so many jobs.
+func workSome(t *testing.T, pool *pgxpool.Pool, count int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := pool.Exec(ctx, `UPDATE river_job SET scheduled_at = now() + interval '1 hour', state = 'scheduled' WHERE id > $1`, count)
+	require.NoError(t, err)
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[orderPlaced]) error { return nil }))
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}})
+	require.NoError(t, err)
+	events, unsubscribe := client.Subscribe(river.EventKindJobCompleted)
+	defer unsubscribe()
+	require.NoError(t, client.Start(ctx))
+	for range count {
+		<-events
+	}
+	require.NoError(t, client.Stop(ctx))
+	_, err = pool.Exec(ctx, `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE id > $1`, count)
+	require.NoError(t, err)
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("postgres", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), statement, args...)
+	require.NoError(t, err)
+}
