@@ -34,7 +34,7 @@ import (
 // Config is the whole file. What the user left out is zero here; the
 // package that uses the value has the default.
 type Config struct {
-	Database  Database            `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, mysql://user:password@host:port/name, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless there are databases"`
+	Database  Database            `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, mysql://user:password@host:port/name, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Several stand in databases instead. Required"`
 	Standby   Database            `yaml:"standby" secret:"password" doc:"a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
 	Databases map[string]Database `yaml:"databases" secret:"password" doc:"in place of database: several, by name, with one forwarder, whose sinks deliver from all of them. The name travels with each notification as the metadata database. Schemas of one PostgreSQL are told apart by search_path, as in postgres://app@db/shop?search_path=tenant1"`
 	Fleet     Fleet               `yaml:"fleet" doc:"how a forwarder works on several databases"`

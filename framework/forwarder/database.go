@@ -76,6 +76,7 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 // Forget drops what is remembered of a database that is no longer one of the fleet: deliveries that were
 // made, and could not be written before a lease ended.
 func (f *Forwarder) Forget(database string) {
+	f.running.forget(database)
 	for _, w := range f.working() {
 		w.dispatcher.Retain(func(l store.Lane) bool { return l.Database != database })
 	}
