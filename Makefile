@@ -48,12 +48,12 @@ test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 	$(IN_MEMORY) go test -short -parallel $(PARALLEL) -timeout 20m ./...
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
-	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
-	CGO_ENABLED=1 $(IN_MEMORY) go test -race -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
+	CGO_ENABLED=1 $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
@@ -106,7 +106,7 @@ site: ## Build the site of the documentation into .cache/site, with search (need
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
 
-bench-peers: ## Compare with peers, in about half an hour; docs/benchmarks.md gets the tables (PEERS=--help)
+bench-peers: ## Compare with peers, in about three quarters of an hour; docs/benchmarks.md gets the tables (PEERS=--help)
 	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
 
 # The broker is one of the other processes that --others bounds.

@@ -18,7 +18,7 @@ import (
 func pages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"README.md", "examples/README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
+	for _, pattern := range []string{".github/*.md", "docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
 		found, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, found)

@@ -27,7 +27,7 @@ var transactionTime = Metric{Key: transactionKey, Title: "a transaction takes, m
 
 // mysql are the scenarios whose outbox is in MySQL or MariaDB.
 func mysql(s Sizes) []Scenario {
-	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries, a look every 1 to 50 ms: all default")
+	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries, a look every 4 to 50 ms: all default")
 	gappy := waybill
 	gappy.Name, gappy.Outbox = "Waybill, 5% rolled back", peer.Gappy{}
 	watermill := peer.WatermillForwarder{BatchSize: 1000, PollInterval: time.Millisecond}.Relay("tuned",

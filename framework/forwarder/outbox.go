@@ -46,7 +46,8 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 		observer = o.observer
 	}
 	o.bounded = quota.New(bounded, o.connections)
-	o.feed = feed.New(feed.Config{Log: log, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, PageRows: dispatch.PageRows,
+	_, announced := d.Store.(store.Listener)
+	o.feed = feed.New(feed.Config{Log: log, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
 	return o
 }

@@ -2,19 +2,26 @@ package program
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/program/internal/licenses"
 )
 
 func newVersion(p *invocation) *cobra.Command {
-	asJSON := false
+	asJSON, asLicenses := false, false
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show what this program was built from",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			if asLicenses {
+				_, err := io.WriteString(p.stdout, licenses.Text)
+				return err
+			}
 			b := readBuild(p.name)
 			if asJSON {
 				return printJSON(p.stdout, b)
@@ -24,6 +31,8 @@ func newVersion(p *invocation) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	cmd.Flags().BoolVar(&asLicenses, "licenses", false, "print the licences of the modules that waybill is made of, in place of its version")
+	cmd.MarkFlagsMutuallyExclusive("json", "licenses")
 	return cmd
 }
 

@@ -29,10 +29,10 @@ const (
 
 // TestTheSecondStageKeepsItsPromisesThroughCrashes has an outbox carried to Kafka, and from there to HTTP by
 // forwarders that are killed, stopped past their leases and cut off from their database, while the broker is
-// stopped and started.
+// stopped and started. Meanwhile another topic gets partitions.
 func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	cluster := kafkatest.Real(t)
-	two := &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}
+	two := &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), growing: newGrowing(t, cluster), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}
 	output, err := exec.Command("go", "build", "-o", two.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 
@@ -46,6 +46,9 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 			cluster.Start(t)
 		}
 	})
+	growing, end := context.WithTimeout(t.Context(), crashTime)
+	defer end()
+	harm.Go(func() { two.growing.run(growing, t, cluster) })
 	report, err := crashtest.Run(t.Context(), crashtest.Config{
 		Forwarder: two.second, Upstream: two.between, Lease: crashLease, Threshold: crashThreshold, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
 	})
@@ -54,6 +57,9 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, report.Committed)
 	require.NotEmpty(t, report.Faults)
+	require.NoError(t, two.growing.arrived())
+	require.Greater(t, len(two.growing.written), firstPartitions+2)
+	t.Logf("%d records in %d partitions of the topic that has grown", len(two.growing.came), len(two.growing.written))
 }
 
 // stages are the two stages of a crash test.
@@ -61,6 +67,7 @@ type stages struct {
 	t              *testing.T
 	cluster        *kafkatest.Cluster
 	topic          string
+	growing        *growing
 	folder, binary string
 	begun          sync.Once
 	forwarders     atomic.Int64
@@ -73,7 +80,7 @@ func (s *stages) second(dsn, endpoint string) *exec.Cmd {
 	config := s.write(name, fmt.Sprintf(`
 database: %q
 outbox: {prefix: second, payload: bytea}
-source: {kafka: {brokers: [%q], topics: [%q], timeout: 5s}}
+source: {kafka: {brokers: [%q], topics: [%q, %q], timeout: 5s}}
 forwarder: {name: %s, lease: %s, shutdown_timeout: 10s}
 sinks:
   recorder:
@@ -81,8 +88,9 @@ sinks:
     with: {url: %q, timeout: 3s}
     parallelism: {threshold: %d}
     retry: {max_attempts: 1000, initial: 50ms, max: 1s}
-routes: {"*": [recorder]}
-`, dsn, s.cluster.Brokers[0], s.topic, name, crashLease, endpoint, crashThreshold))
+  grown: {kind: http, with: {url: %q, timeout: 3s}, retry: {max_attempts: 1000, initial: 50ms, max: 1s}}
+routes: {"crash.*": [recorder], "growing.*": [grown]}
+`, dsn, s.cluster.Brokers[0], s.topic, s.growing.topic, name, crashLease, endpoint, crashThreshold, s.growing.receiver.URL))
 	s.begun.Do(func() {
 		output, err := exec.Command(s.binary, "migrate", "-c", config).CombinedOutput()
 		require.NoError(s.t, err, "%s", output)
@@ -106,8 +114,11 @@ routes: {"crash.*": [log]}
 	})
 }
 
-// between is how often each notification is in the topic.
+// between is how often each notification is in the topic, once all of the other topic has come.
 func (s *stages) between(context.Context) (map[string]int, error) {
+	if err := s.growing.arrived(); err != nil {
+		return nil, err
+	}
 	times := make(map[string]int)
 	for _, r := range s.cluster.ConsumeAll(s.t, s.topic, 0) {
 		for _, h := range r.Headers {

@@ -26,6 +26,8 @@ type Config struct {
 	Log store.Log
 	// PollMin and PollMax bound the pause between two looks at the log.
 	PollMin, PollMax time.Duration
+	// Unannounced reports that the database announces nothing: looks find all that is new.
+	Unannounced bool
 	// PageRows is the maximum number of rows of a page.
 	PageRows int
 	Observer policy.Observer
@@ -36,6 +38,7 @@ type Config struct {
 type Feed struct {
 	Config
 	looking *pace.Trouble
+	rest    pace.Rest             // behind each look
 	woken   chan policy.WakeCause // capacity 1
 	newest
 
@@ -58,8 +61,11 @@ type Feed struct {
 // New returns a feed. It starts nothing.
 func New(c Config) *Feed {
 	f := &Feed{
-		Config: c, looking: pace.NewTrouble(c.Logger, "looking at the log", 0),
+		Config: c, rest: restOfLooks, looking: pace.NewTrouble(c.Logger, "looking at the log", 0),
 		woken: make(chan policy.WakeCause, 1), members: make(map[*Member]bool),
+	}
+	if c.Unannounced {
+		f.rest = restOfPolls
 	}
 	f.newer = make(chan struct{})
 	f.round = sync.NewCond(&f.mu)
@@ -128,9 +134,14 @@ func timeOf(nanoseconds int64) time.Time {
 	return time.Unix(0, nanoseconds)
 }
 
-// restOfLooks is the pause after a look. It delays deliveries, and leaves publishers at least
-// half of the time.
-var restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
+var (
+	// restOfLooks is the pause after a look. It delays deliveries, and leaves publishers at least
+	// half of the time.
+	restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
+	// restOfPolls is the pause where the database announces nothing. Under a steady load each look finds
+	// something, so the next one would follow at once and take the publishers' processor time.
+	restOfPolls = pace.Rest{Times: 10, Most: 4 * time.Millisecond}
+)
 
 // NextPause returns the pause before the next look, after a look that nothing had woken: least
 // if the log had grown, otherwise twice the last pause.
@@ -141,7 +152,8 @@ func NextPause(pause time.Duration, grown bool, least, most time.Duration) time.
 	return min(2*pause, most)
 }
 
-// RestAfter returns the pause after a look that took that long, even if something wakes the feed.
+// RestAfter returns the pause after a look that took that long, even if something wakes the feed, where
+// the database announces new rows.
 func RestAfter(look time.Duration) time.Duration { return restOfLooks.After(look) }
 
 // Run looks at the log until ctx is done: at once when woken, otherwise after pauses that adapt
@@ -192,7 +204,7 @@ func (f *Feed) Run(ctx context.Context) {
 
 		// Under load every commit wakes the feed. Looking each time would take too much of the
 		// publishers' processor time.
-		if !pace.Sleep(ctx, RestAfter(took)) {
+		if !pace.Sleep(ctx, f.rest.After(took)) {
 			return
 		}
 	}

@@ -660,3 +660,31 @@ func TestALaneThatIsToEndDoesNotWaitForARound(t *testing.T) {
 		require.Nil(t, f.Join(ended, &a, filter("a"), target{}, position(0)))
 	})
 }
+
+// growing is a log to which each look finds more. A look takes 300 µs.
+type growing struct {
+	*log
+	looks int
+}
+
+func (g *growing) Probe(context.Context) (store.Target, error) {
+	time.Sleep(300 * time.Microsecond)
+	g.looks++
+	return target{g.looks, g.life}, nil
+}
+
+func TestWhereNothingIsAnnouncedLooksTakeATenthOfTheTime(t *testing.T) {
+	looks := func(unannounced bool) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			l := &growing{log: &log{}}
+			f := feed.New(feed.Config{Log: l, PollMin: time.Millisecond, PollMax: time.Second, Unannounced: unannounced, PageRows: 10, Logger: slog.New(slog.DiscardHandler)})
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			f.Run(ctx)
+			n = l.looks
+		})
+		return n
+	}
+	require.InDelta(t, 1000/3.3, looks(true), 10)
+	require.InDelta(t, 1000/1.3, looks(false), 20)
+}

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/compose-spec/compose-go/v2 v2.9.1
+	github.com/google/licensecheck v0.3.1
 	github.com/goreleaser/goreleaser/v2 v2.14.0
 	github.com/goreleaser/nfpm/v2 v2.45.0
 	github.com/moby/buildkit v0.26.0

@@ -1,0 +1,127 @@
+//go:build kafka
+
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+)
+
+// growing is a topic that gets partitions while forwarders die. A record's key is its partition, which
+// therefore keeps its order when there are more.
+type growing struct {
+	topic    string
+	receiver *httptest.Server
+
+	mu      sync.Mutex
+	written []int // how many records each partition has
+	ended   bool  // nothing more is written
+	came    map[string]bool
+	highest map[string]int // of the numbers that came, by partition
+	broken  []string       // what came for the first time behind a later one
+}
+
+const (
+	firstPartitions = 2
+	growEvery       = crashTime / 8
+	writeEvery      = 50 * time.Millisecond
+)
+
+func newGrowing(t *testing.T, cluster *kafkatest.Cluster) *growing {
+	g := &growing{topic: cluster.CreateTopic(t, firstPartitions, nil), written: make([]int, firstPartitions), came: make(map[string]bool), highest: make(map[string]int)}
+	g.receiver = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { g.take(r.Header.Get(httpsink.HeaderID)) }))
+	t.Cleanup(g.receiver.Close)
+	return g
+}
+
+// take notes an id, such as 3-17.
+func (g *growing) take(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.came[id] {
+		return
+	}
+	g.came[id] = true
+	partition, text, _ := strings.Cut(id, "-")
+	number, err := strconv.Atoi(text)
+	if err != nil || number < g.highest[partition] {
+		g.broken = append(g.broken, id)
+	}
+	g.highest[partition] = number
+}
+
+// run writes and grows until ctx is done.
+func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Cluster) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
+	require.NoError(t, err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	for grown := time.Now(); pace.Sleep(ctx, writeEvery); {
+		if time.Since(grown) > growEvery {
+			if _, err := admin.CreatePartitions(ctx, 1, g.topic); err == nil { // a broker that is away: later
+				grown = time.Now()
+				g.mu.Lock()
+				g.written = append(g.written, 0)
+				g.mu.Unlock()
+			}
+		}
+		for partition := range g.written {
+			g.write(t, client, partition)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+}
+
+// write waits for brokers that are away.
+func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	record := &kgo.Record{
+		Topic: g.topic, Partition: int32(partition), Key: fmt.Append(nil, partition), Value: []byte("{}"),
+		Headers: []kgo.RecordHeader{
+			{Key: kafkasink.HeaderID, Value: fmt.Appendf(nil, "%d-%d", partition, g.written[partition])}, {Key: kafkasink.HeaderType, Value: []byte("growing.written")},
+			{Key: kafkasink.HeaderVersion, Value: []byte("1")}, {Key: kafkasink.HeaderOccurredOn, Value: []byte("2026-03-01T10:00:00Z")},
+		},
+	}
+	for client.ProduceSync(ctx, record).FirstErr() != nil {
+		if !pace.Sleep(ctx, writeEvery) {
+			t.Error("a record cannot be written")
+			return
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.written[partition]++
+}
+
+// arrived is an error while something is missing, or where an order was broken.
+func (g *growing) arrived() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	total := 0
+	for _, n := range g.written {
+		total += n
+	}
+	if !g.ended || len(g.came) < total || len(g.broken) > 0 {
+		return fmt.Errorf("%d of %d records in %d partitions came, of which %d in a wrong order: %.10q", len(g.came), total, len(g.written), len(g.broken), g.broken)
+	}
+	return nil
+}
