@@ -4,8 +4,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,4 +125,44 @@ routes:
 	r = waybill(t, "status", "-c", file)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "fleet.query returns no database")
+}
+
+func TestForwardDeliversFromSeveralDatabasesAndShowsEach(t *testing.T) {
+	t.Parallel()
+	file, folder := severalDatabases(t)
+	r := waybill(t, "migrate", "-c", file, "--in", "control")
+	require.Zero(t, r.code, r.stderr)
+	address := observed(t, file)
+	publishTo(t, filepath.Join(folder, "eu.db"), "one")
+	p := start(t, "forward", "-c", file)
+	await := func(lines int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			text, _ := os.ReadFile(filepath.Join(folder, "out.jsonl"))
+			return strings.Count(string(text), "\n") == lines
+		}, patience, 20*time.Millisecond, "%d lines", lines)
+	}
+	await(1)
+	p.awaitLine(t, "waybill migrate --in asia")
+	awaitPage(t, address, "/readyz", http.StatusOK, "ready")
+	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_database_state{database="asia",state="failing"} 1`)
+	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_sink_pending{database="eu",sink="lines"} `)
+	awaitPage(t, address, "/", http.StatusOK, `<a href="/in/us/">us</a>`)
+	awaitPage(t, address, "/in/eu/", http.StatusOK, "lines")
+	awaitPage(t, address, "/in/asia/", http.StatusServiceUnavailable, "has not been reached yet")
+	awaitPage(t, address, "/in/mars/", http.StatusNotFound, "")
+
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	r = waybill(t, "migrate", "--database", "sqlite:"+folder+"/mars.db")
+	require.Zero(t, r.code, r.stderr)
+	more := strings.Replace(string(text), "databases: {", fmt.Sprintf(`databases: {mars: "sqlite:%s/mars.db", `, folder), 1)
+	require.NoError(t, os.WriteFile(file, []byte(more), 0o600))
+	p.signal(t, syscall.SIGHUP)
+	publishTo(t, filepath.Join(folder, "mars.db"), "two")
+	await(2)
+	publishTo(t, filepath.Join(folder, "us.db"), "three")
+	await(3)
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
 }
