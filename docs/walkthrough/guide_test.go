@@ -148,6 +148,7 @@ func (s *shell) follow(page string) {
 			require.NoError(s.t, os.WriteFile(s.path("file"), []byte(b.text), 0o600))
 			s.run(fmt.Sprintf("mkdir -p \"$(dirname %s)\" && cp %s %s", b.name, s.path("file"), b.name))
 		case b.does == "terminal":
+			require.NoError(s.t, os.WriteFile(s.path(b.name), nil, 0o600))
 			s.run(fmt.Sprintf("(\n%s) >%s 2>&1 &", b.text, s.path(b.name)))
 		case b.does == "prints":
 			s.await(b.name, b.text)
