@@ -82,7 +82,7 @@ func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 
 var (
 	// apart are the parts of a page that are not text: code, tables, HTML, and what a program writes.
-	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^\\s*[|<#!][^\n]*$")
+	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^[ \t]*[|<#!][^\n]*$")
 	// generated is the mark of a page that a program writes.
 	generated = regexp.MustCompile("(?m)^<!-- Generated ")
 	// sentences is the end of one with another behind it.

@@ -30,8 +30,11 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
-// Target is an outbox to show.
-type Target = target.Target
+// Target is an outbox to show, and Store what it needs of one.
+type (
+	Target = target.Target
+	Store  = target.Store
+)
 
 // What decides who may do what.
 type (
@@ -76,6 +79,8 @@ type Config struct {
 	// Logger gets a line for each request that is refused, or fails for a reason of ours, and for
 	// each payload that is looked at; default: slog's.
 	Logger *slog.Logger
+
+	list func() []Listed // of Several
 }
 
 // Dashboard is an http.Handler. It is safe for concurrent use.
@@ -102,7 +107,7 @@ func New(c Config) (*Dashboard, error) {
 	}
 	d := &Dashboard{acts: acts.New(c.Logger)}
 	d.history = history.New(&d.current, c.Logger)
-	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})
+	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden, List: c.list})
 	mux := http.NewServeMux()
 	bound := access.NewBound()
 	mux.Handle("/", bound.Of(d.pages))

@@ -24,6 +24,8 @@ type Database struct {
 	// Connections is how many statements run in this database at once; default, and least, as
 	// for Config.Connections.
 	Connections int
+	// Polled says that the database is not listened to, which would take a connection.
+	Polled bool
 	// Sleep, if set, ends the work once there was nothing to do for so long: RunDatabase returns an *Idle. It
 	// needs a store.Sampler and a log that says when it may be left alone; see [store.QuietTarget].
 	Sleep time.Duration

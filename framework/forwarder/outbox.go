@@ -25,6 +25,7 @@ type outbox struct {
 	given       Store
 	bounded     *quota.Bounded // given, for all but the feed
 	connections int
+	polled      bool          // it is not listened to
 	sleep       time.Duration // 0: the work goes on while there is nothing to do
 	feed        *feed.Feed
 	observer    policy.Observer
@@ -33,7 +34,7 @@ type outbox struct {
 }
 
 func (f *Forwarder) newOutbox(d Database) *outbox {
-	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, sleep: d.Sleep, observer: f.running, log: f.config.Logger}
+	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, polled: d.Polled, sleep: d.Sleep, observer: f.running, log: f.config.Logger}
 	setDefault(&o.connections, f.config.Connections)
 	log, observer := store.Log(d.Store), f.config.Observer
 	bounded := quota.Store(d.Store)
@@ -70,7 +71,7 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	defer f.leave(o)
 	var work sync.WaitGroup
 	work.Go(func() { o.feed.Run(ctx) })
-	if l, ok := o.given.(store.Listener); ok {
+	if l, ok := o.given.(store.Listener); ok && !o.polled {
 		work.Go(func() { o.feed.Listen(ctx, l, o.coordinator.Nudge) })
 	}
 	work.Go(func() {

@@ -27,6 +27,16 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
+// twins are the descriptions with the label database, of what is sampled from each of several databases.
+var twins = make(map[*prometheus.Desc]*prometheus.Desc)
+
+// sampledFrom is describe for what is sampled.
+func sampledFrom(name, help string, labels ...string) *prometheus.Desc {
+	d := describe(name, help, labels...)
+	twins[d] = prometheus.NewDesc("waybill_"+name, help, append(slices.Clone(labels), "database"), nil)
+	return d
+}
+
 // What this process does.
 var (
 	attemptsTotal      = describe("attempts_total", "Attempts of deliveries, by what came of them.", "sink", "result")
@@ -58,26 +68,31 @@ var (
 
 // What was sampled from the database: the same in every process of one outbox.
 var (
-	sinkLag         = describe("sink_lag_seconds", "How long ago the oldest row occurred that the sink has not settled. While samples fail it grows with the time since the last one.", "sink")
-	sinkPending     = describe("sink_pending", "Rows that the sink has not settled, up to 10,000.", "sink")
-	parked          = describe("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
-	parkedOldest    = describe("parked_oldest_timestamp_seconds", "When the oldest parked delivery was parked for the first time; 0: there is none. Cancelled ones count among the scheduled here.", "sink", "state")
-	parkedOverdue   = describe("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
-	haltedKeys      = describe("halted_keys", "Keys with a dead delivery, of sinks with on_dead: halt, up to 10,000.", "sink")
-	sinkPaused      = describe("sink_paused", "1 while a person has paused the sink, else 0.", "sink")
-	lanes           = describe("lanes", "Lanes of the sink that a forwarder works on, and others.", "sink", "state")
-	forwarders      = describe("forwarders", "Forwarders that live.")
-	heldTransaction = describe("held_transaction_seconds", "For how long the oldest open transaction is open that has written to the log, as far as the database shows it.")
-	sourceRetention = describe("source_retention_seconds", "How long the source keeps records, whether they were delivered or not; there is no series where the log is the database's, or keeps them for ever.")
-	logSize         = describe("log_size_bytes", "Size of the log with its indexes; on SQLite of the file.")
-	logOldest       = describe("log_oldest_timestamp_seconds", "When the oldest row occurred that is in the log; 0: it is empty.")
-	sampleTimestamp = describe("sample_timestamp_seconds", "When the last sample was taken; 0: none was yet.")
-	sampleDuration  = describe("sample_duration_seconds", "How long the last sample took.")
+	sinkLag         = sampledFrom("sink_lag_seconds", "How long ago the oldest row occurred that the sink has not settled. While samples fail it grows with the time since the last one.", "sink")
+	sinkPending     = sampledFrom("sink_pending", "Rows that the sink has not settled, up to 10,000.", "sink")
+	parked          = sampledFrom("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
+	parkedOldest    = sampledFrom("parked_oldest_timestamp_seconds", "When the oldest parked delivery was parked for the first time; 0: there is none. Cancelled ones count among the scheduled here.", "sink", "state")
+	parkedOverdue   = sampledFrom("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
+	haltedKeys      = sampledFrom("halted_keys", "Keys with a dead delivery, of sinks with on_dead: halt, up to 10,000.", "sink")
+	sinkPaused      = sampledFrom("sink_paused", "1 while a person has paused the sink, else 0.", "sink")
+	lanes           = sampledFrom("lanes", "Lanes of the sink that a forwarder works on, and others.", "sink", "state")
+	forwarders      = sampledFrom("forwarders", "Forwarders that live.")
+	heldTransaction = sampledFrom("held_transaction_seconds", "For how long the oldest open transaction is open that has written to the log, as far as the database shows it.")
+	sourceRetention = sampledFrom("source_retention_seconds", "How long the source keeps records, whether they were delivered or not; there is no series where the log is the database's, or keeps them for ever.")
+	logSize         = sampledFrom("log_size_bytes", "Size of the log with its indexes; on SQLite of the file.")
+	logOldest       = sampledFrom("log_oldest_timestamp_seconds", "When the oldest row occurred that is in the log; 0: it is empty.")
+	sampleTimestamp = sampledFrom("sample_timestamp_seconds", "When the last sample was taken; 0: none was yet.")
+	sampleDuration  = sampledFrom("sample_duration_seconds", "How long the last sample took.")
+
+	databaseState = describe("database_state", "1 for the state in which the database is in this process, of several databases: elsewhere, opening, awake, asleep or failing.", "database", "state")
 )
 
 // Describe lists the metrics of Collect.
 func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range described {
+		if twin := twins[d]; twin != nil && m.config.Databases {
+			d = twin
+		}
 		to <- d
 	}
 	collectors.NewDBStatsCollector(nil, poolName).Describe(to)
@@ -98,7 +113,7 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	m.collectCounts(out)
 	m.collectTotals(out)
 	collectFigures(out, figures)
-	m.collectSample(out, figures)
+	m.collectSamples(out, target, figures)
 	if pool != nil {
 		pool.Collect(to)
 	}
@@ -185,9 +200,41 @@ func collectFigures(out metrics, f forwarder.Figures) {
 	}
 }
 
-func (m *Monitor) collectSample(out metrics, figures forwarder.Figures) {
+// from is where the figures of one database go.
+type from struct {
+	metrics
+	database string // "" for the only one
+}
+
+func (f from) gauge(d *prometheus.Desc, value float64, labels ...string) {
+	if twin := twins[d]; twin != nil && f.database != "" {
+		d, labels = twin, append(labels, f.database)
+	}
+	f.metrics.gauge(d, value, labels...)
+}
+
+func (m *Monitor) collectSamples(out metrics, target *Target, figures forwarder.Figures) {
+	if target == nil || target.Databases == nil {
+		if !m.config.Databases {
+			m.collectSample(from{out, ""}, figures)
+		}
+		return
+	}
+	for _, d := range target.Databases() {
+		out.gauge(databaseState, 1, d.Name, d.State)
+		if m.config.Databases && d.Store != nil {
+			m.collectSample(from{out, d.Name}, figures)
+		}
+	}
+}
+
+// collectSample hands over the last sample of a database.
+func (m *Monitor) collectSample(out from, figures forwarder.Figures) {
 	m.mu.Lock()
-	s := m.sample
+	var s sample
+	if taken := m.samples[out.database]; taken != nil {
+		s = *taken
+	}
 	m.mu.Unlock()
 	out.gauge(sampleTimestamp, seconds(s.at))
 	out.gauge(sampleDuration, s.took.Seconds())
@@ -197,24 +244,8 @@ func (m *Monitor) collectSample(out metrics, figures forwarder.Figures) {
 		}
 		return
 	}
-	for _, sink := range s.Sinks {
-		if sink.Pending > 0 || !sink.Uncounted { // else neither is known
-			out.gauge(sinkLag, (sink.Lag + s.age(m.began)).Seconds(), sink.Sink)
-			out.gauge(sinkPending, float64(sink.Pending), sink.Sink)
-		}
-		for _, p := range sink.Parked.States {
-			out.gauge(parked, float64(p.Count), sink.Sink, string(p.State))
-			out.gauge(parkedOldest, seconds(p.Oldest), sink.Sink, string(p.State))
-		}
-		out.gauge(parkedOverdue, float64(sink.Parked.Overdue), sink.Sink)
-		if slices.ContainsFunc(figures.Sinks, func(f forwarder.SinkFigures) bool {
-			return f.Sink == sink.Sink && f.OnDead == forwarder.OnDeadHalt
-		}) {
-			out.gauge(haltedKeys, float64(sink.Parked.DeadKeys), sink.Sink)
-		}
-		out.gauge(sinkPaused, truth(sink.Paused), sink.Sink)
-		out.gauge(lanes, float64(sink.Owned), sink.Sink, "owned")
-		out.gauge(lanes, float64(sink.Free), sink.Sink, "free")
+	for i := range s.Sinks {
+		out.sink(&s, &s.Sinks[i], m.began, figures)
 	}
 	out.gauge(forwarders, float64(s.Forwarders))
 	out.gauge(heldTransaction, s.Held.Seconds())
@@ -224,6 +255,27 @@ func (m *Monitor) collectSample(out metrics, figures forwarder.Figures) {
 	} else if s.Keeps > 0 {
 		out.gauge(sourceRetention, s.Keeps.Seconds())
 	}
+}
+
+// sink hands over what was sampled for one sink.
+func (f from) sink(s *sample, sink *store.SinkSample, began time.Time, figures forwarder.Figures) {
+	if sink.Pending > 0 || !sink.Uncounted { // else neither is known
+		f.gauge(sinkLag, (sink.Lag + s.age(began)).Seconds(), sink.Sink)
+		f.gauge(sinkPending, float64(sink.Pending), sink.Sink)
+	}
+	for _, p := range sink.Parked.States {
+		f.gauge(parked, float64(p.Count), sink.Sink, string(p.State))
+		f.gauge(parkedOldest, seconds(p.Oldest), sink.Sink, string(p.State))
+	}
+	f.gauge(parkedOverdue, float64(sink.Parked.Overdue), sink.Sink)
+	if slices.ContainsFunc(figures.Sinks, func(f forwarder.SinkFigures) bool {
+		return f.Sink == sink.Sink && f.OnDead == forwarder.OnDeadHalt
+	}) {
+		f.gauge(haltedKeys, float64(sink.Parked.DeadKeys), sink.Sink)
+	}
+	f.gauge(sinkPaused, truth(sink.Paused), sink.Sink)
+	f.gauge(lanes, float64(sink.Owned), sink.Sink, "owned")
+	f.gauge(lanes, float64(sink.Free), sink.Sink, "free")
 }
 
 func oldestOf(row *store.Row) time.Time {

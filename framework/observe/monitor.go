@@ -50,6 +50,9 @@ type Config struct {
 	// Types counts what is published by type, where Published is called; default false.
 	// Types have labels of their own up to 100, and the others share _other.
 	Types bool
+	// Databases gives what is sampled from a database the label database, for a forwarder of several; default
+	// false.
+	Databases bool
 	// Logger gets a line when sampling begins to fail and when it works again; default:
 	// slog's.
 	Logger *slog.Logger
@@ -62,8 +65,20 @@ type Target struct {
 	// Store is sampled. The stores of this module are Samplers; nil: there are no sampled
 	// figures.
 	Store store.Sampler
+	// Databases, in place of Store, are those of a forwarder of several.
+	Databases func() []Database
 	// DB is the pool of connections whose figures are shown; nil: none.
 	DB *sql.DB
+}
+
+// Database is one of several databases.
+type Database struct {
+	Name, State string
+	// Rests says that nothing happens there since a time.
+	Rests bool
+	Since time.Time
+	// Store is nil where this process has not opened it.
+	Store store.Sampler
 }
 
 // Monitor counts what forwarders do. It is safe for concurrent use.
@@ -84,8 +99,8 @@ type Monitor struct {
 	totals  totals
 	target  *Target
 	pool    prometheus.Collector // the target's; nil: none
-	sample  sample
-	sampled chan struct{} // closed and replaced with each sample, for tests
+	samples map[string]*sample   // by database; "" for the only one
+	sampled chan struct{}        // closed and replaced with each sample, for tests
 
 	kick chan struct{} // capacity 1: there is another target
 }
@@ -106,7 +121,7 @@ func New(c Config) *Monitor {
 	}
 	m := &Monitor{
 		config: c, began: time.Now(), registry: prometheus.NewRegistry(), mux: http.NewServeMux(), patience: loopPatience,
-		totals: newTotals(), sampled: make(chan struct{}), kick: make(chan struct{}, 1),
+		totals: newTotals(), sampled: make(chan struct{}), samples: make(map[string]*sample), kick: make(chan struct{}, 1),
 	}
 	m.sinks.Store(&map[string]*sinkCounts{})
 	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

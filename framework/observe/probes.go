@@ -30,7 +30,7 @@ func (m *Monitor) Live() error {
 
 // Ready returns why the process does no work; nil: it does. It is ready once it watches a
 // forwarder whose last round trip to the database is not older than twice the lease, until it
-// stops. Breakers, lag and pauses do not count.
+// stops. One of several databases is ready while one of them is open. Breakers, lag and pauses do not count.
 func (m *Monitor) Ready() error {
 	for _, c := range m.checks() {
 		if c.err != nil {
@@ -59,6 +59,10 @@ func (m *Monitor) checks() []check {
 		database.err = errors.New("no forwarder has opened it yet")
 		return []check{running, database, schema}
 	}
+	if target.Databases != nil {
+		database.good, database.err = judge(target.Databases())
+		return []check{running, database, schema}
+	}
 	limit := 2 * target.Forwarder.Figures().Lease
 	switch trip := m.trip.Load(); trip {
 	case 0:
@@ -71,6 +75,20 @@ func (m *Monitor) checks() []check {
 		}
 	}
 	return []check{running, database, schema}
+}
+
+// judge says whether a forwarder of several databases works on them: on one at least, or others do.
+func judge(databases []Database) (good string, err error) {
+	away := 0
+	for _, d := range databases {
+		if d.State == "failing" || d.State == "opening" {
+			away++
+		}
+	}
+	if away == len(databases) {
+		return "", fmt.Errorf("none of %d databases is open", len(databases))
+	}
+	return fmt.Sprintf("%d of %d are well", len(databases)-away, len(databases)), nil
 }
 
 func (m *Monitor) serveLive(w http.ResponseWriter, _ *http.Request) { answer(w, "live", m.Live(), "") }

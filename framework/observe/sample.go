@@ -2,7 +2,10 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -50,9 +53,46 @@ func (m *Monitor) Run(ctx context.Context) {
 
 func (m *Monitor) takeSample(ctx context.Context) {
 	target, _ := m.watched()
-	if target == nil || target.Store == nil {
-		return
+	switch {
+	case target == nil:
+	case target.Databases != nil:
+		m.takeSamples(ctx, target)
+	case target.Store != nil:
+		m.sampleOne(ctx, target, "", target.Store)
 	}
+}
+
+// sampledTogether is how many of several databases are sampled at once.
+const sampledTogether = 4
+
+// takeSamples samples those of several databases that are open. One that rests is not waked for it: it has been
+// sampled since, and nothing has changed.
+func (m *Monitor) takeSamples(ctx context.Context, target *Target) {
+	databases := target.Databases()
+	known := make(map[string]bool, len(databases))
+	work := errgroup.Group{}
+	work.SetLimit(sampledTogether)
+	for _, d := range databases {
+		known[d.Name] = true
+		if d.Store == nil || d.Rests && m.sampledSince(d.Name, d.Since) {
+			continue
+		}
+		work.Go(func() error { m.sampleOne(ctx, target, d.Name, d.Store); return nil })
+	}
+	_ = work.Wait() // there are no errors
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.samples, func(name string, _ *sample) bool { return !known[name] })
+}
+
+func (m *Monitor) sampledSince(database string, since time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.samples[database]
+	return s != nil && s.at.After(since)
+}
+
+func (m *Monitor) sampleOne(ctx context.Context, target *Target, database string, from store.Sampler) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	types := make(map[string]notification.TypeFilter)
@@ -60,20 +100,29 @@ func (m *Monitor) takeSample(ctx context.Context) {
 		types[s.Sink] = s.Types
 	}
 	began := time.Now()
-	taken, err := target.Store.Sample(ctx, store.SampleQuery{Types: types})
+	taken, err := from.Sample(ctx, store.SampleQuery{Types: types})
 	if ctx.Err() == context.Canceled {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case err != nil && !m.sample.failing:
-		m.config.Logger.Warn("sampling figures for metrics failed, trying again", "error", err)
-	case err == nil && m.sample.failing:
-		m.config.Logger.Info("sampling figures for metrics works again")
+	s := m.samples[database]
+	if s == nil {
+		s = &sample{}
+		m.samples[database] = s
 	}
-	if m.sample.failing = err != nil; err == nil {
-		m.sample = sample{Sample: taken, at: time.Now(), took: time.Since(began)}
+	log := m.config.Logger
+	if database != "" {
+		log = log.With("database", database)
+	}
+	switch {
+	case err != nil && !s.failing:
+		log.Warn("sampling figures for metrics failed, trying again", "error", err)
+	case err == nil && s.failing:
+		log.Info("sampling figures for metrics works again")
+	}
+	if s.failing = err != nil; err == nil {
+		*s = sample{Sample: taken, at: time.Now(), took: time.Since(began)}
 	}
 	close(m.sampled)
 	m.sampled = make(chan struct{})

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -20,13 +21,14 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
 
-// observed loads the configuration, and makes the monitor, which counts where it is served or
-// its metrics are sent, and the dashboard.
+// observed loads the configuration, and makes the monitor and the dashboard. The monitor
+// observes the forwarder only if its metrics are served or sent.
 func (f *forward) observed() (*config.Config, error) {
-	// Mistakes are those that loading all finds too.
+	// Loading the whole configuration below reports the mistakes.
 	o, _ := config.LoadObserve(f.source)
 	f.types = o.Types
-	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Logger: f.logger})
+	databases, several, _ := config.LoadFleet(f.source)
+	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Databases: len(databases) > 0 || several.Query != "", Logger: f.logger})
 	if o.Address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
@@ -38,14 +40,17 @@ func (f *forward) observed() (*config.Config, error) {
 		return nil, err
 	}
 	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
-	f.dashboard, err = dashboard.New(dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger})
+	shown := dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger}
+	if f.dashboard, err = dashboard.New(shown); err == nil {
+		f.several, err = dashboard.NewSeveral(shown, f.listed, f.targetIn)
+	}
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("observe.auth: %w", err)}
 	}
 	return c, nil
 }
 
-// access is who may use the dashboard, at the address at which the program began to listen.
+// access returns who may use the dashboard, at the address that the program listens on.
 func (f *forward) access(o config.Observe) dashboard.Access {
 	a := dashboard.Access{
 		Address: f.address,
@@ -70,49 +75,102 @@ func shownRole(r config.Role) dashboard.Role {
 	return dashboard.Viewer
 }
 
-// show has the dashboard show an engine, as it is now configured, and the metrics its types.
+// show adds an engine with its current configuration to the dashboard, and its schedules' types
+// to the metrics.
 func (f *forward) show(e *engine) {
 	for _, s := range e.config.Schedules {
 		f.monitor.ExpectTypes(s.Type)
 	}
-	e.hide = f.dashboard.Show(f.target(e))
+	f.fleet.Store(nil)
+	if e.fleet != nil {
+		shown := &shownFleet{e, f.target(e)}
+		f.fleet.Store(shown)
+		e.hide = func() { f.fleet.CompareAndSwap(shown, nil) }
+	} else {
+		e.hide = f.dashboard.Show(f.target(e))
+	}
+}
+
+// shownFleet is a fleet that the dashboard shows, and what it shows beside each database.
+type shownFleet struct {
+	*engine
+	target dashboard.Target
+}
+
+// listed are the databases of a fleet, if there is one.
+func (f *forward) listed() (all []dashboard.Listed) {
+	if e := f.fleet.Load(); e != nil {
+		for _, d := range e.fleet.Databases() {
+			all = append(all, dashboard.Listed{Name: d.Database, State: string(d.State), Error: d.Error})
+		}
+	}
+	return all
+}
+
+// targetIn is one database of a fleet.
+func (f *forward) targetIn(name string) (dashboard.Target, bool) {
+	e := f.fleet.Load()
+	if e == nil {
+		return dashboard.Target{}, false
+	}
+	for _, d := range e.fleet.Databases() {
+		if s, ok := d.Store.(dashboard.Store); ok && d.Database == name {
+			t := e.target
+			t.Store = s
+			t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {
+				return f.findings(ctx, e.sourceIn(f.source, name), only...)
+			}
+			return t, true
+		}
+	}
+	return dashboard.Target{}, false
+}
+
+// sourceIn is the configuration's source for one database of a fleet.
+func (e *engine) sourceIn(source config.Source, name string) config.Source {
+	for _, d := range e.fleet.Listed() {
+		if d.Name == name {
+			source.Database = d.Address
+		}
+	}
+	return source
 }
 
 func (f *forward) target(e *engine) dashboard.Target {
 	text, err := e.config.Show()
-	routes, _ := e.config.Table() // there are some, and Load has checked them
+	routes, _ := e.config.Table() // Load has checked them
 	return dashboard.Target{
 		Store:         e.store,
 		Routing:       routingOf(e.config, routes),
 		Forwarder:     e.Forwarder,
 		Types:         f.options.Types,
-		Doctor:        f.findings,
+		Doctor:        func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) },
 		Configuration: func() ([]byte, error) { return text, err },
 	}
 }
 
-// findings are those of waybill doctor.
-func (f *forward) findings(ctx context.Context, only ...string) []doctor.Finding {
-	found, err := examineOutbox(ctx, f.source, f.options, "", doctor.Options{Only: only})
+// findings returns what waybill doctor would report.
+func (f *forward) findings(ctx context.Context, source config.Source, only ...string) []doctor.Finding {
+	found, err := examineOutbox(ctx, source, f.options, "", doctor.Options{Only: only})
 	if err != nil {
 		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
 	}
 	return found
 }
 
-// readmit takes over who may use the dashboard.
-func (f *forward) readmit(o config.Observe) {
-	if err := f.dashboard.Change(f.access(o)); err != nil { // it was checked
+// changeAccess applies a change of who may use the dashboard.
+func (f *forward) changeAccess(o config.Observe) {
+	if err := errors.Join(f.dashboard.Change(f.access(o)), f.several.Change(f.access(o))); err != nil { // unexpected: loading has checked it
 		f.refuse(err)
 	}
 	if o.Address != f.address || o.Types != f.types || o.Pprof != f.pprof {
-		f.logger.Warn("observe.address, observe.types or observe.pprof has changed, which counts from the next start of the program")
+		f.logger.Warn("a change of observe.address, observe.types or observe.pprof applies when the program is started again")
 	}
 }
 
-// serve begins to serve the dashboard, metrics and probes, if the configuration says where, and to
-// send metrics, if the environment says so. After ctx the program is not ready, and still answers until
-// end is called.
+// serve starts to serve the dashboard, metrics and probes if the configuration has an address, and
+// to send metrics if the environment asks for it. Once ctx is done the program reports that it is
+// not ready; it answers requests until end is called.
 func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err error) {
 	var ends []func()
 	end = func() {
@@ -157,17 +215,23 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 	return end, nil
 }
 
-// handler serves all that there is at the address. Metrics and probes are for all who reach it.
+// handler serves everything at observe.address. Metrics and probes need no authentication.
 func (f *forward) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/metrics", "/livez", "/healthz", "/readyz"} {
 		mux.Handle(path, f.monitor)
 	}
-	mux.Handle("/", f.dashboard)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if f.fleet.Load() != nil {
+			f.several.ServeHTTP(w, r)
+			return
+		}
+		f.dashboard.ServeHTTP(w, r)
+	})
 	return mux
 }
 
-// watchdog tells systemd twice in each of its intervals that the program is alive, while it is.
+// watchdog notifies systemd twice in each watchdog interval while the program is alive.
 func (f *forward) watchdog(ctx context.Context) (end func()) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval <= 0 {
@@ -182,7 +246,7 @@ func (f *forward) watchdog(ctx context.Context) (end func()) {
 			if err := f.monitor.Live(); err == nil {
 				notify(daemon.SdNotifyWatchdog)
 			} else {
-				f.logger.Error("the program is stuck, and systemd is not told that it is alive", "error", err)
+				f.logger.Error("the program is stuck: systemd's watchdog is not fed", "error", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -194,8 +258,7 @@ func (f *forward) watchdog(ctx context.Context) (end func()) {
 	return func() { cancel(); work.Wait() }
 }
 
-// notify tells systemd, if it started this program, how the program does. Nothing depends on
-// whether it hears.
+// notify sends the program's state to systemd, if systemd started it. Errors do not matter.
 func notify(lines ...string) {
 	_, _ = daemon.SdNotify(false, strings.Join(lines, "\n"))
 }

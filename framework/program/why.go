@@ -14,16 +14,14 @@ func newWhy(p *invocation) *cobra.Command {
 	w := &why{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "why ID",
-		Short: "Show where a notification is, and why",
-		Long: `Show, for each sink of one notification, where it is and why: delivered, with its
-receipt where receipts are kept; waiting at a forwarder, or not read yet; retrying
-after an error; blocked by another one of its key; scheduled; cancelled; dead; without a route;
-and whether its sink is paused, throttled or out of reach.
+		Short: "Explain where a notification is at each sink",
+		Long: `Explain where a notification is at each of its sinks, and why: delivered, with the
+receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
+error; blocked by another delivery of its key; scheduled; cancelled; dead; or without a
+route. It also shows whether the sink is paused, throttled or out of reach.
 
-With a configuration it knows the routes, and shows the sinks that the
-notification is for. Without one, with --database only, it shows all sinks.
-
-The exit code is 1 if nothing is known about the id.`,
+With a configuration it shows the sinks that the notification is routed to, with
+--database alone all sinks. The exit code is 1 if the id is unknown.`,
 		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
 		Args:    oneID,
 		RunE:    w.run,
@@ -35,26 +33,19 @@ The exit code is 1 if nothing is known about the id.`,
 type why struct{ looking }
 
 func (w *why) run(cmd *cobra.Command, args []string) error {
-	o, cleanup, err := w.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	answer, err := o.Why(cmd.Context(), args[0], o.routing)
-	if err != nil {
-		return err
-	}
-	if w.json {
-		if err := printJSON(w.stdout, answer); err != nil {
-			return err
+	return w.inEach(cmd, func(o *operator) (look, error) {
+		answer, err := o.Why(cmd.Context(), args[0], o.routing)
+		if err != nil {
+			return look{}, err
 		}
-	} else if answer.Known {
-		printAnswer(w.stdout, answer)
-	}
-	if !answer.Known {
-		return fmt.Errorf("%s: %s", args[0], answer.Text)
-	}
-	return nil
+		found := look{view: answer}
+		if answer.Known {
+			found.print = func(w io.Writer) { printAnswer(w, answer) }
+		} else {
+			found.missing = fmt.Errorf("%s: %s", args[0], answer.Text)
+		}
+		return found, nil
+	})
 }
 
 func printAnswer(w io.Writer, a admin.Answer) {

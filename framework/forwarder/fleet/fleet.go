@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
@@ -87,6 +89,8 @@ type Config struct {
 	Sleep time.Duration
 	// Connections is as for forwarder.Database.
 	Connections int
+	// Listeners is how many databases are listened to at once, of those that are awake; the others are polled.
+	Listeners int
 	// Logger gets one line for each change of a database's state; default: slog's.
 	Logger *slog.Logger
 }
@@ -96,12 +100,14 @@ type Fleet struct {
 	config  Config
 	control *control // nil: there is none
 	watch   *watch
+	hearing *semaphore.Weighted
 	listing *pace.Trouble
 	kick    chan struct{} // capacity 1: look at once
 
 	mu      sync.Mutex
 	lister  Lister
-	asked   bool // List is to be asked again
+	asked   int // how often List is to have been asked
+	answers int // how often it was
 	listed  []Database
 	members map[string]*member
 	ending  map[string]*member // those that are stopping
@@ -123,7 +129,7 @@ func New(c Config) (*Fleet, error) {
 		c.Logger = slog.Default()
 	}
 	f := &Fleet{
-		config: c, watch: newWatch(c.Logger), lister: c.Databases, asked: true, kick: make(chan struct{}, 1),
+		config: c, watch: newWatch(c.Logger), hearing: semaphore.NewWeighted(int64(c.Listeners)), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
 		listing: pace.NewTrouble(c.Logger, "listing the databases of the fleet", 0),
 		members: make(map[string]*member), ending: make(map[string]*member),
 	}
@@ -159,7 +165,7 @@ func (f *Fleet) Follow(l Lister) {
 // Refresh asks the list for databases at once, and wakes all that sleep.
 func (f *Fleet) Refresh() {
 	f.mu.Lock()
-	f.asked = true
+	f.asked++
 	f.mu.Unlock()
 	f.watch.wakeAll()
 	f.look()
@@ -191,7 +197,7 @@ func (f *Fleet) follow(ctx context.Context) {
 		case <-timer.C:
 		case <-refresh.C:
 			f.mu.Lock()
-			f.asked = true
+			f.asked++
 			f.mu.Unlock()
 		}
 	}
@@ -211,7 +217,7 @@ func (f *Fleet) list(ctx context.Context) {
 	f.mu.Lock()
 	lister, asked := f.lister, f.asked
 	f.mu.Unlock()
-	if !asked {
+	if asked == f.answers {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, f.config.Lease)
@@ -231,7 +237,7 @@ func (f *Fleet) list(ctx context.Context) {
 	f.listing.Over()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.listed, f.asked = listed, f.lister != lister
+	f.listed, f.answers = listed, asked
 }
 
 // checkNames refuses a list that has a database without a name, or a name twice.

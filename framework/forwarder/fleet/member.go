@@ -78,9 +78,7 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 	trouble.Over()
 	for {
 		m.enter(StateAwake, nil)
-		err := m.fleet.config.Forwarder.RunDatabase(ctx, forwarder.Database{
-			Name: m.Name, Store: o.Store, Connections: m.fleet.config.Connections, Sleep: m.fleet.config.Sleep,
-		})
+		err := m.wake(ctx, o.Store)
 		var idle *forwarder.Idle
 		switch {
 		case errors.As(err, &idle):
@@ -94,6 +92,18 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 			return err
 		}
 	}
+}
+
+// wake works on the database until it is idle, or ctx is done.
+func (m *member) wake(ctx context.Context, s forwarder.Store) error {
+	f := m.fleet
+	hears := f.hearing.TryAcquire(1)
+	if hears {
+		defer f.hearing.Release(1)
+	}
+	return f.config.Forwarder.RunDatabase(ctx, forwarder.Database{
+		Name: m.Name, Store: s, Connections: f.config.Connections, Polled: !hears, Sleep: f.config.Sleep,
+	})
 }
 
 // enter notes another state.

@@ -9,6 +9,8 @@ import (
 	"io"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // idleConnections are kept. A forwarder looks, reads and writes checkpoints at the same time:
@@ -26,7 +28,11 @@ const idleConnections = 10
 //   - up to 10 idle connections are kept, in place of 2.
 //
 // The application may use the same handle for its own tables.
-func OpenDB(dsn string) (*sql.DB, error) {
+func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
+
+// OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
+// connection takes a slot.
+func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("the database's address %w", err)
@@ -35,13 +41,16 @@ func OpenDB(dsn string) (*sql.DB, error) {
 	if err != nil {
 		return nil, errors.New("the database's address cannot be used") // without it: it may hold a password
 	}
-	db := sql.OpenDB(&connector{c})
+	db := sql.OpenDB(&connector{c, slot})
 	db.SetMaxIdleConns(idleConnections)
 	return db, nil
 }
 
 // connector makes sessions that know their server.
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	slot store.Slot
+}
 
 // driverSession is all that a connection of the driver offers to database/sql.
 type driverSession interface {
@@ -59,11 +68,32 @@ type driverSession interface {
 // session is a connection that knows in which life of which server it is. It cannot outlive that.
 type session struct {
 	driverSession
-	life string
+	life    string
+	release func()
+}
+
+// Close gives the slot back. database/sql calls it once.
+func (s *session) Close() error {
+	defer s.release()
+	return s.driverSession.Close()
 }
 
 // Connect opens a session.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	release, err := c.slot.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.connect(ctx)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	s.release = release
+	return s, nil
+}
+
+func (c *connector) connect(ctx context.Context) (*session, error) {
 	made, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 const (
@@ -40,6 +42,8 @@ type connector struct {
 	// one are not used again: they lead to that server too, or to another that is no
 	// longer what the address means.
 	era atomic.Int64
+	// slot, if set, gives a session its place among those of several handles.
+	slot store.Slot
 }
 
 var _ driver.Connector = (*connector)(nil)
@@ -61,6 +65,20 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
 // Connect opens a session within ctx, sign-on included.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	release, err := c.slot.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.connect(ctx)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	s.release = release
+	return s, nil
+}
+
+func (c *connector) connect(ctx context.Context) (*session, error) {
 	era := c.era.Load()
 	w := &wire{timeout: c.config.ConnectTimeout}
 	dialing, err := pq.NewConnectorConfig(c.config)
@@ -108,6 +126,13 @@ type session struct {
 	connector *connector
 	era       int64
 	reading   bool // the transaction asked for no more than reading
+	release   func()
+}
+
+// Close gives the slot back. database/sql calls it once.
+func (s *session) Close() error {
+	defer s.release()
+	return s.pqSession.Close()
 }
 
 // BeginTx is not interrupted by lib/pq itself.

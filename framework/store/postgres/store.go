@@ -45,6 +45,9 @@ type Config struct {
 	// "tenant_a.outbox". Without one Migrate makes the tables where the search path
 	// leads, and Open looks for them there; from then on a store keeps to that schema.
 	Prefix string
+	// Schema is where the tables are, in place of where the search path leads; "" where Prefix names it, or the
+	// search path leads there. Unlike one in Prefix it is no part of the name under which publishers announce.
+	Schema string
 	// Payload is the type of the payload column that Migrate makes; default
 	// PayloadJSON. Open takes what the database has.
 	Payload Payload
@@ -163,7 +166,11 @@ var (
 // For a failover name all hosts, and let only the primary do:
 //
 //	postgres://app@/shop?host=db1,db2&port=5432,5432&target_session_attrs=read-write
-func OpenDB(dsn string) (*sql.DB, error) {
+func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
+
+// OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
+// connection takes a slot.
+func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	c, err := newConnector(dsn)
 	var unparsed *url.Error
 	switch {
@@ -172,6 +179,7 @@ func OpenDB(dsn string) (*sql.DB, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the database's address: %w", err)
 	}
+	c.slot = slot
 	if !strings.Contains(dsn, "binary_parameters") {
 		c.config.BinaryParameters = true
 	}
@@ -245,6 +253,9 @@ func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
 	n, err := parseNames(c.Prefix)
 	if err != nil {
 		return n, err
+	}
+	if n.schema == "" {
+		n.schema = c.Schema
 	}
 	return n.resolve(ctx, db)
 }

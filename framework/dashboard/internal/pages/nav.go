@@ -5,7 +5,7 @@ import "strings"
 // link is a page in the navigation.
 type link struct{ Name, Path string }
 
-// navigation is what each page shows at its top.
+// navigation are the pages about a database.
 var navigation = []link{
 	{"Overview", "/"},
 	{"Parked", "/parked"},
@@ -18,8 +18,14 @@ var navigation = []link{
 	{"Doctor", "/doctor"},
 }
 
-// Key is what leads there behind g: its first letter, which no other page has.
-func (l link) Key() string { return strings.ToLower(l.Name[:1]) }
+// Key is what leads there behind g: its first letter, which no other page has, or b for the
+// databases.
+func (l link) Key() string {
+	if l.Path == "/databases" {
+		return "b"
+	}
+	return strings.ToLower(l.Name[:1])
+}
 
 // Is reports whether a path is the page's or one below it.
 func (l link) Is(path string) bool {

@@ -65,6 +65,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Masks hide parts of payloads.
 	Masks masks.Masks
+	// List lists all of several databases; nil: there is one.
+	List func() []Listed
 }
 
 // Pages serves the pages.
@@ -109,6 +111,10 @@ func New(c Config) *Pages {
 	p.livePage("GET /actions", "actions", actions)
 	p.livePage("GET /actions/{id}", "action", action)
 	p.page("POST /actions/{id}/cancel", "action", cancel)
+	if c.List != nil {
+		p.templates["databases"] = p.parse("databases")
+		p.mux.HandleFunc("GET /databases", p.databases)
+	}
 	return p
 }
 
@@ -249,7 +255,7 @@ type layout struct {
 }
 
 func (p *Pages) parse(name string) *template.Template {
-	t := template.New("layout.html").Funcs(formats).Funcs(template.FuncMap{"to": p.to, "nav": func() []link { return navigation }})
+	t := template.New("layout.html").Funcs(formats).Funcs(template.FuncMap{"to": p.to, "nav": p.navigation})
 	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/time.html", "templates/"+name+".html"))
 }
 

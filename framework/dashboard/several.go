@@ -1,0 +1,125 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
+)
+
+// Listed is a database in the list of [Several].
+type Listed = pages.Listed
+
+// Several shows several databases, each by a Dashboard below /in/NAME, whose pages have a list of all. A
+// database costs nothing before somebody looks at it. It is safe for concurrent use.
+type Several struct {
+	config Config
+	list   func() []Listed
+	target func(name string) (Target, bool)
+
+	mu  sync.Mutex
+	all map[string]*shown
+}
+
+// shown is a database that somebody looks at.
+type shown struct {
+	*Dashboard
+	store any
+	last  time.Time
+}
+
+// unseen is after how long without a request a database is not looked at any more.
+const unseen = 10 * time.Minute
+
+// NewSeveral returns a dashboard of the databases that list returns, in its order. target is what to show of one;
+// false where this process has not opened it. The configuration has no Prefix.
+func NewSeveral(c Config, list func() []Listed, target func(name string) (Target, bool)) (*Several, error) {
+	d, err := New(c) // what is wrong with the configuration is wrong with each
+	if err != nil {
+		return nil, err
+	}
+	d.Close()
+	return &Several{config: c, list: list, target: target, all: make(map[string]*shown)}, nil
+}
+
+// ServeHTTP serves the pages and the API of each database, and leads to the list of all.
+func (s *Several) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	listed := s.list()
+	rest, below := strings.CutPrefix(r.URL.Path, "/in/")
+	name, _, _ := strings.Cut(rest, "/")
+	switch {
+	case below && slices.ContainsFunc(listed, func(l Listed) bool { return l.Name == name }):
+		if d := s.of(name); d != nil {
+			d.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "making the dashboard failed", http.StatusInternalServerError)
+	case r.URL.Path == "/" && len(listed) > 0:
+		http.Redirect(w, r, (&url.URL{Path: "/in/" + listed[0].Name + "/databases"}).String(), http.StatusSeeOther)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// of is the dashboard of a database.
+func (s *Several) of(name string) *Dashboard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, d := range s.all {
+		if other != name && time.Since(d.last) > unseen {
+			delete(s.all, other)
+			go d.Close() // which waits for what it runs
+		}
+	}
+	d := s.all[name]
+	if d == nil {
+		c := s.config
+		c.Prefix, c.list = "/in/"+name, s.list
+		made, err := New(c)
+		if err != nil { // it was checked
+			return nil
+		}
+		d = &shown{Dashboard: made}
+		s.all[name] = d
+	}
+	d.last = time.Now()
+	if t, open := s.target(name); open && d.store != any(t.Store) {
+		d.store = t.Store
+		d.Show(t)
+	}
+	return d.Dashboard
+}
+
+// Change is as for a Dashboard, for all databases.
+func (s *Several) Change(a Access) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.config
+	c.Access = a
+	d, err := New(c)
+	if err != nil {
+		return err
+	}
+	d.Close()
+	s.config = c
+	for _, shown := range s.all {
+		if err := shown.Change(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close is as for a Dashboard, for all databases.
+func (s *Several) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, d := range s.all {
+		d.Close()
+		delete(s.all, name)
+	}
+}

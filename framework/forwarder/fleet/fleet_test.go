@@ -1,0 +1,335 @@
+package fleet_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/forwarder/fleet"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+// sink remembers what it was given: database and id.
+type sink struct {
+	mu    sync.Mutex
+	given []string
+}
+
+func (s *sink) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.given = append(s.given, d.Metadata[notification.MetadataDatabase]+" "+d.ID)
+	return "", nil
+}
+
+func (s *sink) has(deliveries ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(deliveries, func(d string) bool { return !slices.Contains(s.given, d) })
+}
+
+// of are the ids of one database, in the order in which they came.
+func (s *sink) of(database string) (ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.given {
+		if id, is := strings.CutPrefix(d, database+" "); is {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// lists is a Lister that a test changes.
+type lists struct {
+	mu     sync.Mutex
+	listed []fleet.Database
+	err    error
+}
+
+func (l *lists) List(context.Context) ([]fleet.Database, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.listed), l.err
+}
+
+func (l *lists) set(err error, listed ...fleet.Database) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listed, l.err = listed, err
+}
+
+// folder is SQLite outboxes.
+type folder struct {
+	t    *testing.T
+	path string
+}
+
+func newFolder(t *testing.T) folder { return folder{t, t.TempDir()} }
+
+// outbox makes one.
+func (f folder) outbox(name string) fleet.Database {
+	f.t.Helper()
+	db := f.open(name)
+	_, err := sqlite.Migrate(f.t.Context(), db, sqlite.Config{})
+	require.NoError(f.t, err)
+	return f.at(name, name)
+}
+
+// at is a database by its file.
+func (f folder) at(name, file string) fleet.Database {
+	path := filepath.Join(f.path, file+".db")
+	return fleet.Database{Name: name, Address: path, Identity: path}
+}
+
+func (f folder) open(name string) *sql.DB {
+	f.t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(f.path, name+".db"))
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { require.NoError(f.t, db.Close()) })
+	return db
+}
+
+func (f folder) publish(name string, ids ...string) {
+	f.t.Helper()
+	db, err := sqlite.OpenDB(filepath.Join(f.path, name+".db"))
+	require.NoError(f.t, err)
+	defer db.Close()
+	for _, id := range ids {
+		_, err := db.ExecContext(f.t.Context(), `INSERT INTO outbox (id, type, key, payload) VALUES (?, 't', 'k', '{}')`, id)
+		require.NoError(f.t, err)
+	}
+}
+
+func openOutbox(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
+	db, err := sqlite.OpenDB(d.Address)
+	if err != nil {
+		return fleet.Outbox{}, err
+	}
+	s, err := sqlite.Open(ctx, db, sqlite.Config{})
+	if err != nil {
+		return fleet.Outbox{}, errors.Join(err, db.Close())
+	}
+	return fleet.Outbox{Store: s, Close: func() { _ = db.Close() }}, nil
+}
+
+// running is a fleet that runs.
+type running struct {
+	*fleet.Fleet
+	t    *testing.T
+	stop context.CancelFunc
+	done chan error
+	once sync.Once
+}
+
+func start(t *testing.T, s *sink, list fleet.Lister, adjust ...func(*fleet.Config)) *running {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
+	f, err := forwarder.New(forwarder.Config{
+		Fleet: true, Routes: route.Routes{"*": route.To("sink")}, Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Lease: 2 * time.Second, Logger: logger,
+	})
+	require.NoError(t, err)
+	c := fleet.Config{Forwarder: f, Databases: list, Open: openOutbox, Lease: 2 * time.Second, Refresh: time.Hour, Sleep: fleet.Never, Logger: logger}
+	for _, a := range adjust {
+		a(&c)
+	}
+	all, err := fleet.New(c)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &running{Fleet: all, t: t, stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- all.Run(ctx) }()
+	t.Cleanup(r.end)
+	return r
+}
+
+func (r *running) end() {
+	r.once.Do(func() {
+		r.stop()
+		require.NoError(r.t, <-r.done)
+	})
+}
+
+func (r *running) await(database string, state fleet.State) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return r.state(database) == state }, time.Minute, 5*time.Millisecond,
+		"database %s does not become %s", database, state)
+}
+
+func (r *running) state(database string) fleet.State {
+	for _, d := range r.Databases() {
+		if d.Database == database {
+			return d.State
+		}
+	}
+	return ""
+}
+
+func eventually(t *testing.T, is func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, is, time.Minute, 5*time.Millisecond, what)
+}
+
+func TestDatabasesComeAndGoWhileOthersGoOn(t *testing.T) {
+	t.Parallel()
+	f, s, list := newFolder(t), &sink{}, &lists{}
+	eu, us := f.outbox("eu"), f.outbox("us")
+	list.set(nil, eu)
+	r := start(t, s, list)
+	f.publish("eu", "1")
+	eventually(t, func() bool { return s.has("eu 1") }, "eu is not worked on")
+
+	list.set(nil, eu, us)
+	r.Refresh()
+	f.publish("us", "1")
+	eventually(t, func() bool { return s.has("us 1") }, "us did not come")
+
+	list.set(errors.New("the list is away"))
+	r.Refresh()
+	f.publish("eu", "2")
+	f.publish("us", "2")
+	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "what was listed is to stay")
+
+	list.set(nil, us)
+	r.Refresh()
+	eventually(t, func() bool { return len(r.Databases()) == 1 }, "eu did not go")
+	f.publish("us", "3")
+	eventually(t, func() bool { return s.has("us 3") }, "us went too")
+	r.end()
+	require.Equal(t, []string{"1", "2"}, s.of("eu"))
+}
+
+func TestADatabaseThatMovesIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	f, s, list := newFolder(t), &sink{}, &lists{}
+	f.outbox("old")
+	f.outbox("new")
+	list.set(nil, f.at("eu", "old"))
+	r := start(t, s, list)
+	f.publish("old", "1")
+	eventually(t, func() bool { return s.has("eu 1") }, "the old address is not worked on")
+	list.set(nil, f.at("eu", "new"))
+	r.Refresh()
+	f.publish("new", "2")
+	eventually(t, func() bool { return s.has("eu 2") }, "the new address is not worked on")
+	f.publish("old", "3")
+	r.end()
+	require.NotContains(t, s.of("eu"), "3")
+}
+
+func TestADatabaseWithoutTablesCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	eu := f.outbox("eu")
+	r := start(t, s, fleet.Static{eu, f.at("us", "us")})
+	r.await("us", fleet.StateFailing)
+	for _, d := range r.Databases() {
+		if d.Database == "us" {
+			require.Contains(t, d.Error, "waybill migrate --in us")
+		}
+	}
+	f.publish("eu", "1")
+	eventually(t, func() bool { return s.has("eu 1") }, "eu waits for us")
+	f.outbox("us")
+	f.publish("us", "1")
+	eventually(t, func() bool { return s.has("us 1") }, "us is not tried again")
+}
+
+func TestADatabaseSleepsAndWakesForARow(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
+	f.publish("eu", "1")
+	eventually(t, func() bool { return s.has("eu 1") }, "it is not worked on")
+	r.await("eu", fleet.StateAsleep)
+	var owned int
+	require.NoError(t, f.open("eu").QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_cursors WHERE owner IS NOT NULL`).Scan(&owned))
+	require.Zero(t, owned, "its lanes are given back")
+	f.publish("eu", "2")
+	eventually(t, func() bool { return s.has("eu 2") }, "nothing woke it")
+	r.await("eu", fleet.StateAsleep)
+	r.end()
+	require.Equal(t, []string{"1", "2"}, s.of("eu"))
+}
+
+func TestADatabaseWakesForAPersonsAct(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
+	r.await("eu", fleet.StateAsleep)
+	outbox, err := openOutbox(t.Context(), f.at("eu", "eu"))
+	require.NoError(t, err)
+	defer outbox.Close()
+	operator := outbox.Store.(store.Operator)
+	_, err = operator.Pause(t.Context(), "a", "sink", true)
+	require.NoError(t, err)
+	eventually(t, func() bool { return r.state("eu") == fleet.StateAwake }, "the pause did not wake it")
+	f.publish("eu", "1")
+	r.await("eu", fleet.StateAsleep) // a paused sink has nothing to do
+	require.False(t, s.has("eu 1"))
+	_, err = operator.Pause(t.Context(), "b", "sink", false)
+	require.NoError(t, err)
+	eventually(t, func() bool { return s.has("eu 1") }, "resuming did not wake it")
+}
+
+func TestForwardersShareDatabasesByTheControlDatabase(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	var all fleet.Static
+	for i := range 6 {
+		all = append(all, f.outbox(fmt.Sprint("tenant", i)))
+	}
+	control := f.outbox("control")
+	withControl := func(identity string) func(*fleet.Config) {
+		return func(c *fleet.Config) {
+			o, err := openOutbox(t.Context(), control)
+			require.NoError(t, err)
+			t.Cleanup(o.Close)
+			c.Control, c.Identity = o.Store, identity
+		}
+	}
+	works := func(r *running) (n int) {
+		for _, d := range r.Databases() {
+			if d.State == fleet.StateAwake {
+				n++
+			}
+		}
+		return n
+	}
+	first := start(t, s, all, withControl("a"))
+	eventually(t, func() bool { return works(first) == 6 }, "one forwarder works on all")
+	second := start(t, s, all, withControl("a"))
+	eventually(t, func() bool { return works(first) == 3 && works(second) == 3 }, "two forwarders do not share")
+	other := start(t, s, all, withControl("b"))
+	eventually(t, func() bool {
+		found := other.Databases()
+		return len(found) > 0 && strings.Contains(found[0].Error, fleet.ErrOtherFleet.Error())
+	}, "another fleet is not refused")
+	require.Zero(t, works(other))
+	require.Equal(t, 6, works(first)+works(second), "it costs the first fleet nothing")
+	first.end()
+	eventually(t, func() bool { return works(second) == 6 }, "the other one does not take over")
+	second.end()
+	eventually(t, func() bool { return works(other) == 6 }, "once the first fleet has gone the other one has the control database")
+	for i := range 6 {
+		f.publish(fmt.Sprint("tenant", i), "1", "2", "3")
+	}
+	for i := range 6 {
+		name := fmt.Sprint("tenant", i)
+		eventually(t, func() bool { return s.has(name + " 3") }, name+" is not worked on")
+		require.Equal(t, []string{"1", "2", "3"}, s.of(name))
+	}
+}

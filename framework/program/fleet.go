@@ -1,0 +1,109 @@
+package program
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/forwarder/fleet"
+	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// listing lists databases by a query of the control database.
+type listing struct {
+	db   *sql.DB
+	text string
+}
+
+// List implements fleet.Lister.
+func (l listing) List(ctx context.Context) (listed []fleet.Database, err error) {
+	rows, err := l.db.QueryContext(ctx, l.text)
+	if err != nil {
+		return nil, fmt.Errorf("fleet.query: %w", err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, fmt.Errorf("fleet.query: %w", err)
+	}
+	if len(columns) != 2 {
+		return nil, fmt.Errorf("fleet.query: it returns the columns %s: it must return a name and an address", strings.Join(columns, ", "))
+	}
+	for rows.Next() {
+		var name, address string
+		if err := rows.Scan(&name, &address); err != nil {
+			return nil, fmt.Errorf("fleet.query: %w", err)
+		}
+		listed = append(listed, config.FleetDatabase(name, address))
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("fleet.query: %w", err)
+	}
+	return listed, nil
+}
+
+// newFleet makes the engine of several databases. It waits for the control database, if there is one, until ctx
+// is done, but not for the others.
+func newFleet(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
+	f, err := forwarder.New(c.ForwarderConfig(nil))
+	if err != nil {
+		return nil, nil, err
+	}
+	its := c.Fleet.WithDefaults()
+	pools := database.NewPools(its.Connections - its.Listeners())
+	settings := fleet.Config{
+		Forwarder: f, Databases: config.FleetOf(c.Databases), Lease: c.Forwarder.Lease, Refresh: its.Refresh, Sleep: its.SleepAfter(), Connections: c.Forwarder.Connections,
+		Listeners: its.Listeners(), Logger: options.Logger,
+		Identity: fmt.Sprintf("prefix %s, sinks %s", c.Outbox.Prefix, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", ")),
+		Open: func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
+			address, err := config.ParseDatabase(d.Address)
+			if err != nil {
+				return fleet.Outbox{}, fmt.Errorf("its address %w", err)
+			}
+			s, release, err := pools.Store(ctx, c.TablesIn(address))
+			return fleet.Outbox{Store: s, Close: release}, err
+		},
+	}
+	cleanup := func() {}
+	if c.Fleet.Control.Dialect() != "" {
+		d, end, err := database.Open(c.Fleet.ControlTables())
+		if err != nil {
+			return nil, nil, fmt.Errorf("fleet.control: %w", err)
+		}
+		cleanup = end
+		s, err := d.Await(ctx, options.Logger)
+		if err != nil {
+			cleanup()
+			return nil, nil, fmt.Errorf("fleet.control: %w: run waybill migrate --in %s", err, config.ControlName)
+		}
+		settings.Control = s
+		if c.Fleet.Query != "" {
+			settings.Databases = listing{d.DB(), c.Fleet.Query}
+		}
+	}
+	all, err := fleet.New(settings)
+	if err != nil {
+		cleanup()
+		return nil, nil, err
+	}
+	e := &engine{Forwarder: f, fleet: all, config: c}
+	e.target = observe.Target{Forwarder: f, Databases: e.sampled}
+	return e, cleanup, nil
+}
+
+// sampled returns the databases of a fleet for the monitor.
+func (e *engine) sampled() []observe.Database {
+	var all []observe.Database
+	for _, d := range e.fleet.Databases() {
+		sampler, _ := d.Store.(store.Sampler)
+		all = append(all, observe.Database{Name: d.Database, State: string(d.State), Rests: d.State == fleet.StateAsleep, Since: d.Since, Store: sampler})
+	}
+	return all
+}
