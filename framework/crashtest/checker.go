@@ -110,7 +110,7 @@ func (h *history) judgeOrder() (found []Violation) {
 	return found
 }
 
-// judgeRepeats finds for each repeat the fault that explains it, save for what was repeated
+// judgeRepeats finds for each repeat the fault that explains it, except what was repeated
 // upstream already. A fault may have as many repeats as its victim had in flight
 // (Config.Threshold) and delivered within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {

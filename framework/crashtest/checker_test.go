@@ -16,7 +16,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
-// sound is a history in which all went well: two notifications of one key, one
+// sound is a history without a fault: two notifications of one key, one
 // of another, one without a key, one rolled back, one whose publisher was killed
 // behind its commit.
 func sound() history {
