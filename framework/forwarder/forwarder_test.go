@@ -634,7 +634,7 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,
 		"sinks.mail.timeout is -1s", "sinks.mail.rate is -1 in 1s, burst 0", "sinks.mail.breaker.failure_share is 1.5", "sinks.mail.breaker.among is 20000",
 		"sinks.mail.breaker.max_pause is 1ms: use at least 100ms", "sinks.mail.retry.max_age is -1ns",
-		"sinks.mail.retry.types.order.placed.max_attempts is -2", `sinks.mail.retry.types.order placed: invalid`, "sinks.mail.retry.types.order.*.types: a policy for some types has none of its own",
+		"sinks.mail.retry.types.order.placed.max_attempts is -2", `sinks.mail.retry.types.order placed: invalid`, "sinks.mail.retry.types.order.*.types: a policy for some types cannot have types",
 	} {
 		require.ErrorContains(t, err, mistake)
 	}

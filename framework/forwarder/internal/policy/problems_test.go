@@ -60,7 +60,7 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 		"types of a retry": {policy.Retry{MaxAttempts: 1, Initial: good.Initial, Multiplier: 1, Max: good.Max, Types: map[string]policy.Retry{
 			"a": {MaxAttempts: -2}, "b": {Types: map[string]policy.Retry{"c": {}}}, "b c": {},
 		}}, []string{
-			"x.types.a.max_attempts is -2: use at least 1", "x.types.b.types: a policy for some types has none of its own", "x.types.b c: ",
+			"x.types.a.max_attempts is -2: use at least 1", "x.types.b.types: a policy for some types cannot have types", "x.types.b c: ",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ CREATE TABLE {{.Table "forwarders"}} (
     since      timestamptz NOT NULL DEFAULT now(), -- its first heartbeat, and seen_at its last one
     seen_at    timestamptz NOT NULL DEFAULT now(),
     sinks      jsonb       NOT NULL,
-    state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
+    state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks with problems
     running    jsonb       NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks
     live_until timestamptz NOT NULL
 ) WITH (fillfactor = 20);
@@ -204,7 +204,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- When the schedules are due, whichever process makes their ticks.
+-- When the schedules are due.
 CREATE TABLE {{.Table "schedules"}} (
     name         text        PRIMARY KEY,
     id           text        NOT NULL, -- of this row alone
@@ -234,7 +234,7 @@ CREATE TABLE {{.Table "actions"}} (
     updated_at   timestamptz NOT NULL DEFAULT now(), -- its last batch
     cancelled_at timestamptz, -- it does nothing more
     cancelled_by text        NOT NULL DEFAULT '',
-    ended_at     timestamptz -- null while it goes on, and for ever if it was interrupted
+    ended_at     timestamptz -- null while it goes on, and if it was interrupted
 );
 
 CREATE INDEX {{.Name "actions_at"}} ON {{.Table "actions"}} (at);

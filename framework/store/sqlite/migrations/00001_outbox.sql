@@ -63,7 +63,7 @@ CREATE TABLE {{.Table "forwarders"}} (
     since      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- its first heartbeat, and seen_at its last one
     seen_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     sinks      TEXT NOT NULL,
-    state      TEXT NOT NULL DEFAULT '{}', -- of its sinks that do not go well
+    state      TEXT NOT NULL DEFAULT '{}', -- of its sinks with problems
     running    TEXT NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks
     live_until TEXT NOT NULL
 );
@@ -148,7 +148,7 @@ CREATE TABLE {{.Table "inbox"}} (
 
 CREATE INDEX {{.Table "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
 
--- When the schedules are due, whichever process makes their ticks.
+-- When the schedules are due.
 CREATE TABLE {{.Table "schedules"}} (
     name         TEXT    PRIMARY KEY,
     id           TEXT    NOT NULL, -- of this row alone
@@ -178,7 +178,7 @@ CREATE TABLE {{.Table "actions"}} (
     updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- its last batch
     cancelled_at TEXT, -- it does nothing more
     cancelled_by TEXT    NOT NULL DEFAULT '',
-    ended_at     TEXT -- null while it goes on, and for ever if it was interrupted
+    ended_at     TEXT -- null while it goes on, and if it was interrupted
 );
 
 CREATE INDEX {{.Table "actions_at"}} ON {{.Table "actions"}} (at);
