@@ -22,7 +22,7 @@ var membershipFacts = []fact{
 	{"lanes are not cut again unless all are held and stand at one place", recutRefused},
 }
 
-// lanesOf prints a sink's lanes.
+// lanesOf returns a sink's lanes as text.
 func (o *outbox) lanesOf(t *testing.T, sink string) (lanes []string) {
 	t.Helper()
 	membership, err := o.Membership(t.Context())
