@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// outbox is a migrated one with somebody who acts on it.
+// outbox is a migrated outbox with an Admin.
 type outbox struct {
 	*admin.Admin
 	store outboxStore

@@ -89,7 +89,7 @@ func (s *crowded) underWay(name string) int {
 	return s.calls[name]
 }
 
-// several is a crowded sink that tells its destinations apart.
+// several is a crowded sink with several destinations.
 type several struct{ *crowded }
 
 func (s several) Destination(d *notification.Delivery) string {

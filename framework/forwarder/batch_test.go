@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// batches is a sink that takes many at once, answers for each as it is told and
+// batches is a sink that takes many at once, answers for each as configured, and
 // remembers what it was given.
 type batches struct {
 	limits sinks.BatchLimits

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// counter is a sink that takes everything and tells when it has n.
+// counter is a sink that accepts everything and closes a channel after n deliveries.
 type counter struct {
 	n    int64
 	got  atomic.Int64

@@ -119,7 +119,7 @@ func TestACancelledOneWhoseKeyIsHeldGoesWhenTheKeyIsFree(t *testing.T) {
 type attempt struct {
 	id, key  string
 	due      time.Time
-	asked    bool // it is to be cancelled
+	asked    bool // cancellation was requested
 	answered bool // the cancellation is committed, and has found it
 	inTime   bool // before it was due
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// ward is an outbox in a cluster of its own, with a forwarder that marks what it
+// ward is an outbox in a separate cluster, with a forwarder that marks what it
 // has sent, and a pool of the test's that the fault does not concern.
 type ward struct {
 	*tally
@@ -227,7 +227,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct {
 		begin func(t *testing.T, w *ward) (end func())
-		hint  string // what the log tells, once
+		hint  string // what is logged, once
 	}{
 		"default_transaction_read_only": {
 			begin: func(_ *testing.T, w *ward) func() {
@@ -374,7 +374,7 @@ func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
 		return err == nil && waiting
 	}, time.Minute, time.Millisecond)
 	_, err = other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
-	require.NoError(t, err, "the checkpoint was to be the victim")
+	require.NoError(t, err, "the checkpoint should be the victim")
 	require.NoError(t, other.Commit())
 
 	w.settle()

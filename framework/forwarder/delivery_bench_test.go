@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// slow is a sink that takes its time for each delivery and tells when it has n
+// slow is a sink that waits in each delivery and reports when it has n
 // that count.
 type slow struct {
 	counter

@@ -19,7 +19,7 @@ import (
 )
 
 // hosts is a sink whose destination is what stands before the dash of the id. Those that
-// are down answer as they are told.
+// are down answer as configured.
 type hosts struct {
 	script
 	mu   sync.Mutex

@@ -510,7 +510,7 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		n := value[int](o, `SELECT count(*) FROM sent`)
 		f.abandon()
-		require.Equal(t, 2, n, "the lane stands still for ever: the hook's own effects refuse the repeat")
+		require.Equal(t, 2, n, "the lane would never continue: the hook's own effects refuse the repeat")
 	})
 }
 

@@ -278,7 +278,7 @@ func TestAThrottledSinkWaitsUntilItsTime(t *testing.T) {
 		o.append("t", "", numbered("", 50)...)
 		time.Sleep(9 * time.Minute)
 		synctest.Wait()
-		require.LessOrEqual(t, len(s.given()), 4, "those in flight when the first was told to wait")
+		require.LessOrEqual(t, len(s.given()), 4, "those in flight when the first was throttled")
 		require.Empty(t, o.parked())
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -654,7 +654,7 @@ func TestASinkThatAnotherProgramSuppliesIsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whichever forwarder runs sees to what has no route.
+// Every forwarder handles notifications without a route.
 func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var a, b script
@@ -703,7 +703,7 @@ func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 	})
 }
 
-// Each of two forwarders has sinks of its own of one configuration.
+// Two forwarders each work on some sinks of one configuration.
 func TestAForwarderLeavesSinksToOthers(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var a, b script

@@ -78,7 +78,7 @@ func onSQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
 	})
 }
 
-// exec runs a statement that nobody but the test would run.
+// exec runs a statement for the test.
 func (o *outbox) exec(query string, args ...any) {
 	o.t.Helper()
 	_, err := o.db.ExecContext(o.t.Context(), query, args...)
@@ -197,7 +197,7 @@ func (e *engine) abandon() {
 	}
 }
 
-// script is a sink that answers as it is told and remembers what it was given.
+// script is a sink that answers as configured and records its deliveries.
 type script struct {
 	mu       sync.Mutex
 	ids      []string       // in the order in which deliveries began

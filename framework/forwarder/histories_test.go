@@ -103,7 +103,7 @@ func (h *history) goOn() {
 	}
 }
 
-// loseLeases takes all leases away from whoever has them.
+// loseLeases ends all leases.
 func (h *history) loseLeases() {
 	h.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// fullDisk is a store whose checkpoints fail for some sinks while it is told so. What
+// fullDisk is a store whose checkpoints fail for the configured sinks. What
 // only renews a lease goes through unless renewing fails as well.
 type fullDisk struct {
 	*hooked

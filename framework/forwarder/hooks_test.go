@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// noted has hooks write down what they are told, in the transaction; then what fail
+// noted has hooks that record their calls in the transaction; then what fail
 // says.
 func noted(o *outbox, fail func(hook string) error) forwarder.Hooks {
 	o.t.Helper()

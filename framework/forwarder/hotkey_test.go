@@ -45,7 +45,7 @@ func (o *outbox) hotLog(n int) (hot, others []string) {
 }
 
 // slowKey is a sink that holds each delivery of the key "hot" for a while, until it is
-// told to be quick.
+// configured to be quick.
 type slowKey struct {
 	script
 	quick atomic.Bool

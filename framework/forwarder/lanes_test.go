@@ -30,7 +30,7 @@ func (o *outbox) owners() map[string]int {
 	return owners
 }
 
-// named is a forwarder of several lanes whose name tells it from others. It looks
+// named is a forwarder with several lanes and a distinct name. It looks
 // at the roster once in a second.
 func named(name string, lanes int) func(*forwarder.Config) {
 	return func(c *forwarder.Config) {
@@ -75,7 +75,7 @@ func TestForwardersShareLanesEvenlyAndTakeOverAtOnce(t *testing.T) {
 	})
 }
 
-// lostAnswers is a store whose first n leases nobody hears of.
+// lostAnswers is a store that loses the answers of its first n leases.
 type lostAnswers struct {
 	appendable
 	n int
@@ -181,7 +181,7 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 	})
 }
 
-// A wish for another number of lanes may be taken back while somebody cuts them, as
+// A wish for another number of lanes may be withdrawn while another forwarder cuts them, as
 // by a deployment that is rolled back.
 func TestAWishTakenBackEndsTheCutting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
@@ -205,7 +205,7 @@ func TestAWishTakenBackEndsTheCutting(t *testing.T) {
 		settleDown()
 		s.given()
 		up.Store(true)
-		settleDown() // whoever cuts the lanes delivers what is before the cut
+		settleDown() // the forwarder that cuts the lanes delivers what is before the cut
 		require.ElementsMatch(t, []string{"1", "2"}, s.given())
 		_, err = o.store.Cut(t.Context(), "sink", 2, "")
 		require.NoError(t, err)

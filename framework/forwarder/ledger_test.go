@@ -277,7 +277,7 @@ func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
 		f.end()
 		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, b.taken())
 		require.Equal(t, []string{"sink dead bad1", "sink dead bad2"}, o.parked())
-		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "the round that it was in was no attempt of its own")
+		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "its round was not a separate attempt")
 	})
 }
 

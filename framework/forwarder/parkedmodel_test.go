@@ -23,7 +23,7 @@ import (
 // TestRandomActsLeaveWhatTheRulesOfDeliverySay has publishers, a destination, an
 // operator and the machine do anything in any order, and holds each delivery and
 // what is parked against the rules that docs/internals/delivery.md gives for them, which the
-// type ruled writes down anew.
+// type ruled records again.
 func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ const (
 	discarded fate = "discarded"
 )
 
-// told is a notification as the rules see it.
+// told is a notification with what the rules know of it.
 type told struct {
 	id, key   string
 	at        time.Time // of its publication
@@ -120,7 +120,7 @@ type ruled struct {
 	down, slow time.Time // until then the sink is unavailable, asks to wait
 	asked      time.Time // when it last asked so
 	waits      time.Time // until when it asked the forwarder that runs now to wait
-	lost       bool      // the lease, and nobody has it again
+	lost       bool      // the lease, and no forwarder has it again
 	since      time.Time // when it was given
 	settled    time.Time // when an attempt last counted
 }
@@ -162,7 +162,7 @@ func (r *ruled) begin() {
 	r.f.flush()
 }
 
-// Acquire is where the time ends in which nobody has the lease.
+// Acquire ends the time in which no forwarder has the lease.
 func (r *ruled) Acquire(ctx context.Context, l store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	lease, err := r.appendable.Acquire(ctx, l, owner, ttl)
 	if err == nil && l.Sink == "sink" {
@@ -358,7 +358,7 @@ func (r *ruled) lose(rt *rapid.T) {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	require.False(rt, r.lost, "nobody leased the lane again")
+	require.False(rt, r.lost, "no forwarder leased the lane again")
 }
 
 // choose draws a notification for a person to act on.
@@ -396,7 +396,7 @@ func (r *ruled) discard(rt *rapid.T) {
 	r.exec(`DELETE FROM outbox_parked WHERE id = ?`, n.id)
 }
 
-// check compares what is parked with what is to be parked. Whether what waits for
+// check compares what is parked with what should be. Whether what waits for
 // its turn does so in memory or as blocked is the forwarder's own business.
 func (r *ruled) check(rt *rapid.T) {
 	synctest.Wait()

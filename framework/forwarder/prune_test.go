@@ -44,7 +44,7 @@ func TestOldRowsGoOnceEverySinkHasThem(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if down {
-				return sinks.Unavailable(errors.New("nobody is there"))
+				return sinks.Unavailable(errors.New("the destination is down"))
 			}
 			return nil
 		}
@@ -139,7 +139,7 @@ func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 
 		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1 WHERE sink = '_pruner'`)
 		o.append("t", "", numbered("", 5)...)
-		time.Sleep(20 * time.Second) // until the lease is to be renewed
+		time.Sleep(20 * time.Second) // until the lease must be renewed
 		synctest.Wait()
 		second.flush()
 		o.append("t", "", numbered("", 5)...)

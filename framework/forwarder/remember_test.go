@@ -40,13 +40,13 @@ func newForgetful(o *outbox) *forgetful {
 	return s
 }
 
-// works has it work again.
+// works makes it work again.
 func (s *forgetful) works() {
 	s.fails.Store(false)
 	s.losesAnswers.Store(false)
 }
 
-// loseLease ends all leases, as their time does. With another, somebody else had the
+// loseLease ends all leases, as their time does. With another, another forwarder had the
 // lanes meanwhile.
 func (o *outbox) loseLease(another bool) {
 	o.t.Helper()

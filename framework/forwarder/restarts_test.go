@@ -26,7 +26,7 @@ import (
 func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it starts a server of its own")
+		t.Skip("it starts a separate server")
 	}
 	ctx := t.Context()
 	server, err := postgrestest.Start(ctx, postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "32MB"}})

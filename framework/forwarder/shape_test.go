@@ -120,7 +120,7 @@ func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
 		down.Store(true)
 		s := &script{answer: func(context.Context, *notification.Delivery) error {
 			if down.Load() {
-				return sinks.Unavailable(errors.New("nobody is there"))
+				return sinks.Unavailable(errors.New("the destination is down"))
 			}
 			return nil
 		}}

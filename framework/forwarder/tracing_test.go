@@ -258,7 +258,7 @@ func TestABatchHasOneSpanThatLinksToEach(t *testing.T) {
 
 		spans := r.named("deliver sink")
 		require.Len(t, spans, 1)
-		require.False(t, spans[0].Parent().IsValid(), "a root of its own")
+		require.False(t, spans[0].Parent().IsValid(), "a separate root")
 		require.Len(t, spans[0].Links(), 127, "of the first 128, one has no context")
 		require.Equal(t, []attribute.KeyValue{attribute.String("messaging.message.id", "2")}, spans[0].Links()[1].Attributes)
 		attributes := attributesOf(spans[0])

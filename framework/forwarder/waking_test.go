@@ -67,7 +67,7 @@ func (o *office) open() *sql.DB {
 	return db
 }
 
-// listening is the address of a listening connection that can be told from others.
+// listening is an address whose connections can be recognized.
 func (o *office) listening() string {
 	u, err := url.Parse(o.dsn)
 	require.NoError(o.t, err)
@@ -77,7 +77,7 @@ func (o *office) listening() string {
 	return u.String()
 }
 
-// forward starts a forwarder with connections of its own. It listens at the
+// forward starts a forwarder with separate connections. It listens at the
 // address, if there is one, and looks at the log after longest at the latest.
 func (o *office) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *clerk {
 	o.t.Helper()
@@ -128,7 +128,7 @@ func (c *clerk) rest() {
 	}
 }
 
-// watching is an observer that tells of looks at the log.
+// watching is an observer that reports looks at the log.
 type watching struct {
 	forwarder.Unobserved
 	looks chan struct{}
@@ -141,7 +141,7 @@ func (w watching) Wake(forwarder.Wake) {
 	}
 }
 
-// arrivals is a sink that tells the ids that it gets.
+// arrivals is a sink that reports the ids it gets.
 type arrivals chan string
 
 func (a arrivals) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {

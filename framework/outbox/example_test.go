@@ -38,7 +38,7 @@ type AddressChanged struct{ Customer, City string }
 
 type InvoicesToResend struct{ Customer string }
 
-var errConflict = errors.New("somebody else was faster")
+var errConflict = errors.New("another transaction was faster")
 
 // save stores a customer, unless its row has another version than it was loaded with.
 func save(ctx context.Context, tx outbox.Tx, c *Customer) error {
@@ -132,7 +132,7 @@ func ExamplePublisher_RunUnit() {
 	// <nil> 0 events left
 	// customer.address-changed {"Customer":"c-1","City":"Paris"} acme
 	// invoices.to-resend {"Customer":"c-1"} acme
-	// somebody else was faster
+	// another transaction was faster
 }
 
 // With transactions of the application's own, of any driver.

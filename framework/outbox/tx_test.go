@@ -140,7 +140,7 @@ func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
 	}
 }
 
-// The library that writes the row has words of its own, which no error repeats.
+// The errors do not repeat the messages of the library that writes the row.
 func TestAnErrorOfTheDatabaseComesInOurWords(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
@@ -159,7 +159,7 @@ func TestAnErrorOfTheDatabaseComesInOurWords(t *testing.T) {
 			inOurWords(t, err)
 		})
 	}
-	t.Run("a transaction of one's own", func(t *testing.T) {
+	t.Run("the caller's own transaction", func(t *testing.T) {
 		t.Parallel()
 		err := newPaperPublisher(t).Publish(t.Context(), failingTx{errors.New("disk full")}, orderPlaced{OrderID: "o"})
 		require.EqualError(t, err, "append to the outbox: disk full")

@@ -217,7 +217,7 @@ func TestAUnitWakesTheForwarderAfterTheCommitOnly(t *testing.T) {
 	require.Equal(t, 2, woken)
 }
 
-// What one customer does is of one key, in whichever aggregate it happens.
+// All events of a customer have one key, in all aggregates.
 func TestAggregatesThatShareARecorderKeepTheirOrderAmongEachOther(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})

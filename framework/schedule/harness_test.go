@@ -111,7 +111,7 @@ func report(name string, when schedule.When, missed schedule.Missed) schedule.Sc
 	}}
 }
 
-// start runs schedules over a pool of its own, as another process would.
+// start runs schedules with a separate pool, as another process would.
 func (o *outbox) start(schedules ...schedule.Schedule) (s *schedule.Scheduler, stop func()) {
 	o.t.Helper()
 	publisher, err := outboxes.New(o.types, o.store, outboxes.Config{Announcer: outboxes.Silent})

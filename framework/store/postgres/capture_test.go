@@ -106,7 +106,7 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 		writes  []string
 		want    []string
 	}{
-		"a quoted name in a schema, with a type of its own": {
+		"a quoted name in a schema, with its own type": {
 			table:   `CREATE SCHEMA "Sales"; CREATE TABLE "Sales"."Order ""x""" ("Id" int PRIMARY KEY)`,
 			capture: postgres.Capture{Table: `"Sales"."Order ""x"""`, Key: "Id", Columns: []string{"Id"}, Type: `sale's\.order`},
 			writes:  []string{`INSERT INTO "Sales"."Order ""x""" VALUES (7)`, `DELETE FROM "Sales"."Order ""x"""`},

@@ -48,7 +48,7 @@ func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 	return len(roster.Lanes), roster.Lanes[0].Wanted
 }
 
-// Whoever asks last decides, also where it had to wait for somebody who makes the
+// The last request decides, even if it had to wait for another one that makes the
 // cursors.
 func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
 	t.Parallel()

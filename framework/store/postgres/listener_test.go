@@ -81,7 +81,7 @@ func (e *ears) awaitWake(t *testing.T) {
 	case err := <-e.ended:
 		t.Fatalf("listening ended: %v", err)
 	case <-time.After(patience):
-		t.Fatal("nobody was woken")
+		t.Fatal("the listener was not woken")
 	}
 }
 

@@ -33,7 +33,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 					Breaker:     policy.Breaker{}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(), Timeout: time.Minute,
 				},
 			})
-			d.workers = make([]*call, slots) // none is started: nobody else takes the items
+			d.workers = make([]*call, slots) // none is started, so only the benchmark takes items
 			d.watching = true
 			l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("nowhere", 0, 1)}, time.Now(), time.Hour)
 			envelopes := make([]notification.Envelope, rows)

@@ -54,7 +54,7 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 			"x.max_attempts is -1: use at least 1", "x.multiplier is 0.5: use at least 1", "x.max is 1m0s, less than initial 1h0m0s",
 			"x.jitter is 2: use 0 to 1", "x.max_age is -1ns: use more than 0, or leave it out",
 		}},
-		"a bad retry, told once": {policy.Retry{MaxAttempts: -1, Initial: 1, Multiplier: 1, Max: 1, Types: map[string]policy.Retry{"t": {}}}, []string{
+		"a bad retry, reported once": {policy.Retry{MaxAttempts: -1, Initial: 1, Multiplier: 1, Max: 1, Types: map[string]policy.Retry{"t": {}}}, []string{
 			"x.max_attempts is -1: use at least 1",
 		}},
 		"types of a retry": {policy.Retry{MaxAttempts: 1, Initial: good.Initial, Multiplier: 1, Max: good.Max, Types: map[string]policy.Retry{

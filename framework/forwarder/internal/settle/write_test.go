@@ -191,7 +191,7 @@ func TestNoDeliveryBeginsFromACheckpointThatFailsToOneThatIsWritten(t *testing.T
 		b.Append("first", "second")
 		l.Add(b.Read(1))
 		require.Equal(t, []string{"first"}, b.Given())
-		time.Sleep(100 * time.Millisecond) // by then it is to be written
+		time.Sleep(100 * time.Millisecond) // by then it must be written
 		l.Add(b.Read(1))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"first"}, b.Given())
