@@ -251,7 +251,7 @@ func TestMissingResultsCountAsFailed(t *testing.T) {
 		if given := b.given(); len(given) == 1 { // the first of them may have gone alone
 			require.Equal(t, []string{"sink retrying 0002", "sink retrying 0003"}, o.parked())
 		}
-		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink gave too few results: 2 for a batch of")
+		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink returned too few results: 2 for a batch of")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Empty(t, o.parked(), "two of them get through each time")

@@ -629,7 +629,7 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	require.ErrorIs(t, err, forwarder.ErrConfig)
 	for _, mistake := range []string{
 		"the store is missing", `routes.order.placed: names the unknown sink "nowhere"; known are _mine, mail, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is 1s to 1ms",
-		`sinks._mine: names`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
+		`sinks._mine: a name`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
 		`sinks.partner.parallelism.above is "never"`, "sinks.partner.retry.max_attempts is -1", "sinks.partner.retry.max is 1m0s, less than initial 1h0m0s",
 		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,
 		"sinks.mail.timeout is -1s", "sinks.mail.rate is -1 in 1s, burst 0", "sinks.mail.breaker.failure_share is 1.5", "sinks.mail.breaker.among is 20000",
@@ -684,7 +684,7 @@ func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
 	mail.Sink = noting{&script{}}
 	c.Sinks["mail"] = mail
 	_, err = forwarder.New(c)
-	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, and sinks.mail tries a delivery again for up to 118h48m0s: use more")
+	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, but sinks.mail retries a delivery for up to 118h48m0s: use at least that")
 	c.InboxRetention = 0 // the default
 	_, err = forwarder.New(c)
 	require.NoError(t, err)

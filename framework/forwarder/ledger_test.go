@@ -416,8 +416,8 @@ func TestExactlyOnceTakesNeitherHooksNorMiddlewareNorSeveralDatabases(t *testing
 	s.Middleware = []message.HandlerMiddleware{func(h message.HandlerFunc) message.HandlerFunc { return h }}
 	c := forwarder.Config{Fleet: true, Sinks: map[string]forwarder.Sink{"bank": s}, Routes: route.Routes{"*": route.To("bank")}}
 	_, err := forwarder.New(c)
-	require.ErrorContains(t, err, "sinks.bank delivers exactly once: neither middleware nor hooks")
-	require.ErrorContains(t, err, "sinks.bank delivers exactly once, which is from one database")
+	require.ErrorContains(t, err, "sinks.bank delivers exactly once: middleware and hooks")
+	require.ErrorContains(t, err, "sinks.bank delivers exactly once, which works with one database only")
 	b.off = true
 	_, err = forwarder.New(c)
 	require.NoError(t, err)
