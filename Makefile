@@ -10,7 +10,7 @@ EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
 LONG ?= 15s
 # The tests that ask for testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
 # How many tests of a package run at once: they wait for databases and brokers more than they work.
 PARALLEL ?= 4
 # Runs a command with its temporary folder in memory, where there is room.
@@ -49,7 +49,7 @@ test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
-		./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
+		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)

@@ -79,6 +79,7 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 // Forget discards what the forwarder remembers of a database that is no longer in the fleet:
 // deliveries that were made but could not be recorded before a lease ended.
 func (f *Forwarder) Forget(database string) {
+	f.running.forget(database)
 	for _, w := range f.working() {
 		w.dispatcher.Retain(func(l store.Lane) bool { return l.Database != database })
 	}

@@ -146,7 +146,7 @@ func (o *outbox) coordination(work map[string]*working) coordinate.Config {
 	c := coordinate.Config{
 		Store: o.bounded, Database: o.name, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start),
 		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
-		Running: f.report, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
+		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
 	}
 	if f.config.Fleet {
 		c.Members = func(n int) { f.share(func(s *fleet) { s.members[o] = n }) }

@@ -117,13 +117,13 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	if err != nil {
 		return err
 	}
-	if err := c.cut(ctx, names, &membership); err != nil {
-		return err
-	}
 	if err := c.judge(membership.Members); err != nil {
 		for _, h := range c.held {
 			h.leaving = true
 		}
+		return err
+	}
+	if err := c.cut(ctx, names, &membership); err != nil {
 		return err
 	}
 	membership.Members = slices.DeleteFunc(membership.Members, func(m store.Member) bool { return m.Settings != c.identity })

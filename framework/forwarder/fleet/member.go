@@ -116,6 +116,15 @@ func (m *member) enter(s State, err error) {
 	m.err = err
 }
 
+// looked notes what came of a look while the database sleeps. It may be awake by then.
+func (m *member) looked(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state == StateAsleep {
+		m.err = err
+	}
+}
+
 func (m *member) keep(s forwarder.Store) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -173,7 +173,7 @@ func (w *watch) probe(ctx context.Context, sleepers []*sleeper) (err error) {
 	}
 	for _, s := range sleepers { // one by one, to find out which of them fails
 		target, failed := s.store.Probe(ctx)
-		s.member.enter(StateAsleep, failed)
+		s.member.looked(failed)
 		switch {
 		case failed != nil:
 			err = failed
@@ -198,7 +198,7 @@ func probeTogether(ctx context.Context, sleepers []*sleeper) error {
 		return err
 	}
 	for i, s := range sleepers {
-		s.member.enter(StateAsleep, nil)
+		s.member.looked(nil)
 		if s.idle.Moved(targets[i]) {
 			s.wake()
 		}
