@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -79,6 +80,7 @@ func runTest(test func(t testing.TB)) {
 func (t *exampleTB) Context() context.Context { return t.ctx }
 func (t *exampleTB) Cleanup(f func())         { t.cleanup = append(t.cleanup, f) }
 func (t *exampleTB) Helper()                  {}
+func (t *exampleTB) Output() io.Writer        { return io.Discard }
 func (t *exampleTB) FailNow()                 { panic("the test failed") }
 func (t *exampleTB) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
 
