@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// forgetful is a store whose checkpoints fail, or commit and lose their answer, while it
-// is told so.
+// forgetful is a store whose checkpoints fail, or commit and lose their answer, as
+// configured.
 type forgetful struct {
 	*hooked
 	fails, losesAnswers atomic.Bool

@@ -15,7 +15,7 @@ import (
 
 var leaseFacts = []fact{
 	{"a new lane begins at the oldest row", newLane},
-	{"a lease that has not pruned is kept against everybody", heldLease},
+	{"a lease that has not pruned is kept against all others", heldLease},
 	{"a lease expires by the clock", expiringLease},
 	{"who takes over an pruned lease continues at its cursor", takeover},
 	{"a released lease is free at once", release},

@@ -50,7 +50,7 @@ func cutOnce(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.NotEmpty(t, membership.Lanes)
 	for i, l := range membership.Lanes {
-		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whichever came first")
+		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "for every order of the calls")
 		require.Equal(t, membership.Lanes[0].Wanted, l.Wanted)
 	}
 }

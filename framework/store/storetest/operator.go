@@ -273,11 +273,11 @@ func revisionOfSinks(t *testing.T, o *outbox) {
 			require.NoError(t, err)
 			require.Equal(t, 1, result.Changed)
 		}
-		require.Positive(t, o.revision(t, lease.Lane.Sink), "the first batch is told at once")
+		require.Positive(t, o.revision(t, lease.Lane.Sink), "the first batch is announced at once")
 	}
 	require.NoError(t, o.End(t.Context(), "a"))
 	if time.Since(begun) < time.Second {
-		require.EqualValues(t, 2, o.revision(t, "mail"), "the end tells of the rest")
+		require.EqualValues(t, 2, o.revision(t, "mail"), "the end announces the rest")
 		require.EqualValues(t, 2, o.revision(t, "web"))
 	}
 }
@@ -297,13 +297,13 @@ func revisionOfMany(t *testing.T, o *outbox) {
 		_, err := o.Discard(t.Context(), b)
 		require.NoError(t, err)
 		if i == 0 {
-			require.EqualValues(t, 1, revision(), "the first batch is told at once")
+			require.EqualValues(t, 1, revision(), "the first batch is announced at once")
 		}
 	}
 	require.LessOrEqual(t, revision(), 1+int64(time.Since(begun)/time.Second))
 	require.NoError(t, o.End(t.Context(), "a"))
 	if time.Since(begun) < time.Second {
-		require.EqualValues(t, 2, revision(), "the end tells of the rest")
+		require.EqualValues(t, 2, revision(), "the end announces the rest")
 	}
 
 	o.beginAction(t, "b")

@@ -119,7 +119,7 @@ func foreignMetadata(t *testing.T, o *outbox) {
 
 	for _, metadata := range []string{`[]`, `"text"`, `null`, `{`, `17`} {
 		_, err := o.db.Exec(`INSERT INTO outbox (type, payload, metadata) VALUES ('a', '{}', '` + metadata + `')`)
-		require.Error(t, err, "the producer is told, not the reader: %s", metadata)
+		require.Error(t, err, "the producer gets the error, not the reader: %s", metadata)
 	}
 }
 

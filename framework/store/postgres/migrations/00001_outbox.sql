@@ -49,7 +49,7 @@ CREATE INDEX {{.Name "scheduled_id"}} ON {{.Log}} (id) WHERE deliver_at IS NOT N
 CREATE INDEX {{.Name "scheduled_key"}} ON {{.Log}} (key) WHERE deliver_at IS NOT NULL AND key <> '';
 
 -- How far each sink has settled each lane, and which forwarder works on it. Each
--- checkpoint updates a row; the fillfactor keeps those updates in the same page.
+-- checkpoint updates a row; the free space keeps those updates in the same page.
 CREATE TABLE {{.Table "cursors"}} (
     sink        text        NOT NULL,
     lane        smallint    NOT NULL,
