@@ -107,6 +107,23 @@ func show(db *sql.DB) {
 	check(rows.Err())
 }
 
+func ExamplePublisher_RunInTx() {
+	db, publisher, end := shop()
+	defer end()
+	ctx := context.WithValue(context.Background(), tenantKey{}, "acme")
+	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE customers SET city = 'Paris' WHERE id = 'c-1'`); err != nil {
+			return err
+		}
+		return publisher.Publish(ctx, tx, AddressChanged{Customer: "c-1", City: "Paris"})
+	})
+	fmt.Println(err)
+	show(db)
+	// Output:
+	// <nil>
+	// customer.address-changed {"Customer":"c-1","City":"Paris"} acme
+}
+
 func ExamplePublisher_RunUnit() {
 	db, publisher, end := shop()
 	defer end()
