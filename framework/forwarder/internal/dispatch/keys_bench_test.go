@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// BenchmarkDispatchByKey takes a page in, gives its items their turns, settles each and
-// hands the outcome over: what the engine adds to a delivery, without sink and database.
+// BenchmarkDispatchByKey adds a page, schedules its items, settles each and hands over the outcome:
+// the engine's part of a delivery, without sink and database.
 func BenchmarkDispatchByKey(b *testing.B) {
 	const rows, slots = 1000, 256
 	routes, err := route.New(route.Routes{"*": route.To("nowhere")}, []string{"nowhere"}, nil)
