@@ -435,7 +435,7 @@ func TestWhatWasSettledOutOfOrderIsNotRepeatedEither(t *testing.T) {
 	})
 }
 
-// shifted turns offsets, which count from 1, into numbers that count from 0.
+// shifted converts offsets, which begin at 1, into numbers that begin at 0.
 func shifted(settled string) string {
 	ranges, err := store.DecodeOffsets(settled)
 	if err != nil {

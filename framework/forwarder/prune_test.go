@@ -19,11 +19,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// forAnHour keeps rows for an hour, which to the database is long over: fake time
-// begins in 2000.
+// forAnHour keeps rows for an hour, which has long passed for the database: fake time begins in 2000.
 func forAnHour(c *forwarder.Config) { c.Retention = time.Hour }
 
-// passes waits until a pruner that keeps rows for an hour has made some passes.
+// passes waits until a pruner that keeps rows for an hour has run a few times.
 func passes() {
 	time.Sleep(3 * time.Minute)
 	synctest.Wait()
@@ -177,7 +176,7 @@ func TestASinkThatWasTakenOutIsWarnedOfOnceUntilItIsForgotten(t *testing.T) {
 	})
 }
 
-// lines is what was logged.
+// lines returns the logged lines.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer

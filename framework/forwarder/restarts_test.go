@@ -20,9 +20,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes restarts PostgreSQL
-// three times, with a second between, under a forwarder with 16 deliveries in flight.
-// The process survives, so it knows what it has delivered.
+// TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes restarts PostgreSQL three times, a
+// second apart, during 16 deliveries in flight. The forwarder's process survives, so it knows what it
+// has delivered.
 func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
