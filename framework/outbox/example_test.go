@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Customer is an aggregate with domain events, and imports nothing of Waybill.
+// Customer is an aggregate with domain events. It does not depend on Waybill.
 type Customer struct {
 	ID, City string
 	version  int
@@ -40,7 +40,7 @@ type InvoicesToResend struct{ Customer string }
 
 var errConflict = errors.New("another transaction was faster")
 
-// save stores a customer, unless its row has another version than it was loaded with.
+// save stores a customer, unless the version of its row has changed since it was loaded.
 func save(ctx context.Context, tx outbox.Tx, c *Customer) error {
 	result, err := tx.ExecContext(ctx, `UPDATE customers SET city = $1, version = version + 1 WHERE id = $2 AND version = $3`, c.City, c.ID, c.version)
 	if err != nil {
@@ -152,7 +152,7 @@ func ExamplePublisher_RunUnit() {
 	// another transaction was faster
 }
 
-// With transactions of the application's own, of any driver.
+// A Unit works with any transactions of the application.
 func ExampleUnit() {
 	db, publisher, end := shop()
 	defer end()

@@ -25,7 +25,7 @@ func begin(t *testing.T, db *sql.DB, statements ...string) *sql.Tx {
 	return tx
 }
 
-// awaitWaiting waits until so many sessions wait for locks.
+// awaitWaiting waits until a number of sessions wait for locks.
 func awaitWaiting(t *testing.T, db *sql.DB, sessions int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
