@@ -1,9 +1,9 @@
-# Everything that CI runs can be run by hand; `make` lists it. Go is all that is
-# needed, save where a line says more.
+# You can run everything that CI runs; `make` lists it. It needs only Go, unless a line
+# says more.
 
 # Time that each fuzz target gets.
 FUZZTIME ?= 10s
-# How long `make crash` does harm; the backlog that is left comes on top.
+# How long `make crash` injects faults; delivering the remaining backlog takes longer.
 CRASH ?= 30m
 # Seconds that one example may take.
 EXAMPLE_LIMIT ?= 120
@@ -93,11 +93,11 @@ test-deploy: ## Judge what installs and watches the program: image, chart, compo
 crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
-lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built at the first time
+lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built the first time
 	$(ACTIONLINT)
 	@set -e; for module in $(MODULES); do echo "--- $$module"; cd $(CURDIR)/$$module && $(CURDIR)/$(LINT) run ./...; done
 
-prose: ## Check spelling and style of docs, comments and messages (the checker is built at the first time)
+prose: ## Check spelling and style of docs, comments and messages (the checker is built the first time)
 	bash .ci/prose --quiet
 
 site: ## Build the site of the documentation into .cache/site, with search (needs Python with venv)
