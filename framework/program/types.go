@@ -58,7 +58,7 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	case t.all && t.offline:
 		return wrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
 	}
-	load, source := config.LoadDeliveries, t.source(t.flags) // which needs no database
+	load, source := config.LoadDeliveries, t.source(t.flags) // needs no database
 	if !t.offline {
 		var err error
 		if source, err = t.one(cmd, t.flags); err != nil {
