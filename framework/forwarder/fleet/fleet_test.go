@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
@@ -273,14 +273,14 @@ func TestADatabaseWakesForAPersonsAct(t *testing.T) {
 	outbox, err := openOutbox(t.Context(), f.at("eu", "eu"))
 	require.NoError(t, err)
 	defer outbox.Close()
-	operator := outbox.Store.(store.Operator)
-	_, err = operator.Pause(t.Context(), "a", "sink", true)
+	operator := admin.New(outbox.Store.(admin.Store), "ada")
+	_, err = operator.Pause(t.Context(), "sink")
 	require.NoError(t, err)
 	eventually(t, func() bool { return r.state("eu") == fleet.StateAwake }, "the pause did not wake it")
 	f.publish("eu", "1")
 	r.await("eu", fleet.StateAsleep) // a paused sink has nothing to do
 	require.False(t, s.has("eu 1"))
-	_, err = operator.Pause(t.Context(), "b", "sink", false)
+	_, err = operator.Resume(t.Context(), "sink")
 	require.NoError(t, err)
 	eventually(t, func() bool { return s.has("eu 1") }, "resuming did not wake it")
 }
