@@ -273,7 +273,7 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 
 	path = write(t, "outbox: {prefix: billing.order}\n")
 	_, err = config.LoadTables(config.Source{File: path, Database: "sqlite:outbox.db"})
-	require.EqualError(t, err, path+`:1: outbox.prefix: invalid table prefix "billing.order": this database has no schemas, leave out all up to the dot`)
+	require.EqualError(t, err, path+`:1: outbox.prefix: invalid table prefix "billing.order": this database has no schemas: leave out the part up to the dot`)
 	_, err = config.LoadTables(config.Source{File: path, Database: "postgres://localhost/app"})
 	require.NoError(t, err)
 

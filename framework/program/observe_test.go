@@ -71,7 +71,7 @@ func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsThere(t *testing.T) {
 	p := start(t, "forward", "-c", path)
 	p.awaitLine(t, "the database cannot be reached")
 	awaitPage(t, address, "/livez", http.StatusOK, "live")
-	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened it yet")
+	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened the database yet")
 	awaitPage(t, address, "/", http.StatusServiceUnavailable, "the database has not been reached yet")
 	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 0`)
 	require.Zero(t, waybill(t, "health", "-c", path).code)
