@@ -124,7 +124,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 40`)
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")
 
-		change("threshold: 8", "threshold: -8", "the configuration is not taken over")
+		change("threshold: 8", "threshold: -8", "the configuration was not applied")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 0")
 		change("threshold: -8", "threshold: 8", "the configuration is unchanged")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")
