@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Errors of Register. An invalid name and a version outside
-// 1..notification.MaxVersion wrap notification.ErrInvalid instead. All that is
-// wrong with one type is reported at once.
+// Errors of Register. An invalid name, or a version outside
+// 1..notification.MaxVersion, wraps notification.ErrInvalid instead. Register
+// returns all mistakes of a type together.
 var (
-	// ErrDuplicateName: the name or an alias is a name or an alias already.
+	// ErrDuplicateName: the name or an alias is already registered.
 	ErrDuplicateName = errors.New("name is registered twice")
-	// ErrDuplicateType: the Go type has a name already.
+	// ErrDuplicateType: the Go type is already registered.
 	ErrDuplicateType = errors.New("go type is registered twice")
 	// ErrGoType: no value of the Go type can be a notification.
 	ErrGoType = errors.New("go type cannot be a notification")
@@ -32,8 +32,8 @@ var (
 	ErrEncode = errors.New("notification does not serialize")
 )
 
-// Errors of Decode. None of them passes by trying again with the same program;
-// ErrUnknownType and ErrNewerVersion may pass with a newer one.
+// Errors of Decode. A retry by the same program does not help; a newer program may
+// fix ErrUnknownType and ErrNewerVersion.
 var (
 	// ErrUnknownType: no type has this name or alias.
 	ErrUnknownType = errors.New("unknown notification type")

@@ -2,19 +2,19 @@ package registry
 
 import "slices"
 
-// Info is what a registry knows of one type.
+// Info describes a registered type.
 type Info struct {
 	Name string
 	// GoType is the registered Go type as in source, such as "shop.OrderPlaced".
 	GoType string
-	// Version is the one that is written, Oldest the oldest that can be read.
+	// Version is the version that is written, Oldest the oldest that can be read.
 	Version, Oldest int
-	// Aliases are the older names that are read too, in alphabetical order.
+	// Aliases are older names that can be read, too, in alphabetical order.
 	Aliases []string
-	// ContentType is what the type's serializer writes. serializer.IsJSON tells
-	// whether it fits a JSON column.
+	// ContentType is the content type of payloads. serializer.IsJSON reports whether
+	// they fit a JSON column.
 	ContentType string
-	// HasKey: the type asks for order, see Key.
+	// HasKey reports whether the type has an ordering key; see [Key].
 	HasKey bool
 }
 

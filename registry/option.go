@@ -10,8 +10,8 @@ import (
 // Option is an option of New.
 type Option func(*Registry)
 
-// DefaultSerializer serializes the types that are registered without one of
-// their own. Without this option, and with nil, that is serializer.JSON.
+// DefaultSerializer sets the serializer of types that are registered without
+// [Serializer]. The default, also for nil, is serializer.JSON.
 func DefaultSerializer(s serializer.Serializer) Option {
 	return func(r *Registry) { r.serializer = s }
 }
@@ -19,9 +19,9 @@ func DefaultSerializer(s serializer.Serializer) Option {
 // TypeOption is an option of Register.
 type TypeOption func(*definition) error
 
-// Version is the version that the program writes, 1..notification.MaxVersion.
-// Without this option it is 1. A version above 1 needs an [Upcast] from each
-// version below it, down to the [Oldest].
+// Version sets the version that the program writes, 1..notification.MaxVersion. The
+// default is 1. A version above 1 needs an [Upcast] from each version below it, down
+// to the [Oldest].
 func Version(n int) TypeOption {
 	return func(d *definition) error {
 		d.version = n
@@ -29,9 +29,9 @@ func Version(n int) TypeOption {
 	}
 }
 
-// Oldest is the oldest version that can still be read; without this option, 1.
-// Raise it once no envelope of an older version is left to deliver or replay,
-// and delete the upcasters from those.
+// Oldest sets the oldest version that can still be read. The default is 1. Raise it
+// once no envelope of an older version is left to deliver or replay, and delete the
+// upcasters of the older versions.
 func Oldest(n int) TypeOption {
 	return func(d *definition) error {
 		d.oldest = n
@@ -39,8 +39,8 @@ func Oldest(n int) TypeOption {
 	}
 }
 
-// Aliases are older names of the type. Envelopes that bear them are read as if
-// they bore its name; it is never written under them. Given twice, they add up.
+// Aliases adds older names of the type. Envelopes with such a name are read as
+// envelopes of the type; new ones always get the type's name.
 func Aliases(names ...string) TypeOption {
 	return func(d *definition) error {
 		d.aliases = append(d.aliases, names...)
@@ -48,12 +48,12 @@ func Aliases(names ...string) TypeOption {
 	}
 }
 
-// Key takes the ordering key from each notification: those with the same key
-// are delivered in the order in which they were published. "", and a type
-// without this option, ask for no order. T is the registered type or the
-// pointer to it; any other gives ErrOption.
+// Key sets the function that returns the ordering key of a notification.
+// Notifications with the same key are delivered in the order in which they were
+// published; those with "", and types without this option, in any order. T is the
+// registered type or a pointer to it; any other type gives ErrOption.
 //
-// key must be safe for parallel calls. It gets no nil pointer.
+// key must be safe for concurrent use. It never gets a nil pointer.
 func Key[T any](key func(T) string) TypeOption {
 	return func(d *definition) error {
 		if key == nil {
@@ -67,7 +67,7 @@ func Key[T any](key func(T) string) TypeOption {
 	}
 }
 
-// Serializer serializes this type, in all its versions, in place of the
+// Serializer sets the serializer of this type, for all its versions, instead of the
 // registry's default.
 func Serializer(s serializer.Serializer) TypeOption {
 	return func(d *definition) error {

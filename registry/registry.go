@@ -1,9 +1,8 @@
-// Package registry knows the notifications of a program: which Go type has
-// which name, which versions of its payload can be read, what its ordering key
-// is and how it is serialized.
+// Package registry gives Go types names as notifications. It also has each type's
+// version, ordering key and serializer, and how to read older versions.
 //
-// Any struct can be a notification; it needs no base type and no marker. Give
-// each type a name that will never change, at the start of the program:
+// Any struct can be a notification; it needs no base type and no marker. Register
+// each type at the start of the program, under a name that never changes:
 //
 //	types := registry.New()
 //	err := errors.Join(
@@ -11,15 +10,14 @@
 //		registry.Register[OrderShipped](types, "order.shipped"),
 //	)
 //
-// The publisher turns values into envelopes with [Registry.Encode], handlers
-// get them back with [Decode]. Stored envelopes outlive the code that wrote
-// them, so a type can change in two ways:
+// The publisher turns values into envelopes with [Registry.Encode], and handlers
+// get the values back with [Decode]. Stored envelopes outlive the code that wrote
+// them, so plan changes of a type:
 //
-//   - Its name: register the new one with [Aliases] for the old.
-//   - Its payload: keep the old struct, raise [Version], and say with [Upcast]
-//     how the old becomes the new. Handlers only ever see the newest.
-//
-// Fields that were merely added need neither.
+//   - For a new name, register the type under it, with [Aliases] for the old name.
+//   - For a changed payload, keep the old struct, raise [Version], and convert the
+//     old version to the new one with [Upcast]. Handlers see only the newest version.
+//   - A new field needs neither.
 package registry
 
 import (
@@ -36,11 +34,10 @@ import (
 	"github.com/waybill-go/waybill/serializer"
 )
 
-// Registry is a set of notification types. The zero value is an empty one that
+// Registry is a set of notification types. The zero value is an empty registry that
 // serializes to JSON; New takes options. It must not be copied.
 //
-// All methods may be called in parallel, also with Register; Encode and Decode
-// take no lock.
+// All methods and Register are safe for concurrent use; Encode and Decode take no lock.
 type Registry struct {
 	serializer serializer.Serializer
 
@@ -97,11 +94,10 @@ func (r *Registry) register(d *definition, opts []TypeOption) error {
 	return nil
 }
 
-// Encode returns the envelope of v with what the registry knows of it: type,
-// version, key, payload, and the content type in the metadata. Id, time and
-// further metadata are the publisher's to fill in; the envelope is the caller's
-// to change. v is a value of a registered type or a pointer to one; it is not
-// kept.
+// Encode returns an envelope of v with type, version, key and payload, and with the
+// content type in the metadata. The publisher adds id, time and other metadata; the
+// caller may change the envelope. v is a value of a registered type or a pointer to
+// one; it is not kept.
 //
 // It fails with ErrNil, ErrUnregistered or ErrEncode.
 func (r *Registry) Encode(v any) (*notification.Envelope, error) {
@@ -116,8 +112,8 @@ func (r *Registry) Encode(v any) (*notification.Envelope, error) {
 	return d.encode(p)
 }
 
-// Decode returns the notification of e in the newest version of its type: a T
-// as it was registered, never a nil pointer. e is only read.
+// Decode returns the notification of e in the newest version of its type, as a value
+// of the Go type that was registered, never a nil pointer. It does not change e.
 //
 // It fails with ErrUnknownType, ErrVersion (for a newer one ErrNewerVersion, which
 // wraps it), ErrContentType or ErrDecode, and with ErrNil where e is nil.
@@ -133,9 +129,9 @@ func (r *Registry) Decode(e *notification.Envelope) (any, error) {
 	return d.value(p), nil
 }
 
-// Decode returns the notification of e as a T, which is the registered type or
-// the pointer to it, whichever of the two was registered. It fails as
-// [Registry.Decode] does, and with ErrOtherType where e is no T.
+// Decode returns the notification of e as a T, which is a registered type or a
+// pointer to one. It fails like [Registry.Decode], and with ErrOtherType if e is
+// not a T.
 func Decode[T any](r *Registry, e *notification.Envelope) (T, error) {
 	var none T
 	d, err := r.definitionFor(e)
@@ -173,7 +169,7 @@ func NameOf[T any](r *Registry) (string, error) {
 	return d.name, nil
 }
 
-// Lookup returns what is known of the type with this name or alias.
+// Lookup returns the type with this name or alias.
 func (r *Registry) Lookup(name string) (Info, bool) {
 	d, known := r.catalogue().byName[name]
 	if !known {
@@ -222,7 +218,7 @@ func (r *Registry) definitionFor(e *notification.Envelope) (*definition, error) 
 	}
 	d, known := r.catalogue().byName[e.Type]
 	if !known {
-		return nil, fmt.Errorf("%w %q: register it, or give registry.Aliases(%q) to the type that took its place", ErrUnknownType, e.Type, e.Type)
+		return nil, fmt.Errorf("%w %q: register it, or add registry.Aliases(%q) to the type that replaces it", ErrUnknownType, e.Type, e.Type)
 	}
 	return d, nil
 }

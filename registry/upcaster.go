@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Upcast says how a payload of version from becomes one of version from + 1:
+// Upcast converts a payload of version from to version from + 1:
 //
 //	registry.Register[OrderPlaced](types, "order.placed",
 //		registry.Version(3),
@@ -17,14 +17,14 @@ import (
 //		registry.Upcast(2, func(old OrderPlacedV2) (OrderPlaced, error) { … }),
 //	)
 //
-// An old payload is read into From by the type's serializer and then converted
-// step by step. Each To is the From of the next step, the last is the registered
-// type; a pointer and its value count as the same. A gap, or steps that do not
-// fit each other, give ErrUpcaster. The structs of old versions are kept for
-// this and are not registered themselves.
+// The type's serializer reads an old payload into From, and the upcasters convert it
+// step by step. Each To is the From of the next step, and the last To is the
+// registered type; a pointer and its value count as the same. A missing step, or
+// steps that do not fit together, give ErrUpcaster. Keep the structs of old versions
+// for this, but do not register them.
 //
-// convert must be safe for parallel calls. It gets no nil pointer and must
-// return none. Its error makes Decode fail.
+// convert must be safe for concurrent use. It never gets a nil pointer, and must not
+// return one. If it returns an error, Decode fails.
 func Upcast[From, To any](from int, convert func(From) (To, error)) TypeOption {
 	u := upcaster{from: from, input: reflect.TypeFor[From](), output: reflect.TypeFor[To]()}
 	u.convert = func(p any) (any, error) {

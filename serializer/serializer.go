@@ -1,13 +1,12 @@
 // Package serializer turns notifications into payloads and payloads back into
 // notifications.
 //
-// [JSON] is built in and what Waybill uses unless told otherwise. Protocol
-// Buffers are in the package serializer/protobuf, so that a program without
-// them does not link them. A serializer of your own implements [Serializer] and
-// proves itself with serializer/serializertest.
+// Waybill uses [JSON] by default. Package serializer/protobuf has Protocol Buffers,
+// so that a program without them does not link them. To write a serializer of your
+// own, implement [Serializer] and test it with serializer/serializertest.
 //
-// The content type travels beside each payload. [IsJSON] tells from it whether
-// the payload fits a JSON column.
+// Each payload has a content type. [IsJSON] reports whether payloads with a content
+// type fit a JSON column.
 package serializer
 
 import (
@@ -15,37 +14,37 @@ import (
 	"strings"
 )
 
-// Serializer is one way to write a notification as bytes.
+// Serializer converts notifications to bytes and back.
 //
-// All methods may be called in parallel. Errors name the Go type and, where the
-// format lets them, the field; they need not be of a certain type.
+// All methods must be safe for concurrent use. Errors should name the Go type and, if
+// possible, the field.
 type Serializer interface {
 	// ContentType is the media type of what Marshal returns, in lower case,
 	// such as "application/json". It is the same for every call.
 	ContentType() string
-	// Marshal returns the payload of v. The registry hands every notification
-	// over as a pointer, whichever way it was published, so that a value and a
-	// pointer give the same payload. The bytes belong to the caller.
+	// Marshal returns the payload of v. The registry always passes a pointer, so that
+	// a published value and a published pointer give the same payload. The bytes
+	// belong to the caller.
 	Marshal(v any) ([]byte, error)
-	// Unmarshal fills what v points to, a new zero value, from data. It keeps
-	// no reference to data. Fields that v's type does not know are ignored: a
-	// newer producer may have added them.
+	// Unmarshal fills the new zero value that v points to from data. It must not keep
+	// data. It ignores fields that v's type does not have, because a newer producer may
+	// have added them.
 	Unmarshal(data []byte, v any) error
 }
 
-// Accepter is a serializer that reads payloads of further content types, such
-// as a deprecated name of its own. See [Accepts].
+// Accepter is a serializer that reads payloads of other content types, too, such
+// as a deprecated name of its format. See [Accepts].
 type Accepter interface {
-	// Accepts is asked about a media type in lower case without parameters.
+	// Accepts reports whether the serializer reads payloads of a media type, which is in
+	// lower case and without parameters.
 	Accepts(mediaType string) bool
 }
 
-// TypeChecker is a serializer that can tell from a Go type alone that it will
-// never serialize its values. The registry asks it when the type is registered,
-// so that the mistake shows at the start of the program and not at the first
-// notification.
+// TypeChecker is a serializer that can check whether it can serialize the values of
+// a Go type. The registry calls it when a type is registered, so that a mistake shows
+// at the start of the program and not with the first notification.
 type TypeChecker interface {
-	// CheckType returns why values of t cannot be serialized, and the way out.
+	// CheckType returns why values of t cannot be serialized and what to do about it.
 	CheckType(t reflect.Type) error
 }
 

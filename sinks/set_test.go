@@ -66,7 +66,7 @@ func TestASetBuildsSinksOfItsKinds(t *testing.T) {
 	require.ErrorContains(t, err, "word: is wrong")
 	_, err = build("c", "given")
 	require.ErrorIs(t, err, sinks.ErrUnknownKind)
-	require.ErrorContains(t, err, "known are a, b")
+	require.ErrorContains(t, err, "the known kinds are a, b")
 }
 
 func TestKindsOfOneNameAreRefused(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// ErrAbsent: the configuration names a sink that the program is to supply, and this one
-// does not.
+// ErrAbsent means that the configuration has a sink whose code this program does not
+// supply.
 var ErrAbsent = errors.New("this program does not supply it")
 
-// GoKind is the kind "go": sinks that the program makes itself, by the names that they
-// have in the configuration, which then says all the rest about them. Each constructor
-// runs whenever a configuration is read, and opens nothing. A name without one is an
-// [Absent] sink.
+// GoKind is the kind "go", whose sinks the program supplies as constructors, by the name
+// of the sink in the configuration. The configuration has all other settings. A
+// constructor runs whenever a configuration is read, and must not open anything. A sink
+// whose name has no constructor is [Absent].
 func GoKind(supplied map[string]func(Instance) (Sink, error)) Kind {
 	return NewKind("go", "a sink that the program supplies under the sink's name",
 		func(in Instance, _ struct{}) (Sink, error) {
@@ -27,11 +27,11 @@ func GoKind(supplied map[string]func(Instance) (Sink, error)) Kind {
 		})
 }
 
-// Absent stands for a sink of that name which another program supplies. A program can
-// look at a configuration with one and at the sink's deliveries; it can make none.
+// Absent is a sink whose code another program supplies. This program can read a
+// configuration with it, and show the sink's deliveries, but cannot make any.
 type Absent string
 
-// Deliver is unavailable, with ErrAbsent.
+// Deliver returns ErrAbsent as [Unavailable].
 func (a Absent) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	return "", Unavailable(fmt.Errorf("sink %s: %w", string(a), ErrAbsent))
 }

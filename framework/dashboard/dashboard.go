@@ -1,15 +1,16 @@
-// Package dashboard shows an outbox to people, as web pages, and to programs, as the admin API.
+// Package dashboard serves web pages and an admin API, with which people and programs inspect and
+// operate an outbox:
 //
 //	d, err := dashboard.New(dashboard.Config{})
 //	defer d.Close()
 //	defer d.Show(dashboard.Target{Store: store, Forwarder: f})()
 //	http.ListenAndServe("127.0.0.1:8090", d)
 //
-// It is also a handler below a path of an application's own server: see the example of
+// An application can also serve it below a path of its own server: see the example of
 // Config.Access.
 //
-// All that it does is also done by the command line, which needs no running process:
-// both use package admin.
+// The command line can do everything that the dashboard does, and needs no running process. Both
+// use package admin.
 package dashboard
 
 import (
@@ -36,12 +37,12 @@ type (
 	Store  = target.Store
 )
 
-// What decides who may do what.
+// The types of access control.
 type (
-	// Access says who may do what. Its zero value serves loopback addresses only, where
-	// everybody is an operator.
+	// Access sets who may do what. Its zero value serves loopback addresses only, and every
+	// visitor is an operator.
 	Access = access.Config
-	// Credential is a secret, and the role of the one who has it.
+	// Credential is a secret, and the role that it gives.
 	Credential = access.Credential
 	// Proxy is a reverse proxy that authenticates its users.
 	Proxy = access.Proxy
@@ -51,33 +52,33 @@ type (
 	Role = access.Role
 )
 
-// The roles. A user of another one may do nothing.
+// The roles. A user with another role may do nothing.
 const (
-	// Viewer may look at all but payloads.
+	// Viewer may see everything except payloads.
 	Viewer = access.Viewer
-	// Operator may act too, and look at payloads.
+	// Operator may also see payloads, and act.
 	Operator = access.Operator
 )
 
-// MinToken is how many bytes a token of Access has at least.
+// MinToken is the least number of bytes in a token of Access.
 const MinToken = access.MinToken
 
-// Config is what a dashboard works with. The zero value is the usual one.
+// Config configures a dashboard. The zero value is ready to use.
 type Config struct {
-	// Prefix is the path below which it is served, such as /admin/outbox: it begins with a
-	// slash and ends with none. Requests come with it.
+	// Prefix is the path below which the dashboard is served, such as /admin/outbox, with a
+	// slash at the beginning and none at the end. Requests must include it.
 	Prefix string
-	// Masks are what operators do not see of payloads, in pages and by the API, as JSON paths by type (order.placed), the
-	// beginning of types (order.*) or * for all: {"customer.*": {"$.email", "$.card.number"}}.
-	// Of a type with masks a payload that is not JSON is not shown at all. What is masked under one
-	// name of a type is under each.
+	// Masks hide parts of payloads in pages and in the API, also from operators: JSON paths by
+	// type (order.placed), prefix of types (order.*) or * for all types, as in
+	// {"customer.*": {"$.email", "$.card.number"}}. A payload of such a type that is not JSON is
+	// hidden completely. A mask for one name of a type applies to its aliases, too.
 	Masks map[string][]string
-	// Access says who may do what.
+	// Access sets who may do what.
 	Access Access
 	// Pprof serves profiles of the process at /debug/pprof/, for operators.
 	Pprof bool
-	// Logger gets a line for each request that is refused, or fails for a reason of ours, and for
-	// each payload that is looked at; default: slog's.
+	// Logger gets a line for each request that is refused or fails in the server, and for each
+	// payload that is shown; nil means slog's default.
 	Logger *slog.Logger
 
 	list func() []Listed // of Several
@@ -93,7 +94,7 @@ type Dashboard struct {
 	handler http.Handler
 }
 
-// New returns a dashboard that shows nothing yet.
+// New returns a dashboard. Call Show to make it show an outbox.
 func New(c Config) (*Dashboard, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -146,25 +147,25 @@ func below(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-// Close ends live figures, interrupts the actions that it runs, each between two batches, and
-// waits for that. A server that waits for its requests to end is shut down behind it.
+// Close ends live updates, interrupts running actions after their current batch, and waits for them
+// to end. Call it before http.Server.Shutdown, which waits for requests to end.
 func (d *Dashboard) Close() {
 	d.pages.Close()
 	d.acts.Close()
 	d.history.Close()
 }
 
-// Show makes an outbox the one that is shown, in place of the one before. From then on the
-// dashboard looks at its figures every ten seconds, until Close. release ends that the outbox is
-// shown, unless another one is by then.
+// Show makes the dashboard show an outbox instead of the previous one. The dashboard then samples
+// the outbox every ten seconds until Close. release ends this, unless the dashboard shows another
+// outbox by then.
 func (d *Dashboard) Show(t Target) (release func()) {
 	release = d.current.Show(t)
 	d.history.Begin()
 	return release
 }
 
-// Change makes other people be let in from the next request on; what is being served goes on. If
-// the new access has mistakes, which are the error, the old one stays.
+// Change replaces Config.Access from the next request on; requests in progress are not affected. If
+// the new access has mistakes, Change returns them and keeps the previous access.
 func (d *Dashboard) Change(a Access) error { return d.gate.Change(a) }
 
 // ServeHTTP serves the pages and the API.

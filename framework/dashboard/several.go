@@ -14,8 +14,8 @@ import (
 // Listed is a database in the list of [Several].
 type Listed = pages.Listed
 
-// Several shows several databases, each by a Dashboard below /in/NAME, whose pages have a list of all. A
-// database costs nothing before somebody looks at it. It is safe for concurrent use.
+// Several shows several databases, each with a Dashboard below /in/NAME, whose pages list all of them. A
+// database costs nothing until someone opens its pages. It is safe for concurrent use.
 type Several struct {
 	config Config
 	list   func() []Listed
@@ -35,8 +35,8 @@ type shown struct {
 // unseen is after how long without a request a database is not looked at any more.
 const unseen = 10 * time.Minute
 
-// NewSeveral returns a dashboard of the databases that list returns, in its order. target is what to show of one;
-// false where this process has not opened it. The configuration has no Prefix.
+// NewSeveral returns a dashboard of the databases that list returns, in that order. target returns what to show of
+// a database, and false if this process has not opened it. The configuration must not have a Prefix.
 func NewSeveral(c Config, list func() []Listed, target func(name string) (Target, bool)) (*Several, error) {
 	d, err := New(c) // what is wrong with the configuration is wrong with each
 	if err != nil {
@@ -46,7 +46,7 @@ func NewSeveral(c Config, list func() []Listed, target func(name string) (Target
 	return &Several{config: c, list: list, target: target, all: make(map[string]*shown)}, nil
 }
 
-// ServeHTTP serves the pages and the API of each database, and leads to the list of all.
+// ServeHTTP serves the pages and the API of each database, and the list of all databases.
 func (s *Several) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	listed := s.list()
 	rest, below := strings.CutPrefix(r.URL.Path, "/in/")
@@ -94,7 +94,7 @@ func (s *Several) of(name string) *Dashboard {
 	return d.Dashboard
 }
 
-// Change is as for a Dashboard, for all databases.
+// Change replaces the access of all dashboards; see [Dashboard.Change].
 func (s *Several) Change(a Access) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Several) Change(a Access) error {
 	return nil
 }
 
-// Close is as for a Dashboard, for all databases.
+// Close closes all dashboards; see [Dashboard.Close].
 func (s *Several) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

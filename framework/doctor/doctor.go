@@ -1,15 +1,13 @@
-// Package doctor checks a database and a configuration for what makes a forwarder late,
-// stops it, or loses rows, before it does.
+// Package doctor checks the database and the configuration of an outbox for problems that delay or
+// stop a forwarder, or lose rows:
 //
 //	findings := doctor.Run(ctx, doctor.Subject{DB: db, PostgreSQL: &postgres.Config{}}, doctor.Options{})
 //
-// A check is a value in [Checks] and a small function; each topic has a file: database.go,
-// transactions.go, server.go, listening.go, log.go, deliveries.go, fleet.go, privileges.go,
-// sqlite.go and mysql.go. docs/doctor.md has a section for each check.
+// docs/doctor.md has a section for each check.
 //
-// No check changes a row, and none reads all of a large table. Three do more than read: listen
-// sends a NOTIFY, which forwarders take for a wake-up, pooler opens a second connection, and
-// sinks asks destinations whether they would take a delivery.
+// No check changes a row or reads all of a large table. Three checks do more than read: listen
+// sends a NOTIFY, which wakes forwarders, pooler opens a second connection, and sinks checks
+// whether destinations would accept a delivery.
 package doctor
 
 import (
@@ -29,65 +27,68 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// Status is what a check comes to.
+// Status is the result of a check.
 type Status string
 
 // The statuses, from good to bad.
 const (
-	// OK: nothing is wrong.
+	// OK means that nothing is wrong.
 	OK Status = "ok"
-	// Skip: the check could not look, for want of a privilege or of something in the
-	// configuration; its fix says of what.
+	// Skip means that a privilege or a part of the configuration is missing for the check; its
+	// fix says which.
 	Skip Status = "skip"
-	// Warn: something will be wrong, or is slow.
+	// Warn means that something is slow, or will become a problem.
 	Warn Status = "warn"
-	// Fail: deliveries stand still or may be lost.
+	// Fail means that deliveries are stopped or may be lost.
 	Fail Status = "fail"
 )
 
-// Finding is what one check has found.
+// Finding is the result of one check, with its explanation.
 type Finding struct {
 	ID     string `json:"id"`
 	Status Status `json:"status"`
-	// Text is what was found, with numbers.
+	// Text describes what was found, with numbers.
 	Text string `json:"finding"`
-	// Why says why it matters, Fix what mends it: SQL, a key of the configuration or a
-	// command; "" where there is nothing to mend.
+	// Why explains why it matters. Fix is how to fix it: SQL, a key of the configuration or a
+	// command; "" if there is nothing to fix.
 	Why string `json:"why"`
 	Fix string `json:"fix,omitempty"`
-	// Link is the section about the check.
+	// Link leads to the documentation of the check.
 	Link string `json:"link"`
 }
 
-// Subject is what is examined. DB and one of PostgreSQL, SQLite and MySQL are required.
+// Subject is what to check. DB and one of PostgreSQL, SQLite and MySQL are required.
 type Subject struct {
-	// DB is the database, which stays the caller's.
+	// DB is the database. Run does not close it.
 	DB *sql.DB
-	// PostgreSQL, SQLite or MySQL is the outbox in it. With PostgreSQL.Listen the round trip of
-	// LISTEN and NOTIFY is checked.
+	// PostgreSQL, SQLite or MySQL is the outbox in the database. PostgreSQL.Listen adds a check
+	// of the round trip of LISTEN and NOTIFY.
 	PostgreSQL *postgres.Config
 	SQLite     *sqlite.Config
 	MySQL      *mysql.Config
-	// Forwarder is what forwarders of the outbox work with; nil: it is not known, and defaults
-	// are taken. Its Store is not used.
+	// Forwarder is the configuration of the outbox's forwarders; nil if it is not known, and the
+	// checks then assume defaults. Its Store is not used.
 	Forwarder *forwarder.Config
-	// Schedules are the names of those that processes with this configuration run.
+	// Schedules are the names of the configuration's schedules.
 	Schedules []string
-	// Mistakes are those of the configuration; nil if there are none.
+	// Mistakes is the error of loading the configuration; nil if there is none.
 	Mistakes error
-	// Duty is what the role of the database is for. "": it may be for another one than
-	// forwarding, so that a privilege of forwarding which it lacks is no failure.
+	// Duty is the duty of the database role, whose privileges are checked. "" means a
+	// forwarder's privileges, but a missing one does not fail the check, because the role may
+	// have another duty.
 	Duty postgres.Duty
 }
 
-// Options say what is checked, and from when on something is a warning. The zero value is
-// the usual one.
+// Options select checks and set their limits. The zero value runs all checks with the default
+// limits.
 type Options struct {
-	// Only and Skip are ids of checks: those to make, all by default, and those to leave out.
+	// Only has the ids of the checks to run; empty means all. Skip has the ids of checks to
+	// leave out.
 	Only, Skip []string
-	// Timeout bounds each check; default 2 s. The checks are made one after the other.
+	// Timeout limits each check; the default is 2 s. The checks run one after another.
 	Timeout time.Duration
-	// HeldAfter is how long a transaction may hold the log; default 10 s.
+	// HeldAfter is how long a transaction may hold the log back before it is a warning; the
+	// default is 10 s.
 	HeldAfter time.Duration
 }
 
@@ -97,7 +98,7 @@ const (
 	DefaultHeldAfter = 10 * time.Second
 )
 
-// Validate refuses ids that no check has, and times that are not above 0.
+// Validate returns an error for unknown ids of checks and negative times.
 func (o Options) Validate() error {
 	var faults []error
 	ids := IDs()
@@ -116,7 +117,7 @@ func (o Options) selects(id string) bool {
 	return (len(o.Only) == 0 || slices.Contains(o.Only, id)) && !slices.Contains(o.Skip, id)
 }
 
-// IDs lists the ids of all checks, in their order.
+// IDs lists the ids of all checks, in the order in which they run.
 func IDs() []string {
 	ids := make([]string, len(checks))
 	for i, c := range checks {
@@ -125,9 +126,9 @@ func IDs() []string {
 	return ids
 }
 
-// Run makes the checks that fit the database, one after the other, and returns a finding for
-// each. It never fails as a whole: what cannot be looked at is a finding too. A done ctx ends it
-// between two checks.
+// Run runs the checks that apply to the database, one after another, and returns a finding for
+// each. A check that cannot run is a finding, too. When ctx is done, Run ends after the current
+// check.
 func Run(ctx context.Context, s Subject, o Options) []Finding {
 	o.Timeout, o.HeldAfter = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.HeldAfter, DefaultHeldAfter)
 	return run(ctx, s, o, usual)

@@ -98,7 +98,7 @@ func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	collectors.NewDBStatsCollector(nil, poolName).Describe(to)
 }
 
-// Collect hands over the metrics as they are now. It uses no database.
+// Collect returns the current metrics. It does not use the database.
 func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	out := metrics(to)
 	out.gauge(buildInfo, 1, m.config.Version, runtime.Version())

@@ -119,7 +119,7 @@ func (m *Monitor) Attempt(a forwarder.Attempt) {
 	c.mu.Unlock()
 }
 
-// Batch counts one call of a sink of batches.
+// Batch counts one call with a batch.
 func (m *Monitor) Batch(b forwarder.Batch) {
 	c := m.counts(b.Sink)
 	c.mu.Lock()
@@ -135,7 +135,7 @@ func (m *Monitor) Parked(p forwarder.Parked) {
 	c.parked[p.State]++
 }
 
-// Dead counts a delivery that was given up.
+// Dead counts a delivery that became dead.
 func (m *Monitor) Dead(p forwarder.Parked) {
 	c := m.counts(p.Sink)
 	c.mu.Lock()
@@ -150,8 +150,8 @@ const (
 	otherType = "_other"
 )
 
-// Published counts what was published, by type, if Config.Types asks for it. It is for
-// outbox.Config.Published: a transaction that rolls back later counts too.
+// Published counts what was published by type, if Config.Types is set. Pass it as
+// outbox.Config.Published. It also counts transactions that roll back later.
 func (m *Monitor) Published(envelopes []notification.Envelope) {
 	if !m.config.Types {
 		return
@@ -171,7 +171,7 @@ func (t *totals) publish(typ string, n uint64) {
 	t.published[typ] += n
 }
 
-// Checkpoint counts one that was written.
+// Checkpoint counts a checkpoint that was written.
 func (m *Monitor) Checkpoint(c forwarder.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +179,7 @@ func (m *Monitor) Checkpoint(c forwarder.Checkpoint) {
 	m.totals.checkpoint.observe(c.Duration.Seconds())
 }
 
-// LeaseLost counts leases that were not given back.
+// LeaseLost counts leases that were lost, not released.
 func (m *Monitor) LeaseLost(_ store.Lane, err error) {
 	if !errors.Is(err, store.ErrLeaseLost) && !errors.Is(err, store.ErrServerChanged) && !errors.Is(err, forwarder.ErrLeaseExpired) {
 		return
@@ -189,7 +189,7 @@ func (m *Monitor) LeaseLost(_ store.Lane, err error) {
 	m.totals.lost++
 }
 
-// Wake counts a look at the log, which is a round trip to the database.
+// Wake counts a read of the log, which is a round trip to the database.
 func (m *Monitor) Wake(w forwarder.Wake) {
 	m.trip.Store(w.Began.Add(w.Duration).UnixNano())
 	m.mu.Lock()
@@ -197,7 +197,7 @@ func (m *Monitor) Wake(w forwarder.Wake) {
 	m.totals.wakeups[w.Cause]++
 }
 
-// DatabaseError counts a use of the database that failed.
+// DatabaseError counts a failed statement.
 func (m *Monitor) DatabaseError(op forwarder.DatabaseOp, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,7 +214,7 @@ func (m *Monitor) Rebased(store.Lane, string) {
 	m.totals.rebased++
 }
 
-// Pruned counts what retention has removed.
+// Pruned counts what retention has deleted.
 func (m *Monitor) Pruned(p forwarder.Pruned) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

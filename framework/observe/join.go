@@ -7,8 +7,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Join makes one observer of several, which are called in their order. nil ones are left
-// out; it is nil where there is no other.
+// Join returns an observer that calls several observers in order. It leaves out nil ones, and
+// returns nil if there are no others.
 func Join(observers ...forwarder.Observer) forwarder.Observer {
 	all := slices.DeleteFunc(slices.Clone(observers), func(o forwarder.Observer) bool { return o == nil })
 	switch len(all) {

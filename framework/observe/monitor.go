@@ -1,9 +1,8 @@
-// Package observe shows machines how a forwarder does: metrics in the form of Prometheus, and
-// probes.
+// Package observe serves Prometheus metrics and health probes of a forwarder.
 //
-// A Monitor is an Observer of forwarders, a collector of metrics and an http.Handler. It lives
-// outside of any forwarder, so that its totals outlast a reload, and another forwarder that takes
-// a forwarder's place:
+// A [Monitor] is an observer of forwarders, a collector of metrics and an http.Handler. It exists
+// apart from the forwarder, so its totals survive when another forwarder takes over in the same
+// process:
 //
 //	monitor := observe.New(observe.Config{})
 //	f, err := forwarder.New(forwarder.Config{…, Observer: monitor})
@@ -11,14 +10,12 @@
 //	go monitor.Run(ctx)
 //	http.ListenAndServe("127.0.0.1:8090", monitor)
 //
-// Labels are names of sinks and words of a short list, never keys, ids, lanes or texts of
-// errors. Types of notifications are labels of one metric only, if asked for:
+// Labels are names of sinks and words from short lists, never keys, ids, lanes or error texts.
+// Notification types are labels of a single metric, which is off by default:
 //
 //	monitor := observe.New(observe.Config{Types: true})
 //	publisher, err := outbox.New(types, store, outbox.Config{Published: monitor.Published})
-//
-// The files in the order in which to read them: monitor.go, counts.go, histogram.go, collect.go, sample.go,
-// probes.go, join.go.
+
 package observe
 
 import (
@@ -37,51 +34,49 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// DefaultInterval is how often figures are sampled from the database.
+// DefaultInterval is the default time between two samples of the database.
 const DefaultInterval = 15 * time.Second
 
-// Config is what a monitor works with. The zero value is the usual one.
+// Config configures a monitor. The zero value is ready to use.
 type Config struct {
-	// Interval is how often figures are sampled from the database; default
+	// Interval is the time between two samples of the database; the default is
 	// DefaultInterval.
 	Interval time.Duration
-	// Version is that of the program, for waybill_build_info.
+	// Version is the program's version, for waybill_build_info.
 	Version string
-	// Types counts what is published by type, where Published is called; default false.
-	// Types have labels of their own up to 100, and the others share _other.
+	// Types counts what is published by type, if Published is called. Up to 100 types have
+	// their own label; the others share the label _other.
 	Types bool
-	// Databases gives what is sampled from a database the label database, for a forwarder of several; default
-	// false.
+	// Databases adds the label database to samples, for a forwarder of several databases.
 	Databases bool
-	// Logger gets a line when sampling begins to fail and when it works again; default:
-	// slog's.
+	// Logger gets a line when sampling starts to fail and when it works again; nil means
+	// slog's default.
 	Logger *slog.Logger
 }
 
-// Target is a forwarder to show.
+// Target is the forwarder that a monitor watches.
 type Target struct {
 	// Forwarder is required.
 	Forwarder *forwarder.Forwarder
-	// Store is sampled. The stores of this module are Samplers; nil: there are no sampled
-	// figures.
+	// Store is sampled; the stores of this module are Samplers. With nil there are no samples.
 	Store store.Sampler
-	// Databases, in place of Store, are those of a forwarder of several.
+	// Databases returns the databases of a forwarder of several. It replaces Store.
 	Databases func() []Database
-	// DB is the pool of connections whose figures are shown; nil: none.
+	// DB is the connection pool whose statistics are shown; nil for none.
 	DB *sql.DB
 }
 
 // Database is one of several databases.
 type Database struct {
 	Name, State string
-	// Rests says that nothing happens there since a time.
+	// Rests reports that nothing has happened there since a time.
 	Rests bool
 	Since time.Time
-	// Store is nil where this process has not opened it.
+	// Store is nil if this process has not opened the database.
 	Store store.Sampler
 }
 
-// Monitor counts what forwarders do. It is safe for concurrent use.
+// Monitor counts what forwarders do, and serves the counts. It is safe for concurrent use.
 type Monitor struct {
 	forwarder.Unobserved
 	config   Config
@@ -111,7 +106,7 @@ var (
 	_ http.Handler         = (*Monitor)(nil)
 )
 
-// New returns a monitor. It starts nothing.
+// New returns a monitor. Call Run to sample the database.
 func New(c Config) *Monitor {
 	if c.Interval == 0 {
 		c.Interval = DefaultInterval
@@ -135,11 +130,11 @@ func New(c Config) *Monitor {
 // ServeHTTP serves /livez, /healthz, /readyz and /metrics. It uses no database.
 func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeHTTP(w, r) }
 
-// Gatherer is the monitor's own registry: its metrics, Go's and the process's. Programs with a
-// registry of their own register the monitor there, as a prometheus.Collector.
+// Gatherer returns the monitor's registry, with its metrics and those of Go and the process. A
+// program with its own registry registers the monitor there, as a prometheus.Collector.
 func (m *Monitor) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Expect makes the series of sinks exist before anything happens. Watch does that for the sinks
+// Expect creates the series of sinks before anything has happened. Watch does this for the sinks
 // of its forwarder.
 func (m *Monitor) Expect(sinks ...string) {
 	for _, sink := range sinks {
@@ -147,8 +142,7 @@ func (m *Monitor) Expect(sinks ...string) {
 	}
 }
 
-// ExpectTypes makes the series of types exist before anything of them is published, if
-// Config.Types asks for them.
+// ExpectTypes creates the series of types before anything is published, if Config.Types is set.
 func (m *Monitor) ExpectTypes(types ...string) {
 	if !m.config.Types {
 		return
@@ -160,8 +154,8 @@ func (m *Monitor) ExpectTypes(types ...string) {
 	}
 }
 
-// Watch makes a forwarder, before it runs, the one that is shown, in place of the one before.
-// release ends that, unless another one is shown by then.
+// Watch makes the monitor show a forwarder, which must not run yet, instead of the previous one.
+// release ends this, unless the monitor shows another forwarder by then.
 func (m *Monitor) Watch(t Target) (release func()) {
 	for _, s := range t.Forwarder.Figures().Sinks {
 		m.counts(s.Sink)
@@ -186,17 +180,17 @@ func (m *Monitor) Watch(t Target) (release func()) {
 	}
 }
 
-// Stop makes the monitor not ready, since the program stops.
+// Stop makes the monitor report that it is not ready, because the program stops.
 func (m *Monitor) Stop() { m.stopping.Store(true) }
 
-// Reloaded notes whether the configuration that was read last was taken over.
+// Reloaded records whether the last reload of the configuration was applied.
 func (m *Monitor) Reloaded(success bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.totals.reloadFailed = !success
 }
 
-// watched is the target, nil if there is none, and the collector of its pool.
+// watched returns the target, nil if there is none, and the collector of its pool.
 func (m *Monitor) watched() (*Target, prometheus.Collector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// loopPatience is for how long a loop of the forwarder may not turn before the process counts as
+// loopPatience is how long a loop of the forwarder may stand still before the process counts as
 // stuck. It is longer than any statement of a loop may take.
 const loopPatience = 5 * time.Minute
 
-// Live returns why the process should be restarted; nil: it should not. It depends on the
-// forwarder's loops alone, never on the database, a sink or a lag, which a restart does not mend.
+// Live returns why the process should be restarted, or nil. It depends only on the forwarder's
+// loops, never on the database, a sink or a lag, because a restart does not fix those.
 func (m *Monitor) Live() error {
 	target, _ := m.watched()
 	if target == nil || m.stopping.Load() {
@@ -22,15 +22,15 @@ func (m *Monitor) Live() error {
 	now := target.Forwarder.Figures()
 	for loop, turned := range map[string]time.Time{"looks at the log": now.Looked, "leases lanes": now.Coordinated} {
 		if still := time.Since(turned); !turned.IsZero() && still > m.patience+4*now.Lease {
-			return fmt.Errorf("the loop that %s has not turned for %s", loop, still.Round(time.Second))
+			return fmt.Errorf("the loop that %s has not run for %s", loop, still.Round(time.Second))
 		}
 	}
 	return nil
 }
 
-// Ready returns why the process does no work; nil: it does. It is ready once it watches a
-// forwarder whose last round trip to the database is not older than twice the lease, until it
-// stops. One of several databases is ready while one of them is open. Breakers, lag and pauses do not count.
+// Ready returns why the process does not work, or nil. The process is ready if the forwarder's
+// last round trip to the database was no longer ago than twice the lease, and it is not stopping.
+// With several databases, one of them must be open. Breakers, lag and paused sinks do not matter.
 func (m *Monitor) Ready() error {
 	for _, c := range m.checks() {
 		if c.err != nil {
@@ -40,7 +40,7 @@ func (m *Monitor) Ready() error {
 	return nil
 }
 
-// check is one condition of being ready.
+// check is one condition of readiness.
 type check struct {
 	name, good string
 	err        error
@@ -49,14 +49,14 @@ type check struct {
 func (m *Monitor) checks() []check {
 	running := check{name: "running", good: "it does not stop"}
 	if m.stopping.Load() {
-		running.err = errors.New("the program stops")
+		running.err = errors.New("the program is stopping")
 	}
 	schema := check{name: "schema", good: "current"}
 	database := check{name: "database"}
 	target, _ := m.watched()
 	if target == nil {
 		schema.err = errors.New("not checked yet")
-		database.err = errors.New("no forwarder has opened it yet")
+		database.err = errors.New("no forwarder has opened the database yet")
 		return []check{running, database, schema}
 	}
 	if target.Databases != nil {
@@ -77,7 +77,7 @@ func (m *Monitor) checks() []check {
 	return []check{running, database, schema}
 }
 
-// judge says whether a forwarder of several databases works on them: on one at least, or others do.
+// judge checks that a forwarder of several databases works on at least one of them, or that others do.
 func judge(databases []Database) (good string, err error) {
 	away := 0
 	for _, d := range databases {
@@ -107,7 +107,7 @@ func (m *Monitor) serveReady(w http.ResponseWriter, r *http.Request) {
 	answer(w, "ready", m.Ready(), verbose.String())
 }
 
-// answer is 200 with the word, or 503 with what is wrong.
+// answer writes status 200 with the word, or 503 with what is wrong.
 func answer(w http.ResponseWriter, word string, err error, details string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

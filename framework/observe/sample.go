@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// sampleTimeout bounds one sample.
+// sampleTimeout limits one sample.
 const sampleTimeout = 5 * time.Second
 
 // sample is the last one that was taken.
@@ -35,8 +35,8 @@ func (s *sample) age(began time.Time) time.Duration {
 	return 0
 }
 
-// Run samples the store of the forwarder that is watched, at once and then at each interval,
-// until ctx is done. Errors are logged and counted as age. It is called once.
+// Run samples the store of the watched forwarder, at once and then in each interval, until ctx is
+// done. It logs errors, and the age of the last sample shows them. Call it once.
 func (m *Monitor) Run(ctx context.Context) {
 	timer := time.NewTicker(m.config.Interval)
 	defer timer.Stop()

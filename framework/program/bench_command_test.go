@@ -96,7 +96,7 @@ func TestABenchAgainstAnEarlierResultFailsWhereItIsWorse(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		{[]string{"bench", "latency", "--against", fast}, "has none of the scenarios that are to be measured"},
+		{[]string{"bench", "latency", "--against", fast}, "has none of the scenarios to measure"},
 		{[]string{"bench", "--against", "nowhere.json"}, "--against: open nowhere.json"},
 		{[]string{"bench", "--tolerance", "5%"}, "--tolerance is for --against"},
 		{[]string{"bench", "--against", fast, "--tolerance", "5"}, "use a percentage from 0% to less than 100%"},
@@ -197,9 +197,9 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database names no database`},
 		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
 		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
-		"type alone":     {[]string{"bench", "--type", "order.placed"}, `--type and --data are of one notification`},
+		"type alone":     {[]string{"bench", "--type", "order.placed"}, `--type and --data describe one notification`},
 		"no such data":   {[]string{"bench", "--type", "order.placed", "--data", "nowhere.json"}, `--data: open nowhere.json`},
-		"data and size":  {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes is for made-up payloads`},
+		"data and size":  {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes applies to made-up payloads`},
 		"profile":        {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
 		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
 	} {

@@ -26,19 +26,19 @@ func TestNothingIsLostWhileSinksAndRoutesChange(t *testing.T) {
 		}
 		always, leaver, mover, late := sink("always", "", 8), sink("leaver", "", 8), sink("mover", "/here", 8), sink("late", "", 8)
 		moved := sink("mover", "/there", 8)
-		const takenOver = "is taken over"
+		const applied = "applied the changed configuration"
 		steps := []struct {
 			sinks  []string
 			routes string
 			answer string
 		}{
 			{[]string{always, leaver, mover}, `"order.*": [leaver, mover]`, ""},
-			{[]string{always, leaver, mover, late}, `"order.*": [leaver, mover, late]`, takenOver},
-			{[]string{sink("always", "", 16), leaver, mover, sink("late", "", 2)}, `"order.*": [leaver, mover, late]`, takenOver},
-			{[]string{always, mover, late}, `"order.*": [mover, late]`, takenOver},
-			{[]string{always, moved, late}, `"order.*": [mover, late]`, takenOver},
-			{[]string{always, moved, late}, "order.placed: [late, mover]\n  order.paid: [mover, late]", takenOver},
-			{[]string{always, moved, late, leaver}, `"order.*": [late, mover, leaver]`, takenOver},
+			{[]string{always, leaver, mover, late}, `"order.*": [leaver, mover, late]`, applied},
+			{[]string{sink("always", "", 16), leaver, mover, sink("late", "", 2)}, `"order.*": [leaver, mover, late]`, applied},
+			{[]string{always, mover, late}, `"order.*": [mover, late]`, applied},
+			{[]string{always, moved, late}, `"order.*": [mover, late]`, applied},
+			{[]string{always, moved, late}, "order.placed: [late, mover]\n  order.paid: [mover, late]", applied},
+			{[]string{always, moved, late, leaver}, `"order.*": [late, mover, leaver]`, applied},
 		}
 		file := writeFile(t, "")
 		write := func(i int) {

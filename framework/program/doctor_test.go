@@ -30,7 +30,7 @@ func TestDoctorOfAnOutboxThatIsNotMigrated(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		r := waybill(t, "doctor", "--only", "database,schema,lanes", "--database", o.address)
 		require.Equal(t, exitFailed, r.code)
-		require.Equal(t, "waybill: not well: schema\n", r.stderr)
+		require.Equal(t, "waybill: checks with problems: schema\n", r.stderr)
 		require.Contains(t, r.stdout, "    waybill migrate\n")
 		require.Regexp(t, `\n lanes +skip +the outbox cannot be opened: see schema\n`, r.stdout)
 		require.NotContains(t, r.stdout, "\nlanes: ", "what was skipped for another check needs no explanation")
@@ -63,12 +63,12 @@ func TestDoctorsExitCodes(t *testing.T) {
 		require.Contains(t, r.stdout, "\n    docs/doctor.md#dead\n")
 		r = waybill(t, append(base, "--strict")...)
 		require.Equal(t, exitFailed, r.code)
-		require.Equal(t, "waybill: not well: dead\n", r.stderr)
+		require.Equal(t, "waybill: checks with problems: dead\n", r.stderr)
 
 		destination.Close()
 		r = waybill(t, append(base, "--json")...)
 		require.Equal(t, exitFailed, r.code)
-		require.Equal(t, "waybill: not well: sinks\n", r.stderr)
+		require.Equal(t, "waybill: checks with problems: sinks\n", r.stderr)
 		found := findings(t, r)
 		require.Len(t, found, 7)
 		require.Equal(t, doctor.Fail, found["sinks"].Status)
@@ -121,6 +121,6 @@ func TestDoctorMakesNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	r := waybill(t, "doctor", "--database", "sqlite:"+path)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "there is no file "+path)
+	require.Contains(t, r.stderr, "the file "+path)
 	require.NoFileExists(t, path)
 }

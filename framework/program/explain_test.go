@@ -131,7 +131,7 @@ func TestConfigExplainRefusesASampleThatIsNone(t *testing.T) {
 	require.Contains(t, r.stderr, "no such file")
 	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--key", "k")
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "give its payload with --data")
+	require.Contains(t, r.stderr, "need --data with the payload")
 }
 
 func TestConfigExplainRefusesWhatIsNoTypeAndAWrongFile(t *testing.T) {

@@ -196,7 +196,7 @@ routes: {"order.*": [partner]}
 			if partitionRows != "0" {
 				said = 1
 			}
-			require.Equal(t, said, strings.Count(r.stderr, "partitions are neither made nor dropped"), r.stderr)
+			require.Equal(t, said, strings.Count(r.stderr, "partitions are neither created nor dropped"), r.stderr)
 			command("forget", "partner", "--yes")
 
 			// No more than that.

@@ -71,7 +71,7 @@ func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsThere(t *testing.T) {
 	p := start(t, "forward", "-c", path)
 	p.awaitLine(t, "the database cannot be reached")
 	awaitPage(t, address, "/livez", http.StatusOK, "live")
-	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened it yet")
+	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened the database yet")
 	awaitPage(t, address, "/", http.StatusServiceUnavailable, "the database has not been reached yet")
 	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 0`)
 	require.Zero(t, waybill(t, "health", "-c", path).code)
@@ -124,7 +124,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 40`)
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")
 
-		change("threshold: 8", "threshold: -8", "the configuration is not taken over")
+		change("threshold: 8", "threshold: -8", "the configuration was not applied")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 0")
 		change("threshold: -8", "threshold: 8", "the configuration is unchanged")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")

@@ -119,7 +119,7 @@ func TestMistakesOfTheProgramAreNamed(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	for _, want := range []string{
 		`two sink kinds have the same name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
-		"given a registry of types twice", "given hooks twice", "given an HTTP client twice", "a middleware is nil", "an option is nil",
+		"a registry of types twice", "hooks twice", "an HTTP client twice", "a middleware is nil", "an option is nil",
 	} {
 		require.Contains(t, r.stderr, want)
 	}
@@ -156,5 +156,5 @@ func TestFunctionsNeedTypes(t *testing.T) {
 	file := writeFile(t, "database: sqlite:a.db\nsinks:\n  a: {kind: function}\nroutes: {\"*\": [a]}\n")
 	r := own(t.Context(), []Option{Functions("a", function.On(func(context.Context, orderPlaced) error { return nil }))}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with: the program has functions for it, and no types")
+	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with: the program has functions for this sink, but no types")
 }

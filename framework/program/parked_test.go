@@ -88,7 +88,7 @@ func TestRequeueShowsWhatThereIsAndAsks(t *testing.T) {
 		const shown = " SINK     PARKED  COUNT\n partner  dead        3\n"
 		for _, text := range []string{"", "\n", "no\n"} {
 			r := answer(t, text, "parked", "requeue", "--sink", "partner", "--database", o.address)
-			require.Equal(t, result{stdout: shown + "Requeue 3 deliveries? [y/N] nothing is done\n"}, r, text)
+			require.Equal(t, result{stdout: shown + "Requeue 3 deliveries? [y/N] nothing was done\n"}, r, text)
 		}
 		require.Equal(t, result{stdout: shown + "would requeue 3 deliveries\n"},
 			waybill(t, "parked", "requeue", "--sink", "partner", "--dry-run", "--database", o.address))
@@ -144,7 +144,7 @@ func TestBulkActionsRefuseWhatTheyCannotDo(t *testing.T) {
 			"pause":                                  {exitUsage, "name a sink, or use --all"},
 			"pause mial":                             {exitFailed, `unknown sink "mial"`},
 			"pause partner --all":                    {exitUsage, "leave the names out"},
-			"replay --sink partner --yes":            {exitUsage, "the configuration has no routes"},
+			"replay --sink partner --yes":            {exitUsage, "a replay needs the configuration's routes"},
 			"replay --yes":                           {exitUsage, "name the sink to deliver to"},
 			"replay --continue x --sink y --yes":     {exitUsage, "leave the other flags out"},
 			"replay --continue x --yes":              {exitFailed, "unknown action"},

@@ -225,7 +225,7 @@ func TestMailPreviewTellsWhatIsWrong(t *testing.T) {
 		"no payload":        {[]string{"order.placed", "-c", config}, exitUsage, "name a file with the payload: --data order.json"},
 		"no such payload":   {[]string{"order.placed", "-c", config, "--data", "nowhere.json"}, exitFailed, "--data: open nowhere.json"},
 		"no JSON":           {[]string{"order.placed", "-c", config, "--data", config}, exitFailed, "is not JSON"},
-		"no type":           {[]string{"-c", config, "--data", data}, exitUsage, "give a type of notifications"},
+		"no type":           {[]string{"-c", config, "--data", data}, exitUsage, "name a notification type"},
 		"two types":         {[]string{"a", "b", "-c", config, "--data", data}, exitUsage, `unexpected argument "b"`},
 		"unknown sink":      {[]string{"order.placed", "-c", config, "--data", data, "--sink", "events"}, exitUsage, "--sink: there is no email sink events; there are mail"},
 		"several sinks":     {[]string{"x", "-c", several, "--data", data}, exitUsage, "x is routed to several email sinks; choose one with --sink: a, b"},

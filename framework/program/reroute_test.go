@@ -63,6 +63,6 @@ func TestARerouteNeedsRoutes(t *testing.T) {
 		o.leaveParked(t)
 		r := waybill(t, "parked", "reroute", "--yes", "--database", o.address)
 		require.Equal(t, exitUsage, r.code)
-		require.Contains(t, r.stderr, "the configuration has no routes, which say what goes where")
+		require.Contains(t, r.stderr, "rerouting needs the configuration's routes")
 	})
 }

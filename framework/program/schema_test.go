@@ -126,7 +126,7 @@ func TestTheSchemaRefusesWhatIsNoConfiguration(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	for text, at := range map[string]string{
-		"databases: sqlite:outbox.db":                                                "",
+		"databasis: sqlite:outbox.db":                                                "",
 		"outbox: [a]":                                                                "/outbox",
 		"outbox: {lanes: many}":                                                      "/outbox/lanes",
 		"outbox: {lanes: 0}":                                                         "/outbox/lanes",

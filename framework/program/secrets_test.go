@@ -100,7 +100,7 @@ func TestTheReferenceMarksSecrets(t *testing.T) {
 	var reference strings.Builder
 	require.NoError(t, writeSinks(&reference, nil, ownKinds(t)))
 	for _, row := range []string{
-		"name of the user, without a colon |\n", "the user's password. **Secret** |\n", "**Secret but for scheme, user and host** |\n",
+		"Name of the user, without a colon |\n", "Password of the user. **Secret** |\n", "**Secret except for scheme, user and host** |\n",
 		"**The password in it is secret** |\n", "**Arguments are secret** |\n",
 	} {
 		require.Contains(t, reference.String(), row)

@@ -84,7 +84,7 @@ $`, root)
 		r = waybill(t, "trace", "never", "-c", config)
 		require.Equal(t, exitFailed, r.code)
 		require.Empty(t, r.stdout)
-		require.Contains(t, r.stderr, "nothing of \"never\" was found; searched: what is parked, and offsets 6 (")
+		require.Contains(t, r.stderr, "found nothing of \"never\"; searched: what is parked, and offsets 6 (")
 		for _, args := range []string{"trace", "trace a b", "trace a --from -1", "trace a --from x"} {
 			require.Equal(t, exitUsage, waybill(t, append(strings.Fields(args), "-c", config)...).code, args)
 		}

@@ -187,9 +187,9 @@ func TestWrongVariablesOfTracing(t *testing.T) {
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_RESOURCE_ATTRIBUTES=nonsense"}, "missing value"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=geheim"}, "parse headers"},
 		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_TIMEOUT=soon"}, "parse duration"},
-		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_MAX_QUEUE_SIZE=-1"}, "OTEL_BSP_MAX_QUEUE_SIZE is no number from 1"},
-		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-1"}, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE is no number from 1"},
-		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_SCHEDULE_DELAY=0"}, "OTEL_BSP_SCHEDULE_DELAY is no number from 1"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_MAX_QUEUE_SIZE=-1"}, "OTEL_BSP_MAX_QUEUE_SIZE is not a number from 1"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-1"}, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE is not a number from 1"},
+		{[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_BSP_SCHEDULE_DELAY=0"}, "OTEL_BSP_SCHEDULE_DELAY is not a number from 1"},
 	} {
 		f := startIn(t, c.environ, "forward", "-c", config)
 		warned := false

@@ -40,7 +40,7 @@ const (
 	submissionsPort = "465"
 )
 
-// Config configures the kind email.
+// Config has the settings of a sink, which are below "with" in the configuration.
 type Config struct {
 	// SMTP is the mail server's URL.
 	SMTP string `yaml:"smtp" secret:"password" doc:"Mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte. User and password are optional; the default port is 587, for smtps 465. Required"`
@@ -100,7 +100,7 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// Validate reports all mistakes at once. It reads no templates: New does.
+// Validate returns all mistakes, joined. It does not read templates; New does.
 func (c *Config) Validate() error {
 	mistakes := new(mistakes)
 	scheme := c.validateSMTP(mistakes.add)

@@ -1,5 +1,5 @@
-// Package email is the sink kind "email": each notification becomes one mail,
-// written by templates and handed to a mail server by SMTP.
+// Package email delivers each notification as one email, which templates render and a
+// mail server accepts by SMTP.
 //
 // A type's templates are the files of a folder with the type's name:
 //
@@ -19,21 +19,21 @@
 //	  default/                  optional, for what a type's folder lacks
 //	    to.tmpl
 //
-// A template sees [Data]; a field that a payload lacks is an error, not a hole
-// in the mail. Where addresses stand, an expression gives one: a value with
-// several is an error, unless the function addresses takes it. html.tmpl is
-// html/template, which escapes by context; all others are text/template.
+// A template gets [Data]. A field that is missing in a payload is an error, so that no
+// mail has gaps. In templates of addresses, each expression must result in one address;
+// for a value with several, use the function addresses. html.tmpl is an html/template,
+// which escapes by context; all others are text/template.
 //
 // # Repeats
 //
-// A delivery can come twice (see [sinks.Sink]). The mail is then the same byte
-// for byte: Message-ID, Date and MIME boundaries derive from the envelope, so
-// mailboxes that drop duplicates drop this one.
+// A delivery can come twice (see [sinks.Sink]). The mail is then identical, because
+// Message-ID, Date and MIME boundaries are derived from the envelope, so mailboxes that
+// drop duplicates drop the second one.
 //
-// A mail has one transaction for all its recipients. Those whom the server
-// refuses for good are left out, and the receipt names them. When one is refused
-// for the moment, nothing is sent to anyone, and a retry cannot reach a recipient
-// twice.
+// A mail has one SMTP transaction for all its recipients. The mail is not sent to
+// recipients that the server refuses permanently, and the receipt names them. If the
+// server refuses a recipient temporarily, the mail is sent to none of them, so that a
+// retry cannot reach a recipient twice.
 package email
 
 import (
@@ -64,9 +64,8 @@ func Kind() sinks.Kind {
 	)
 }
 
-// Sink sends each delivery as one email. Its methods may be called in parallel;
-// at most Config.Connections conversations with the server run at once, further
-// calls wait for their turn.
+// Sink sends each delivery as one email. Its methods are safe for concurrent use. At most
+// Config.Connections mails are sent at once; further calls wait.
 type Sink struct {
 	composer *Composer
 	pool     *pool
@@ -79,13 +78,12 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New makes a sink. It reads and parses all templates and connects to nothing;
-// a connection is made when a delivery needs one. Zero fields of c get their
-// defaults. All mistakes in c and in the templates are reported at once. A
-// password that c lets travel in the clear is logged as a warning.
+// New makes a sink from c with defaults for zero fields. It parses all templates, and does
+// not connect before a delivery needs a connection. Its error joins all mistakes in c and in
+// the templates. It logs a warning if c allows a password to be sent unencrypted.
 //
-// in.Dial opens the connections to the mail server, and those to c.OAuth2's authorization
-// server unless in.HTTPClient makes those requests.
+// in.Dial opens the connections to the mail server, and also those to the authorization
+// server of c.OAuth2, unless in.HTTPClient is set.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	invalid := c.Validate()
@@ -104,22 +102,24 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	return &Sink{composer: composer, pool: newPool(server, c.Connections, logger), logger: logger}, nil
 }
 
-// Deliver sends the mail and returns the server's final reply as the receipt,
-// such as "smtp 250 OK: queued as 7F3", with the recipients that it refuses.
+// Deliver sends the mail, and returns the server's final reply as the receipt, such as
+// "smtp 250 OK: queued as 7F3", with the recipients that the server refused.
 //
-// Errors: a type without templates is unknown. What else the envelope or the
-// templates cause is permanent; so is a 5xx reply, if it is to the mail, its size
-// or all recipients. A 4xx reply to those is transient, and so is a timeout or a
-// connection lost once the server has accepted the sender: the reason may be this
-// mail. What says nothing of this mail is unavailable: no connection, TLS,
-// authentication or token, a refusal of the sender, who is the same for all mails,
-// 421, and a server that stays silent when a mail begins. A server that says that
-// too much comes at once throttles the sink. docs/sinks-email.md has the whole
-// table.
+// The classes of its errors:
 //
-// When ctx is cancelled the conversation is cut and ctx's error is returned; if
-// the whole mail was already sent by then, the server may deliver it all the
-// same, and the next attempt repeats it.
+//   - unknown: the type has no templates
+//   - permanent: another mistake in the envelope or the templates, or a 5xx reply to the
+//     mail, its size or all recipients
+//   - transient: a 4xx reply to those, or a timeout or a lost connection after the server
+//     has accepted the sender, because this mail may be the cause
+//   - unavailable: failures that do not depend on this mail, such as the connection, TLS,
+//     authentication, the sender, reply 421, or a server that does not answer
+//   - throttled: the server says that it gets too much at once
+//
+// docs/sinks-email.md has the whole table.
+//
+// If ctx is cancelled, Deliver closes the connection and returns ctx's error. If the whole
+// mail was already sent, the server may still deliver it, and the next attempt repeats it.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	m, err := s.composer.compose(d.Envelope)
 	if err != nil {
@@ -144,15 +144,14 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return done.receipt(), nil
 }
 
-// CheckHealth asks the mail server for a sign of life (NOOP), over a connection
-// of the pool or a new one. The error's class is that of a delivery.
+// CheckHealth sends a NOOP to the mail server, over an idle or a new connection. Its errors
+// have the classes of Deliver.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	return classify(s.pool.use(ctx, func(c *connection) error { return c.noop(ctx) }))
 }
 
-// Close takes leave of the server on all connections that are idle and closes
-// them; after ctx ended it closes them without waiting for an answer.
-// Deliveries after Close fail with ErrClosed.
+// Close sends QUIT on all idle connections and closes them; after ctx has ended it does not
+// wait for answers. Deliveries after Close fail with ErrClosed.
 func (s *Sink) Close(ctx context.Context) error {
 	s.pool.close(ctx)
 	return nil

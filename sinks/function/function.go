@@ -1,27 +1,26 @@
-// Package function makes sinks of the application's own functions, for types
-// that are known to a [registry.Registry]:
+// Package function makes sinks of your own functions, for types that are registered
+// in a [registry.Registry]:
 //
 //	sink := function.Handle(types, func(ctx context.Context, o OrderPlaced) error {
 //		return warehouse.Reserve(ctx, o.Items)
 //	})
 //
-// and several types in one sink, which shares its parallelism, its retries and
-// its order by key between them:
+// One sink can handle several types, which then share its parallelism, its retries
+// and the order of their keys:
 //
 //	sink := function.Mux(types,
 //		function.On(reserve),           // func(context.Context, OrderPlaced) error
 //		function.OnDelivery(dispatch),  // func(context.Context, *notification.Delivery, OrderShipped) error
 //	)
 //
-// A handler gets the newest version of its type, whatever was stored: the
-// registry's aliases and upcasters apply. A type or a version that only a newer
-// program knows is unknown, so tried again while a deploy may be under way. What
-// else cannot be decoded is permanent, so dead at once with its bytes kept. What a
-// handler returns has the class that
-// it gives with [sinks.Permanent] and its neighbours, and is transient without.
+// A handler gets the newest version of its type: the registry's aliases and upcasters
+// apply. A type or version that is not registered is [sinks.Unknown], and is retried
+// for as long as a rolling deploy may take. A payload that cannot be decoded is
+// [sinks.Permanent]. A handler's error has the class that the handler gives it, with
+// [sinks.Permanent] and the like; without a class it is transient.
 //
-// A notification can come twice, as to every sink: a handler that must not act
-// twice keeps the envelope's id together with its effect, see [HandleDelivery].
+// As with every sink, a notification can come twice. A handler that must not act
+// twice stores the envelope's id together with its effect; see [HandleDelivery].
 package function
 
 import (
@@ -39,22 +38,22 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ErrNoHandlers: a sink was made without any function, or with a nil one. It is found
-// when a forwarder is made with the sink, and by Open.
+// ErrNoHandlers means that a sink has no functions, or a nil one. Making a forwarder
+// with the sink returns it, and Open does.
 var ErrNoHandlers = errors.New("no handlers")
 
-// ErrNoHandler is unknown: a delivery's type is registered and none of the sink's
-// handlers is for it. A newer deploy may have parked it.
+// ErrNoHandler means that a delivery's type is registered but the sink has no handler
+// for it. Its class is unknown, because a newer program may have one.
 var ErrNoHandler = errors.New("no handler for the type")
 
-// Handle returns a sink that hands each notification of type T to the functions, which
-// must be safe for parallel calls and return soon after their context ended. It
-// gives no receipts.
+// Handle returns a sink that calls the functions with each notification of type T. They
+// must be safe for concurrent use, and return soon after their context has ended. The
+// sink returns no receipts.
 //
-// Several functions run one after another in their order, each with a value of its
-// own. The first error ends the attempt, and the next attempt runs all of them again:
-// a function that must not act twice heeds the delivery's id, see [HandleDelivery].
-// Functions that are to be retried apart are sinks apart.
+// Several functions run one after another, each with its own copy of the value. The
+// first error ends the attempt, and the next attempt calls all of them again: a function
+// that must not act twice checks the delivery's id, see [HandleDelivery]. To retry
+// functions separately, make a sink for each.
 //
 // T must be registered when a forwarder is made with the sink, which is refused with
 // [registry.ErrUnregistered] otherwise. Deliveries of another type are unknown.
@@ -62,15 +61,15 @@ func Handle[T any](types *registry.Registry, functions ...func(context.Context, 
 	return Mux(types, On(functions...))
 }
 
-// HandleDelivery is [Handle] for functions that also need what came with the
-// notification: the envelope with its id, time and metadata, and the number of
-// the attempt. The delivery is only to be read, and not to be kept.
+// HandleDelivery is like [Handle] for functions that also need the delivery: the envelope
+// with its id, time and metadata, and the number of the attempt. They must not change or
+// keep the delivery.
 func HandleDelivery[T any](types *registry.Registry, functions ...func(context.Context, *notification.Delivery, T) error) sinks.Sink {
 	return Mux(types, OnDelivery(functions...))
 }
 
-// Handler handles one type in a [Mux]. Make it with [On] or [OnDelivery]; the
-// zero value is of no use.
+// Handler handles one type in a [Mux]. Make it with [On] or [OnDelivery]; the zero value
+// is invalid.
 type Handler struct {
 	// name returns the registered name of the handler's type.
 	name func(types *registry.Registry) (string, error)
@@ -122,13 +121,12 @@ func undecoded(err error) error {
 	return sinks.Permanent(err)
 }
 
-// Mux returns a sink that hands each notification to the handlers of its type. Several
-// of one type run in their order, as the functions of [Handle] do. A delivery that has
-// none is unknown, with ErrNoHandler.
+// Mux returns a sink that calls the handlers of each notification's type. Several handlers
+// of a type run in order, as the functions of [Handle] do. A delivery without a handler is
+// unknown, with ErrNoHandler.
 //
-// What is wrong with the handlers is found when a forwarder is made with the sink, all
-// at once: ErrNoHandlers, and [registry.ErrUnregistered] for types that have no name by
-// then.
+// Making a forwarder with the sink returns all mistakes of the handlers: ErrNoHandlers, and
+// [registry.ErrUnregistered] for types that are not registered by then.
 func Mux(types *registry.Registry, handlers ...Handler) sinks.Sink {
 	s := &sink{types: types}
 	s.byName = sync.OnceValues(func() (map[string][]Handler, error) { return byName(types, handlers) })
@@ -228,9 +226,9 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler,
 	return named, errors.Join(problems...)
 }
 
-// Kind is the sink kind function: a sink of several handlers that the program supplies,
-// like [Mux], by the names that the sinks have in the configuration. The types are those
-// of the [sinks.Instance]. A name without handlers is an [sinks.Absent] sink.
+// Kind is the sink kind function, whose sinks have handlers that the program supplies by
+// the name of the sink in the configuration, like [Mux]. The types are those of
+// [sinks.Instance]. A sink whose name has no handlers is [sinks.Absent].
 func Kind(handlers map[string][]Handler) sinks.Kind {
 	return sinks.NewKind("function", "functions of the program, for types that it knows",
 		func(in sinks.Instance, _ struct{}) (sinks.Sink, error) {
@@ -239,7 +237,7 @@ func Kind(handlers map[string][]Handler) sinks.Kind {
 			case !ok:
 				return sinks.Absent(in.Name), nil
 			case in.Types == nil:
-				return nil, errors.New("the program has functions for it, and no types")
+				return nil, errors.New("the program has functions for this sink, but no types")
 			}
 			return Mux(in.Types, own...), nil
 		},

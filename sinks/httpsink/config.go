@@ -59,8 +59,8 @@ const (
 // noProxy is what stands behind "proxy:" for none, whatever the environment says.
 const noProxy = "none"
 
-// Config is what stands under "with:" for a sink of this kind. Only URL is
-// required; the zero value of every other field means its default.
+// Config has the settings of a sink, which are below "with" in the configuration. Only URL is
+// required; any other zero field means its default.
 type Config struct {
 	URL              string            `yaml:"url" secret:"url" doc:"URL of the requests, http or https, or a template for it with {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}} or {{.Meta \"tenant-id\"}}. Values are percent-encoded. A notification that lacks the metadata is refused permanently. user:password@ becomes basic authentication. Required"`
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
@@ -88,12 +88,12 @@ type Config struct {
 	TLSConfig *tls.Config `yaml:"-"`
 }
 
-// CloudEvents is what events say of their origin.
+// CloudEvents has the settings of the cloudevents formats.
 type CloudEvents struct {
 	Source string `yaml:"source" doc:"URI of the publisher, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for the cloudevents formats"`
 }
 
-// Batch is how large batches are.
+// Batch has the limits of batches.
 type Batch struct {
 	Size     int           `yaml:"size" doc:"Most notifications in a batch, 2 to 10000. Default 100"`
 	Wait     time.Duration `yaml:"wait" doc:"How long a notification may wait for its batch to fill, up to 1m. Default 0s: a batch takes what is pending"`
@@ -106,15 +106,15 @@ type Basic struct {
 	Password string `yaml:"password" secret:"true" doc:"Password of the user"`
 }
 
-// TLS is how a server of an https URL is verified, and what it may verify. The files are
-// read again in each handshake: renewed ones count from then on.
+// TLS has the certificates for https. The files are read again for each handshake, so renewed
+// certificates take effect without a restart.
 type TLS struct {
 	CAFile   string `yaml:"ca_file" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
 	CertFile string `yaml:"cert_file" doc:"PEM file of the client's certificate, with its intermediate certificates"`
 	KeyFile  string `yaml:"key_file" doc:"PEM file of the private key of cert_file"`
 }
 
-// Guard keeps requests out of private networks.
+// Guard refuses connections to private networks.
 type Guard struct {
 	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"Whether connections to private networks are refused: on, off or auto (on if the URL's host comes from data). It cannot check connections of a proxy, so it requires proxy: none if the environment sets one. Default auto"`
 	Allow []string `yaml:"allow" doc:"Networks that are allowed nevertheless, such as 10.1.0.0/16"`
@@ -159,7 +159,7 @@ func (c *Config) defaultFormat() string {
 	return FormatJSON
 }
 
-// Validate reports all mistakes at once. No error repeats a secret.
+// Validate returns all mistakes, joined. Errors do not quote secrets.
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()

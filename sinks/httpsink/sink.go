@@ -1,31 +1,29 @@
-// Package httpsink delivers notifications as HTTP requests: webhooks, in short.
+// Package httpsink delivers notifications as HTTP requests, such as webhooks.
 //
 // With secrets each request is signed as Standard Webhooks 1.0.0 says
 // (https://www.standardwebhooks.com), so a receiver can verify it with any library of
-// that standard, or with [Envelope]. Its body is an envelope with all of the
-// notification, since no header is signed. Without secrets the body is the payload,
-// byte for byte, and everything else travels in headers, see [HeaderID] and its
-// neighbours. Other formats are CloudEvents 1.0 in binary, structured and batched mode,
-// see [FormatBinary].
+// that standard, or with [Envelope]. Its body is an envelope with the whole
+// notification, because signatures do not cover headers. Without secrets the body is the
+// unchanged payload, and everything else is in headers: see [HeaderID]. Other formats are
+// CloudEvents 1.0 in binary, structured and batched mode: see [FormatBinary].
 //
-// Requests go to one URL, or to one that a template makes of the notification's
-// type, key and metadata. Where data has a say in the host, a guard keeps requests
-// out of private networks.
+// Requests go to one URL, or to a URL that a template makes from the notification's
+// type, key and metadata. If the host comes from data, a guard refuses connections to
+// private networks.
 //
-// What an answer means stands in docs/sinks-http.md, and in the Answers of [Kind]. When the
-// engine's context ends, its error is returned as it is.
+// docs/sinks-http.md and the Answers of [Kind] explain what each answer means. When the
+// engine's context ends, Deliver returns its error.
 //
-// Throttled and unavailable let the whole sink wait; where hosts come from data, that
-// host only, see [Sink.Destination].
+// If the sink is throttled or unavailable, all its deliveries wait. If hosts come from
+// data, only deliveries to that host wait: see [Sink.Destination].
 //
-// A batch that is refused for good is sent again in halves, see [Sink.DeliverBatch].
+// A batch that is refused permanently is sent again in halves: see [Sink.DeliverBatch].
 //
-// HTTP_PROXY, HTTPS_PROXY and NO_PROXY are heeded as they stand when the program
-// asks for them first.
+// HTTP_PROXY, HTTPS_PROXY and NO_PROXY apply, with the values that they have when the
+// program first uses them.
 //
-// A request may reach the receiver twice, also within one delivery: one that a
-// kept-alive connection lost is sent once more, on another one. The id is the
-// same both times.
+// A request may reach the receiver twice, even within one delivery: if a kept-alive
+// connection loses it, it is sent once more on another connection, with the same id.
 package httpsink
 
 import (
@@ -42,7 +40,7 @@ import (
 
 // Sink sends deliveries to one URL, or to one for each. It implements
 // [sinks.Batcher], with batches in the format [FormatBatch] only, [sinks.Closer]
-// and [sinks.HealthChecker]; all methods may be called in parallel.
+// and [sinks.HealthChecker]. All methods are safe for concurrent use.
 type Sink struct {
 	destination    destination
 	format         string
@@ -74,17 +72,17 @@ func Kind() sinks.Kind {
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
-// New makes a sink from c, whose zero fields get their defaults. It connects to
-// nothing. The error joins all mistakes of c.
+// New makes a sink from c with defaults for zero fields. It does not connect. Its error
+// joins all mistakes of c.
 //
-// With in.HTTPClient its Transport makes the requests, and the program is to close it.
-// What else a client has is not used: redirects are not followed, the timeout is that of c,
-// and there are no cookies. It has to keep requests out of private networks itself where
-// hosts come from data: c.Guard is for the sink's own connections. [Sink.CheckHealth] then
-// finds nothing wrong.
+// If in.HTTPClient is set, its Transport makes the requests, and the program closes it. The
+// client's other settings are not used: redirects are not followed, the timeout is that of c,
+// and there are no cookies. c.Guard covers only the sink's own connections, so if hosts come
+// from data, the client must refuse private networks itself. [Sink.CheckHealth] then checks
+// nothing.
 //
-// With in.Dial the sink's own connections are opened by it. Where the guard is on it gets
-// addresses that the guard has let through, and no names.
+// If in.Dial is set, it opens the sink's own connections. If the guard is on, it gets
+// addresses that the guard has allowed, and no host names.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	o, err := c.resolve(in)
@@ -115,10 +113,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Deliver sends one request and waits for the status of its response. Any 2xx
-// is a delivery, whatever becomes of the response's body, which is read for 0.3 s
-// at most. See the Answers of [Kind] for what the errors mean; those about a response
-// are a [*ResponseError].
+// Deliver sends one request and waits for the status of its response. Any 2xx counts as
+// delivered, even if reading the body fails, which takes 0.3 s at most. The Answers of
+// [Kind] explain the errors; errors about a response are a [*ResponseError].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)
 	if err != nil {
@@ -127,8 +124,8 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d, to))
 }
 
-// Destination is scheme, host and port where they come from data; "" where they are
-// fixed, or no URL can be made.
+// Destination returns scheme, host and port if they come from data; "" if they are fixed,
+// or if the template fails.
 func (s *Sink) Destination(d *notification.Delivery) string {
 	if !s.destination.open {
 		return ""
@@ -140,16 +137,16 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 	return originOf(to.url)
 }
 
-// Close closes the sink's own connections, at once, those of a call that is still under
-// way too. Later calls are unavailable.
+// Close closes the sink's own connections at once, including those of a running call. Later
+// calls are unavailable.
 func (s *Sink) Close(context.Context) error {
 	s.connections.close()
 	return nil
 }
 
-// CheckHealth connects to the host (TCP, and TLS for https) or to the proxy
-// that requests go through, and sends nothing. What stands in the way is
-// unavailable. Where hosts come from data it finds nothing wrong.
+// CheckHealth connects to the host (TCP, and TLS for https), or to the proxy, and sends
+// nothing. If it cannot connect, it returns an unavailable error. If hosts come from data, it
+// checks nothing.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -16,8 +16,8 @@ const (
 	maxMaxSizeMB     = 1 << 20 // a terabyte
 )
 
-// Config is what stands under "with:" for a sink of this kind. The zero value of
-// every field means its default.
+// Config has the settings of a sink, which are below "with" in the configuration. A zero
+// field means its default.
 type Config struct {
 	Path       string `yaml:"path" doc:"File to write, in an existing folder, or - for the program's output. Only one program may write a file. Default -"`
 	Fsync      bool   `yaml:"fsync" doc:"Wait until the disk has stored each batch before it counts as delivered, which is slower. Default false"`
@@ -42,8 +42,7 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// Validate reports all mistakes at once. Whether the path can be written is
-// found when the sink is opened.
+// Validate returns all mistakes, joined. Open checks whether the path can be written.
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()

@@ -1,30 +1,28 @@
-// Package jsonlines is the sink of kind "jsonlines": one JSON object a line
+// Package jsonlines writes each notification as a line of JSON
 // (https://jsonlines.org), to the program's output or to a file that is rotated
-// by its size. It is for looking at what goes by, for archives, and for log
-// shippers.
+// by size. Use it to see what is delivered, for archives, and for log shippers.
 //
 // # The line
 //
-// A [Line] has the envelope's fields. A payload that is JSON stands in it as it
-// is, without the spaces and line ends between its values; any other payload is
-// in payload_base64.
+// A [Line] has the envelope's fields. A JSON payload is included as JSON, without
+// spaces and line ends between its values; any other payload is in payload_base64.
 //
 // # Order and repetition
 //
-// Lines are in the order of the deliveries, so those of a key are in its order.
-// After a crash or a failed write lines can be there twice, with the same id. A
-// line whose writing was cut short is ended before the next one is written, so
-// a reader meets one line that is no JSON, and nothing else is lost.
+// Lines are in the order of the deliveries, and so in the order of each key. After a
+// crash or a failed write, a notification can have two lines, with the same id. If a
+// write was cut short, the sink ends that line before it writes the next one: a reader
+// finds one line that is not JSON, and nothing else is lost.
 //
-// One file is written by one sink of one program: programs that run beside each
-// other need a path each, such as orders-${HOSTNAME}.jsonl, and no other program may
-// rename it; truncating or copying does no harm.
+// Only one sink of one program may write a file. Programs that run at the same time
+// need different paths, such as orders-${HOSTNAME}.jsonl. Other programs may copy or
+// truncate the file, but not rename it.
 //
 // # Durability
 //
-// Without fsync the system has the lines when they count as delivered: they
-// survive the end of the program, not that of the machine. With fsync the disk
-// has them, at the price of one fsync a batch.
+// Without fsync, lines count as delivered when the operating system has them: they
+// survive a crash of the program, but not of the machine. With fsync, the disk has
+// them, which costs one fsync for each batch.
 package jsonlines
 
 import (
@@ -62,8 +60,8 @@ type output interface {
 	close() error
 }
 
-// Sink writes deliveries as lines. Its methods may be called in parallel; one
-// writes at a time. Close comes last.
+// Sink writes deliveries as lines. Its methods are safe for concurrent use, except that
+// Close must be the last call.
 type Sink struct {
 	output  output
 	receipt notification.Receipt
@@ -82,8 +80,8 @@ var (
 	_ sinks.Closer        = (*Sink)(nil)
 )
 
-// New makes a sink from c, whose zero fields get their defaults. It opens
-// nothing. The error joins all mistakes of c.
+// New makes a sink from c with defaults for zero fields. It opens nothing. Its error
+// joins all mistakes of c.
 func New(c Config) (*Sink, error) {
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
@@ -100,13 +98,12 @@ func New(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Open looks whether the file can be written or made, as [Sink.CheckHealth] does;
-// the first delivery makes it. What stands in the way is an error, since a path does
-// not mend itself.
+// Open checks whether the file can be written or created, as [Sink.CheckHealth] does,
+// and returns an error if not. The first delivery creates the file.
 func (s *Sink) Open(ctx context.Context) error { return s.CheckHealth(ctx) }
 
-// CheckHealth tells whether the file can be written, or made: its folder must be
-// there. It changes nothing, also while another program writes the file.
+// CheckHealth checks whether the file can be written or created; its folder must exist.
+// It does not change the file, so another program may be writing it.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -114,8 +111,8 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	return s.output.check()
 }
 
-// Deliver writes one line and returns where, such as "jsonlines orders.jsonl".
-// See [Sink.DeliverBatch] for errors.
+// Deliver writes one line, and returns a receipt such as "jsonlines orders.jsonl". For
+// its errors see [Sink.DeliverBatch].
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	r := s.DeliverBatch(ctx, []*notification.Delivery{d})[0]
 	return r.Receipt, r.Err
@@ -126,13 +123,11 @@ func (s *Sink) BatchLimits() sinks.BatchLimits {
 	return sinks.BatchLimits{Size: maxBatch, Ordered: true}
 }
 
-// DeliverBatch writes a line for each delivery, in their order. What cannot be
-// a line fails with ErrLine, permanently, and the later ones of its key with
-// ErrBehind; a file that cannot be written is unavailable for all that were not
-// written.
+// DeliverBatch writes a line for each delivery, in order. A notification that cannot be
+// written as a line fails permanently with ErrLine, and later ones of its key fail with
+// ErrBehind. If the file cannot be written, the remaining deliveries are unavailable.
 //
-// ctx is looked at before anything is written; a write that has begun is waited
-// for.
+// It checks ctx before it writes anything, and waits for a write that has begun.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	if err := s.take(ctx); err != nil {
 		return sinks.Failed(batch, err)
@@ -152,8 +147,8 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	return w.results
 }
 
-// Close closes the file. When ctx ends first it returns the context's error, and
-// what is under way ends by itself: a write, or the compressing of an old file.
+// Close closes the file. If ctx ends first, it returns the context's error, and a running
+// write, or the compression of an old file, ends in the background.
 func (s *Sink) Close(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}: // also where ctx has ended already

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Line is what stands in one line, for those who read it in Go.
+// Line is the content of a line, for programs that read it.
 type Line struct {
 	ID         string    `json:"id"`
 	Type       string    `json:"type"`
@@ -28,7 +28,7 @@ type Line struct {
 	Base64 *[]byte `json:"payload_base64,omitempty"`
 }
 
-// LineOf is the line of an envelope, which it shares the payload with.
+// LineOf returns the line of an envelope. They share the payload.
 func LineOf(e *notification.Envelope) Line {
 	l := Line{
 		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key,

@@ -54,8 +54,8 @@ const (
 	maxMessageBytes = 100<<20 - 1024 // below what clients and brokers take as one request
 )
 
-// Config is what stands behind "with:" of a kafka sink. Brokers and Topic are required;
-// a field that is zero, or nil, means its default.
+// Config has the settings of a sink, which are below "with" in the configuration. Brokers
+// and Topic are required; any other zero field means its default.
 type Config struct {
 	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
 	Topic           string        `yaml:"topic" doc:"Topic of the records, or a template for it, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. A notification for which it does not produce a legal name is dead. Required"`
@@ -88,7 +88,7 @@ type Config struct {
 	Decorators []message.PublisherDecorator `yaml:"-"`
 }
 
-// CloudEvents is what events say of their origin.
+// CloudEvents has the settings of the format cloudevents-binary.
 type CloudEvents struct {
 	Source string `yaml:"source" doc:"URI of the publisher, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
 }
@@ -114,7 +114,7 @@ func (c *Config) SetDefaults() {
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
 }
 
-// Validate reports everything that is wrong, each under the name of its field.
+// Validate returns all mistakes, joined, each with the name of its key.
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()

@@ -1,5 +1,5 @@
-// Package kafka is the sink of kind "kafka": one Kafka record for each
-// delivery, written with franz-go, or with Watermill's Kafka publisher.
+// Package kafka writes each notification as a record to a Kafka topic, with franz-go or
+// with Watermill's Kafka publisher.
 //
 // # The record
 //
@@ -13,42 +13,39 @@
 //	occurred-on               RFC 3339 in UTC with microseconds
 //	_watermill_message_uuid   the id again: Watermill's subscribers look for it there
 //
-// and one for each metadata under its own name: content-type and traceparent
-// are then where CloudEvents and OpenTelemetry put them. The names differ from
-// CloudEvents' ce_id, ce_type and so on, since the record does not claim to be
-// a CloudEvent. Metadata that is
-// named like one of the headers above is sent as "metadata-" and its name, so
-// that it neither hides a header nor gets lost.
+// and one for each metadata under its own name, so content-type and traceparent are
+// where CloudEvents and OpenTelemetry expect them. The names differ from CloudEvents'
+// ce_id, ce_type and so on, because the record is not a CloudEvent. Metadata with the
+// name of one of the headers above is sent with the prefix "metadata-".
 //
-// Brokers delete by the record's timestamp. Replaying notifications that are
-// older than the topic's retention writes records that soon disappear, and one
-// that occurred later than the broker's clock allows is refused.
+// Brokers delete records by their timestamps. If you replay notifications that are
+// older than the topic's retention, their records are soon deleted. A broker may refuse
+// a record whose timestamp is in the future.
 //
 // # Events
 //
 // With the format cloudevents-binary the record is an event of CloudEvents
-// 1.0.2, Kafka Protocol Binding, in binary mode: key, value and timestamp are the
-// same, and the headers are ce_id, ce_source, ce_specversion, ce_type, ce_time,
-// ce_partitionkey (the key), ce_payloadversion, content-type, and ce_ and the
-// name for each metadata, as far as CloudEvents lets it be a name: lower case
-// letters and digits. traceparent, tracestate and Watermill's id stand beside
-// them under their own names.
+// 1.0.2, Kafka Protocol Binding, in binary mode. Key, value and timestamp are the same.
+// The headers are ce_id, ce_source, ce_specversion, ce_type, ce_time, ce_partitionkey
+// (the key), ce_payloadversion and content-type, and ce_NAME for each metadata whose name
+// CloudEvents allows: lower case letters and digits. traceparent, tracestate and
+// Watermill's id keep their own names.
 //
 // # The topic
 //
-// A topic with {{ in it is a text/template over the [notification.Envelope]. With
-// a field's name, metadata that a notification lacks makes its delivery
-// permanently undeliverable, as an illegal name does; Get makes it "". What the
-// template is made of should be the same for all notifications of a key: Kafka
-// knows no order between topics. One that is unknown, or refused, is transient and
-// not what it is where the configuration names it: only the notifications that name it
-// wait, and go through if it is created or granted before their attempts are spent.
+// A topic that contains {{ is a text/template over the [notification.Envelope]. If it
+// refers to metadata by name and a notification lacks it, or if the result is not a legal
+// name, the delivery is refused permanently; with Get, missing metadata is "". All
+// notifications of a key should have the same topic, because Kafka has no order across
+// topics. If a topic from data does not exist or access is denied, the error is transient:
+// only notifications for that topic wait, and are delivered if it is created or access is
+// granted before their attempts are used up.
 //
 // # Order
 //
-// A key is hashed to its partition with murmur2 exactly as the Java client does
-// it, so other producers of the topic agree on where a key lives. Records
-// without a key are spread over the partitions that can be written.
+// A key is hashed to its partition with murmur2 as in the Java client, so other producers
+// of the topic use the same partition for a key. Records without a key are spread over the
+// partitions that can be written.
 //
 // The engine never has one key in two calls at once. A batch may have many deliveries of
 // a key, in their order, and once one fails no later one is stored. franz-go writes
@@ -89,15 +86,14 @@
 //
 // # Who calls
 //
-// SASL and TLS are checked with each connection. Brokers that refuse the
-// credentials, or a certificate on either side that does, make the sink
-// unavailable: nothing dies of a password that was changed on one side only. The
-// files of tls, and that of a token, are read for each connection.
+// SASL and TLS are checked for each connection. If the credentials or a certificate are
+// refused, the sink is unavailable, so no delivery becomes dead after a password was changed
+// on one side only. The files of tls and of a token are read for each connection.
 //
 // # Consumers
 //
-// [Envelope] reads a record back, with whatever client it was consumed. What it returns
-// can be handed to a sink of functions: see its example.
+// [Envelope] converts a record back to an envelope, for any client library. A sink of
+// functions can handle it: see the example of Envelope.
 //
 // # Time
 //

@@ -30,7 +30,7 @@ func Kind() sinks.Kind {
 }
 
 // Sink writes deliveries to Kafka, to one topic or to those that its template
-// names. Its methods may be called in parallel; Close comes last.
+// names. Its methods are safe for concurrent use, except that Close must be the last call.
 //
 // It is no [sinks.Addresser], also where data names the topics: nearly all that can go
 // wrong is the cluster's, and would open a breaker for each topic.
@@ -80,8 +80,8 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New returns a sink for the configuration, which it validates, its defaults set. It
-// starts and connects nothing: the first delivery does.
+// New makes a sink from the configuration with defaults for zero fields, and validates it.
+// The first delivery connects.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	if err := c.validate(); err != nil {
@@ -122,8 +122,8 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Deliver stores one record and returns where: "kafka orders/3@1042", or
-// without the offset where the broker recognized a copy of a record that it had
+// Deliver stores one record, and returns its place as the receipt: "kafka orders/3@1042",
+// or without the offset if the broker recognized a duplicate of a record that it had
 // stored before.
 //
 // It returns about a second after ctx ended, at the latest, and leaves nothing behind in
@@ -201,8 +201,8 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections, when what is in flight has ended. When ctx ends first it
-// returns the context's error and cuts them, which ends what is in flight.
+// Close closes the connections after the calls in flight have ended. If ctx ends first, it
+// closes them at once, which ends the calls, and returns the context's error.
 func (s *Sink) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

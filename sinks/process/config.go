@@ -24,8 +24,8 @@ const (
 	maxMaxLineBytes = 1 << 30
 )
 
-// Config is what stands under "with:" for a sink of this kind. Only Command is
-// required; the zero value of every other field means its default.
+// Config has the settings of a sink, which are below "with" in the configuration. Only
+// Command is required; any other zero field means its default.
 type Config struct {
 	Command         []string          `yaml:"command" secret:"arguments" doc:"Program and its arguments, as a list; no shell is involved. A program without a slash is searched in PATH; a relative path is relative to dir. Required"`
 	Dir             string            `yaml:"dir" doc:"Working directory of the program. Default: that of this program"`
@@ -62,8 +62,8 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// Validate reports all mistakes at once. Whether the program exists is asked by
-// Open, on the machine where it is to run.
+// Validate returns all mistakes, joined. Open checks whether the program exists, because
+// only the machine that runs it can know.
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()

@@ -1,20 +1,16 @@
-// Package process delivers notifications to a program of the user's, in any
-// language: a sink without Go.
+// Package process delivers notifications to a program of your own, in any language, so
+// that you can write a sink without Go.
 //
-// The sink starts the program and keeps it running. It writes a line of JSON to
-// the program's stdin for each delivery; the program answers with a line of JSON
-// on its stdout, in any order. Many deliveries are in flight at once, as many as
-// the sink's parallelism threshold allows. What the program writes to stderr
-// stands in the log. docs/process-protocol.md has the protocol.
+// The sink starts the program and keeps it running. For each delivery it writes a line
+// of JSON to the program's stdin, and the program answers with a line of JSON on its
+// stdout, in any order. Many deliveries are in flight at once, up to the sink's
+// parallelism threshold. What the program writes to stderr is logged.
+// docs/process-protocol.md has the protocol, and the Answers of [Kind] what each answer
+// means. If the engine cancels the context, Deliver returns context.Canceled.
 //
-// What an attempt's end means stands in the Answers of [Kind]. When the engine cancels the
-// context, context.Canceled is returned as it is.
-//
-// The program gets a minimal environment: what Config.Env and Config.InheritEnv do
-// not name, such as the database's password, is kept from it.
-//
-// The program has a process group of its own. Whatever of the group is left when
-// the program has ended is killed.
+// The program gets a minimal environment, so that it does not see secrets such as the
+// database's password; Config.Env and Config.InheritEnv add to it. The program has its
+// own process group. When the program has ended, the sink kills what is left of the group.
 package process
 
 import (
@@ -36,9 +32,8 @@ import (
 // double up to max_restart_pause until one has answered something.
 const firstPause = 100 * time.Millisecond
 
-// Sink keeps one program running and hands it deliveries. Until Open, and after
-// Close, every delivery is unavailable. Deliver and CheckHealth may be called in
-// parallel.
+// Sink keeps one program running and passes deliveries to it. Before Open and after Close,
+// every delivery is unavailable. Deliver and CheckHealth are safe for concurrent use.
 type Sink struct {
 	config   Config
 	name     string
@@ -79,8 +74,8 @@ func Kind() sinks.Kind {
 	)
 }
 
-// New makes a sink from c, whose zero fields get their defaults. It starts
-// nothing. The error joins all mistakes of c.
+// New makes a sink from c with defaults for zero fields. It starts nothing. Its error
+// joins all mistakes of c.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
@@ -102,9 +97,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	}, nil
 }
 
-// Open starts the program and does not wait for its hello: deliveries do. It
-// fails if there is no such program or it cannot be executed; a program that
-// starts and ends at once is started again, as at any later time.
+// Open starts the program, and leaves it to deliveries to wait for its hello. It fails if
+// the program does not exist or cannot be executed. A program that ends at once is
+// restarted, as at any later time.
 func (s *Sink) Open(context.Context) error {
 	first, err := s.start()
 	if err != nil {
@@ -117,10 +112,8 @@ func (s *Sink) Open(context.Context) error {
 	return nil
 }
 
-// Deliver writes one line and waits for its answer. See the Answers of [Kind] for
-// what the errors mean. A program that reads nothing, or never answers, holds it
-// no longer than ctx. The program is told of a delivery that the sink no longer
-// waits for.
+// Deliver writes one line and waits for its answer, until ctx ends. The Answers of [Kind]
+// explain the errors. If the sink stops waiting for a delivery, it tells the program.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -135,8 +128,8 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return c.deliver(ctx, d)
 }
 
-// CheckHealth waits for the program's hello if it has just been started. No
-// program is unavailable.
+// CheckHealth waits for the hello of a program that was just started. It returns an error if
+// the program does not run.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	c, err := s.running()
 	if err != nil {
@@ -148,10 +141,10 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	return c.refusal()
 }
 
-// Close closes the program's stdin and waits for it to end: for grace, then for
-// grace after SIGTERM, then it is killed. Once ctx ends it is killed at once.
-// Nothing runs when Close returns. Deliveries that are still in flight may be
-// answered as long as the program runs; the others are unavailable.
+// Close closes the program's stdin, and waits for it to end: for grace, then after SIGTERM
+// for grace again, then it kills the program. When ctx ends it kills the program at once.
+// Nothing runs when Close returns. The program may still answer deliveries in flight until
+// it ends; those without an answer are unavailable.
 func (s *Sink) Close(ctx context.Context) error {
 	s.mu.Lock()
 	done := s.done

@@ -11,13 +11,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ErrClosed: the sink was closed, and connects no more.
+// ErrClosed means that the sink was closed and does not connect again.
 var ErrClosed = errors.New("publisher is closed")
 
-// Lazy is a sink whose publisher is made when a delivery needs it, for libraries that
-// dial when they make theirs, as those of AMQP and NATS do. So a program starts while its
-// broker is down, and the sink waits for the broker as it does at any other time. It is
-// what a kind for the configuration file is made of: see the package's example.
+// Lazy is a sink that makes its publisher for the first delivery, for libraries that
+// connect when a publisher is made, such as those for AMQP and NATS. A program can then
+// start while its broker is down. Use it for a kind of the configuration file: see the
+// package's example.
 type Lazy struct {
 	sink      *Sink
 	publisher *lazyPublisher
@@ -29,20 +29,20 @@ var (
 	_ sinks.HealthChecker = (*Lazy)(nil)
 )
 
-// NewLazy returns a sink that owns what connect makes. It connects nothing. Its error is
-// ErrTopic.
+// NewLazy returns a sink that owns what connect returns. It does not connect yet. It fails
+// with ErrTopic.
 //
-// connect is called for the first delivery or health check, with its context, and again
-// for later ones while it fails; one call at a time, whose outcome counts for all that came
-// meanwhile. Its error is unavailable unless it has a class: no attempt is spent. It must
-// bound its own time, and leave nothing open when it fails.
+// connect is called for the first delivery or health check, with its context, and while it
+// fails, again for later ones. Calls do not overlap: deliveries that come during a call
+// share its outcome. An error without a class is unavailable, and uses up no attempt.
+// connect must limit its own time, and leave nothing open when it fails.
 //
-// Reconnecting after a connection is lost is up to the library. One that does not can have
-// a method Lost() bool: once that is true the publisher is closed, and connect is called
-// for the next delivery.
+// The library must reconnect after it loses its connection. If it does not, give the
+// publisher a method Lost() bool: once that returns true, the sink closes the publisher and
+// calls connect for the next delivery.
 //
-// A publisher that is a [sinks.HealthChecker] is asked for its health; any other is healthy
-// once it is connected.
+// If the publisher is a [sinks.HealthChecker], its health is checked; any other publisher is
+// healthy once it is connected.
 func NewLazy(connect func(context.Context) (message.Publisher, error), c Config) (*Lazy, error) {
 	p := &lazyPublisher{connect: connect}
 	sink, err := New(p, c)
@@ -57,7 +57,7 @@ func (l *Lazy) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return l.sink.Deliver(ctx, d)
 }
 
-// CheckHealth connects, and has the publisher look at its broker if it can.
+// CheckHealth connects, and checks the publisher's health if it is a [sinks.HealthChecker].
 func (l *Lazy) CheckHealth(ctx context.Context) error {
 	p, err := l.publisher.get(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (l *Lazy) CheckHealth(ctx context.Context) error {
 	return nil
 }
 
-// Close closes what was connected, as [Sink.Close] does.
+// Close closes the publisher, as [Sink.Close] does.
 func (l *Lazy) Close(ctx context.Context) error { return l.sink.Close(ctx) }
 
 // lazyPublisher publishes with what connect makes. Its methods may be called in parallel.

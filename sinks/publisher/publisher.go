@@ -1,27 +1,25 @@
-// Package publisher makes a sink of any Watermill publisher: NATS, AMQP, Google
-// Pub/Sub, Redis and whatever else Watermill's ecosystem has. The application makes
-// the publisher:
+// Package publisher makes a sink of any Watermill publisher, such as those for NATS,
+// AMQP, Google Pub/Sub and Redis. The application makes the publisher:
 //
 //	sink, err := publisher.New(pub, publisher.Config{Topic: "orders"})
 //
-// A kind for the configuration file makes it of its settings, with [NewLazy]; the module
-// sinks/brokers has kinds for RabbitMQ, NATS JetStream and Redis Streams.
+// To write a kind for the configuration file, use [NewLazy]. The module sinks/brokers
+// has kinds for RabbitMQ, NATS JetStream and Redis Streams.
 //
 // # The message
 //
-// The message's UUID is the notification's id, what a subscriber deduplicates
-// by; its payload is the payload, byte for byte. Its metadata are the
-// notification's own, and those of [MetadataType] and its neighbours. Metadata
-// of the notification that is named like one of these, or begins with [MetadataPrefix],
-// is sent as [MetadataPrefix] and its name. The names are those of the kafka sink's
-// headers.
+// The message's UUID is the notification's id, by which a subscriber deduplicates; its
+// payload is the notification's payload, unchanged. Its metadata are the notification's
+// metadata, and [MetadataType] and the other constants here, which are also the names of
+// the kafka sink's headers. Metadata of the notification with one of these names, or with
+// the prefix [MetadataPrefix], is sent with [MetadataPrefix] before its name.
 //
 // # Errors
 //
-// An error of the publisher has the class with which it was made, by
-// [sinks.Permanent] and its neighbours. One without a class gets that of
-// [Config.Classify]; else it is unavailable if it is of the connection, by type, and
-// transient if not. A topic that cannot be made of a notification is permanent.
+// A publisher's error keeps the class that [sinks.Permanent] or a similar function gave
+// it. [Config.Classify] can classify others. Remaining errors are unavailable if their
+// type is that of a failed connection, and transient otherwise. A notification for which
+// the topic's template fails is refused permanently.
 package publisher
 
 import (
@@ -63,7 +61,7 @@ var (
 	ErrTopic = errors.New("topic cannot be used")
 )
 
-// Config is how deliveries are published.
+// Config configures a sink.
 type Config struct {
 	// Topic is where messages go. Required. With {{ in it, it is a text/template
 	// over the [notification.Envelope], such as
@@ -86,8 +84,8 @@ type Config struct {
 	Classify func(error) error
 }
 
-// Validate says what is wrong with the topic, under that name, for the configuration of a
-// kind.
+// Validate returns the mistakes of the topic as those of the key topic, for the
+// configuration of a kind.
 func (c Config) Validate() error {
 	if _, err := newTopic(c.Topic); err != nil {
 		return fmt.Errorf("topic: %w", err)
@@ -95,9 +93,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Sink publishes deliveries. Its methods may be called in parallel, as far as
-// the publisher's Publish may, which Watermill asks of every publisher; Close
-// comes last.
+// Sink publishes deliveries. Its methods are safe for concurrent use if the publisher's
+// Publish is, as Watermill requires. Close must be the last call.
 type Sink struct {
 	publisher message.Publisher
 	topic     topic
@@ -109,13 +106,12 @@ var (
 	_ sinks.Closer = (*Sink)(nil)
 )
 
-// New returns a sink that owns p: it closes it. p.Publish must return only
-// when the message is stored, or will not be: publishers that merely put it in a
-// buffer lose messages that were reported as delivered.
+// New returns a sink that owns p and closes it. p.Publish must return only after the
+// message is stored or has failed: a publisher that only buffers messages loses some that
+// were reported as delivered.
 //
-// It fails with ErrNoPublisher or ErrTopic. It tries the topic's template once,
-// on an envelope without metadata, so that a wrong name is found here and not by
-// every delivery.
+// It fails with ErrNoPublisher or ErrTopic. It tries the topic's template on an envelope
+// without metadata, so that a wrong name is found here and not by every delivery.
 func New(p message.Publisher, c Config) (*Sink, error) {
 	if p == nil {
 		return nil, ErrNoPublisher
@@ -127,15 +123,13 @@ func New(p message.Publisher, c Config) (*Sink, error) {
 	return &Sink{publisher: p, topic: t, classify: c.Classify}, nil
 }
 
-// Deliver publishes one message and returns "published to orders". The message
-// carries ctx, for publishers that look at it.
+// Deliver publishes one message, and returns the receipt "published to orders". The
+// message carries ctx, for publishers that use it.
 //
-// Watermill's Publish takes no context of its own. Deliver looks at ctx before,
-// and then waits for the outcome: leaving earlier would leave a message behind
-// that may still be published, after newer ones of its key. How long that takes
-// is the publisher's timeouts to say; they should be shorter than the sink's. A
-// failure after ctx ended is reported as the context's error, a success as the
-// success that it is.
+// Watermill's Publish has no context parameter. Deliver checks ctx first, and then waits
+// for Publish: if it returned earlier, the message could still be published, after newer
+// ones of its key. So the publisher's timeouts should be shorter than the sink's. A
+// failure after ctx has ended is reported as the context's error.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -154,8 +148,8 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return "", s.failed(topic, err)
 }
 
-// Close closes the publisher. When ctx ends first it returns the context's
-// error, and the publisher goes on closing by itself.
+// Close closes the publisher. If ctx ends first, it returns the context's error, and the
+// publisher closes in the background.
 func (s *Sink) Close(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() { closed <- s.publisher.Close() }()
