@@ -85,7 +85,7 @@ func TestOpenDBRefusesWhatConnectionsCannotShare(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", ":memory:", "file::memory:?cache=shared"} {
 		_, err := sqlite.OpenDB(path)
-		require.ErrorContains(t, err, "is a file", path)
+		require.ErrorContains(t, err, "needs a file", path)
 	}
 	path := filepath.Join(t.TempDir(), "missing", "outbox.db")
 	_, err := sqlite.OpenDB(path)
