@@ -81,7 +81,8 @@ func newRoot(p *invocation) *cobra.Command {
 	return root
 }
 
-// noSuchCommand is for the root, whose arguments are commands that there are not.
+// noSuchCommand is for the root and for groups of commands, such as parked: an argument that
+// reaches them is an unknown command.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -168,7 +169,7 @@ func wrongUsage(cmd *cobra.Command, err error) error {
 	return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 }
 
-// print tells the user about an error: one line, or one for each mistake of a
+// print reports an error to the user: one line, or one for each mistake of a
 // configuration, as a log entry where logs are to be JSON.
 func (p *invocation) print(err error) {
 	var mistakes *config.Error
