@@ -7,47 +7,45 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Batcher is a sink that can take many deliveries at once. The engine then calls
-// DeliverBatch instead of Deliver; a batch counts as one call where the
-// parallelism threshold is concerned.
+// Batcher is a sink that delivers many notifications in one call. The engine calls DeliverBatch
+// instead of Deliver. A batch counts as one call for the parallelism threshold.
 //
-// What is said of Deliver holds for a batch as well: it may be called in
-// parallel, the context bounds the whole batch, and nothing of the batch may be
-// kept or changed after DeliverBatch returned.
+// The rules of [Sink] apply to batches, too: calls may overlap, the context limits the whole
+// batch, and the batch must not be kept or changed after DeliverBatch has returned.
 type Batcher interface {
 	Sink
 
-	// BatchLimits says how large batches are. It is asked once, after Open.
+	// BatchLimits returns how large batches may be. It is called once, after Open.
 	BatchLimits() BatchLimits
 
-	// DeliverBatch returns one result for each delivery, at the same place. Only
-	// those with an error are tried again, or dead: each by its own class.
-	// Deliveries of a result that is missing count as failed for the moment.
+	// DeliverBatch returns a result for each delivery, in the order of the batch. The class
+	// of each error decides what happens to that delivery. A missing result counts as a
+	// transient failure.
 	DeliverBatch(ctx context.Context, batch []*notification.Delivery) []Result
 }
 
-// BatchLimits are the bounds of a sink's batches.
+// BatchLimits are the limits of a sink's batches.
 type BatchLimits struct {
-	// Size is how many deliveries a batch has at most; less than 2 makes none.
+	// Size is the largest number of deliveries in a batch. With less than 2, the engine
+	// makes no batches.
 	Size int
-	// Wait is how long a delivery may wait for a batch to fill; 0 takes what is
-	// there.
+	// Wait is how long a delivery may wait for its batch to fill; with 0 a batch takes what
+	// is pending.
 	Wait time.Duration
-	// Ordered says that the sink delivers a batch in its order, and once a delivery
-	// fails delivers no later one of the same key. A batch may then hold several
-	// deliveries of one key. Without, it holds one, and the next one of the key
-	// waits for the batch to end.
+	// Ordered promises that the sink delivers a batch in order, and after a failure delivers
+	// no later one of the same key. A batch may then have several deliveries of a key.
+	// Otherwise it has at most one, and the next one of the key waits for the batch to end.
 	Ordered bool
 }
 
-// Result is what came of one delivery of a batch.
+// Result is the outcome of one delivery of a batch.
 type Result struct {
 	Receipt notification.Receipt
 	Err     error
 }
 
-// Failed gives all deliveries of a batch the same error, for a sink that takes a
-// batch as a whole or not at all.
+// Failed returns the same error for all deliveries of a batch, for sinks that deliver a batch as
+// a whole or not at all.
 func Failed(batch []*notification.Delivery, err error) []Result {
 	results := make([]Result, len(batch))
 	for i := range results {

@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// Class says what a failed delivery means for the engine.
+// Class is the class of a failure. It decides what the engine does with the delivery and the
+// sink.
 type Class int
 
 const (
-	// ClassTransient: this delivery failed and may succeed later. It is parked
-	// and retried with backoff; an attempt is spent. Errors without a class are
-	// transient.
+	// ClassTransient means that this delivery failed and may succeed later. It uses up an
+	// attempt, is parked and retried with backoff. Errors without a class are transient.
 	ClassTransient Class = iota
-	// ClassThrottled: the destination asks to wait until a time. The whole sink
-	// waits; nothing is parked, no attempt is spent.
+	// ClassThrottled means that the destination asks to wait until a time. The whole sink
+	// waits; nothing is parked, and no attempt is used up.
 	ClassThrottled
-	// ClassUnavailable: the destination cannot be reached, or refuses whatever is
-	// sent: the credentials, the address, the configuration. The whole sink waits
-	// with growing intervals; nothing is parked, no attempt is spent. A delivery
-	// that meets this again after others got through spends an attempt.
+	// ClassUnavailable means that the destination cannot be reached, or refuses everything
+	// because of the sink's credentials, address or configuration. The whole sink waits, with
+	// growing pauses; nothing is parked, and no attempt is used up. If the same delivery fails
+	// this way again after others have succeeded, it uses up an attempt.
 	ClassUnavailable
-	// ClassPermanent: this delivery is refused for what it is and can never
-	// succeed. It is dead at once. Where deliveries of ten keys in a row are, and
-	// none gets through between, the whole sink waits.
+	// ClassPermanent means that the destination refuses this notification for what it is. The
+	// delivery is dead at once. After ten keys in a row without a success, the whole sink
+	// waits.
 	ClassPermanent
-	// ClassUnknown: this process does not know the delivery's type or version, and
-	// another deploy may. It is parked and retried for as long as a rolling deploy
-	// may take, and is dead then; no attempt is spent.
+	// ClassUnknown means that this process does not know the delivery's type or version, but
+	// another deployment may. The delivery is parked and retried without using up attempts,
+	// for as long as a rolling deploy may take (on_unknown), and is then dead.
 	ClassUnknown
-	// ClassCancelled: the engine ended the attempt. It counts as none.
+	// ClassCancelled means that the engine ended the attempt. It does not count.
 	ClassCancelled
 )
 
-// String returns the class's word as it stands in logs and metrics.
+// String returns the class in one word, as in logs and metrics.
 func (c Class) String() string {
 	switch c {
 	case ClassTransient:
@@ -58,9 +58,9 @@ func (c Class) String() string {
 // [Unavailable], [Permanent] and [Unknown]; the engine reads it with [Classify].
 type Error struct {
 	Class Class
-	// Until is when a throttled destination takes deliveries again.
+	// Until is when a throttled destination accepts deliveries again.
 	Until time.Time
-	// Err is what went wrong, in the destination's words where it has some.
+	// Err is the cause, with the destination's own message if there is one.
 	Err error
 }
 
@@ -74,29 +74,30 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Transient marks err as worth a retry of this delivery.
+// Transient classifies err as a failure of this delivery that a retry may fix. See
+// [ClassTransient].
 func Transient(err error) error { return &Error{Class: ClassTransient, Err: err} }
 
-// Throttled marks err as the destination's wish that nothing comes before until.
+// Throttled classifies err as the destination's request to wait until a time. See
+// [ClassThrottled].
 func Throttled(until time.Time, err error) error {
 	return &Error{Class: ClassThrottled, Until: until, Err: err}
 }
 
-// Unavailable marks err as trouble in reaching the destination at all, or as a refusal
-// of whatever is sent to it. See [ClassUnavailable].
+// Unavailable classifies err as a failure of the whole destination: it cannot be reached, or
+// refuses the sink itself. See [ClassUnavailable].
 func Unavailable(err error) error { return &Error{Class: ClassUnavailable, Err: err} }
 
-// Permanent marks err as final for this delivery.
+// Permanent classifies err as a final refusal of this delivery. See [ClassPermanent].
 func Permanent(err error) error { return &Error{Class: ClassPermanent, Err: err} }
 
-// Unknown marks err as the lack of this process, which does not know the type or
-// the version of the delivery: an old process of a rolling deploy reads what a new
-// one publishes. See [ClassUnknown].
+// Unknown classifies err as a type or version that this process does not know, as when an old
+// process of a rolling deploy reads what a new one published. See [ClassUnknown].
 func Unknown(err error) error { return &Error{Class: ClassUnknown, Err: err} }
 
-// Classify returns the class of err and, for a throttled one, the time to wait
-// for. The outermost class counts; context.Canceled is cancelled; everything
-// else, a passed deadline too, is transient.
+// Classify returns the class of err, and if it is throttled, the time to wait for. The outermost
+// [Error] counts. Without one, context.Canceled is cancelled, and everything else, including
+// context.DeadlineExceeded, is transient.
 func Classify(err error) (Class, time.Time) {
 	var e *Error
 	if errors.As(err, &e) {

@@ -18,83 +18,82 @@ import (
 
 // Errors of a Set.
 var (
-	ErrDuplicateKind = errors.New("two sink kinds have one name")
+	ErrDuplicateKind = errors.New("two sink kinds have the same name")
 	ErrUnknownKind   = errors.New("unknown sink kind")
-	ErrKind          = errors.New("a sink kind is of no use")
+	ErrKind          = errors.New("invalid sink kind")
 )
 
-// Instance is what the program gives a sink that is built, beside its configuration.
-// The zero value of each field stands for none.
+// Instance is what the program provides to a sink when it is built, besides the sink's
+// configuration. Every field may be zero.
 type Instance struct {
 	// Name is the sink's name in the configuration.
 	Name string
-	// Logger carries the sink's name already. A kind gets one in any case.
+	// Logger already has the sink's name as an attribute. [Kind.Build] never passes nil.
 	Logger *slog.Logger
-	// Types are those that the program knows, for sinks that decode payloads into Go
+	// Types are the program's notification types, for sinks that decode payloads to Go
 	// values.
 	Types *registry.Registry
-	// HTTPClient makes the requests of sinks that speak HTTP, in place of a client of
-	// their own. What the configuration says of connections (proxy, TLS, guard) is then
-	// the client's affair, and refused.
+	// HTTPClient makes the requests of sinks that speak HTTP, instead of a client that the
+	// sink makes. Settings of connections in the sink's configuration (proxy, tls, guard)
+	// are then refused, because they belong to the client.
 	HTTPClient *http.Client
-	// Dial opens the TCP connections of sinks that make any, in place of a dialer of
-	// their own. It must be safe for concurrent use.
+	// Dial opens the TCP connections of sinks, instead of a dialer that the sink makes. It
+	// must be safe for concurrent use.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Defaulter is a configuration that fills what the user left out, and nothing else: a
-// field that is not zero stays as it is. It runs before the user's values are decoded
-// over it, and may run again.
+// Defaulter is a configuration that sets its own defaults. SetDefaults changes only fields that
+// are zero. It is called before the user's values are decoded, and may be called again.
 type Defaulter interface {
 	SetDefaults()
 }
 
-// Validator is a configuration that can tell what is wrong with it. All
-// mistakes are reported at once, joined with errors.Join, each naming the field
-// as the user typed it.
+// Validator is a configuration that checks itself. Validate returns all mistakes, joined with
+// errors.Join. Each error begins with the key as the user typed it.
 type Validator interface {
 	Validate() error
 }
 
-// Kind is a way of delivering: kafka, http, email, or one of the user's own. Make it with
-// [NewKind].
+// Kind is a kind of sink: kafka, http, email, or one of your own. Make it with [NewKind].
 type Kind struct {
-	// Name is what stands behind "kind:" in the configuration.
+	// Name is the value of "kind" in the configuration.
 	Name string
-	// Summary is one line for the reference.
+	// Summary describes the kind in one line, for the reference.
 	Summary string
-	// Answers are for the reference, in the order of their importance.
+	// Answers explain the destination's answers, for the reference.
 	Answers []Answer
 
 	newConfig func() any
 	build     func(Instance, any) (Sink, error)
 }
 
-// Answer is what a destination may say to a delivery, and what the sink makes of it, in
-// Markdown.
+// Answer is an answer of a destination and what it means to the engine, in Markdown.
 type Answer struct {
-	// Says is in the destination's words, such as "HTTP 401, 403".
+	// Says is the answer in the destination's terms, such as "HTTP 401, 403".
 	Says string
-	// Means is "delivered", or the class of the error, with a condition where there is one.
+	// Means is "delivered" or the class of the error, with a condition if there is one.
 	Means string
 }
 
-// NewKind makes a kind whose configuration is the struct C, not a pointer to one. C is the only
-// source of decoding (field tag "yaml"), defaults ([Defaulter]), validation
-// ([Validator]) and of the generated reference and schema: field tag "doc", which
-// ends with "Required" or "Default …" where one of them is true, and "enum", the
-// values of a text with commas in between, where only these are valid. Fields with the
-// tag yaml:"-" are for Go only. Field tag
-// "secret" says what is shown neither in waybill config show nor in mistakes:
+// NewKind makes a kind whose configuration is the struct C (not a pointer). [Defaulter] sets its
+// defaults and [Validator] checks it. Its field tags are:
 //
-//   - "true": the whole value, and all values below, but no names of a map
-//   - "password": the password in an address, which is a URL or a list of key=value
-//   - "url": all of a URL but scheme, user, host and port; a user without a password too
-//   - "arguments": all of a command line, as a list, but the program and names of flags
+//   - "yaml": the key; yaml:"-" for fields that only Go code sets
+//   - "doc": the description, for the reference and the schema; it ends with "Required" or
+//     "Default …" if one of them applies
+//   - "enum": the allowed values of a text, separated by commas
+//   - "secret": the part of the value that neither waybill config show nor errors show
+//
+// The values of "secret" are:
+//
+//   - "true": the whole value, and all values below it, but not the names in a map
+//   - "password": the password in an address, which is a URL or has the form key=value
+//   - "url": everything in a URL but scheme, user, host and port; also a user without a password
+//   - "arguments": everything in a list of arguments but the program and the names of flags
 //   - "false": nothing
 //
-// Without the tag it is "password", and "true" where the key has the name of a secret,
-// such as api_key or token. Whatever else the tag says is "true".
+// The default is "true" for keys with the name of a secret, such as api_key or token, and
+// "password" for all others. An unknown value means "true".
 func NewKind[C any](name, summary string, build func(Instance, C) (Sink, error), answers ...Answer) Kind {
 	k := Kind{
 		Name:    name,
@@ -114,13 +113,13 @@ func NewKind[C any](name, summary string, build func(Instance, C) (Sink, error),
 	return k
 }
 
-// Config returns a new pointer to the kind's configuration with its defaults
-// set, for the reference and for tests.
+// Config returns a pointer to a new configuration of the kind with its defaults, for the
+// reference and for tests.
 func (k Kind) Config() any { return k.newConfig() }
 
-// Build makes a sink. decode fills the configuration that it is handed a pointer to, such
-// as yaml.Node.Decode; the result is validated before the sink is built. Nothing is opened
-// or connected. A constructor that panics is an error.
+// Build makes a sink. decode fills the configuration through a pointer, as yaml.Node.Decode does.
+// The configuration is validated before the sink is built. Nothing is opened or connected. If the
+// constructor panics, Build returns an error.
 func (k Kind) Build(in Instance, decode func(config any) error) (sink Sink, err error) {
 	config := k.newConfig()
 	if err := decode(config); err != nil {
@@ -143,14 +142,13 @@ func (k Kind) Build(in Instance, decode func(config any) error) (sink Sink, err 
 	return k.build(in, config)
 }
 
-// Set is the kinds that a program knows. There is no global one: the program's
-// composition root makes it of what it wants to offer. A nil one is empty. It does not
-// change, and is safe for concurrent use.
+// Set is the kinds that a configuration can use. It is immutable and safe for concurrent use. A nil
+// set is empty. There is no global set: each program makes its own.
 type Set struct{ kinds map[string]Kind }
 
-// NewSet makes a set. The error joins what is wrong with the kinds: ErrDuplicateKind for two
-// of one name, and ErrKind for one that NewKind has not made of a name, a struct and a
-// constructor.
+// NewSet makes a set. Its error joins all mistakes: ErrDuplicateKind for two kinds with the same
+// name, and ErrKind for a kind without a name or a constructor, or whose configuration is not a
+// struct.
 func NewSet(kinds ...Kind) (*Set, error) {
 	s := &Set{make(map[string]Kind, len(kinds))}
 	var mistakes []error
@@ -178,16 +176,17 @@ func (k Kind) check() error {
 		return fmt.Errorf("%w: %q has no constructor: make it with NewKind", ErrKind, k.Name)
 	}
 	if c := reflect.TypeOf(k.newConfig()).Elem(); c.Kind() != reflect.Struct {
-		return fmt.Errorf("%w: the configuration of %q is %s: use a struct, and not a pointer to one", ErrKind, k.Name, c)
+		return fmt.Errorf("%w: the configuration of %q is %s: use a struct, not a pointer", ErrKind, k.Name, c)
 	}
 	return nil
 }
 
-// Build makes a sink of the named kind, as [Kind.Build] does.
+// Build makes a sink of the named kind with [Kind.Build]. It returns ErrUnknownKind if the set
+// does not have it.
 func (s *Set) Build(kind string, in Instance, decode func(config any) error) (Sink, error) {
 	k, known := s.Kind(kind)
 	if !known {
-		return nil, fmt.Errorf("%w %q; known are %s", ErrUnknownKind, kind, strings.Join(s.Names(), ", "))
+		return nil, fmt.Errorf("%w %q; the known kinds are %s", ErrUnknownKind, kind, strings.Join(s.Names(), ", "))
 	}
 	return k.Build(in, decode)
 }

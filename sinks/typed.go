@@ -1,29 +1,28 @@
 package sinks
 
-// Typed is a sink that takes some types only and can list them, such as one made of
-// functions. A forwarder that is made with one refuses a route to the sink that
-// brings a type without a handler, and a handler whose type no route brings.
+// Typed is a sink that accepts only some types, such as one of functions for types. A forwarder
+// with such a sink refuses a route to it for a type that it does not handle, and a handled type
+// that no route leads to it.
 type Typed interface {
 	Sink
 
-	// HandledTypes lists the types that the sink takes, in alphabetical order. It is
-	// asked when a forwarder is made, before Open. An error tells all that is wrong
-	// with the handlers.
+	// HandledTypes lists the types that the sink accepts, in alphabetical order. It is called
+	// when a forwarder is made, before Open. Its error has all mistakes of the handlers.
 	HandledTypes() ([]HandledType, error)
 }
 
-// HandledType is a type that a sink takes.
+// HandledType is a type that a sink accepts.
 type HandledType struct {
 	Name string
-	// Aliases are older names under which it may be stored.
+	// Aliases are older names of the type, under which notifications may be stored.
 	Aliases []string
 }
 
-// Noter is a sink that notes the ids of what it has handled, so that effects happen once
-// though deliveries come again: see package framework/inbox.
+// Noter is a sink that records the ids of handled notifications, so that a repeated delivery has
+// no second effect: see package framework/inbox.
 type Noter interface {
 	Sink
 
-	// NotesIDs reports whether it does.
+	// NotesIDs reports whether the sink records ids.
 	NotesIDs() bool
 }

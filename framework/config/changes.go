@@ -9,31 +9,32 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// Changes is what differs between two configurations.
+// Changes are the differences between two configurations.
 type Changes struct {
-	// Sinks are those that are new, changed or gone, in alphabetical order.
+	// Sinks are the new, changed and removed sinks, in alphabetical order.
 	Sinks []string
-	// Routes says that they differ.
+	// Routes reports whether the routes differ.
 	Routes bool
-	// Schedules says that they differ: [schedule.Scheduler.Reload] takes those over that
-	// Config.Timetable returns.
+	// Schedules reports whether the schedules differ. Pass those of Config.Timetable to
+	// [schedule.Scheduler.Reload] to apply them.
 	Schedules bool
-	// Observe says that it differs: hosts and auth are taken over by
-	// [dashboard.Dashboard.Change], and the rest counts from the next start of the program.
+	// Observe reports whether observe differs. [dashboard.Dashboard.Change] applies hosts and
+	// auth; other changes need a restart of the program.
 	Observe bool
-	// Databases says that those of a fleet differ: [fleet.Fleet.Follow] takes them over.
+	// Databases reports whether the databases of a fleet differ; [fleet.Fleet.Follow] applies
+	// them.
 	Databases bool
-	// More says that there is more, such as another database, which takes another
+	// More reports whether anything else differs, such as the database, which needs a new
 	// forwarder.
 	More bool
 }
 
-// None says that there are no differences.
+// None reports whether there are no differences.
 func (c Changes) None() bool {
 	return len(c.Sinks) == 0 && !c.Routes && !c.Schedules && !c.Observe && !c.Databases && !c.More
 }
 
-// ChangesTo compares a configuration with the one that is to follow it.
+// ChangesTo returns the differences from c to next.
 func (c *Config) ChangesTo(next *Config) Changes {
 	changes := Changes{
 		Routes:    !reflect.DeepEqual(c.Routes, next.Routes),
@@ -56,12 +57,13 @@ func (c *Config) ChangesTo(next *Config) Changes {
 	return changes
 }
 
-// Reload reads the configuration again, from where it came from, and has a forwarder that
-// was made of it take over what differs: see [forwarder.Forwarder.Reload]. It returns the
-// configuration that holds from then on, and what differs. That is c itself where nothing
-// does, where something is wrong, which is the error, and where Changes.More: then
-// nothing was taken over, and another forwarder, made of what Load returns now, is to run
-// in place of this one.
+// Reload reads the configuration again from its source, and applies changed sinks and routes to
+// a running forwarder that was made from c: see [forwarder.Forwarder.Reload]. It returns the
+// configuration that is now in effect, and the differences.
+//
+// It returns c, and applies nothing, if nothing differs, if there is an error, or if
+// Changes.More is true. In the last case, [Load] the configuration, and replace the forwarder
+// with a new one.
 func (c *Config) Reload(ctx context.Context, f *forwarder.Forwarder) (*Config, Changes, error) {
 	next, err := Load(c.source, c.options)
 	if err == nil {
@@ -81,8 +83,8 @@ func (c *Config) Reload(ctx context.Context, f *forwarder.Forwarder) (*Config, C
 	return next, changes, nil
 }
 
-// keep has a configuration use the sinks that were made for the one before, where their
-// own settings are the same, and the files that these name.
+// keep takes over the built sinks of the previous configuration whose settings, and the files
+// that these name, have not changed.
 func (c *Config) keep(before *Config) {
 	for name, sink := range c.Sinks {
 		if old := before.Sinks[name]; old.Sink != nil && sink.Kind == old.Kind &&
@@ -93,7 +95,7 @@ func (c *Config) keep(before *Config) {
 	}
 }
 
-// destinations are the sinks as the engine takes them.
+// destinations returns the sinks as the forwarder takes them.
 func (c *Config) destinations() map[string]forwarder.Sink {
 	to := make(map[string]forwarder.Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
@@ -104,13 +106,13 @@ func (c *Config) destinations() map[string]forwarder.Sink {
 	return to
 }
 
-// compared is a sink's settings without what was made of them.
+// compared returns a sink's settings without what was built from them.
 func (s Sink) compared() Sink {
 	s.Sink, s.With = nil, With{}
 	return s
 }
 
-// rest is all but sinks, routes, schedules, databases and observe.
+// rest returns the configuration without sinks, routes, schedules, databases and observe.
 func (c *Config) rest() Config {
 	rest := *c
 	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, nil, Observe{}, Options{}, Source{}, nil

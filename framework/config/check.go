@@ -16,13 +16,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// checkTables says what is wrong with where the outbox is, or the outboxes are.
+// checkTables reports the mistakes of the keys that locate the outbox, or the outboxes.
 func (l *loader) checkTables(c *Config) {
 	l.checkFleet(c)
 	d, o := c.Database, c.Outbox
 	l.checkLog(c.Log, d, o)
 	if d.Dialect() == "" && !l.reported("database") && !l.given("databases") && !l.given("fleet") {
-		l.report.add(l.report.file, 0, "database is missing: write it in the file, set %s, or use --database", variable("database"))
+		l.report.add(l.report.file, 0, "database is missing: set it in the file, with %s, or with --database", variable("database"))
 	}
 	if l.given("outbox.grace") && !l.reported("outbox.grace") && o.Grace < time.Second {
 		l.mistake("outbox.grace", "outbox.grace is %s: use at least 1s", o.Grace)
@@ -38,11 +38,11 @@ func (l *loader) checkTables(c *Config) {
 	}
 }
 
-// checkLog reports what is wrong with a source, and with the tables for one.
+// checkLog reports the mistakes of source, and of the tables for one.
 func (l *loader) checkLog(log Log, d Database, o Outbox) {
 	if log.Kafka == nil {
 		if l.given("source") {
-			l.mistake("source", "source: name what is read, as in source: {kafka: {brokers: [localhost:9092], topics: [orders]}}")
+			l.mistake("source", "source: name the log to read, as in source: {kafka: {brokers: [localhost:9092], topics: [orders]}}")
 		}
 		return
 	}
@@ -50,24 +50,24 @@ func (l *loader) checkLog(log Log, d Database, o Outbox) {
 		l.complain("source.kafka", err)
 	}
 	if o.Lanes > 1 {
-		l.mistake("outbox.lanes", "outbox.lanes is %d: with a source the lanes are its partitions; leave it out", o.Lanes)
+		l.mistake("outbox.lanes", "outbox.lanes is %d: the lanes of a source are its partitions; leave it out", o.Lanes)
 	}
 	if d.Dialect() != SQLite && o.Payload != PayloadBytes {
-		l.mistake("outbox.payload", "outbox.payload: a source may hold anything, and what is parked has to be stored as it is; use bytea")
+		l.mistake("outbox.payload", "outbox.payload: records of a source may not be JSON, and parked deliveries store them unchanged; use bytea")
 	}
 }
 
-// sinkName keeps names readable in logs and tables, and in environment variables.
+// sinkName keeps names readable in logs, tables and environment variables.
 var sinkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// buildSinks builds each sink of its kind and settings. Its constructor runs even
-// where the settings are wrong, to see all that is: what it makes is thrown
-// away then, and a sink opens nothing before Open.
+// buildSinks builds each sink from its kind and settings. The constructor runs even if the
+// settings have mistakes, to find all of them; the sink is then not used. A sink opens nothing
+// before Open.
 func (l *loader) buildSinks(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		sink, at := c.Sinks[name], join("sinks", name)
 		if !sinkName.MatchString(name) {
-			l.mistake(at, "%s: a sink's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", at)
+			l.mistake(at, "%s: a sink's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}
 		sink.Sink, sink.settings = l.buildSink(sink, at, c.options.Kinds, c.options.instance(name))
 		sink.contents = contentsOf(sink.settings)
@@ -93,7 +93,7 @@ func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sink
 	case err != nil:
 		l.complain(with, err)
 	case built == nil, value.Kind() == reflect.Pointer && value.IsNil():
-		l.mistake(at, "%s: the constructor of the program made no sink, and no error", at)
+		l.mistake(at, "%s: the program's constructor returned neither a sink nor an error", at)
 		built = nil
 	}
 	return built, settings
@@ -110,12 +110,12 @@ func (l *loader) reportKind(kind, at string, known []string) {
 	}
 }
 
-// checkRoutes says what [route.New] would say of all routes together, each on its
-// own line, and whether there was nothing.
-func (l *loader) checkRoutes(c *Config) (right bool) {
+// checkRoutes reports the mistakes that [route.New] would report, each at its line. It returns
+// whether there were none.
+func (l *loader) checkRoutes(c *Config) (valid bool) {
 	before := len(l.report.found)
 	if len(c.Routes) == 0 && !l.reported("routes") {
-		l.mistake("routes", "routes: there is none, so nothing would be delivered")
+		l.mistake("routes", "routes: there are none, so nothing would be delivered")
 	}
 	names := slices.Collect(maps.Keys(c.Sinks))
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
@@ -124,7 +124,7 @@ func (l *loader) checkRoutes(c *Config) (right bool) {
 			continue
 		}
 		if err := route.ValidatePattern(pattern); err != nil {
-			l.mistake(at, "%s: use a type like order.placed, the beginning of types like order.*, or *", at)
+			l.mistake(at, "%s: use a type like order.placed, a prefix of types like order.*, or *", at)
 		}
 		if len(c.Routes[pattern]) == 0 {
 			l.mistake(at, "%s: name at least one sink", at)
@@ -150,10 +150,10 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 	}
 }
 
-// checkForwarder asks the engine what it thinks of its settings. In place of sinks that
-// are wrong, or another program's, stand empty ones; in place of routes that are wrong one
-// to all sinks.
-func (l *loader) checkForwarder(c *Config, routesAreRight bool) {
+// checkForwarder lets the forwarder check its settings. It replaces sinks with mistakes, and
+// sinks whose code is missing, by empty ones, and routes with mistakes by one route to all
+// sinks.
+func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 	engine := c.ForwarderConfig(unopened{})
 	if engine.Fleet {
 		engine.Store = nil
@@ -166,12 +166,12 @@ func (l *loader) checkForwarder(c *Config, routesAreRight bool) {
 	}
 	if len(engine.Sinks) == 0 {
 		if !l.reported("sinks") {
-			l.mistake("sinks", "sinks: there is none")
+			l.mistake("sinks", "sinks: there are none")
 		}
 		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}}
-		routesAreRight = false
+		routesAreValid = false
 	}
-	if !routesAreRight {
+	if !routesAreValid {
 		engine.Types, engine.Routes = nil, route.Routes{"*": route.To(slices.Collect(maps.Keys(engine.Sinks))...)}
 		for name, sink := range engine.Sinks {
 			sink.Sink = unbuilt{}
@@ -185,7 +185,7 @@ func (l *loader) checkForwarder(c *Config, routesAreRight bool) {
 	}
 }
 
-// unopened and unbuilt stand for what the engine does not look at before it runs.
+// unopened and unbuilt are placeholders; the forwarder does not use them before it runs.
 type (
 	unopened struct{ forwarder.Store }
 	unbuilt  struct{ sinks.Sink }

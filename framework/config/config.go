@@ -1,17 +1,19 @@
-// Package config reads the configuration of the program waybill, for it and for programs
-// and applications of one's own: one YAML file, environment variables over it, and flags
-// over both. [Load] makes a forwarder's configuration of it, with what a program adds in
-// Go: see [Options].
+// Package config loads waybill.yaml in a program of your own, and makes the configuration
+// of a forwarder from it:
 //
-// Everything that is wrong is reported at once, with file and line, before
-// anything starts. The structs of this package are the reference: their field
-// tags give the keys ("yaml"), what they mean ("doc"), what there is to choose
-// from ("enum") and what is not shown ("secret"); see [sinks.NewKind].
+//	c, err := config.Load(config.Source{File: "waybill.yaml", Environ: os.Environ()}, config.Options{Kinds: kinds})
+//	…
+//	f, err := forwarder.New(c.ForwarderConfig(store))
 //
-// The files in the order in which to read them: config.go, load.go, source.go,
-// options.go, document.go, keys.go, decoder.go, expand.go, file.go, environment.go,
-// check.go, observe.go, masks.go, schedules.go, standby.go, fleet.go, report.go, secrets.go, effective.go, contents.go, changes.go, show.go,
-// reference.go, schema.go.
+// Environment variables override keys of the file, and flags override both. [Options] adds
+// what only Go values can express, such as sink kinds and notification types. Package
+// [database] opens the store. The error of [Load] has all mistakes, with file and line.
+//
+// The structs of this package are the reference of the file. Their field tags have the
+// key ("yaml"), its description ("doc"), the allowed values ("enum") and what is secret
+// ("secret"): see [sinks.NewKind].
+//
+// [database]: https://pkg.go.dev/github.com/waybill-go/waybill/framework/config/database
 package config
 
 import (
@@ -31,171 +33,171 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Config is the whole file. What the user left out is zero here; the
-// package that uses the value has the default.
+// Config is the whole file. A key that the user left out is the zero value; the package that
+// uses the value applies the default.
 type Config struct {
-	Database  Database            `yaml:"database" secret:"password" doc:"where the outbox is: postgres://user:password@host:port/name, a list of key=value as libpq takes it, mysql://user:password@host:port/name, or sqlite:path. For a failover: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless there are databases"`
-	Standby   Database            `yaml:"standby" secret:"password" doc:"a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
-	Databases map[string]Database `yaml:"databases" secret:"password" doc:"in place of database: several, by name, with one forwarder, whose sinks deliver from all of them. The name travels with each notification as the metadata database. Schemas of one PostgreSQL are told apart by search_path, as in postgres://app@db/shop?search_path=tenant1"`
-	Fleet     Fleet               `yaml:"fleet" doc:"how a forwarder works on several databases"`
-	Outbox    Outbox              `yaml:"outbox" doc:"the tables"`
-	Log       Log                 `yaml:"source" doc:"what is read in place of the outbox's own log, for a second stage behind one that writes an outbox to Kafka; the database keeps cursors, leases and what is parked, in tables of a prefix that no outbox has"`
-	Forwarder Forwarder           `yaml:"forwarder" doc:"the engine that moves notifications from the outbox to the sinks"`
-	Sinks     map[string]Sink     `yaml:"sinks" doc:"destinations by name: up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"`
-	Routes    map[string][]Rule   `yaml:"routes" doc:"the sinks that get a type of notifications (order.placed), all types with a beginning (order.*), or all types (*): a list of names, or of what is below for a condition or another payload"`
+	Database  Database            `yaml:"database" secret:"password" doc:"Address of the outbox's database: postgres://user:password@host:port/name or the key=value form of libpq, mysql://user:password@host:port/name, or sqlite:path. For failover, name several hosts: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless databases or fleet.query is set"`
+	Standby   Database            `yaml:"standby" secret:"password" doc:"Address of a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
+	Databases map[string]Database `yaml:"databases" secret:"password" doc:"Instead of database, the addresses of several databases by name. One forwarder delivers from all of them to the same sinks, and adds the name to each notification as the metadata database. Select a schema of PostgreSQL with search_path, as in postgres://app@db/shop?search_path=tenant1"`
+	Fleet     Fleet               `yaml:"fleet" doc:"Settings of a forwarder of several databases"`
+	Outbox    Outbox              `yaml:"outbox" doc:"The outbox's tables"`
+	Log       Log                 `yaml:"source" doc:"The log to read instead of the outbox's table, for a second stage behind a forwarder that writes an outbox to Kafka. The database then keeps only cursors, leases and parked deliveries, in tables with a prefix that no outbox uses"`
+	Forwarder Forwarder           `yaml:"forwarder" doc:"The forwarder, which moves notifications from the outbox to the sinks"`
+	Sinks     map[string]Sink     `yaml:"sinks" doc:"Sinks by name. A name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit"`
+	Routes    map[string][]Rule   `yaml:"routes" doc:"The sinks for each type (order.placed), for all types with a prefix (order.*), or for all types (*): a list of sink names, or of mappings with the keys below for a condition or another payload"`
 
-	Schedules map[string]Schedule `yaml:"schedules" doc:"notifications by the clock, by name: of all processes that forward with this file one publishes each, once"`
+	Schedules map[string]Schedule `yaml:"schedules" doc:"Notifications that are published by the clock, by name. Of all forwarders with this schedule, one publishes each tick, once"`
 
-	Observe Observe `yaml:"observe" doc:"the dashboard, metrics and probes of waybill forward, over HTTP"`
+	Observe Observe `yaml:"observe" doc:"The dashboard, metrics and probes of waybill forward, over HTTP"`
 
-	only    []string // the sinks to work on; none for all
+	only    []string // the sinks of --sink; empty for all
 	source  Source
 	options Options
-	loader  *loader // which knows where everything came from
+	loader  *loader // knows where each value came from
 }
 
-// Outbox names the tables and says how they are made.
+// Outbox has the names and the settings of the tables.
 type Outbox struct {
-	Prefix   string   `yaml:"prefix" doc:"beginning of all table names; on PostgreSQL it may name their schema, as in billing.outbox. Default outbox"`
-	Lanes    int      `yaml:"lanes" zero:"refused" doc:"into how many lanes each sink is cut, so that as many forwarders can share it; 1 to 1024, more than 1 not on SQLite. Another number cuts them again, and the forwarder that starts last decides. Default 1"`
-	Payload  Payload  `yaml:"payload" enum:"json,bytea" doc:"type of the payload column that migrate makes, but on SQLite: json, or bytea for binary serializers, which is a LONGBLOB on MySQL. Default json"`
-	ReadFrom ReadFrom `yaml:"read_from" enum:"primary,standby" doc:"where forwarders on PostgreSQL read the pages of the log: on the primary, or on a streaming standby, which takes load off the primary and adds the lag to the time until a delivery; pages that it does not have yet come from the primary. Default primary"`
-	Receipts bool     `yaml:"receipts" doc:"archive each delivery's receipt in a table. Default false"`
+	Prefix   string   `yaml:"prefix" doc:"Prefix of all table names. On PostgreSQL it may include their schema, as in billing.outbox. Default outbox"`
+	Lanes    int      `yaml:"lanes" zero:"refused" doc:"How many lanes each sink has, which is how many forwarders can share its work: 1 to 1024, on SQLite only 1. A new number takes effect when a forwarder with it starts. Default 1"`
+	Payload  Payload  `yaml:"payload" enum:"json,bytea" doc:"Type of the payload column that migrate creates: json, or bytea (on MySQL a LONGBLOB) for binary serializers. SQLite stores both. Default json"`
+	ReadFrom ReadFrom `yaml:"read_from" enum:"primary,standby" doc:"Server from which forwarders read the log on PostgreSQL: the primary, or a streaming standby. A standby takes load off the primary, and its replication lag delays deliveries; what it does not have yet is read from the primary. Default primary"`
+	Receipts bool     `yaml:"receipts" doc:"Keep the receipt of each delivery in a table. Default false"`
 	// WithoutProcess and Grace are for MySQL and MariaDB.
-	WithoutProcess WithoutProcess `yaml:"without_process" enum:"void,grace" doc:"how a forwarder whose user lacks the privilege PROCESS on MySQL or MariaDB finds out that an offset was rolled back: void puts an empty row in its place after the grace time, and a statement that would store one there later fails; grace gives it up, and loses such a row. Default: neither, and the privilege is required"`
-	Grace          time.Duration  `yaml:"grace" zero:"refused" doc:"how long a statement that publishes may take where without_process counts, at least 1s. Default 5m"`
-	// Retention and InboxRetention are pointers since 0 is a wish of its own.
-	Retention      *time.Duration `yaml:"retention" doc:"how long after they occurred rows stay in the log, and receipts after their delivery; rows that a sink has not settled stay longer. 0 keeps all for ever. Default 72h"`
-	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"how long the inbox keeps the ids of notifications that were handled, at least as long as a sink that notes ids may try a delivery again. 0 keeps all for ever. Default 720h, or 0 where retention is 0"`
+	WithoutProcess WithoutProcess `yaml:"without_process" enum:"void,grace" doc:"What a forwarder on MySQL or MariaDB does about the missing rows of rolled-back transactions if its user lacks the privilege PROCESS. After the time of outbox.grace, void fills the gap with an empty row, so that a statement that would still insert there fails; grace skips the gap, so that a row inserted there later is lost. Default: neither, and the privilege is required"`
+	Grace          time.Duration  `yaml:"grace" zero:"refused" doc:"How long a statement that publishes may take, if without_process is set; at least 1s. Default 5m"`
+	// Retention and InboxRetention are pointers because 0 differs from a key that is left out.
+	Retention      *time.Duration `yaml:"retention" doc:"How long rows stay in the log after they occurred, and receipts after their delivery. Rows that a sink has not settled stay longer. 0 keeps everything for ever. Default 72h"`
+	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"How long the inbox keeps the ids of handled notifications. It must be at least as long as a sink that uses the inbox may retry a delivery. 0 keeps them for ever. Default 720h, or 0 if retention is 0"`
 }
 
-// Log is a log outside of the database, if one is named.
+// Log is a log outside of the database. The zero value means the outbox's own table.
 type Log struct {
-	Kafka *kafka.Config `yaml:"kafka" doc:"topics of Apache Kafka"`
+	Kafka *kafka.Config `yaml:"kafka" doc:"Topics of Apache Kafka"`
 }
 
-// WithoutProcess is what stands in for the privilege PROCESS on MySQL and MariaDB.
+// WithoutProcess is a substitute for the privilege PROCESS on MySQL and MariaDB.
 type WithoutProcess string
 
-// The ways to do without the privilege; see package mysql.
+// The values of outbox.without_process; see package mysql.
 const (
 	WithoutProcessVoid  WithoutProcess = "void"
 	WithoutProcessGrace WithoutProcess = "grace"
 )
 
-// Payload is the type of the payload column; SQLite's takes anything.
+// Payload is the type of the payload column. SQLite ignores it.
 type Payload string
 
-// The payload columns that there are.
+// The values of outbox.payload.
 const (
 	PayloadJSON  Payload = "json"
 	PayloadBytes Payload = "bytea"
 )
 
-// ReadFrom is which server gives the pages of the log.
+// ReadFrom is the server from which the log is read.
 type ReadFrom string
 
-// The servers that there are; see [postgres.Config.Standby].
+// The values of outbox.read_from.
 const (
 	ReadFromPrimary ReadFrom = "primary"
 	ReadFromStandby ReadFrom = "standby"
 )
 
-// Forwarder is the engine's settings; see [forwarder.Config] for what they mean.
+// Forwarder has the forwarder's settings; see [forwarder.Config].
 type Forwarder struct {
-	Name            string             `yaml:"name" doc:"name of this forwarder in leases and logs. Default: the host's name"`
-	Poll            Poll               `yaml:"poll" doc:"the pause between two looks at the log"`
-	Listen          *bool              `yaml:"listen" doc:"be woken by PostgreSQL's NOTIFY on one more connection, to the same address; set it to false behind a transaction pooler, where only polling works. Default true; PostgreSQL only"`
-	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"how long a lane stays with a forwarder that no longer renews its lease, at least 1s. Default 15s"`
-	Connections     int                `yaml:"connections" zero:"refused" doc:"how many statements of this forwarder run at once, and so how many of the database's connections it uses, whatever the number of sinks and lanes, at least 4; the one that listens comes on top. Default 8"`
-	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"how long deliveries in flight may take to end when the program is stopped. Default 20s"`
-	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"what becomes of notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
-	TraceSettle     bool               `yaml:"trace_settle" doc:"where tracing is on, make a span for each checkpoint too. Default false"`
+	Name            string             `yaml:"name" doc:"Name of this forwarder in leases and logs. Default: the host's name"`
+	Poll            Poll               `yaml:"poll" doc:"How often the forwarder reads the log"`
+	Listen          *bool              `yaml:"listen" doc:"Let PostgreSQL's NOTIFY wake the forwarder, on one more connection to the same address. Set it to false behind a transaction pooler, where only polling works. Default true; PostgreSQL only"`
+	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"How long a forwarder keeps a lane after it last renewed the lease, which is how long a crashed forwarder holds its lanes; at least 1s. Default 15s"`
+	Connections     int                `yaml:"connections" zero:"refused" doc:"Most database connections that this forwarder uses at once, for any number of sinks and lanes, at least 4. The connection that listens is not counted. Default 8"`
+	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"How long deliveries in flight may take to end when the program stops. Default 20s"`
+	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"What happens to notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
+	TraceSettle     bool               `yaml:"trace_settle" doc:"Make a span for each checkpoint too, if tracing is on. Default false"`
 }
 
-// Poll bounds the pause between two looks at the log.
+// Poll limits the pause between two reads of the log.
 type Poll struct {
-	Min time.Duration `yaml:"min" zero:"refused" doc:"after something new. Default 1ms"`
-	Max time.Duration `yaml:"max" zero:"refused" doc:"after a while without. Default 50ms, or min if that is more"`
+	Min time.Duration `yaml:"min" zero:"refused" doc:"Shortest pause between two reads, while there is something new. Default 1ms"`
+	Max time.Duration `yaml:"max" zero:"refused" doc:"Longest pause between two reads, after a while without anything new. Default 50ms, or min if that is more"`
 }
 
-// Sink is a destination and how deliveries to it are made.
+// Sink is a sink with the settings of its deliveries.
 type Sink struct {
-	Kind        string           `yaml:"kind" doc:"the kind of sink. Required"`
-	With        With             `yaml:"with" doc:"the kind's own settings"`
-	Start       forwarder.Start  `yaml:"start" doc:"where the sink begins if the outbox has no cursors of it: oldest (the first row that is still in the log), now (what is committed from then on), or a time such as 2026-03-01T00:00:00Z (the first row in log order that occurred then or later). A sink that has cursors goes on at them. Default: oldest on a log from which nothing was forwarded yet, now on any other"`
-	Parallelism Parallelism      `yaml:"parallelism" doc:"deliveries in flight"`
-	Retry       Retry            `yaml:"retry" doc:"when a delivery that failed for the moment is tried again"`
-	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"what becomes of a key whose delivery is dead: continue with the next one, or halt until a person acts. Default continue"`
-	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"what becomes of a delivery whose type or version the sink does not know, as in the old processes of a rolling deploy: it is tried again, with no attempt spent, and is dead then"`
-	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"how long one delivery, or one batch, may take. Default 30s"`
-	Rate        forwarder.Rate   `yaml:"rate" doc:"most deliveries per unit of time, over all forwarders: 50/s, 100/m or 1000/h; with burst, as in 50/s, burst 100, so many may go at once after a pause (in quotes where the line has braces). Default: no bound; burst is the deliveries of a second"`
-	Breaker     Breaker          `yaml:"breaker" doc:"when all deliveries wait because the destination cannot be reached, fails, or refuses ten keys in a row for good, until one gets through; nothing is parked meanwhile"`
-	Fairness    string           `yaml:"fairness" doc:"name of the metadata, such as tenant, whose values share the sink: while several have something to deliver each gets the same number of slots. Default: none"`
-	Trace       forwarder.Trace  `yaml:"trace" enum:"pass,none" doc:"the trace context of deliveries (traceparent, tracestate): pass it on to the sink, or none, which takes it out of all that the sink gets. Default pass"`
+	Kind        string           `yaml:"kind" doc:"Kind of the sink. Required"`
+	With        With             `yaml:"with" doc:"Settings of the kind"`
+	Start       forwarder.Start  `yaml:"start" doc:"Where a new sink starts: oldest (the first row that is still in the log), now (only what is committed later), or a time such as 2026-03-01T00:00:00Z (the first row in log order that occurred at that time or later). A sink that has cursors continues from them. Default: oldest on a log from which nothing was forwarded yet, now on any other"`
+	Parallelism Parallelism      `yaml:"parallelism" doc:"How many deliveries are in flight at once"`
+	Retry       Retry            `yaml:"retry" doc:"When a delivery that failed temporarily is retried"`
+	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"What happens to later deliveries of a key after one is dead: continue with them, or halt the key until a person acts. Default continue"`
+	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"What happens to a delivery whose type or version the sink does not know, as in old processes during a rolling deploy. It is retried without using up attempts, and is dead after the time below"`
+	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"How long one delivery, or one batch, may take. Default 30s"`
+	Rate        forwarder.Rate   `yaml:"rate" doc:"Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst, as in 50/s, burst 100, that many may go at once after a pause; put it in quotes inside of braces. Default: no limit; burst is the deliveries of a second"`
+	Breaker     Breaker          `yaml:"breaker" doc:"When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, or if ten keys in a row are refused permanently"`
+	Fairness    string           `yaml:"fairness" doc:"Name of the metadata, such as tenant, whose values share the sink fairly: if several values have pending deliveries, each gets the same number of deliveries in flight. Default: none"`
+	Trace       forwarder.Trace  `yaml:"trace" enum:"pass,none" doc:"Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none to remove it. Default pass"`
 
-	// Sink is the sink that Load built of kind and with.
+	// Sink is the sink that Load built from Kind and With.
 	Sink sinks.Sink `yaml:"-"`
-	// settings is what Load made of with: the kind's own struct.
+	// settings is the kind's own struct, which Load decoded from With.
 	settings any
-	// contents are digests of the files that settings name, as they were then.
+	// contents are digests of the files that settings name, at the time of Load.
 	contents map[string]string
 }
 
-// With is the settings of a kind, which only the kind can read.
+// With has the settings of a kind, undecoded.
 type With struct{ node *yaml.Node }
 
-// Parallelism is the threshold of deliveries in flight to one sink.
+// Parallelism limits the deliveries in flight to one sink.
 type Parallelism struct {
-	Threshold int             `yaml:"threshold" zero:"refused" doc:"most deliveries in flight, 1 to 65536. Default 16"`
-	Above     forwarder.Above `yaml:"above" enum:"bounded,sequential" doc:"while more are pending: bounded (never more than threshold in flight) or sequential (one at a time until the backlog has shrunk to threshold). Default bounded"`
-	Adaptive  *Adaptive       `yaml:"adaptive" doc:"a threshold that follows the latency and the refusals of the destination, for each where the sink has several, instead of a fixed one. Default: none"`
+	Threshold int             `yaml:"threshold" zero:"refused" doc:"Most deliveries in flight, 1 to 65536. Default 16"`
+	Above     forwarder.Above `yaml:"above" enum:"bounded,sequential" doc:"What happens while more than threshold are pending: bounded (threshold in flight at once) or sequential (one at a time, until no more than threshold are pending). Default bounded"`
+	Adaptive  *Adaptive       `yaml:"adaptive" doc:"Instead of a fixed threshold, one that adapts to the latency and the refusals of the destination; a sink with several destinations has one for each. Default: none"`
 }
 
-// Adaptive bounds a threshold that follows the destination.
+// Adaptive limits a threshold that adapts to the destination.
 type Adaptive struct {
-	Min int `yaml:"min" zero:"refused" doc:"the smallest threshold. Default 1"`
-	Max int `yaml:"max" zero:"refused" doc:"the largest threshold, up to 65536, for all destinations together. Default 512, or min if that is more"`
+	Min int `yaml:"min" zero:"refused" doc:"Smallest threshold. Default 1"`
+	Max int `yaml:"max" zero:"refused" doc:"Largest threshold, up to 65536, over all destinations together. Default 512, or min if that is more"`
 }
 
-// OnUnknown says how long what a sink does not know is tried again.
+// OnUnknown sets how long a delivery that the sink does not know is retried.
 type OnUnknown struct {
-	RetryFor time.Duration `yaml:"retry_for" zero:"refused" doc:"for how long, from when the delivery was first parked; the pauses grow with that time, from retry.initial to 1m. Default 24h"`
+	RetryFor time.Duration `yaml:"retry_for" zero:"refused" doc:"How long it is retried, from the time it was first parked. The pauses grow from retry.initial to 1m. Default 24h"`
 }
 
-// Breaker says when a sink waits as a whole.
+// Breaker sets when a sink waits as a whole.
 type Breaker struct {
-	FailureShare float64       `yaml:"failure_share" zero:"refused" doc:"share of the last attempts over different keys that failed for the moment, 0 to 1. Default 0.9"`
-	Among        int           `yaml:"among" zero:"refused" doc:"how many attempts those are, 1 to 10000. Default 20"`
-	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"the longest pause between two probes; pauses begin at 100ms and double. Default 5s"`
-	Off          bool          `yaml:"off" doc:"wait only for a destination that cannot be reached, or refuses the sink itself. Default false"`
+	FailureShare float64       `yaml:"failure_share" zero:"refused" doc:"Share of the last attempts that must fail temporarily to open the breaker, 0 to 1. Repeated failures of one key count once. Default 0.9"`
+	Among        int           `yaml:"among" zero:"refused" doc:"How many of the last attempts failure_share refers to, 1 to 10000. Default 20"`
+	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"Longest pause between two probes. Pauses start at 100ms and double. Default 5s"`
+	Off          bool          `yaml:"off" doc:"Open only for a destination that cannot be reached, or that refuses the sink itself. Default false"`
 }
 
-// Retry is exponential backoff with jitter.
+// Retry sets exponential backoff with jitter.
 type Retry struct {
 	Policy `yaml:",inline"`
-	Types  map[string]Policy `yaml:"types" doc:"other settings for some types: for a type, the beginning of types (order.*), or all (*); the longest that matches counts. What is left out is as above"`
+	Types  map[string]Policy `yaml:"types" doc:"Other settings for a type, for types with a prefix (order.*), or for all types (*). The longest pattern that matches applies. Keys that are left out are taken from above"`
 }
 
-// Policy says when a delivery is tried again.
+// Policy sets when a delivery is retried.
 type Policy struct {
-	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"attempts that a delivery has before it is dead, the first included. Default 12"`
-	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"how old a notification may be at its next attempt, from when it occurred or was to be delivered; it is dead otherwise. The first attempt is made at any age. Default: no limit"`
-	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"the pause after the first attempt. Default 1s"`
-	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"how much longer each pause is than the one before, at least 1. Default 2"`
-	Max         time.Duration `yaml:"max" zero:"refused" doc:"the longest pause. Default 15m, or initial if that is more"`
-	Jitter      *float64      `yaml:"jitter" doc:"share of a pause by which chance makes it shorter or longer, 0 to 1. Default 0.2"`
+	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"Most attempts of a delivery, including the first; then it is dead. Default 12"`
+	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"Oldest age at which a notification is retried, counted from when it occurred or was scheduled for; then it is dead. The first attempt is made at any age. Default: no limit"`
+	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"Pause after the first attempt. Default 1s"`
+	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"Factor by which each pause is longer than the previous one, at least 1. Default 2"`
+	Max         time.Duration `yaml:"max" zero:"refused" doc:"Longest pause. Default 15m, or initial if that is more"`
+	Jitter      *float64      `yaml:"jitter" doc:"Share by which a pause is shortened or lengthened at random, 0 to 1. Default 0.2"`
 }
 
-// Rule brings what a route's pattern matches to a sink; a name alone is one without
-// conditions. See [route.Rule].
+// Rule sends what a route's pattern matches to a sink. A sink's name alone is a rule without
+// a condition. See [route.Rule].
 type Rule struct {
-	Sink    string            `yaml:"sink" short:"true" doc:"the sink's name. Required"`
-	When    string            `yaml:"when" secret:"false" doc:"a condition, such as payload.total > 100 && metadata.tenant == 'acme'. The language is that of expr-lang.org, over type, version, key, id, occurred_on, metadata and, where it is JSON, payload; what may be missing is asked for with ?. as in payload.customer?.country. A notification for which it is false passes the sink by; one on which it fails is parked as dead. Default: always"`
-	Payload map[string]string `yaml:"payload" secret:"false" doc:"what the sink gets instead of the payload: names of fields to expressions of the same language, as in {order: payload.id, total: payload.amount.value}. Default: the payload as it is"`
+	Sink    string            `yaml:"sink" short:"true" doc:"Name of the sink. Required"`
+	When    string            `yaml:"when" secret:"false" doc:"Condition in the language of expr-lang.org, such as payload.total > 100 && metadata.tenant == 'acme'. It can use type, version, key, id, occurred_on, metadata and, if it is JSON, payload. Use ?. for what may be missing, as in payload.customer?.country. If it is false, the sink does not get the notification; if it fails, the delivery is parked as dead. Default: always"`
+	Payload map[string]string `yaml:"payload" secret:"false" doc:"Payload for the sink, as fields with expressions of the same language: {order: payload.id, total: payload.amount.value}. Default: the original payload"`
 }
 
-// routes are those of the engine.
+// routes returns the routes as the engine takes them.
 func (c *Config) routes() route.Routes {
 	routes := make(route.Routes, len(c.Routes))
 	for pattern, rules := range c.Routes {
@@ -207,7 +209,7 @@ func (c *Config) routes() route.Routes {
 	return routes
 }
 
-// Table is the routes, checked and compiled; nil if there are none.
+// Table returns the routes, checked and compiled; nil if there are none.
 func (c *Config) Table() (*route.Table, error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
@@ -215,8 +217,8 @@ func (c *Config) Table() (*route.Table, error) {
 	return route.New(c.routes(), slices.Collect(maps.Keys(c.Sinks)), c.options.Types)
 }
 
-// ForwarderConfig is what the engine works with, over a store of the configuration's
-// database; see package database.
+// ForwarderConfig returns the configuration for [forwarder.New]. Package database opens the
+// store that the configuration names.
 func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	return forwarder.Config{
 		Store:           s,
@@ -241,10 +243,10 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	}
 }
 
-// Supplied reports the sinks to work on that another program is to supply, as
-// [sinks.ErrAbsent]. A forwarder that worked on one would keep its lanes from that program.
-// One without Types works on no sink of a file with such sinks: the file is of a program
-// whose types may have aliases, and a route to a type is one to its aliases.
+// Supplied returns [sinks.ErrAbsent] if this program lacks the code of a sink of kind go or
+// function that it would forward to. Such a forwarder would hold the sink's lanes without
+// delivering. If the file has such sinks and Options.Types is nil, the error covers all its
+// sinks, because routes also match aliases, which only the types know.
 func (c *Config) Supplied() error {
 	var mine, all []string
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
@@ -265,7 +267,7 @@ func (c *Config) Supplied() error {
 	return nil
 }
 
-// retention is that of the engine, for which 0 is the default.
+// retention returns a retention as the engine takes it, where 0 means the default.
 func retention(given *time.Duration) time.Duration {
 	switch {
 	case given == nil:
@@ -341,5 +343,5 @@ func (c *Config) RoutesTo(sink string) []string {
 	return patterns
 }
 
-// noJitter is what a jitter of 0 is to the forwarder, to whom 0 is its default.
+// noJitter represents a jitter of 0 in the forwarder's configuration, where 0 means the default.
 const noJitter = math.SmallestNonzeroFloat64

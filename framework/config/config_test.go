@@ -266,14 +266,14 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 	t.Parallel()
 	path := write(t, "outbox: {prefix: \"9\"}\nsink: {}\n")
 	_, err := config.LoadTables(config.Source{File: path, Environ: []string{"WAYBILL_OUTBOX_PREFX=a"}})
-	require.EqualError(t, err, path+": database is missing: write it in the file, set WAYBILL_DATABASE, or use --database\n"+
+	require.EqualError(t, err, path+": database is missing: set it in the file, with WAYBILL_DATABASE, or with --database\n"+
 		path+`:1: outbox.prefix: invalid table prefix "9": use up to 40 lower-case letters, digits and underscores, beginning with a letter`+"\n"+
 		path+`:2: unknown key "sink"; did you mean sinks?`+"\n"+
-		"WAYBILL_OUTBOX_PREFX: this variable stands for no key; did you mean WAYBILL_OUTBOX_PREFIX?")
+		"WAYBILL_OUTBOX_PREFX: this variable does not match a key; did you mean WAYBILL_OUTBOX_PREFIX?")
 
 	path = write(t, "outbox: {prefix: billing.order}\n")
 	_, err = config.LoadTables(config.Source{File: path, Database: "sqlite:outbox.db"})
-	require.EqualError(t, err, path+`:1: outbox.prefix: invalid table prefix "billing.order": this database has no schemas, leave out all up to the dot`)
+	require.EqualError(t, err, path+`:1: outbox.prefix: invalid table prefix "billing.order": this database has no schemas: leave out the part up to the dot`)
 	_, err = config.LoadTables(config.Source{File: path, Database: "postgres://localhost/app"})
 	require.NoError(t, err)
 
@@ -281,14 +281,14 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 	require.EqualError(t, err, "--database: database: is not a database address; write postgres://user:password@host:port/name, a list of key=value, mysql://user:password@host:port/name, or sqlite:path")
 
 	_, err = config.LoadTables(config.Source{})
-	require.EqualError(t, err, "database is missing: write it in the file, set WAYBILL_DATABASE, or use --database")
+	require.EqualError(t, err, "database is missing: set it in the file, with WAYBILL_DATABASE, or with --database")
 }
 
 func TestUnreadableFilesAreReported(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "waybill.yml")
 	_, err := load(t, config.Source{File: missing})
-	require.EqualError(t, err, missing+": there is no such file")
+	require.EqualError(t, err, missing+": the file does not exist")
 
 	folder := t.TempDir()
 	_, err = load(t, config.Source{File: folder})
@@ -296,7 +296,7 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 
 	huge := write(t, strings.Repeat("# filler\n", 1<<17))
 	_, err = load(t, config.Source{File: huge})
-	require.EqualError(t, err, huge+": is larger than 1 MiB, the limit of a configuration")
+	require.EqualError(t, err, huge+": the file is larger than 1 MiB, the limit of a configuration")
 }
 
 // settings are a kind's with fields of all shapes.

@@ -11,9 +11,9 @@ import (
 	"reflect"
 )
 
-// contentsOf digests the files and folders that a kind's settings name and that are read
-// when the sink is made: fields with the tag content:"true". So a changed template is a
-// change of the configuration. What cannot be read is told apart by its error.
+// contentsOf returns digests of the files and folders in fields with the tag content:"true",
+// which are read when the sink is built. So a changed template counts as a changed
+// configuration. If a file cannot be read, the error is its digest.
 func contentsOf(settings any) map[string]string {
 	digests := make(map[string]string)
 	collectContents(reflect.ValueOf(settings), digests)
@@ -40,10 +40,10 @@ func collectContents(v reflect.Value, digests map[string]string) {
 	}
 }
 
-// digest is that of a file, or of all files below a folder with their names.
+// digest returns the digest of a file, or of all files below a folder with their names.
 func digest(path string) string {
 	sum := sha256.New()
-	root, err := filepath.EvalSymlinks(path) // what is mounted into a container is a link
+	root, err := filepath.EvalSymlinks(path) // Kubernetes mounts files as links
 	if err == nil {
 		err = filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil {
@@ -58,7 +58,8 @@ func digest(path string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// addFile adds a file below root, or what a link there leads to; nothing of a folder.
+// addFile adds the name and content of a file below root, or of the file that a link points to.
+// It ignores folders.
 func addFile(sum io.Writer, root, name string) error {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {

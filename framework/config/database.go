@@ -17,20 +17,19 @@ import (
 // Dialect is a kind of database.
 type Dialect string
 
-// The databases that an outbox can be in.
+// The kinds of database that an outbox can be in.
 const (
 	PostgreSQL Dialect = "postgres"
 	SQLite     Dialect = "sqlite"
 	MySQL      Dialect = "mysql" // and MariaDB
 )
 
-// Database is the address of a database. Printing one does not show its
-// password.
+// Database is the address of a database. Printing it does not show the password.
 type Database struct {
 	dialect Dialect
 	dsn     string
 	shown   string
-	hosts   bool // it names several
+	hosts   bool // whether it names several hosts
 }
 
 var (
@@ -40,11 +39,11 @@ var (
 	_ slog.LogValuer           = Database{}
 )
 
-// keyValueList is how a list of key=value begins.
+// keyValueList matches the start of the key=value form.
 var keyValueList = regexp.MustCompile(`^\s*\w+\s*=`)
 
-// ParseDatabase reads an address as it stands in the configuration. No error
-// repeats it, since it may hold a password.
+// ParseDatabase parses an address as in the configuration. Errors do not quote it, because it
+// may contain a password.
 func ParseDatabase(address string) (Database, error) {
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch strings.ToLower(scheme) {
@@ -74,8 +73,7 @@ func parsePostgresList(address string) (Database, error) {
 	if d, err := parsePostgres(address); err == nil || !strings.Contains(err.Error(), "missing") {
 		return d, err
 	}
-	// The original names the word before which it expected a key: it may be the
-	// second half of a password.
+	// pq's error quotes a word, which may be the second half of a password.
 	return Database{}, errors.New("is not a valid list of key=value; put values with spaces in single quotes")
 }
 
@@ -104,32 +102,32 @@ func parseMySQL(address string) (Database, error) {
 func parseSQLite(path string) (Database, error) {
 	switch {
 	case path == "":
-		return Database{}, errors.New("names no file; write sqlite:path, such as sqlite:outbox.db")
+		return Database{}, errors.New("does not name a file; write sqlite:path, such as sqlite:outbox.db")
 	case strings.HasPrefix(path, "//"):
-		return Database{}, errors.New("is ambiguous; write sqlite:path without slashes in between, such as sqlite:outbox.db or sqlite:/var/lib/outbox.db")
+		return Database{}, errors.New("is ambiguous; write sqlite:path without // before the path, such as sqlite:outbox.db or sqlite:/var/lib/outbox.db")
 	case strings.Contains(path, ":memory:"):
-		return Database{}, errors.New("is in memory, where no other program could see it; name a file")
+		return Database{}, errors.New("is in memory, where no other program can read it; name a file")
 	}
 	return Database{dialect: SQLite, dsn: path, shown: "SQLite database " + path}, nil
 }
 
-// Dialect is the kind of database; "" for the zero value.
+// Dialect returns the kind of database; "" for the zero value.
 func (d Database) Dialect() Dialect { return d.dialect }
 
-// DSN is what the driver takes: a URL or list of key=value for PostgreSQL, a URL for
-// MySQL and MariaDB, a path for SQLite. It may hold a password.
+// DSN returns what the driver takes: a URL or the key=value form for PostgreSQL, a URL for MySQL
+// and MariaDB, a path for SQLite. It may contain a password.
 func (d Database) DSN() string { return d.dsn }
 
 // String describes the database without its password.
 func (d Database) String() string { return d.shown }
 
-// GoString is String, for %#v.
+// GoString returns String, for %#v.
 func (d Database) GoString() string { return d.shown }
 
-// LogValue is String, for slog.
+// LogValue returns String, for slog.
 func (d Database) LogValue() slog.Value { return slog.StringValue(d.shown) }
 
-// UnmarshalText is ParseDatabase.
+// UnmarshalText parses an address with [ParseDatabase].
 func (d *Database) UnmarshalText(text []byte) (err error) {
 	*d, err = ParseDatabase(string(text))
 	return err

@@ -14,45 +14,45 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a file once its aliases are followed: they can make a short one
-// endless.
+// Limits of a file after its aliases are followed, because a short file with aliases can be
+// arbitrarily large.
 const (
 	maxNodes = 100_000
 	maxDepth = 50
 )
 
-// decoder fills structs from nodes and variables. In contrast to
-// yaml.Node.Decode it goes on behind a mistake, knows unknown keys, and notes
-// where each key stands, for mistakes that are found later.
+// decoder fills structs from YAML nodes and environment variables. Unlike yaml.Node.Decode it
+// continues after a mistake, reports unknown keys, and records where each key is, for mistakes
+// that are found later.
 //
-// A key is named by its path: sinks.partner.retry.initial.
+// Keys are named by their paths, such as sinks.partner.retry.initial.
 type decoder struct {
 	report      *report
 	environment *environment
 	outside     outside
-	flags       map[string]string // keys given on the command line, which win
+	flags       map[string]string // values of keys from the command line, which override all others
 
-	places map[string]place  // of each key that is given
-	typed  map[string]string // the text of each value into which something from outside came
-	fields map[string]bool   // each key that could be given
-	// secrecy is that of the keys, and values are those of keys that hide something.
+	places map[string]place  // where each key is set
+	typed  map[string]string // values with references to variables or files, as the user typed them
+	fields map[string]bool   // keys that exist
+	// secrecy is how much of each key's value is secret; values are the decoded values.
 	secrecy map[string]secrecy
 	values  map[string]string
-	wrong   map[string]bool // each key that is reported already
+	wrong   map[string]bool // keys with a reported mistake
 
 	nodes, depth int
-	endless      bool // one of them is beyond its bound
+	tooLarge     bool // nodes or depth exceeds its limit
 }
 
-// place is where a key is given.
+// place is where a key is set.
 type place struct {
 	where string
 	line  int
-	empty bool // nothing stands behind the key, as if it were not there
+	empty bool // the key has no value, which is the same as no key
 }
 
-// mistake reports something about a key at the place where it is given, or else
-// where the nearest one above it is.
+// mistake reports a mistake of a key at the place where it is set, or at that of the nearest
+// key above it.
 func (d *decoder) mistake(path, format string, args ...any) {
 	d.wrong[path] = true
 	p := d.placeOf(path)
@@ -68,23 +68,23 @@ func (d *decoder) placeOf(path string) place {
 	return place{where: d.report.file}
 }
 
-// given says whether the user has written a key and a value.
+// given reports whether the user has set a key to a value.
 func (d *decoder) given(path string) bool {
 	p, ok := d.places[path]
 	return ok && !p.empty
 }
 
-// decode fills v, which can be set, with what stands at a path. node is nil where
-// the file has nothing; variables may have something all the same.
+// decode fills v, which must be settable, with the value at a path. node is nil if the file has
+// no value; a variable may still set one.
 func (d *decoder) decode(node *yaml.Node, v reflect.Value, path string) {
 	d.nodes++
 	d.depth++
 	defer func() { d.depth-- }()
 	if d.nodes > maxNodes || d.depth > maxDepth {
-		if !d.endless {
-			d.mistake(path, "the file is too large once its aliases are followed")
+		if !d.tooLarge {
+			d.mistake(path, "the file is too large after its aliases are followed")
 		}
-		d.endless = true
+		d.tooLarge = true
 		return
 	}
 	node = follow(node)
@@ -105,12 +105,12 @@ func (d *decoder) decode(node *yaml.Node, v reflect.Value, path string) {
 		d.list(node, v, path)
 	case v.Kind() == reflect.Pointer:
 		d.pointer(node, v, path)
-	default: // an interface, or what configurations have no use for
+	default: // an interface, or a type that no configuration uses
 		d.anything(node, v, path)
 	}
 }
 
-// skipped is a section that a command has no need of.
+// skipped is a section that a command does not read.
 type skipped struct{}
 
 // structure fills a struct by its yaml tags.
@@ -143,7 +143,7 @@ func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		if f.tag.Get("zero") == "refused" && f.value.IsZero() {
-			d.mistake(at, "%s is 0: leave it out for its default", at)
+			d.mistake(at, "%s is 0: leave it out to use its default", at)
 		}
 		if choices := f.choices(); len(choices) > 0 && !slices.Contains(choices, f.value.String()) {
 			d.mistake(at, "%s is %q: use %s", at, f.value.String(), oneOf(choices))
@@ -158,15 +158,15 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	}
 	hint := didYouMean(key.Value, known)
 	if slices.Contains(known, "with") && suggest(key.Value, known) == "" {
-		hint += "; the kind's own settings stand below with"
+		hint += "; the kind's settings belong below with"
 	}
 	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, hint)
 	if near := suggest(key.Value, known); near != "" && !d.given(join(path, near)) {
-		d.wrong[join(path, near)] = true // that it is missing is no news
+		d.wrong[join(path, near)] = true // do not report it as missing, too
 	}
 }
 
-// mapping fills a map. What it holds is the file's; variables can change it.
+// mapping fills a map with the file's entries. Variables can change them, but not add any.
 func (d *decoder) mapping(node *yaml.Node, v reflect.Value, path string) {
 	if v.Type().Key().Kind() != reflect.String {
 		d.anything(node, v, path)
@@ -178,7 +178,7 @@ func (d *decoder) mapping(node *yaml.Node, v reflect.Value, path string) {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
 		value, at := reflect.New(v.Type().Elem()).Elem(), join(path, e.key.Value)
-		if simple { // else it is a name that the user gives, such as a sink's
+		if simple { // otherwise the key is a name that the user chooses, such as a sink's
 			d.secrecy[at] = above.below(e.key.Value)
 		}
 		d.decode(e.value, value, at)
@@ -186,7 +186,7 @@ func (d *decoder) mapping(node *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// list fills a slice from a list, or from a variable with commas.
+// list fills a slice from a list, or from a comma-separated variable.
 func (d *decoder) list(node *yaml.Node, v reflect.Value, path string) {
 	if text, ok := d.override(path); ok {
 		node = &yaml.Node{Kind: yaml.SequenceNode}
@@ -224,7 +224,7 @@ func (d *decoder) pointer(node *yaml.Node, v reflect.Value, path string) {
 	v.Set(value)
 }
 
-// anything fills what has no keys that are known.
+// anything fills a value without known keys.
 func (d *decoder) anything(node *yaml.Node, v reflect.Value, path string) {
 	if node == nil {
 		return
@@ -253,10 +253,10 @@ func (d *decoder) anything(node *yaml.Node, v reflect.Value, path string) {
 		v.Set(got)
 		return
 	}
-	d.mistake(path, "%s is %s, which does not fit", path, nameOf(node))
+	d.mistake(path, "%s is %s, which this key does not take", path, nameOf(node))
 }
 
-// isScalar says whether a single value of the file fills v.
+// isScalar reports whether a single value fills v.
 func isScalar(v reflect.Value) bool {
 	switch v.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler, yaml.Unmarshaler:
@@ -292,7 +292,7 @@ func (d *decoder) scalar(node *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// expanded returns a copy of a node with what its ${…} and file: stand for.
+// expanded returns a copy of a node with its ${…} and file: replaced by their values.
 func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
 	if node.Kind != yaml.ScalarNode || !strings.Contains(node.Value, "$") && !strings.HasPrefix(node.Value, filePrefix) {
 		return node, true
@@ -311,12 +311,12 @@ func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
 		return nil, false
 	}
 	text, ok := d.whole(text, node.Value, path)
-	// Neither tag nor quotes: the text says what it is, as if it stood there.
+	// No tag and no quotes: the text is read as if it were written in the file.
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: node.Line}, ok
 }
 
-// whole returns a value, or what is in the file that it names. typed is the value
-// before the environment came in.
+// whole returns a value, or the content of the file that it names. typed is the value as the
+// user typed it.
 func (d *decoder) whole(value, typed, path string) (text string, ok bool) {
 	text, brought, problem := d.outside.whole(value, typed)
 	if brought {
@@ -328,8 +328,8 @@ func (d *decoder) whole(value, typed, path string) (text string, ok bool) {
 	return text, problem == ""
 }
 
-// set converts a scalar. shown is the value as the user typed it, before the
-// environment, which may hold a password, came in.
+// set converts a scalar. shown is the value as the user typed it, without the values of
+// variables, which may be passwords.
 func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 	var err error
 	wanted := ""
@@ -348,7 +348,7 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 		wanted = "a duration with its unit, like 1m30s"
 	case yaml.Unmarshaler:
 		err = node.Decode(target)
-		wanted = "what this key takes"
+		wanted = "a value that this key takes"
 	default:
 		if v.Kind() == reflect.String {
 			v.SetString(node.Value)
@@ -362,7 +362,7 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 	}
 }
 
-// secrecyOf is that of a key, or of the nearest one above it.
+// secrecyOf returns the secrecy of a key, or of the nearest key above it.
 func (d *decoder) secrecyOf(path string) secrecy {
 	for ; path != ""; path = parent(path) {
 		if s, ok := d.secrecy[path]; ok {
@@ -372,7 +372,8 @@ func (d *decoder) secrecyOf(path string) secrecy {
 	return untagged
 }
 
-// masked is a value without its secrets, or what the user typed in its place.
+// masked returns a value without its secrets: with the references that the user typed, or
+// masked.
 func (d *decoder) masked(path, value string) string {
 	if typed, fromOutside := d.typed[path]; fromOutside {
 		return d.secrecyOf(path).maskedReference(typed)
@@ -380,7 +381,7 @@ func (d *decoder) masked(path, value string) string {
 	return d.secrecyOf(path).masked(value)
 }
 
-// secretsBelow are the secret pieces of the values of a key and of those below it.
+// secretsBelow returns the secret parts of the values of a key and of the keys below it.
 func (d *decoder) secretsBelow(path string) concealed {
 	secrets := make(concealed)
 	for at, value := range d.values {
@@ -388,7 +389,7 @@ func (d *decoder) secretsBelow(path string) concealed {
 			continue
 		}
 		if typed, fromOutside := d.typed[at]; fromOutside && onlyReferences(typed) {
-			continue // the report knows of it
+			continue // the report conceals these already
 		}
 		d.secrecyOf(at).split(value, func(piece string) string {
 			secrets.add(piece, mask)
@@ -410,7 +411,7 @@ func wantedOf(v reflect.Value) string {
 	return "a whole number"
 }
 
-// override returns the value of a key's variable. What is inside a list has none.
+// override returns the value of a key's flag or variable. Items of lists have none.
 func (d *decoder) override(path string) (string, bool) {
 	if strings.Contains(path, "[") {
 		return "", false
@@ -425,8 +426,7 @@ func (d *decoder) override(path string) (string, bool) {
 	return text, ok
 }
 
-// entries returns what a mapping holds, notes where, and reports keys that stand
-// there twice.
+// entries returns the entries of a mapping, records their places, and reports duplicate keys.
 func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
 	switch {
 	case node == nil:
@@ -445,13 +445,13 @@ func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
 		key, value := follow(node.Content[i]), node.Content[i+1]
 		switch {
 		case key == nil || key.Kind != yaml.ScalarNode:
-			d.report.add(d.report.file, node.Content[i].Line, "a key is a word, not %s", nameOf(node.Content[i]))
+			d.report.add(d.report.file, node.Content[i].Line, "a key must be a word, not %s", nameOf(node.Content[i]))
 		case key.ShortTag() == "!!merge":
-			d.report.add(d.report.file, key.Line, "merging with << is not offered; repeat the keys, or use an alias for a whole value")
+			d.report.add(d.report.file, key.Line, "merging with << is not supported; repeat the keys, or use an alias for a whole value")
 		case strings.Contains(strings.Trim(key.Value, ":"), ":") && follow(value) == nil: // {password:secret}
 			d.report.add(d.report.file, key.Line, "%s: a key has a colon in it and no value: write a space after the colon", cmp.Or(path, "the file"))
 		case first[key.Value] > 0:
-			d.report.add(d.report.file, key.Line, "%s is given twice, first on line %d", join(path, key.Value), first[key.Value])
+			d.report.add(d.report.file, key.Line, "%s is set twice, first on line %d", join(path, key.Value), first[key.Value])
 		default:
 			first[key.Value] = node.Content[i].Line
 			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line, follow(value) == nil}

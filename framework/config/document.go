@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseDocument reads YAML without looking at what it says. nil stands for a
-// document that is empty or broken; the latter is reported.
+// parseDocument parses YAML. It returns nil for an empty document, and for a broken one, which
+// it reports.
 func parseDocument(text []byte, r *report) *yaml.Node {
 	var document, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -24,7 +24,7 @@ func parseDocument(text []byte, r *report) *yaml.Node {
 		return nil
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		r.add(r.file, second.Line, "a second document begins, but a configuration is one document")
+		r.add(r.file, second.Line, "a second YAML document begins here: a configuration is one document")
 		return nil
 	}
 	return document.Content[0]
@@ -32,17 +32,17 @@ func parseDocument(text []byte, r *report) *yaml.Node {
 
 var (
 	syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-	// The yaml package counts lines from 0 in errors of its parser, and from 1 in
-	// those of its scanner. These are the parser's.
+	// The yaml package counts lines from 0 in errors of its parser, which match this, and from
+	// 1 in errors of its scanner.
 	countsFromZero = regexp.MustCompile(`^did not find expected (<|node content|'-'|key|',')`)
 )
 
-// reportSyntax says where the parser gave up. Its texts repeat nothing of the
-// file but the names of anchors.
+// reportSyntax reports a syntax error. The parser's errors quote nothing of the file except the
+// names of anchors.
 func reportSyntax(err error, text []byte, r *report) {
 	m := syntaxError.FindStringSubmatch(err.Error())
 	if m == nil {
-		r.add(r.file, 0, "is no YAML")
+		r.add(r.file, 0, "is not YAML")
 		return
 	}
 	if anchor, ok := strings.CutPrefix(m[2], "unknown anchor '"); ok {
@@ -58,7 +58,7 @@ func reportSyntax(err error, text []byte, r *report) {
 	r.add(r.file, line, "is not YAML: %s", m[2])
 }
 
-// lineOf is the line on which something stands first; 0 if nowhere.
+// lineOf returns the line of the first occurrence of a text; 0 if there is none.
 func lineOf(text []byte, what string) int {
 	before, _, found := bytes.Cut(text, []byte(what))
 	if !found {
@@ -73,8 +73,8 @@ type entry struct {
 	value *yaml.Node
 }
 
-// follow returns the node that an alias stands for, and nil for a null: a key
-// without a value is the same as no key.
+// follow returns the node that an alias refers to, and nil for null, because a key without a
+// value is the same as no key.
 func follow(node *yaml.Node) *yaml.Node {
 	if node != nil && node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -85,7 +85,7 @@ func follow(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// nameOf is what a person calls a kind of node.
+// nameOf returns a node's kind in plain words.
 func nameOf(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:

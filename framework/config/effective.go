@@ -6,20 +6,20 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// Effective is what holds for the deliveries of one type to one sink, with all
-// defaults filled in.
+// Effective has the settings of the deliveries of one type to one sink, with defaults filled
+// in.
 type Effective struct {
 	Parallelism Parallelism
 	Retry       Policy
-	// RetryFrom is the pattern of retry.types that Retry comes from; "" for the sink's
-	// own policy.
+	// RetryFrom is the pattern of retry.types that Retry comes from; "" if it is the sink's
+	// retry itself.
 	RetryFrom string
 	OnDead    forwarder.OnDead
 	Timeout   time.Duration
 	Rate      forwarder.Rate
 }
 
-// Effective is what holds for a type's deliveries to a sink.
+// Effective returns the settings of a type's deliveries to a sink.
 func (c *Config) Effective(sink, typ string) Effective {
 	s := c.Sinks[sink].forwarder().WithDefaults()
 	retry, from := s.Retry.For(typ)
@@ -33,10 +33,10 @@ func (c *Config) Effective(sink, typ string) Effective {
 	}
 }
 
-// MaxAttempts is how many attempts a delivery of a type to a sink has.
+// MaxAttempts returns how many attempts a delivery of a type to a sink has.
 func (c *Config) MaxAttempts(sink, typ string) int { return c.Effective(sink, typ).Retry.MaxAttempts }
 
-// withDefaults fills in what was left out, as the forwarder does.
+// withDefaults returns the sink with the forwarder's defaults filled in.
 func (s Sink) withDefaults() Sink {
 	its := s.forwarder().WithDefaults()
 	types := make(map[string]Policy, len(s.Retry.Types))
@@ -50,17 +50,17 @@ func (s Sink) withDefaults() Sink {
 	return s
 }
 
-// parallelismOf is a parallelism as the file has it.
+// parallelismOf returns a parallelism in the form of the file.
 func parallelismOf(p forwarder.Parallelism) Parallelism {
 	its := Parallelism{Threshold: p.Threshold, Above: p.Above}
 	if p.IsAdaptive() {
 		its.Adaptive = new(Adaptive(p.Adaptive))
-		its.Above = "" // of a fixed one
+		its.Above = "" // applies to a fixed threshold only
 	}
 	return its
 }
 
-// policyOf is a policy as the file has it.
+// policyOf returns a policy in the form of the file.
 func policyOf(r forwarder.Retry) Policy {
 	if r.Jitter == noJitter {
 		r.Jitter = 0

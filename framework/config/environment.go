@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// environmentPrefix begins the variables that stand for keys.
+// environmentPrefix begins the variables that set keys.
 const environmentPrefix = "WAYBILL_"
 
-// environment is the variables that stand for keys: WAYBILL_FORWARDER_LEASE for
-// forwarder.lease. An empty one counts as not set.
+// environment has the variables that set keys: WAYBILL_FORWARDER_LEASE sets forwarder.lease. An
+// empty variable counts as not set.
 type environment struct {
 	report *report
 	set    map[string]string
-	keys   map[string]string // variable to the key that asked for it
-	unread []string          // beginnings of variables that were not asked for
+	keys   map[string]string // the key of each variable that was looked up
+	unread []string          // prefixes of the variables of sections that are not read
 }
 
 func newEnvironment(variables map[string]string, r *report) *environment {
@@ -29,8 +29,8 @@ func newEnvironment(variables map[string]string, r *report) *environment {
 	return e
 }
 
-// variable is the name of a key's variable: upper case, everything but letters
-// and digits an underscore.
+// variable returns the name of a key's variable: in upper case, with underscores for everything
+// but letters and digits.
 func variable(key string) string {
 	return environmentPrefix + strings.Map(func(r rune) rune {
 		switch {
@@ -48,13 +48,13 @@ func (e *environment) lookUp(key string) (value, name string, ok bool) {
 	name = variable(key)
 	value, ok = e.set[name]
 	if other, asked := e.keys[name]; ok && asked && other != key {
-		e.report.add(name, 0, "stands for both %s and %s; write them in the file", other, key)
+		e.report.add(name, 0, "sets both %s and %s; write them in the file", other, key)
 	}
 	e.keys[name] = key
 	return value, name, ok
 }
 
-// anyBelow says whether a variable stands for something below a key.
+// anyBelow reports whether a variable sets a key below a key.
 func (e *environment) anyBelow(key string) bool {
 	below := variable(key) + "_"
 	for name := range e.set {
@@ -65,11 +65,11 @@ func (e *environment) anyBelow(key string) bool {
 	return false
 }
 
-// skip says that what is below a key is not read, so it is unknown whether
-// its variables mean something.
+// skip marks the section of a key as not read, so that its variables are not reported as
+// unknown.
 func (e *environment) skip(key string) { e.unread = append(e.unread, variable(key)) }
 
-// reportUnknown reports variables that stand for no key.
+// reportUnknown reports variables that do not set a key.
 func (e *environment) reportUnknown() {
 	known := slices.Collect(maps.Keys(e.keys))
 	for _, name := range slices.Sorted(maps.Keys(e.set)) {
@@ -80,14 +80,16 @@ func (e *environment) reportUnknown() {
 		if near := suggest(name, known); near != "" {
 			hint = "; did you mean " + near + "?"
 		}
-		e.report.add(name, 0, "this variable stands for no key%s", hint)
+		e.report.add(name, 0, "this variable does not match a key%s", hint)
 	}
 }
 
-// serviceLink is what Kubernetes sets in every pod for a service whose name
+// serviceLink matches the variables that Kubernetes sets in every pod for a service whose name
 // begins with waybill.
 var serviceLink = regexp.MustCompile(`^WAYBILL_(.+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
+// belongsToOthers reports whether a variable with our prefix is not ours, or sets a key of a
+// section that is not read.
 func (e *environment) belongsToOthers(name string) bool {
 	switch {
 	case strings.HasPrefix(name, environmentPrefix+"TEST_"): // the tests' own

@@ -8,9 +8,9 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces each ${…} in a value by what resolve makes of the text between
-// the braces. $$ is one dollar sign, and any other dollar sign is itself. All that
-// is wrong is reported at once.
+// expand replaces each ${…} in a value with what resolve returns for the text between the
+// braces. $$ becomes a dollar sign, and any other dollar sign is left alone. It returns all
+// problems.
 func expand(text string, resolve func(reference string) (value, problem string)) (expanded string, problems []string) {
 	var b strings.Builder
 	for {
@@ -41,17 +41,17 @@ func expand(text string, resolve func(reference string) (value, problem string))
 	}
 }
 
-// outside is what a configuration can have values from: environment variables and
-// files. They may be passwords, so the report shows none.
+// outside resolves references to environment variables and files. Their values may be
+// passwords, so the report conceals them.
 type outside struct {
 	report    *report
 	variables map[string]string
-	folder    string // from which paths of files start
+	folder    string // relative paths of files start here
 }
 
-// resolve returns what ${reference} stands for: ${NAME}, ${NAME:-default}, where
-// the default stands in for a variable that is unset or empty, or ${file:PATH}.
-// brought says that it came from outside.
+// resolve returns the value of ${reference}: ${NAME}, ${NAME:-default}, whose default applies
+// to a variable that is unset or empty, or ${file:PATH}. brought reports whether the value came
+// from a variable or a file.
 func (o outside) resolve(reference string) (value string, brought bool, problem string) {
 	if path, ok := strings.CutPrefix(reference, filePrefix); ok {
 		value, problem = o.file(path, "${"+reference+"}")
@@ -61,12 +61,12 @@ func (o outside) resolve(reference string) (value string, brought bool, problem 
 	value, set := o.variables[name]
 	switch {
 	case !variableName.MatchString(name):
-		// Not repeated: it may be a piece of a password.
-		return "", false, "${…} names no variable; write ${NAME}, ${NAME:-default} or ${file:PATH}, and $$ for a dollar sign"
+		// The text is not quoted: it may be part of a password.
+		return "", false, "${…} does not name a variable; write ${NAME}, ${NAME:-default} or ${file:PATH}, and $$ for a dollar sign"
 	case hasFallback && value == "":
 		return fallback, false, ""
 	case !set:
-		return "", false, fmt.Sprintf("the environment variable %s is not set; set it, or give a default as ${%s:-…}", name, name)
+		return "", false, fmt.Sprintf("the environment variable %s is not set; set it, or write a default as ${%s:-…}", name, name)
 	}
 	o.report.conceal(value, "${"+name+"}")
 	return value, value != "", ""

@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// filePrefix begins a value that a file holds.
+// filePrefix begins a value that is read from a file.
 const filePrefix = "file:"
 
 // maxValueSize is far above any secret.
 const maxValueSize = 64 << 10
 
-// whole returns what a value as a whole stands for: file:PATH for what that file
-// holds, and file::… for the text file:…. brought says that it is a file's.
+// whole returns the meaning of a whole value: file:PATH is the content of that file, file::… is
+// the text file:…, and anything else is itself. brought reports whether a file was read.
 func (o outside) whole(value, typed string) (text string, brought bool, problem string) {
 	path, ok := strings.CutPrefix(value, filePrefix)
 	switch {
@@ -32,11 +32,10 @@ func (o outside) whole(value, typed string) (text string, brought bool, problem 
 	return text, true, problem
 }
 
-// file returns what a file holds, without the line ends behind it. shown stands
-// for it in reports.
+// file returns the content of a file without line ends at its end. Reports show shown instead.
 func (o outside) file(path, shown string) (text, problem string) {
 	if path == "" {
-		return "", "file: names no file; write file:/run/secrets/name, or file:: for a text that begins with file:"
+		return "", "file: does not name a file; write file:/run/secrets/name, or file:: for a text that begins with file:"
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(o.folder, path)
@@ -50,7 +49,7 @@ func (o outside) file(path, shown string) (text, problem string) {
 }
 
 func readValue(path string) (text, problem string) {
-	// Others may never end, and give a second reader something else.
+	// Pipes and devices may never end, and differ each time they are read.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return "", "is not a regular file"
 	}
@@ -71,8 +70,7 @@ func readValue(path string) (text, problem string) {
 	return string(content), ""
 }
 
-// readFile reads one byte more than limit at most, so that callers see what is
-// larger.
+// readFile reads at most limit+1 bytes, so that callers can tell that a file is too large.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -82,7 +80,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// withoutPath is the error without the path, which stands before it already.
+// withoutPath removes the path from an error, because the report names it already.
 func withoutPath(err error) error {
 	if failed := new(fs.PathError); errors.As(err, &failed) {
 		return failed.Err

@@ -75,7 +75,7 @@ routes: {"*": [partner]}
 	require.NoError(t, os.Chmod(filepath.Join(in, "closed"), 0))
 
 	_, err := load(t, config.Source{File: path})
-	wanted := path + ":1: database: file: names no file; write file:/run/secrets/name, or file:: for a text that begins with file:\n" +
+	wanted := path + ":1: database: file: does not name a file; write file:/run/secrets/name, or file:: for a text that begins with file:\n" +
 		path + ":2: outbox.prefix: the file " + in + "/absent does not exist\n" +
 		path + ":4: forwarder.name: the file " + in + "/empty is empty\n" +
 		path + ":5: forwarder.lease is \"file:lease\": write a duration with its unit, like 1m30s\n" +

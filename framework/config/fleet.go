@@ -10,14 +10,14 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Fleet is what several databases with one forwarder have beside their addresses; see package fleet.
+// Fleet has the settings of a forwarder of several databases; see package fleet.
 type Fleet struct {
-	Control     Database       `yaml:"control" secret:"password" doc:"address of a database that leases the databases of the fleet to its forwarders, so that each is worked on by one; waybill migrate --in control makes its tables. Default: none, and each forwarder works on all databases"`
-	Prefix      string         `yaml:"prefix" doc:"beginning of the names of the fleet's tables in control; fleets that share a control database have different ones. Default waybill_fleet"`
-	Query       string         `yaml:"query" secret:"false" doc:"in place of databases, a query of control that returns their names and addresses, as in SELECT name, url FROM tenants WHERE active"`
-	Refresh     time.Duration  `yaml:"refresh" zero:"refused" doc:"how often query is asked, at least 1s. SIGHUP asks it at once. Default 1m"`
-	Sleep       *time.Duration `yaml:"sleep" doc:"after what time without anything to do a database sleeps: its lanes are given back, and one look a second finds what comes, for all schemas of one database together. At least 1s; 0 keeps all awake. Default 10s"`
-	Connections int            `yaml:"connections" zero:"refused" doc:"how many connections of PostgreSQL and MySQL this process has for all databases together, at least 8. Default 64"`
+	Control     Database       `yaml:"control" secret:"password" doc:"Address of a control database, which assigns each database of the fleet to one forwarder by a lease. waybill migrate --in control creates its tables. Default: none, and each forwarder works on all databases"`
+	Prefix      string         `yaml:"prefix" doc:"Prefix of the fleet's table names in the control database. Fleets that share a control database need different prefixes. Default waybill_fleet"`
+	Query       string         `yaml:"query" secret:"false" doc:"Instead of databases, a query of the control database that returns their names and addresses, as in SELECT name, url FROM tenants WHERE active"`
+	Refresh     time.Duration  `yaml:"refresh" zero:"refused" doc:"How often the query runs, at least 1s. SIGHUP runs it at once. Default 1m"`
+	Sleep       *time.Duration `yaml:"sleep" doc:"Time without work after which a database sleeps: its lanes are released, and one query a second looks for new notifications, for all schemas of a database together. At least 1s; 0 keeps all databases awake. Default 10s"`
+	Connections int            `yaml:"connections" zero:"refused" doc:"Most connections to PostgreSQL and MySQL of this process, over all databases, at least 8. Default 64"`
 }
 
 // Defaults of a fleet.
@@ -27,29 +27,29 @@ const (
 	leastFleetConnections   = 8
 )
 
-// ControlName names the control database of a fleet where databases are named.
+// ControlName is the name of the control database for --in.
 const ControlName = "control"
 
 // HasFleet reports whether there are several databases.
 func (c *Config) HasFleet() bool { return len(c.Databases) > 0 || c.Fleet.Query != "" }
 
-// TablesIn is Tables for one database of the fleet.
+// TablesIn returns what a forwarder needs to open one database of the fleet.
 func (c *Config) TablesIn(d Database) Tables {
 	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
 	return Tables{Database: d, Outbox: c.Outbox, Logger: c.options.Logger, Listen: listen}
 }
 
-// ControlTables are those of the control database.
+// ControlTables returns what is needed to open the control database.
 func (f Fleet) ControlTables() Tables {
 	return Tables{Database: f.Control, Outbox: Outbox{Prefix: cmp.Or(f.Prefix, DefaultFleetPrefix)}}
 }
 
-// FleetDatabase is a database as a fleet takes it. What is wrong with the address is found out when it is opened.
+// FleetDatabase returns a database as a fleet takes it. The address is checked when it is opened.
 func FleetDatabase(name, address string) fleet.Database {
 	return fleet.Database{Name: name, Address: address, Identity: hidesPassword.masked(address)}
 }
 
-// Address is what ParseDatabase takes.
+// Address returns the address as [ParseDatabase] takes it. It may contain a password.
 func (d Database) Address() string {
 	if d.dialect == SQLite {
 		return "sqlite:" + d.dsn
@@ -57,7 +57,7 @@ func (d Database) Address() string {
 	return d.dsn
 }
 
-// FleetOf lists databases as a fleet takes them.
+// FleetOf returns databases as a fleet takes them, sorted by name.
 func FleetOf(databases map[string]Database) fleet.Static {
 	var all fleet.Static
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
@@ -66,8 +66,8 @@ func FleetOf(databases map[string]Database) fleet.Static {
 	return all
 }
 
-// LoadFleet reads the keys databases and fleet, and what else says where outboxes are, and nothing else. Where
-// there is one database both are empty.
+// LoadFleet reads only the keys that locate outboxes, and returns databases and fleet. Both are empty if
+// there is one database.
 func LoadFleet(source Source) (map[string]Database, Fleet, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -77,10 +77,11 @@ func LoadFleet(source Source) (map[string]Database, Fleet, error) {
 	return c.Databases, c.Fleet, l.report.err()
 }
 
-// Listeners is how many of the connections databases that are awake may use to be listened to.
+// Listeners returns how many of the connections may listen for notifications, one for each database that is
+// awake.
 func (f Fleet) Listeners() int { return f.Connections / 4 }
 
-// SleepAfter is Sleep as a fleet takes it.
+// SleepAfter returns Sleep as a fleet takes it.
 func (f Fleet) SleepAfter() time.Duration {
 	if *f.Sleep == 0 {
 		return fleet.Never
@@ -88,7 +89,7 @@ func (f Fleet) SleepAfter() time.Duration {
 	return *f.Sleep
 }
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns the settings with defaults filled in.
 func (f Fleet) WithDefaults() Fleet {
 	if f.Control.Dialect() != "" {
 		f.Prefix = cmp.Or(f.Prefix, DefaultFleetPrefix)
@@ -100,7 +101,7 @@ func (f Fleet) WithDefaults() Fleet {
 	return f
 }
 
-// checkFleet says what is wrong with several databases.
+// checkFleet reports the mistakes of databases and fleet.
 func (l *loader) checkFleet(c *Config) {
 	const one, several, query = "database", "databases", "fleet.query"
 	if l.flags[one] != "" { // which wins over all of them
@@ -113,13 +114,13 @@ func (l *loader) checkFleet(c *Config) {
 	switch {
 	case l.reported(several) || l.reported(query):
 	case l.given(one):
-		l.mistake(one, "database: is given beside databases or fleet: leave one of them out")
+		l.mistake(one, "database: databases or fleet is set, too: leave one of them out")
 	case len(c.Databases) > 0 && c.Fleet.Query != "":
-		l.mistake(query, "fleet.query: is given beside databases: leave one of them out")
+		l.mistake(query, "fleet.query: databases is set, too: leave one of them out")
 	case len(c.Databases) == 0 && c.Fleet.Query == "":
-		l.mistake(several, "databases: there is none: name them, as in databases: {eu: postgres://…, us: postgres://…}, or write fleet.query")
+		l.mistake(several, "databases: there are none: name them, as in databases: {eu: postgres://…, us: postgres://…}, or set fleet.query")
 	case c.Fleet.Query != "" && c.Fleet.Control.Dialect() == "" && !l.reported("fleet.control"):
-		l.mistake(query, "fleet.query: is asked in the control database: write its address as fleet.control")
+		l.mistake(query, "fleet.query: it runs in the control database, whose address is missing: set fleet.control")
 	}
 	l.checkDatabases(c.Databases)
 	if l.given("fleet.prefix") && !l.reported("fleet.prefix") {
@@ -137,7 +138,7 @@ func (l *loader) checkFleet(c *Config) {
 		l.mistake("fleet.connections", "fleet.connections is %d: use at least %d", n, leastFleetConnections)
 	}
 	if c.Log != (Log{}) {
-		l.mistake("source", "source: is read by a forwarder of one database: leave out databases and fleet")
+		l.mistake("source", "source: it needs a single database: leave out databases and fleet")
 	}
 	if c.Outbox.ReadFrom == ReadFromStandby || l.given("standby") {
 		l.mistake("outbox.read_from", "outbox.read_from: standbys are read by a forwarder of one database: leave out databases and fleet")

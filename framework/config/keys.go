@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// field is a field of a struct that a key fills.
+// field is a struct field and its key.
 type field struct {
 	name  string
 	value reflect.Value
 	tag   reflect.StructTag
 }
 
-// isShort says that a single value in the place of the struct is this field's.
+// isShort reports whether a single value in place of the struct's mapping sets this field.
 func (f field) isShort() bool { return f.tag.Get("short") == "true" }
 
-// choices are the values that a text can have; none for any.
+// choices returns the values that a text may have; none if it may have any.
 func (f field) choices() []string {
 	choices := f.tag.Get("enum")
 	if choices == "" || f.value.Kind() != reflect.String {
@@ -24,7 +24,7 @@ func (f field) choices() []string {
 	return strings.Split(choices, ",")
 }
 
-// fieldsOf lists the keys of a struct as the yaml package understands its tags.
+// fieldsOf returns the fields of a struct with their keys, by the rules of the yaml package.
 func fieldsOf(v reflect.Value) []field {
 	var fields []field
 	for i := range v.NumField() {
@@ -43,7 +43,7 @@ func fieldsOf(v reflect.Value) []field {
 	return fields
 }
 
-// parent is the path above a path; "" above the first.
+// parent returns the path above a path; "" for a key at the top.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
@@ -55,7 +55,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// oneOf lists what there is to choose from.
+// oneOf lists choices: a, b or c.
 func oneOf(choices []string) string {
 	last := len(choices) - 1
 	if last == 0 {

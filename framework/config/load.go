@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Load reads everything that forwarding needs and builds the sinks, of the kinds
-// that there are. Nothing is opened. The error is an *Error with all that is wrong.
+// Load reads the whole configuration, checks it and builds the sinks, without opening them. If
+// anything is wrong, it returns an [*Error] with all mistakes.
 func Load(source Source, options Options) (*Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -22,7 +22,7 @@ func Load(source Source, options Options) (*Config, error) {
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	l.checkTables(c)
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
-		l.mistake("schedules", "schedules: nothing can be published to the log of source; let the first stage's forwarder have them")
+		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
 	}
 	l.checkStandby(c)
 	l.buildSinks(c)
@@ -35,7 +35,7 @@ func Load(source Source, options Options) (*Config, error) {
 		if _, known := c.Sinks[name]; known {
 			c.only = append(c.only, name)
 		} else {
-			l.mistake("", "--sink %s: there is no such sink; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", "))
+			l.mistake("", "--sink %s: there is no such sink; the configuration has %s", name, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", "))
 		}
 	}
 	l.checkForwarder(c, routesAreRight)
@@ -47,24 +47,23 @@ func Load(source Source, options Options) (*Config, error) {
 	return c, nil
 }
 
-// Tables is the part of a configuration that says where the outbox is.
+// Tables is the part of a configuration that is needed to open the outbox.
 type Tables struct {
 	Database Database
 	Outbox   Outbox
-	// Log is where forwarders read; the zero value: in the outbox. Logger gets what is to be said of it; nil is
-	// slog's default.
-	Log    Log
+	// Log is the log that forwarders read; the zero value means the outbox's own table.
+	Log Log
+	// Logger is for the log and the standby; nil means slog's default.
 	Logger *slog.Logger
-	// Listen says that the program that opens the outbox is to be woken by the database.
-	// Only those who forward need it.
+	// Listen makes the store listen for the database's notifications. Only forwarders
+	// need it.
 	Listen bool
-	// Standby is where that program reads the pages of the log, if not on the primary.
+	// Standby is the server from which the log is read; the zero value means the primary.
 	Standby Database
 }
 
-// LoadTables reads database and outbox only. So the tables can be made and
-// looked at without a file, and where what forwarding needs is not at hand, such
-// as a sink's password. Keys of the other sections are not judged.
+// LoadTables reads only database, outbox and source. It needs no file if Source has the
+// database, and no secrets of sinks. Other sections are not checked.
 func LoadTables(source Source) (Tables, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -100,11 +99,11 @@ func (l *loader) loadTables(node *yaml.Node) *Config {
 // wantOne reports that there are several databases, where one is needed.
 func (l *loader) wantOne(c *Config) {
 	if c.HasFleet() && len(l.report.found) == 0 {
-		l.mistake("databases", "databases: there are several, and this is about one: name it with --in")
+		l.mistake("databases", "databases: there are several, and this is about one: name it with --in, or give its address with --database")
 	}
 }
 
-// LoadObserve reads address and types of Observe, and nothing else.
+// LoadObserve reads only observe.address and observe.types.
 func LoadObserve(source Source) (Observe, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -135,9 +134,9 @@ func LoadObserve(source Source) (Observe, error) {
 	return Observe{Address: c.Observe.Address, Types: c.Observe.Types}, l.report.err()
 }
 
-// LoadRoutes reads all of the configuration but schedules, and builds no sinks, so their secrets
-// need not be at hand, nor a file: for people who look at what goes where. Without
-// a file there are no routes.
+// LoadRoutes reads the configuration without standby, schedules and observe, and builds no
+// sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
+// routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -166,9 +165,8 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 	return whole, l.report.err()
 }
 
-// LoadDeliveries reads what says where notifications go and how deliveries are made.
-// No sinks are built and keys of database are not judged, so no secrets need to be
-// at hand.
+// LoadDeliveries reads the routes and the settings of deliveries. It builds no sinks and does
+// not read the database's address, so it needs no secrets.
 func LoadDeliveries(source Source, options Options) (*Config, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -193,9 +191,9 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 	return whole, l.report.err()
 }
 
-// LoadSettings decodes some keys of a sink's own settings into a struct, and makes
-// something of them; what is wrong is reported at the lines of the keys, as with
-// Load. The other keys, such as one with a password, need not make sense.
+// LoadSettings decodes some keys of a sink's with into a struct and calls use, whose error is
+// reported at the lines of the keys, as by [Load]. Other keys, such as passwords, are not
+// checked.
 func LoadSettings(source Source, sink string, keys []string, settings any, use func() error) error {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
@@ -226,7 +224,7 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 	return l.report.err()
 }
 
-// only is a mapping without all keys but some; anything else is left as it is.
+// only returns a mapping with only some of its keys; other nodes are returned unchanged.
 func only(node *yaml.Node, keys []string) *yaml.Node {
 	if node == nil || node.Kind != yaml.MappingNode {
 		return node
@@ -241,8 +239,7 @@ func only(node *yaml.Node, keys []string) *yaml.Node {
 	return &some
 }
 
-// Tables is the part of the configuration that says where the outbox is, for
-// those who forward.
+// Tables returns what a forwarder needs to open the outbox.
 func (c *Config) Tables() Tables {
 	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
 	return Tables{
@@ -250,11 +247,11 @@ func (c *Config) Tables() Tables {
 	}
 }
 
-// loader is a decoder and the checks of what it decoded.
+// loader decodes a configuration and checks it.
 type loader struct{ decoder }
 
-// newLoader parses the source's file. Where that fails, the report has it and
-// there is nothing more to look at.
+// newLoader parses the source's file. If that fails, the report has a mistake, and the node
+// is nil.
 func newLoader(source Source) (*loader, *yaml.Node) {
 	r := &report{file: source.File}
 	variables := source.variables()
@@ -277,11 +274,9 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 	return l, parseDocument(text, r)
 }
 
-// complain reports errors of a check that names keys by their paths below base,
-// at the beginning of each error. What follows from a mistake that is reported
-// already is left out.
-//
-// The texts are the kinds' own; what they quote of secrets is masked.
+// complain reports the errors of a check, each of which begins with the path of a key below
+// base. It leaves out keys for which a mistake is already reported, and masks secrets that the
+// errors quote.
 func (l *loader) complain(base string, err error) {
 	secrets := l.secretsBelow(base)
 	for _, e := range flatten(err) {
@@ -304,8 +299,8 @@ func (l *loader) complain(base string, err error) {
 	}
 }
 
-// nearestKey is the longest beginning of a path, longer than base, that is a key;
-// base and false if there is none.
+// nearestKey returns the longest prefix of a path, longer than base, that is a key; base and
+// false if there is none.
 func (l *loader) nearestKey(path, base string) (string, bool) {
 	for len(path) > len(base) {
 		if l.fields[path] || l.given(path) {
@@ -316,7 +311,7 @@ func (l *loader) nearestKey(path, base string) (string, bool) {
 	return base, false
 }
 
-// reported says whether something about a key, or one above it, is reported.
+// reported reports whether a mistake of a key, or of one above it, is in the report.
 func (l *loader) reported(path string) bool {
 	for path != "" && !l.wrong[path] {
 		path = parent(path)
@@ -324,8 +319,8 @@ func (l *loader) reported(path string) bool {
 	return l.wrong[path]
 }
 
-// flatten returns the parts of an errors.Join, or the error itself. An error
-// that wraps several others in words of its own is not taken apart.
+// flatten returns the parts of an errors.Join, or the error itself. It does not take apart an
+// error that wraps several others in its own text.
 func flatten(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -18,12 +18,12 @@ func (l *loader) checkMasks(masks map[string][]string) {
 	for _, pattern := range slices.Sorted(maps.Keys(masks)) {
 		at := join("observe.masks", pattern)
 		if err := route.ValidatePattern(pattern); err != nil {
-			l.mistake(at, "%s: use a type like order.placed, the beginning of types like order.*, or *", at)
+			l.mistake(at, "%s: use a type like order.placed, a prefix of types like order.*, or *", at)
 		}
 		for i, path := range masks[pattern] {
 			at := fmt.Sprintf("%s[%d]", at, i)
 			if _, err := jp.ParseString(path); err != nil || !strings.HasPrefix(path, "$") {
-				l.mistake(at, "%s: %q is no JSON path: use one like $.card.number", at, path)
+				l.mistake(at, "%s: %q is not a JSON path: use one like $.card.number", at, path)
 			}
 		}
 	}

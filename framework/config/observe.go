@@ -15,27 +15,28 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Observe is where a forwarder is looked at; see packages observe and dashboard.
+// Observe has the settings of the dashboard, metrics and probes; see packages observe and
+// dashboard.
 type Observe struct {
-	Address string              `yaml:"address" doc:"host and port at which waybill forward serves the dashboard, /metrics for Prometheus, /livez (and /healthz) and /readyz, such as 127.0.0.1:8090; a host that is left out is all of the machine's. Without auth the dashboard is served at loopback addresses only, where everybody is an operator. It counts from the start of the program, before the database can be reached, and does not change with SIGHUP. Default: none"`
-	Hosts   []string            `yaml:"hosts" doc:"further names under which the dashboard is reached, such as that of a proxy before it; requests for others are refused. Always right are localhost, loopback addresses, the host of address, and the IP address that a request was sent to"`
-	Auth    Auth                `yaml:"auth" doc:"who may use the dashboard: with any of users, tokens and proxy each request needs one of them. /metrics and probes need none. SIGHUP takes changes over"`
-	Masks   map[string][]string `yaml:"masks" doc:"what the dashboard and its API do not show of payloads, also to operators: JSON paths such as $.card.number, by type (order.placed), beginning of types (order.*) or * for all. A payload of such a type that is not JSON is not shown at all. Default: none"`
-	Types   bool                `yaml:"types" doc:"count in waybill_published_total{type} what the schedules of this configuration publish; up to 100 types, the others as _other. It does not change with SIGHUP. Default false"`
-	Pprof   bool                `yaml:"pprof" doc:"serve profiles of the program at /debug/pprof/, for operators; it does not change with SIGHUP. Default false"`
+	Address string              `yaml:"address" doc:"Host and port at which waybill forward serves the dashboard, /metrics for Prometheus, /livez (also /healthz) and /readyz, such as 127.0.0.1:8090. Without a host it listens on all of the machine's addresses. Without auth, only loopback addresses serve the dashboard, and every visitor is an operator. It is served from the start of the program, before the database can be reached. SIGHUP does not change it. Default: none"`
+	Hosts   []string            `yaml:"hosts" doc:"More host names of the dashboard, such as that of a proxy in front of it. Requests for other hosts are refused, except for localhost, loopback addresses, the host of address, and the IP address that the request was sent to"`
+	Auth    Auth                `yaml:"auth" doc:"Who may use the dashboard. If users, tokens or proxy is set, each request must authenticate with one of them. /metrics and the probes need no authentication. SIGHUP applies changes"`
+	Masks   map[string][]string `yaml:"masks" doc:"Parts of payloads that the dashboard and its API hide, also from operators: JSON paths such as $.card.number, by type (order.placed), by prefix of types (order.*), or * for all types. A payload of such a type that is not JSON is hidden completely. Default: none"`
+	Types   bool                `yaml:"types" doc:"Count what the schedules of this configuration publish in waybill_published_total{type}, for up to 100 types and the others as _other. SIGHUP does not change it. Default false"`
+	Pprof   bool                `yaml:"pprof" doc:"Serve profiles of the program at /debug/pprof/, for operators. SIGHUP does not change it. Default false"`
 }
 
-// Auth says who may use the dashboard.
+// Auth sets who may use the dashboard.
 type Auth struct {
-	Users  map[string]AuthUser  `yaml:"users" doc:"people by the names with which they log in, by HTTP Basic"`
-	Tokens map[string]AuthToken `yaml:"tokens" secret:"false" doc:"programs by the names that are recorded with what they do"`
-	Proxy  AuthProxy            `yaml:"proxy" doc:"a reverse proxy that authenticates its users"`
+	Users  map[string]AuthUser  `yaml:"users" doc:"People by login name, for HTTP Basic authentication"`
+	Tokens map[string]AuthToken `yaml:"tokens" secret:"false" doc:"Programs by the name under which their actions are recorded"`
+	Proxy  AuthProxy            `yaml:"proxy" doc:"A reverse proxy that authenticates its users"`
 }
 
 // Role is what a user of the dashboard may do.
 type Role string
 
-// The roles that there are.
+// The roles.
 const (
 	RoleViewer   Role = "viewer"
 	RoleOperator Role = "operator"
@@ -43,32 +44,32 @@ const (
 
 // AuthUser is a person who logs in with a password.
 type AuthUser struct {
-	Password string `yaml:"password" secret:"true" doc:"the password, or its bcrypt hash as waybill config password prints it. Required"`
-	Role     Role   `yaml:"role" enum:"viewer,operator" doc:"viewer looks at all but payloads; operator acts too, and looks at payloads. Default viewer"`
+	Password string `yaml:"password" secret:"true" doc:"Password, or its bcrypt hash as waybill config password prints it. Required"`
+	Role     Role   `yaml:"role" enum:"viewer,operator" doc:"A viewer sees everything except payloads; an operator also sees payloads and can act. Default viewer"`
 }
 
 // AuthToken is a program that sends a token.
 type AuthToken struct {
-	Token string `yaml:"token" secret:"true" doc:"what it sends as Authorization: Bearer, at least 16 characters. Required"`
-	Role  Role   `yaml:"role" enum:"viewer,operator" doc:"as that of a user. Default viewer"`
+	Token string `yaml:"token" secret:"true" doc:"Token that the program sends as Authorization: Bearer, at least 16 characters. Required"`
+	Role  Role   `yaml:"role" enum:"viewer,operator" doc:"Role of the program, as for users. Default viewer"`
 }
 
 // AuthProxy is a reverse proxy that authenticates its users.
 type AuthProxy struct {
-	Networks  []netip.Prefix `yaml:"networks" doc:"networks from which its requests come, such as 10.1.0.0/16 or 10.1.2.3/32; requests from elsewhere have their headers ignored. Whatever can send from there can be any user"`
-	User      string         `yaml:"user" doc:"header with the name of the user, which the proxy must replace on each request. Default X-Forwarded-User"`
-	Role      string         `yaml:"role" doc:"header with the user's role, or groups with commas between them, which the proxy must replace or remove on each request. Without it all are viewers. Default: none"`
-	Operators []string       `yaml:"operators" doc:"values of that header that make an operator; all others make a viewer. Default: operator"`
+	Networks  []netip.Prefix `yaml:"networks" doc:"Networks that the proxy sends from, such as 10.1.0.0/16 or 10.1.2.3/32. The headers below are ignored in requests from elsewhere. Anything that can send from these networks can act as any user"`
+	User      string         `yaml:"user" doc:"Header with the name of the user, which the proxy must overwrite on each request. Default X-Forwarded-User"`
+	Role      string         `yaml:"role" doc:"Header with the user's role or comma-separated groups, which the proxy must overwrite or remove on each request. Without it every user is a viewer. Default: none"`
+	Operators []string       `yaml:"operators" doc:"Values of that header that make the user an operator; users with other values are viewers. Default: operator"`
 }
 
 const (
 	defaultUserHeader = "X-Forwarded-User"
 	minToken          = 16
-	// maxCost bounds bcrypt's: 14 takes a second.
+	// maxCost limits the cost of bcrypt hashes: 14 takes a second.
 	maxCost = 14
 )
 
-// withDefaults is a copy in which what was left out is filled in.
+// withDefaults returns a copy with defaults filled in.
 func (o Observe) withDefaults() Observe {
 	users, tokens := maps.Clone(o.Auth.Users), maps.Clone(o.Auth.Tokens)
 	for name, u := range users {
@@ -125,28 +126,28 @@ func (l *loader) checkAddress(address string) {
 	}
 }
 
-// checkServed reports what the dashboard is told although nothing serves it.
+// checkServed reports settings of the dashboard that have no effect because nothing serves it.
 func (l *loader) checkServed(o Observe) {
 	if o.Address != "" || l.reported("observe.address") {
 		return
 	}
-	var told []string
+	var unused []string
 	for name, is := range map[string]bool{
 		"hosts": len(o.Hosts) > 0, "auth": !reflect.ValueOf(o.Auth).IsZero(), "masks": len(o.Masks) > 0, "pprof": o.Pprof,
 	} {
 		if is && !l.reported("observe."+name) {
-			told = append(told, "observe."+name)
+			unused = append(unused, "observe."+name)
 		}
 	}
-	if slices.Sort(told); len(told) > 0 {
-		l.mistake("observe.address", "observe.address is missing, so nothing serves the dashboard: write one, such as 127.0.0.1:8090, or remove %s", strings.Join(told, ", "))
+	if slices.Sort(unused); len(unused) > 0 {
+		l.mistake("observe.address", "observe.address is missing, so nothing serves the dashboard: write one, such as 127.0.0.1:8090, or remove %s", strings.Join(unused, ", "))
 	}
 }
 
 var (
 	hostName   = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?$`)
 	headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`)
-	// hashed is what bcrypt makes: version, cost, salt and hash.
+	// hashed matches a bcrypt hash: version, cost, salt and hash.
 	hashed = regexp.MustCompile(`^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$`)
 )
 
@@ -163,7 +164,7 @@ func (l *loader) checkUser(at, name string, u AuthUser) {
 		cost, err := bcrypt.Cost([]byte(u.Password))
 		switch {
 		case err != nil || !hashed.MatchString(u.Password):
-			l.mistake(password, "%s begins like a bcrypt hash and is none: waybill config password prints one", password)
+			l.mistake(password, "%s begins like a bcrypt hash but is not one: waybill config password prints one", password)
 		case cost > maxCost:
 			l.mistake(password, "%s is a bcrypt hash of cost %d: use up to %d", password, cost, maxCost)
 		}
@@ -180,9 +181,9 @@ func (l *loader) checkProxy(p AuthProxy) {
 	switch {
 	case l.reported(at + ".networks"):
 	case len(p.Networks) == 0 && (p.User != "" || p.Role != "" || len(p.Operators) > 0):
-		l.mistake(at+".networks", "%s.networks is missing: from where does the proxy send?", at)
+		l.mistake(at+".networks", "%s.networks is missing: name the networks that the proxy sends from", at)
 	case len(p.Operators) > 0 && p.Role == "":
-		l.mistake(at+".role", "%s.role is missing: which header has what operators names?", at)
+		l.mistake(at+".role", "%s.role is missing: name the header that has the values of operators", at)
 	}
 	if slices.Contains(p.Operators, "") {
 		l.mistake(at+".operators", "%s.operators: one of them is empty", at)

@@ -15,27 +15,26 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Options are what a program adds to a configuration in Go values, which no file can
-// hold. The zero value of each is none.
+// Options add to a configuration what only Go values can express. All are optional.
 type Options struct {
-	// Kinds are those that sinks can have.
+	// Kinds are the sink kinds that the configuration can use.
 	Kinds *sinks.Set
-	// Types are those that the application publishes: a route that matches none of them
-	// is a mistake, and kinds can decode Go values.
+	// Types are the application's notification types. A route that matches none of them is
+	// then a mistake, and sinks can decode payloads to Go values.
 	Types *registry.Registry
-	// Logger is the forwarder's and the sinks'; default: slog's.
+	// Logger is for the forwarder and the sinks; nil means slog's default.
 	Logger *slog.Logger
-	// HTTPClient and Dial are handed to sinks, see [sinks.Instance].
+	// HTTPClient and Dial are passed to every sink; see [sinks.Instance].
 	HTTPClient *http.Client
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
-	// Middleware and Hooks are those of all sinks, see [forwarder.Sink].
+	// Middleware and Hooks apply to every sink; see [forwarder.Sink].
 	Middleware []message.HandlerMiddleware
 	Hooks      forwarder.Hooks
-	// Observer is the forwarder's.
+	// Observer observes the forwarder.
 	Observer forwarder.Observer
-	// Published is that of the publisher of schedules, see [outbox.Config].
+	// Published is called with what schedules publish; see [outbox.Config].
 	Published func([]notification.Envelope)
-	// TracerProvider makes the spans of deliveries.
+	// TracerProvider makes the spans of deliveries; nil means no tracing.
 	TracerProvider trace.TracerProvider
 }
 
@@ -46,7 +45,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// instance is what a sink of that name is built with.
+// instance returns what the program provides to a sink of that name.
 func (o Options) instance(name string) sinks.Instance {
 	return sinks.Instance{Name: name, Logger: o.Logger.With("sink", name), Types: o.Types, HTTPClient: o.HTTPClient, Dial: o.Dial}
 }

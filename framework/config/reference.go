@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// WriteReference writes what all keys mean but the sink kinds' own, as a table in
-// Markdown. It comes from the structs that are decoded into.
+// WriteReference writes a Markdown table of all keys, except those of the sink kinds. It is
+// generated from the structs of the configuration.
 func WriteReference(w io.Writer) error {
 	var b strings.Builder
 	writeTable(&b, reflect.ValueOf(allDefaults()).Elem())
@@ -21,9 +21,8 @@ func WriteReference(w io.Writer) error {
 	return err
 }
 
-// WriteSinks writes a section about each sink kind: its keys, and what the answers of its
-// destination mean. pages are the files
-// that tell more, by kind.
+// WriteSinks writes a section about each sink kind, with its keys and with what the answers of
+// its destination mean. pages are the files to link to, by kind.
 func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
 	var b strings.Builder
 	for _, name := range kinds.Names() {
@@ -61,10 +60,10 @@ func writeAnswers(b *strings.Builder, answers []sinks.Answer) {
 	b.WriteString("\n")
 }
 
-// cell keeps a text that is Markdown itself in its cell.
+// cell escapes a Markdown text for a cell.
 var cell = strings.NewReplacer(`|`, `\|`)
 
-// plain keeps Markdown from reading something into a text.
+// plain escapes a plain text for a cell.
 var plain = strings.NewReplacer(`|`, `\|`, `*`, `\*`, `_`, `\_`, `<`, `\<`)
 
 // writeKeys writes a row for each key of a struct, and for those below it.
@@ -92,7 +91,7 @@ func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 	}
 }
 
-// mark says in the reference what nobody is shown.
+// mark returns what the reference says about secrets.
 func (s secrecy) mark() string {
 	switch s {
 	case hidesNothing, untagged:
@@ -100,18 +99,18 @@ func (s secrecy) mark() string {
 	case hidesPassword:
 		return ". **The password in it is secret**"
 	case hidesPath:
-		return ". **Secret but for scheme, user and host**"
+		return ". **Secret except for scheme, user and host**"
 	case hidesArguments:
 		return ". **Arguments are secret**"
 	}
 	return ". **Secret**"
 }
 
-// lastSentence is what a doc tag ends with where a key is required or has a default.
+// lastSentence matches a doc tag that ends with "Required" or "Default …".
 var lastSentence = regexp.MustCompile(`^(.*?)(?:^|[.;] )(?:([Rr]equired)|[Dd]efault:? (.*?))\.?$`)
 
-// splitDoc parts what a key means from the default that its doc tag ends with.
-// A default in the midst of more stays where it is.
+// splitDoc splits a doc tag into the description and the default at its end. A default in the
+// middle of the text stays there.
 func splitDoc(doc string) (meaning, standard string) {
 	parts := lastSentence.FindStringSubmatch(doc)
 	if parts == nil || strings.Contains(parts[3], ". ") {
@@ -120,7 +119,7 @@ func splitDoc(doc string) (meaning, standard string) {
 	return parts[1], strings.ToLower(parts[2]) + parts[3]
 }
 
-// typeName is what a person calls the values of a key.
+// typeName returns the type of a key in plain words.
 func typeName(v reflect.Value) string {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():

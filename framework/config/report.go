@@ -9,13 +9,14 @@ import (
 	"unicode"
 )
 
-// Mistake is one thing that is wrong with a configuration.
+// Mistake is one mistake in a configuration.
 type Mistake struct {
-	// Where is the file, the environment variable or the flag that holds it; ""
-	// where something is missing that could stand in any of them.
+	// Where is the file, the environment variable or the flag with the mistake; "" if
+	// something is missing that could be in any of them.
 	Where string
-	// Line counts from 1; 0 for what has no line.
+	// Line counts from 1; 0 if there is no line.
 	Line int
+	// Text is one line.
 	Text string
 }
 
@@ -29,16 +30,16 @@ func (m Mistake) String() string {
 	return fmt.Sprintf("%s:%d: %s", m.Where, m.Line, m.Text)
 }
 
-// LogValue is the mistake's parts, for slog.
+// LogValue returns the mistake's parts for slog.
 func (m Mistake) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("where", m.Where), slog.Int("line", m.Line), slog.String("text", m.Text))
 }
 
-// Error is everything that is wrong with a configuration: first what the file
-// has, by line, then what comes from elsewhere. No text holds a secret.
+// Error has all mistakes in a configuration: first those of the file by line, then the others.
+// It quotes no secrets.
 type Error struct{ Mistakes []Mistake }
 
-// Error lists the mistakes, one a line.
+// Error returns the mistakes, one on each line.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Mistakes))
 	for i, m := range e.Mistakes {
@@ -47,11 +48,11 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// report gathers mistakes.
+// report collects mistakes.
 type report struct {
 	file  string
 	found []Mistake
-	// expanded are values that came in for a ${NAME}, with how they are shown.
+	// expanded are the values of references, with the references to show instead.
 	expanded concealed
 }
 
@@ -60,8 +61,7 @@ func (r *report) add(where string, line int, format string, args ...any) {
 	r.found = append(r.found, Mistake{Where: where, Line: line, Text: text})
 }
 
-// conceal keeps what an environment variable holds out of the report, whatever
-// repeats it: it may be a password.
+// conceal keeps a value of a variable or file, which may be a password, out of the report.
 func (r *report) conceal(value, shown string) {
 	if r.expanded == nil {
 		r.expanded = make(concealed)
@@ -69,7 +69,7 @@ func (r *report) conceal(value, shown string) {
 	r.expanded.add(value, shown)
 }
 
-// oneLine keeps a text from breaking a report or a terminal.
+// oneLine replaces line ends and control characters, which could garble a report or a terminal.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -93,7 +93,7 @@ func (r *report) err() error {
 	return &Error{Mistakes: slices.Compact(r.found)}
 }
 
-// rank puts what has no place first, the file next, and the rest behind it.
+// rank orders mistakes: those without a place, those of the file, the rest.
 func (r *report) rank(m Mistake) int {
 	switch m.Where {
 	case "":

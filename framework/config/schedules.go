@@ -15,27 +15,27 @@ import (
 	"github.com/waybill-go/waybill/framework/schedule"
 )
 
-// Schedule is a notification by the clock; see [schedule.Schedule].
+// Schedule is a notification that is published by the clock; see [schedule.Schedule].
 type Schedule struct {
-	Cron    string          `yaml:"cron" doc:"when it is due, as a line of crontab: minute, hour, day of the month, month, day of the week, as in 0 9 * * MON-FRI; or @hourly, @daily, @weekly, @monthly, @yearly"`
-	Zone    string          `yaml:"zone" doc:"the time zone of cron, such as Europe/Berlin. Default UTC"`
-	Every   time.Duration   `yaml:"every" zero:"refused" doc:"instead of cron: due each multiple of this since 1970-01-01T00:00:00Z, in whole seconds; 15m is each quarter of an hour"`
-	Missed  schedule.Missed `yaml:"missed" enum:"one,skip,all" doc:"what becomes of ticks that could not be made in time: one (the last of them is made), skip (none that is more than a minute late) or all (each, in order). Default one"`
-	Type    string          `yaml:"type" doc:"type of the notification. Required"`
-	Key     string          `yaml:"key" secret:"false" doc:"its ordering key; {{tick}} in it is the time at which it was due. Default: none"`
-	Payload any             `yaml:"payload" secret:"false" doc:"its payload, which becomes JSON; {{tick}} in a text is the time at which it was due, as in 2026-03-01T08:00:00Z. Default {}"`
+	Cron    string          `yaml:"cron" doc:"When it is due, in crontab syntax: minute, hour, day of the month, month, day of the week, as in 0 9 * * MON-FRI; or @hourly, @daily, @weekly, @monthly, @yearly"`
+	Zone    string          `yaml:"zone" doc:"Time zone of cron, such as Europe/Berlin. Default UTC"`
+	Every   time.Duration   `yaml:"every" zero:"refused" doc:"Instead of cron, the time between two ticks, in whole seconds. Ticks are multiples of it since 1970-01-01T00:00:00Z: 15m is every quarter of an hour"`
+	Missed  schedule.Missed `yaml:"missed" enum:"one,skip,all" doc:"What happens to ticks that could not be made in time: one (only the last is made), skip (a tick that is more than a minute late is not made) or all (every tick is made, in order). Default one"`
+	Type    string          `yaml:"type" doc:"Type of the notification. Required"`
+	Key     string          `yaml:"key" secret:"false" doc:"Ordering key of the notification. {{tick}} in it is replaced by the time of the tick. Default: none"`
+	Payload any             `yaml:"payload" secret:"false" doc:"Payload of the notification, which becomes JSON. {{tick}} in a text is replaced by the time of the tick, such as 2026-03-01T08:00:00Z. Default {}"`
 }
 
-// when is what cron, zone and every say.
+// when returns the times of cron, zone and every.
 func (s Schedule) when() (schedule.When, error) {
 	var when schedule.When
 	switch {
 	case s.Cron == "" && s.Every == 0:
-		return when, errors.New("cron is missing: say when it is due, with cron or every")
+		return when, errors.New("cron is missing: set cron or every")
 	case s.Cron != "" && s.Every != 0:
-		return when, errors.New("every is given beside cron: leave one of them out")
+		return when, errors.New("every and cron are both set: leave one of them out")
 	case s.Cron == "" && s.Zone != "":
-		return when, errors.New("zone is for cron: leave it out beside every")
+		return when, errors.New("zone applies to cron: leave it out with every")
 	case s.Cron == "":
 		when = schedule.Every(s.Every)
 	default:
@@ -44,10 +44,10 @@ func (s Schedule) when() (schedule.When, error) {
 	return when, when.Err()
 }
 
-// tick stands for the time at which a notification was due.
+// tick is the placeholder for the time of a tick.
 const tick = "{{tick}}"
 
-// envelope is the notification of a tick. types that know its type say which version.
+// envelope returns the notification of a tick. Its version is that of the registered type, else 1.
 func (c *Config) envelope(s Schedule, at time.Time) (notification.Envelope, error) {
 	e := notification.Envelope{Type: s.Type, Version: 1}
 	if c.options.Types != nil {
@@ -64,16 +64,16 @@ func (c *Config) envelope(s Schedule, at time.Time) (notification.Envelope, erro
 	}
 	text := at.Format(time.RFC3339Nano)
 	e.Key = strings.ReplaceAll(s.Key, tick, text)
-	e.Payload = bytes.ReplaceAll(payload, []byte(tick), []byte(text)) // which stands in quotes there
+	e.Payload = bytes.ReplaceAll(payload, []byte(tick), []byte(text)) // inside a JSON string, which needs no escaping
 	return e, nil
 }
 
-// Timetable is the schedules for a [schedule.Scheduler], in the order of their names.
+// Timetable returns the schedules for a [schedule.Scheduler], sorted by name.
 func (c *Config) Timetable() []schedule.Schedule {
 	timetable := make([]schedule.Schedule, 0, len(c.Schedules))
 	for _, name := range slices.Sorted(maps.Keys(c.Schedules)) {
 		s := c.Schedules[name]
-		when, _ := s.when() // which was checked
+		when, _ := s.when() // checked by Load
 		timetable = append(timetable, schedule.Schedule{
 			Name: name, When: when, Missed: s.Missed,
 			Make: func(_ context.Context, at time.Time) (any, error) { return c.envelope(s, at) },
@@ -82,12 +82,12 @@ func (c *Config) Timetable() []schedule.Schedule {
 	return timetable
 }
 
-// checkSchedules says what is wrong with schedules, each on its own line.
+// checkSchedules reports the mistakes of the schedules, each at its line.
 func (l *loader) checkSchedules(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Schedules)) {
 		s, at := c.Schedules[name], join("schedules", name)
 		if err := schedule.ValidateName(name); err != nil {
-			l.mistake(at, "%s: a schedule's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", at)
+			l.mistake(at, "%s: a schedule's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}
 		if _, err := s.when(); err != nil && !l.reported(join(at, "cron")) && !l.reported(join(at, "every")) {
 			l.complain(at, err)
@@ -116,7 +116,7 @@ func (l *loader) checkNotification(c *Config, s Schedule, at string) {
 			for _, info := range types.Types() {
 				names = append(names, info.Name)
 			}
-			l.mistake(key, "%s: the program publishes no type %q%s", key, s.Type, didYouMean(s.Type, names))
+			l.mistake(key, "%s: the program has no type %q%s", key, s.Type, didYouMean(s.Type, names))
 		}
 	}
 	if err := cmp.Or(err, e.Validate()); err != nil {

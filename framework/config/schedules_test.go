@@ -68,7 +68,7 @@ schedules:
 	var mistakes *config.Error
 	require.ErrorAs(t, err, &mistakes)
 	require.Len(t, mistakes.Mistakes, 2)
-	require.ErrorContains(t, err, `:8: schedules.unknown.type: the program publishes no type "report.deu"; did you mean report.due?`)
+	require.ErrorContains(t, err, `:8: schedules.unknown.type: the program has no type "report.deu"; did you mean report.due?`)
 	require.ErrorContains(t, err, ":9: schedules.wrong.payload: ")
 
 	c, err := config.Load(config.Source{File: write(t, `

@@ -15,16 +15,16 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Schemer is a type of a key whose values have a JSON Schema that reflection does
-// not see. The returned map is the caller's, who adds the key's description and
-// default.
+// Schemer is implemented by types of keys that provide their own JSON Schema, which reflection
+// cannot find out. JSONSchema returns a new map, to which the caller adds the key's description
+// and default.
 type Schemer interface {
 	JSONSchema() map[string]any
 }
 
 var _ Schemer = Database{}
 
-// JSONSchema shows what addresses look like.
+// JSONSchema returns a schema with examples of addresses.
 func (Database) JSONSchema() map[string]any {
 	return schema{"$ref": "#/$defs/text", "examples": []string{"postgres://app@localhost:5432/app?sslmode=disable", "mysql://app@localhost:3306/app", "sqlite:outbox.db"}}
 }
@@ -32,10 +32,9 @@ func (Database) JSONSchema() map[string]any {
 // schema is a JSON Schema, draft 2020-12.
 type schema = map[string]any
 
-// WriteSchema writes what can stand in a file as JSON Schema, for editors. It comes
-// from the structs that are decoded into. It refuses nothing that the program takes,
-// so what is required is not said, except for kind: a variable can have it. Limits
-// and what depends on other keys are left to [Load].
+// WriteSchema writes the JSON Schema of the configuration, for editors. It accepts everything
+// that [Load] accepts. So no key is required except kind, because variables can set the others,
+// and limits are left to Load.
 func WriteSchema(w io.Writer, kinds *sinks.Set) error {
 	whole := structSchema(reflect.ValueOf(allDefaults()).Elem())
 	whole["$schema"], whole["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of waybill"
@@ -50,7 +49,7 @@ func WriteSchema(w io.Writer, kinds *sinks.Set) error {
 	return encoder.Encode(whole)
 }
 
-// scalars are the schemas of single values, by name.
+// scalars returns the schemas of single values, by name.
 func scalars() schema {
 	return schema{
 		"reference": schema{"type": "string", "pattern": `\$\{|^file:`, "description": "${NAME} of the environment, or file:PATH"},
@@ -64,7 +63,7 @@ func scalars() schema {
 	}
 }
 
-// addKinds has the schema of a sink ask for kind, and judge with by it.
+// addKinds makes the schema of a sink require kind, and check with by it.
 func addKinds(sink, definitions schema, kinds *sinks.Set) {
 	var choices []schema
 	for _, name := range kinds.Names() {
@@ -82,21 +81,21 @@ func addKinds(sink, definitions schema, kinds *sinks.Set) {
 	maps.Copy(kind, orReference(schema{"enum": kinds.Names()}))
 }
 
-// allDefaults is what holds where a file says nothing.
+// allDefaults returns a configuration with all defaults.
 func allDefaults() *Config {
 	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Schedules: map[string]Schedule{"": {}}}
 	c.Observe.Auth = Auth{Users: map[string]AuthUser{"": {}}, Tokens: map[string]AuthToken{"": {}}}
 	filled := c.withDefaults()
-	filled.Database, filled.Forwarder.Name = Database{}, "" // which are each machine's own
+	filled.Database, filled.Forwarder.Name = Database{}, "" // these have no fixed default
 	return &filled
 }
 
-// orReference is one of some schemas, or a text that stands for something else.
+// orReference returns a schema that accepts one of some schemas, or a reference.
 func orReference(schemas ...any) schema {
 	return schema{"anyOf": append(schemas, schema{"$ref": "#/$defs/reference"})}
 }
 
-// structSchema is the schema of a struct's keys. Its values are the defaults.
+// structSchema returns the schema of a struct's keys. The struct's values are the defaults.
 func structSchema(v reflect.Value) schema {
 	types, properties := []string{"object", "null"}, make(schema)
 	for _, f := range fieldsOf(v) {
@@ -125,7 +124,7 @@ func fieldSchema(f field) schema {
 	return described(s, f.tag.Get("doc"))
 }
 
-// valueSchema is the schema of what the decoder puts into a value. v can be set.
+// valueSchema returns the schema of what the decoder accepts for v, which must be settable.
 func valueSchema(v reflect.Value) schema {
 	switch value := v.Addr().Interface().(type) {
 	case Schemer:
@@ -162,8 +161,8 @@ func valueSchema(v reflect.Value) schema {
 	return schema{} // an interface: anything
 }
 
-// elementOf is what a pointer, a map or a slice holds, or a zero value where it
-// holds nothing.
+// elementOf returns the element of a pointer, of a map or of a slice, or a zero value if there
+// is none.
 func elementOf(v reflect.Value) reflect.Value {
 	element := reflect.New(v.Type().Elem()).Elem()
 	switch {
@@ -175,7 +174,7 @@ func elementOf(v reflect.Value) reflect.Value {
 	return element
 }
 
-// defaultOf is a default as it could stand in a file; false if there is none.
+// defaultOf returns a default as in a file; false if there is none.
 func defaultOf(v reflect.Value) (any, bool) {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// secrecy says how much of a value nobody is shown. It is the field tag secret, whose
-// values [sinks.NewKind] explains; another one hides as much as "true".
+// secrecy is how much of a value is hidden. It is the value of the field tag secret, which
+// [sinks.NewKind] explains; an unknown one hides everything.
 type secrecy string
 
 const (
@@ -19,11 +19,11 @@ const (
 	hidesPath      secrecy = "url"
 	hidesArguments secrecy = "arguments"
 	hidesAll       secrecy = "true"
-	// untagged hides passwords in addresses, and all of what has the name of a secret.
+	// untagged hides passwords in addresses, and values whose key has the name of a secret.
 	untagged secrecy = ""
 )
 
-// mask stands for a secret.
+// mask replaces a secret.
 const mask = "***"
 
 // secretWords are parts of names of what must not be shown.
@@ -31,13 +31,13 @@ const secretWords = `passw(?:or)?d|passphrase|secret|token|bearer|credential|aut
 
 var (
 	secretName = regexp.MustCompile(`(?i)` + secretWords + `|(?:^|[-_])key$`)
-	// A file's name is none, whatever is in the file.
+	// The name of a file is not secret, even if its content is.
 	fileName = regexp.MustCompile(`(?i)[-_]?(?:file|path)$`)
 
-	// The last @ ends the password, which may hold others if it is not encoded.
+	// The last @ ends the password, which may contain others if it is not encoded.
 	passwordInURL = regexp.MustCompile(`(?s)(://[^:/?#@]*:)(.*)(@)`)
 	passwordQuery = regexp.MustCompile(`(?i)([?&][\w-]*(?:` + secretWords + `)[\w-]*=)([^&#]*)()`)
-	// As in the list of key=value that libpq takes.
+	// The key=value form of libpq.
 	passwordEntry = regexp.MustCompile(`(?is)((?:` + secretWords + `)[\w-]*\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)+)()`)
 	userAlone     = regexp.MustCompile(`()([^@]*)(@)`)
 
@@ -45,7 +45,7 @@ var (
 	flagName = regexp.MustCompile(`(?s)^(--[a-z][a-z0-9-]*|-[A-Za-z])(?:=(.*))?$`)
 )
 
-// secrecy is what the field's tag says, or what holds where it has none.
+// secrecy returns the value of the field's tag, or without one what applies below above.
 func (f field) secrecy(above secrecy) secrecy {
 	if tag, ok := f.tag.Lookup("secret"); ok {
 		return secrecy(tag)
@@ -53,7 +53,7 @@ func (f field) secrecy(above secrecy) secrecy {
 	return above.below(f.name)
 }
 
-// below is what holds for a name that stands below.
+// below returns the secrecy of a key with that name below a key with secrecy s.
 func (s secrecy) below(name string) secrecy {
 	if s == untagged && secretName.MatchString(name) && !fileName.MatchString(name) {
 		return hidesAll
@@ -61,7 +61,7 @@ func (s secrecy) below(name string) secrecy {
 	return s
 }
 
-// split replaces each secret piece of a value by what hide makes of it.
+// split replaces each secret part of a value with what hide returns for it.
 func (s secrecy) split(value string, hide func(piece string) string) string {
 	switch s {
 	case hidesNothing:
@@ -83,7 +83,8 @@ func splitPassword(value string, hide func(string) string) string {
 	return replaceSecond(passwordQuery, replaceSecond(passwordInURL, value, hide), hide)
 }
 
-// splitURL leaves scheme, user, host and port. A user without a password is one.
+// splitURL hides everything but scheme, user, host and port. It hides a user without a password,
+// too, because that is often a token.
 func splitURL(value string, hide func(string) string) string {
 	hasPassword := false
 	value = replaceSecond(passwordInURL, value, func(password string) string {
@@ -106,7 +107,7 @@ func splitURL(value string, hide func(string) string) string {
 	return parts[1] + authority + path
 }
 
-// splitArgument leaves the names of flags.
+// splitArgument hides everything but the names of flags.
 func splitArgument(value string, hide func(string) string) string {
 	parts := flagName.FindStringSubmatch(value)
 	switch {
@@ -126,7 +127,7 @@ func replaceSecond(pattern *regexp.Regexp, value string, hide func(string) strin
 	})
 }
 
-// masked is a value without its secrets.
+// masked returns a value with its secrets masked.
 func (s secrecy) masked(value string) string { return s.split(value, maskAll) }
 
 func maskAll(piece string) string {
@@ -136,18 +137,18 @@ func maskAll(piece string) string {
 	return mask
 }
 
-// held stands for a reference while what is around it is masked. No value has one.
+// held replaces a reference while the text around it is masked. No value contains it.
 const held = "\x00"
 
 var (
 	aroundHeld = regexp.MustCompile(`[^\x00]+`)
-	// A $$ is no beginning of one.
+	// $$ does not begin a reference.
 	reference   = regexp.MustCompile(`\$\$|\$\{(\w+|file:[^}]*)(:-[^}]*)?\}`)
 	fileInPlace = regexp.MustCompile(`^file:[^:]`)
 )
 
-// maskedReference is a value as the user typed it, with ${NAME} in it or in a file: the
-// references stay, without their defaults.
+// maskedReference masks a value as the user typed it, and keeps its references, without their
+// defaults.
 func (s secrecy) maskedReference(typed string) string {
 	var references []string
 	text := reference.ReplaceAllStringFunc(typed, func(found string) string {
@@ -167,16 +168,15 @@ func (s secrecy) maskedReference(typed string) string {
 	return text
 }
 
-// onlyReferences says that a value as the user typed it holds no text of its own.
+// onlyReferences reports whether a value as the user typed it consists of references only.
 func onlyReferences(typed string) bool {
 	return !strings.Contains(hidesAll.maskedReference(typed), mask)
 }
 
-// concealed are pieces of text that no report repeats, with what stands in their place.
+// concealed has texts to hide, with what to show instead.
 type concealed map[string]string
 
-// minSecret is the shortest value that is taken for a secret; shorter ones stand
-// in every text.
+// minSecret is the length of the shortest value that is hidden; shorter ones occur in any text.
 const minSecret = 4
 
 func (c concealed) add(value, shown string) {
@@ -188,7 +188,7 @@ func (c concealed) add(value, shown string) {
 	}
 }
 
-// redacted replaces the longest pieces first, since one may hold another.
+// redacted replaces the texts to hide, the longest first, because one may contain another.
 func (c concealed) redacted(text string) string {
 	pieces := slices.SortedFunc(maps.Keys(c), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
@@ -199,7 +199,7 @@ func (c concealed) redacted(text string) string {
 	return text
 }
 
-// quotedInside is what stands between the quotes of %q.
+// quotedInside returns a text as %q prints it, without the quotes.
 func quotedInside(value string) string {
 	quoted := strconv.Quote(value)
 	return quoted[1 : len(quoted)-1]

@@ -19,9 +19,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Show writes what holds as YAML: the file with the variables over it and defaults
-// filled in. What the tag secret names is masked, and where a ${NAME} or a file brought
-// something in the reference stands, without its default. The error is as that of [Load].
+// Show returns the configuration in effect as YAML: the file with variables applied and defaults
+// filled in. Secrets are masked, and a value from ${NAME} or a file is shown as that reference,
+// without its default. Errors are those of [Load].
 func Show(source Source, options Options) ([]byte, error) {
 	c, err := Load(source, options)
 	if err != nil {
@@ -30,12 +30,13 @@ func Show(source Source, options Options) ([]byte, error) {
 	return c.Show()
 }
 
-// Show is the function Show for a configuration that Load has returned. Calls must not overlap.
+// Show returns a configuration that [Load] has returned as YAML; see the function [Show]. It must
+// not be called concurrently.
 func (c *Config) Show() ([]byte, error) {
 	if c.loader == nil {
-		return nil, errors.New("only a configuration that was loaded as a whole can be shown")
+		return nil, errors.New("only a configuration that Load has returned can be shown")
 	}
-	c.loader.nodes = 0 // those of the sinks are read again
+	c.loader.nodes = 0 // the settings of the sinks are decoded again
 	s := &show{loader: c.loader, settings: make(map[string]any)}
 	for name, sink := range c.Sinks {
 		s.addSettings(sink, join("sinks", name)+".with", c.options.Kinds)
@@ -49,7 +50,7 @@ func (c *Config) Show() ([]byte, error) {
 	return b.Bytes(), encoder.Close()
 }
 
-// withDefaults is a copy in which what was left out is filled in.
+// withDefaults returns a copy with defaults filled in.
 func (c *Config) withDefaults() Config {
 	filled := *c
 	o, f := &filled.Outbox, &filled.Forwarder
@@ -84,14 +85,14 @@ func (c *Config) withDefaults() Config {
 	return filled
 }
 
-// show makes YAML of what was loaded.
+// show converts a loaded configuration to YAML.
 type show struct {
 	*loader
-	settings map[string]any // of kinds, by the paths of their with
+	settings map[string]any // settings of kinds, by the path of with
 }
 
-// addSettings decodes a sink's settings again. Defaults are set before and between:
-// some depend on what the user has given.
+// addSettings decodes a sink's settings again. Defaults are set before and after the first
+// decoding, because some depend on what the user has set.
 func (s *show) addSettings(sink Sink, at string, kinds *sinks.Set) {
 	kind, _ := kinds.Kind(sink.Kind)
 	settings := kind.Config()
@@ -103,10 +104,9 @@ func (s *show) addSettings(sink Sink, at string, kinds *sinks.Set) {
 	s.settings[at] = settings
 }
 
-// node is a value as YAML; nil for what stands neither in the file nor has a
-// default.
+// node returns a value as YAML; nil if it is neither set nor has a default.
 func (s *show) node(v reflect.Value, path string) *yaml.Node {
-	isItem := strings.HasSuffix(path, "]") // a list without it would be another one
+	isItem := strings.HasSuffix(path, "]") // items of lists are always shown
 	if v.IsZero() && v.Kind() != reflect.Bool && v.Type() != reflect.TypeFor[With]() && !s.given(path) && !isItem {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (s *show) node(v reflect.Value, path string) *yaml.Node {
 }
 
 func (s *show) present(value reflect.Value, path string) *yaml.Node {
-	v := reflect.New(value.Type()).Elem() // one that has an address
+	v := reflect.New(value.Type()).Elem() // addressable, for isScalar
 	v.Set(value)
 	typed, fromOutside := s.typed[path]
 	switch {
@@ -153,7 +153,7 @@ func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
 	return n
 }
 
-// onlyOne says that no other field has something.
+// onlyOne reports whether all other fields are zero.
 func onlyOne(fields []field, one int) bool {
 	for i, f := range fields {
 		if i != one && !f.value.IsZero() {
@@ -192,14 +192,14 @@ func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
 	return n
 }
 
-// scalarNode is a single value that nothing from outside came into.
+// scalarNode returns a single value that has no references.
 func scalarNode(v reflect.Value, is secrecy) *yaml.Node {
 	if text, ok := textOf(v); ok {
 		return textNode(escaped(is.masked(text)))
 	}
 	n := new(yaml.Node)
 	if err := n.Encode(v.Interface()); err != nil || n.Kind != yaml.ScalarNode {
-		return textNode(mask) // better than a guess
+		return textNode(mask) // it might be secret
 	}
 	if shown := is.masked(n.Value); shown != n.Value {
 		return textNode(shown)
@@ -207,7 +207,7 @@ func scalarNode(v reflect.Value, is secrecy) *yaml.Node {
 	return n
 }
 
-// textOf is a value as the user writes it; false if it is no text.
+// textOf returns a value as the user writes it; false if it is not a text.
 func textOf(v reflect.Value) (string, bool) {
 	switch value := v.Interface().(type) {
 	case Database:
@@ -226,7 +226,7 @@ func textNode(value string) *yaml.Node {
 	return n
 }
 
-// address is the database as the configuration has it.
+// address returns the database's address as in the configuration.
 func (d Database) address() string {
 	if d.dialect == SQLite {
 		return "sqlite:" + d.dsn
@@ -234,7 +234,7 @@ func (d Database) address() string {
 	return d.dsn
 }
 
-// escaped keeps a text from being read as a reference.
+// escaped escapes what would be read as a reference.
 func escaped(value string) string {
 	if rest, ok := strings.CutPrefix(value, filePrefix); ok {
 		value = filePrefix + ":" + rest

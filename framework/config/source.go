@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// DefaultFile is the file that is read where none is named, if it exists.
+// DefaultFile is the file that commands read if none is named and it exists.
 const DefaultFile = "waybill.yaml"
 
-// maxFileSize is far above what a person writes; a larger file is something else.
+// maxFileSize is far above any real configuration; a larger file must be something else.
 const maxFileSize = 1 << 20
 
-// Source is where a configuration comes from.
+// Source is where a configuration comes from. The zero value reads nothing.
 type Source struct {
 	// File is the YAML file; "" for none.
 	File string
-	// Database is the value of --database, which wins over all others; "" for none.
+	// Database overrides the key database, as --database does; "" for none.
 	Database string
-	// Listen is the value of --listen, which wins over all others; nil for none.
+	// Listen overrides the key forwarder.listen, as --listen does; nil for none.
 	Listen *bool
-	// Sinks are the values of --sink; none for all sinks.
+	// Sinks are the sinks to forward to, as with --sink; empty for all.
 	Sinks []string
-	// Environ is the environment, as NAME=value.
+	// Environ is the environment, as NAME=value pairs, such as [os.Environ] returns. If a
+	// name occurs twice, the last value counts.
 	Environ []string
 }
 
@@ -34,19 +35,18 @@ func (s Source) read(r *report) (text []byte, ok bool) {
 	text, err := readFile(s.File, maxFileSize)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		r.add(s.File, 0, "there is no such file")
+		r.add(s.File, 0, "the file does not exist")
 	case err != nil:
 		r.add(s.File, 0, "%v", withoutPath(err))
 	case len(text) > maxFileSize:
-		r.add(s.File, 0, "is larger than 1 MiB, the limit of a configuration")
+		r.add(s.File, 0, "the file is larger than 1 MiB, the limit of a configuration")
 	default:
 		return text, true
 	}
 	return nil, false
 }
 
-// variables is the environment as a map. Of names that stand there twice the
-// last one counts, as for exec.
+// variables returns the environment as a map.
 func (s Source) variables() map[string]string {
 	variables := make(map[string]string, len(s.Environ))
 	for _, entry := range s.Environ {

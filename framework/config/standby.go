@@ -4,7 +4,7 @@ import (
 	"net/url"
 )
 
-// checkStandby says what is wrong with where the log is read.
+// checkStandby reports the mistakes of standby and outbox.read_from.
 func (l *loader) checkStandby(c *Config) {
 	const from, address = "outbox.read_from", "standby"
 	given := l.given(address)
@@ -13,22 +13,22 @@ func (l *loader) checkStandby(c *Config) {
 	}
 	switch {
 	case given && c.Standby.Dialect() != PostgreSQL:
-		l.mistake(address, "standby: only a PostgreSQL has one")
+		l.mistake(address, "standby: only PostgreSQL has standbys")
 	case given && c.Outbox.ReadFrom == "":
-		l.mistake(address, "standby: nothing would be read there; add outbox.read_from: standby")
+		l.mistake(address, "standby: nothing is read there without outbox.read_from: standby")
 	case given && c.Standby.dsn == c.Database.dsn:
 		l.mistake(address, "standby: is the address of the database itself")
 	case c.Outbox.ReadFrom != ReadFromStandby:
 	case c.Log != (Log{}):
-		l.mistake(from, "outbox.read_from: a source is read, and no log of the database")
+		l.mistake(from, "outbox.read_from: with a source, the log is not in the database")
 	case c.Database.Dialect() != PostgreSQL && c.Database.Dialect() != "":
-		l.mistake(from, "outbox.read_from: only on PostgreSQL a standby can be read")
+		l.mistake(from, "outbox.read_from: only PostgreSQL has standbys")
 	case !given && c.Database.Dialect() == PostgreSQL && !c.Database.hosts:
-		l.mistake(from, "outbox.read_from: say where the standby is: write its address as standby, or name all hosts in database")
+		l.mistake(from, "outbox.read_from: the standby's address is missing: set standby, or name all hosts in database")
 	}
 }
 
-// standby is where the pages of the log are read; the zero value where that is the primary.
+// standby returns the server from which the log is read; the zero value means the primary.
 func (c *Config) standby() Database {
 	switch {
 	case c.Outbox.ReadFrom != ReadFromStandby:
@@ -39,7 +39,7 @@ func (c *Config) standby() Database {
 	return c.Database.standby()
 }
 
-// standby is the address of the standby among several hosts, whichever it is after a failover.
+// standby returns the address of whichever of several hosts is the standby.
 func (d Database) standby() Database {
 	const attribute, value = "target_session_attrs", "standby"
 	its := d

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// suggest returns the candidate that a person most likely meant, "" if none is
-// near: at most a third of the letters may differ.
+// suggest returns the candidate that the user most likely meant; "" if none is close. At most a
+// third of the letters may differ.
 func suggest(typed string, candidates []string) string {
 	best, least := "", max(1, len(typed)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(candidates)) {
@@ -17,8 +17,8 @@ func suggest(typed string, candidates []string) string {
 	return best
 }
 
-// didYouMean is suggest as the end of a sentence, with the candidates in its
-// place where none is near.
+// didYouMean returns the end of a sentence with a suggestion, or if none is close, with all
+// candidates.
 func didYouMean(typed string, candidates []string) string {
 	if near := suggest(typed, candidates); near != "" {
 		return "; did you mean " + near + "?"
@@ -29,8 +29,8 @@ func didYouMean(typed string, candidates []string) string {
 	return "; known are " + strings.Join(slices.Sorted(slices.Values(candidates)), ", ")
 }
 
-// editDistance is how many bytes must be inserted, deleted, replaced or swapped
-// with their neighbour to make b of a: the optimal string alignment distance.
+// editDistance returns how many bytes must be inserted, deleted, replaced or swapped with their
+// neighbour to turn a into b: the optimal string alignment distance.
 func editDistance(a, b string) int {
 	var before []int // the row above previous
 	previous := make([]int, len(b)+1)

@@ -16,17 +16,24 @@ func newActions(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "actions",
 		Short: "List what people have done to parked deliveries and sinks",
-		Long: `List the latest requeues, discards, skips, replays, pauses, resumes and more, newest
-first: who has done them, to what, to how many, and how many were planned. One without
-a batch for a minute, and without an end, is interrupted; a replay can be continued by
-its id. waybill actions cancel ends one that is under way. --json has the reasons too,
-and the addresses from which the dashboard was used.`,
+		Long: `List what people have done, newest first: requeues, discards, skips, replays, pauses,
+resumes and so on, with who did it, the filter, how many deliveries were planned and
+how many were done. It changes nothing.
+
+An action that has neither finished nor made progress for a minute is shown as
+interrupted. An interrupted replay can be continued by its id with waybill replay
+--continue. A running action can be ended with waybill actions cancel.
+
+--json also has the reasons that people gave, and the network addresses of actions
+from the dashboard.`,
+		Example: `  waybill actions
+  waybill actions --limit 10 --json`,
 		Args: noSuchCommand,
 		RunE: a.run,
 	}
 	cmd.AddCommand(newActionsCancel(p))
 	a.add(cmd)
-	cmd.Flags().IntVar(&a.limit, "limit", 50, "how many at most")
+	cmd.Flags().IntVar(&a.limit, "limit", 50, "how many actions to list at most")
 	return cmd
 }
 
@@ -63,7 +70,7 @@ func (a *actions) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// plannedText is empty where there is nothing to count.
+// plannedText is a dash for actions that count nothing.
 func plannedText(n int64) string {
 	if n == 0 {
 		return "-"
@@ -75,13 +82,11 @@ func newActionsCancel(p *invocation) *cobra.Command {
 	c := &actionsCancel{acting: acting{looking: looking{invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "End an action that is under way",
-		Long: `Cancel an action by its id, in whatever process it runs: it does nothing more, behind
-the batch that is being committed. What it has done stays. A replay that was cancelled
-cannot be continued.
+		Short: "End a running action",
+		Long: `End an action by its id, whichever process runs it. It stops after the batch that it
+is committing, and what it has done stays done. A cancelled replay cannot be continued.
 
-It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`,
+` + needsDatabaseOnly,
 		Example: `  waybill actions cancel 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

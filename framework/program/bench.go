@@ -20,40 +20,41 @@ func newBench(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [SCENARIO...]",
 		Short: "Measure this machine, a database and its sinks",
-		Long: `Measure publishing and delivering on this machine, with SQLite and receivers inside
-the process or with a database, sinks and settings of your own.
+		Long: `Measure publishing and delivering on this machine: with SQLite and receivers inside
+the process, or with a database, sinks and settings of your own.
 
   publish   what notifications cost the transactions that publish them
   drain     how fast a backlog is delivered
   latency   the time from a commit to the sink's receipt, at a steady rate
   sustain   publishing and delivering together: lag, size of the tables, memory
-  sweep     throughput over the parallelism threshold, to choose one
-  fault     with a dead sink, a transaction held open, and a large backlog
+  sweep     throughput for several parallelism thresholds, to choose one
+  fault     a dead sink, a transaction that stays open, and a large backlog
 
-Without a name the first three are measured, which takes a minute or two; "all" is
-everything. docs/benchmarking.md explains how to read the result.
+Without a scenario it measures the first three, which takes a minute or two; "all"
+measures everything. docs/benchmarking.md explains how to read the result.
 
-Each case is measured --runs times after a warm-up, which is not counted, the cases
-of a scenario in turns. The output says what each run finds in caches. The receivers report what arrived: if a notification was lost, or one arrived
-that was never published, the exit code is 1.
+Each case is measured --runs times after a warm-up, which does not count; the cases of
+a scenario take turns. The output says what each run finds in caches. The receivers
+report what arrived: if a notification was lost, or one arrived that was never
+published, the exit code is 1.
 
-Everything happens in the bench's own tables with random names, waybill_bench_…,
-which are dropped at the end, also after an error or SIGINT. No others are read or
-written. What can be your own:
+The bench makes its own tables with random names, waybill_bench_…, and drops them at
+the end, also after an error or SIGINT. It reads and writes no other tables. You can
+replace these parts:
 
-  --database   where these tables are made. For a SQLite file the bench makes one
-               of its own beside it.
-  -c           a configuration: its database, and the settings of its tables,
-               forwarder and sinks. waybill.yaml is not read unless it is named. In
-               place of each sink stands a receiver inside the process.
-  --sinks      configured sinks that are really delivered to. Their receivers get
-               made-up notifications: it asks first.
+  --database   the database in which the tables are made. For a SQLite file the
+               bench makes a file of its own beside it.
+  -c           a configuration, with its database and the settings of its tables,
+               forwarder and sinks. waybill.yaml is not read unless -c names it. A
+               receiver inside the process takes the place of each sink.
+  --sinks      configured sinks that really are delivered to. Their receivers get
+               made-up notifications, so the command asks first.
   --type, --data   a notification of your own, for sinks that cannot take made-up
                ones: its type, and a file with its payload.
 
-With --against the result is compared with an earlier one, as bench compare does. If a
-figure is worse by more than --tolerance, and its runs do not lie so far apart that
-chance may explain it, it is named and the exit code is 1.`,
+--against compares the result with an earlier one, as bench compare does. The exit code
+is 1 if a figure is worse by more than --tolerance and chance does not explain the
+difference; the output names these figures.`,
 		Example: `  waybill bench
   waybill bench drain --rows 300000 --database postgres://app@localhost/app
   waybill bench sweep --delay 20ms --html report.html
@@ -62,34 +63,34 @@ chance may explain it, it is named and the exit code is 1.`,
   waybill bench --json > before.json
   waybill bench --against before.json --tolerance 20%`,
 		ValidArgs: append(bench.AllScenarios(), "all"),
-		Args:      cobra.ArbitraryArgs, // judged with all else
+		Args:      cobra.ArbitraryArgs, // Validate checks them
 		RunE:      b.run,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&b.flags.file, "config", "c", "", "configuration file")
-	f.StringVar(&b.flags.database, "database", "", "address of the database, in place of the configuration's or of a temporary SQLite file")
-	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that are really delivered to")
-	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink, or all)")
-	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, in place of made-up ones")
+	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file")
+	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that really are delivered to")
+	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink; without a configuration, all)")
+	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, instead of made-up ones")
 	f.StringVar(&b.data, "data", "", "file with the payload of that notification; - for standard input")
-	f.IntVar(&b.Rows, "rows", 0, "notifications of a backlog (default: as many as take about a second)")
+	f.IntVar(&b.Rows, "rows", 0, "notifications in a backlog (default: as many as take about a second)")
 	f.IntVar(&b.Runs, "runs", bench.DefaultRuns, "runs that count, after a warm-up")
-	f.IntVar(&b.PayloadBytes, "payload-bytes", bench.DefaultPayloadBytes, "size of a payload")
-	f.IntVar(&b.Keys, "keys", bench.DefaultKeys, "keys that the notifications are spread over")
-	f.IntSliceVar(&b.Clients, "clients", bench.DefaultClients, "clients that publish at the same time, in publish")
+	f.IntVar(&b.PayloadBytes, "payload-bytes", bench.DefaultPayloadBytes, "size of a payload in bytes")
+	f.IntVar(&b.Keys, "keys", bench.DefaultKeys, "number of keys that the notifications are spread over")
+	f.IntSliceVar(&b.Clients, "clients", bench.DefaultClients, "numbers of concurrent publishers to measure in publish")
 	f.IntVar(&b.Threshold, "threshold", 0, "parallelism threshold (default: the sink's)")
-	f.IntSliceVar(&b.Thresholds, "thresholds", bench.DefaultThresholds, "parallelism thresholds that sweep goes over")
-	f.DurationVar(&b.Delay, "delay", 0, "time that receivers inside the process take for each delivery (default 0s, in sweep 5ms)")
-	f.IntVar(&b.Rate, "rate", 0, "transactions per second (default 500 in latency, in sustain as many as possible)")
-	f.DurationVar(&b.Duration, "duration", 0, "time that a run takes (default 1s in publish, 2s in latency, 20s in sustain)")
-	f.IntVar(&b.Backlog, "backlog", bench.DefaultBacklog, "notifications of fault's large backlog")
-	f.BoolVar(&b.yes, "yes", false, "do not ask")
-	f.StringVar(&b.html, "html", "", "file to write the result to as a page with plots, which needs no network")
+	f.IntSliceVar(&b.Thresholds, "thresholds", bench.DefaultThresholds, "parallelism thresholds to measure in sweep")
+	f.DurationVar(&b.Delay, "delay", 0, "how long receivers inside the process take for each delivery (default 0s, in sweep 5ms)")
+	f.IntVar(&b.Rate, "rate", 0, "transactions per second (default 500 in latency, as many as possible in sustain)")
+	f.DurationVar(&b.Duration, "duration", 0, "how long a run takes (default 1s in publish, 2s in latency, 20s in sustain)")
+	f.IntVar(&b.Backlog, "backlog", bench.DefaultBacklog, "notifications in the large backlog of fault")
+	f.BoolVar(&b.yes, "yes", false, "do not ask for confirmation")
+	f.StringVar(&b.html, "html", "", "file to write the result to, as a page with plots that needs no network")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
-	f.StringVar(&b.profile, "cpu-profile", "", "file to write a profile of the whole bench's processor time to, for go tool pprof")
-	f.StringVar(&b.against.file, "against", "", "earlier result (of --json) to compare with; exit code 1 if a figure is worse")
+	f.StringVar(&b.profile, "cpu-profile", "", "file to write a CPU profile of the whole bench to, for go tool pprof")
+	f.StringVar(&b.against.file, "against", "", "earlier result (from --json) to compare with; exit code 1 if a figure is worse")
 	b.against.tolerance = defaultTolerance
-	f.Var(&b.against.tolerance, "tolerance", "by how much a figure may be worse than in the earlier result")
+	f.Var(&b.against.tolerance, "tolerance", "how much worse than in the earlier result a figure may be")
 	cmd.AddCommand(newBenchCompare(p))
 	return cmd
 }
@@ -156,8 +157,8 @@ func (b *benchmark) measure(ctx context.Context, profile *os.File, progress benc
 	return bench.Run(ctx, b.Config, progress)
 }
 
-// createFile makes the file of a flag before anything starts, since an hour later would
-// be late to hear that it cannot be made; nil where none is wanted.
+// createFile makes the file of a flag. It runs before the measurement, which may take an
+// hour. It returns nil if the flag names no file.
 func createFile(flag, name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
@@ -176,17 +177,17 @@ func removeFile(file *os.File) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// readSample reads the notification that the user gives. It has the version that the
-// program writes, where it knows the type.
+// readSample reads the notification of --type and --data. Its version is the one that the
+// program writes, if the type is registered, else 1.
 func (b *benchmark) readSample(cmd *cobra.Command) error {
 	if b.data == "" && b.Sample.Type == "" {
 		return nil
 	}
 	if b.data == "" || b.Sample.Type == "" {
-		return wrongUsage(cmd, errors.New("--type and --data are of one notification: give both"))
+		return wrongUsage(cmd, errors.New("--type and --data describe one notification: give both"))
 	}
 	if cmd.Flags().Changed("payload-bytes") {
-		return wrongUsage(cmd, errors.New("--payload-bytes is for made-up payloads: leave it out with --data"))
+		return wrongUsage(cmd, errors.New("--payload-bytes applies to made-up payloads: leave it out with --data"))
 	}
 	s := sample{file: b.data}
 	if err := s.read(cmd); err != nil {
@@ -207,8 +208,8 @@ func (b *benchmark) readSample(cmd *cobra.Command) error {
 	return nil
 }
 
-// configure reads what the user names of his own. Sinks are not built, so that their
-// secrets need not be at hand, unless they are really delivered to.
+// configure reads --database and -c. It builds sinks, which needs their secrets, only if
+// --sinks names some.
 func (b *benchmark) configure(cmd *cobra.Command) (err error) {
 	if b.flags.file == "" {
 		if b.flags.database == "" {
@@ -230,18 +231,18 @@ func (b *benchmark) configure(cmd *cobra.Command) (err error) {
 	}
 	b.Build = func() (*config.Config, error) { return config.Load(source, b.options) }
 	if len(b.Sinks) > 0 {
-		_, err = b.Build() // mistakes are told before anything starts
+		_, err = b.Build() // report mistakes before anything starts
 	}
 	return err
 }
 
-// agree tells what will be done to things of the user's, and asks where that could
-// do harm.
+// agree prints what the bench will do to the user's database and sinks, and asks for
+// consent if it could do harm.
 func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	plan, consent := b.Plan()
 	if b.flags.file == "" {
 		if _, err := os.Stat(config.DefaultFile); err == nil {
-			plan = append(plan, config.DefaultFile+" is not read: name it with -c to measure with it.")
+			plan = append(plan, config.DefaultFile+" is not read: use -c to measure with it.")
 		}
 	}
 	for _, line := range plan {
@@ -256,7 +257,7 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	fmt.Fprint(b.stderr, "Go on? [y/N] ")
 	yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 	if err == nil && !yes {
-		fmt.Fprintln(b.stderr, "nothing is done")
+		fmt.Fprintln(b.stderr, "nothing was done")
 	}
 	return yes, err
 }

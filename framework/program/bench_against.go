@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
 )
 
-// against is an earlier result that a bench is held against.
+// against compares a bench with an earlier result.
 type against struct {
 	file      string
 	tolerance percentage
@@ -25,7 +25,7 @@ const defaultTolerance percentage = 10
 func (a *against) read(cmd *cobra.Command, c bench.Config) (err error) {
 	if a.file == "" {
 		if cmd.Flags().Changed("tolerance") {
-			return errors.New("--tolerance is for --against: name an earlier result with it")
+			return errors.New("--tolerance needs --against with an earlier result")
 		}
 		return nil
 	}
@@ -33,12 +33,12 @@ func (a *against) read(cmd *cobra.Command, c bench.Config) (err error) {
 		return fmt.Errorf("--against: %w", err)
 	}
 	if !c.Measures(a.before) {
-		return fmt.Errorf("--against: %s has none of the scenarios that are to be measured", a.file)
+		return fmt.Errorf("--against: %s has none of the scenarios to measure", a.file)
 	}
 	return nil
 }
 
-// judge compares a result with the earlier one. The error names what is worse.
+// judge compares a result with the earlier one. Its error names the figures that are worse.
 func (a *against) judge(result *bench.Result) error {
 	if a.before == nil {
 		return nil
@@ -55,7 +55,7 @@ func (a *against) judge(result *bench.Result) error {
 	return fmt.Errorf("worse than in %s by more than %s: %s", a.file, a.tolerance.String(), listed(worse, "; "))
 }
 
-// print writes the comparison for people, with what is worse but not surely so.
+// print writes the comparison, and names the figures that look worse but may be so by chance.
 func (a *against) print(w io.Writer, comparison *bench.Comparison) {
 	if comparison == nil {
 		return
@@ -63,7 +63,7 @@ func (a *against) print(w io.Writer, comparison *bench.Comparison) {
 	fmt.Fprintf(w, "\nAgainst %s:\n\n", a.file)
 	comparison.Print(w)
 	if _, unclear := comparison.Worse(a.tolerance.share()); len(unclear) > 0 {
-		fmt.Fprintf(w, "\nWorse by more than %s, but the runs lie so far apart that chance may explain it; more --runs would tell:\n  %s\n", a.tolerance.String(), listed(unclear, "\n  "))
+		fmt.Fprintf(w, "\nWorse by more than %s, but the runs differ so much that it may be chance; use more --runs to find out:\n  %s\n", a.tolerance.String(), listed(unclear, "\n  "))
 	}
 }
 
@@ -75,7 +75,7 @@ func listed(metrics []bench.ComparedMetric, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// percentage is a flag: 10%.
+// percentage is the value of a flag, such as 10%.
 type percentage float64
 
 func (p percentage) share() float64 { return float64(p) / 100 }

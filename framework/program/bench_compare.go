@@ -13,13 +13,13 @@ func newBenchCompare(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare BEFORE.json AFTER.json",
 		Short: "Compare two results of waybill bench --json",
-		Long: `Show, for each figure that two results share, the ratio of after to before and the
-interval in which it lies with a confidence of 95 %: of the geometric means of the
-runs, by Welch's method on their logarithms. Where the interval holds 1, no
-difference is seen; more runs make it narrower.
+		Long: `Show the ratio of after to before for each figure that two results share, with its 95%
+confidence interval. The ratio is of the geometric means of the runs, and the interval
+comes from Welch's method on their logarithms. An interval that contains 1 shows no
+difference; more runs make it narrower.
 
-Differences of machine, database and settings are reported. Figures compare well
-only if nothing but the thing in question has changed.`,
+The output also reports differences in machine, database and settings. Compare only
+results in which nothing but the thing under test has changed.`,
 		Example: `  waybill bench drain --runs 10 --json > before.json
   waybill bench drain --runs 10 --json > after.json
   waybill bench compare before.json after.json`,

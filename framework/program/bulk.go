@@ -19,10 +19,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// operatorName is who acts, as it is recorded.
+// operatorName is the name under which actions are recorded.
 type operatorName string
 
-// defaultOperator is the user of this machine.
+// defaultOperator returns the current user of this machine, as user@host.
 func defaultOperator() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -34,7 +34,7 @@ func defaultOperator() string {
 	return name
 }
 
-// looking is what commands share that show something of the outbox.
+// looking is shared by commands that read the outbox.
 type looking struct {
 	*invocation
 	flags sourceFlags
@@ -55,7 +55,7 @@ func (l *looking) open(cmd *cobra.Command) (*operator, func(), error) {
 	return newOperator(cmd.Context(), source, l.options, "")
 }
 
-// acting is what commands share that change something.
+// acting is shared by commands that change the outbox, on behalf of a person.
 type acting struct {
 	looking
 	by string
@@ -63,7 +63,7 @@ type acting struct {
 
 func (a *acting) add(cmd *cobra.Command) {
 	a.looking.add(cmd)
-	cmd.Flags().StringVar(&a.by, "by", "", "who acts, for the record (default: the user of this machine)")
+	cmd.Flags().StringVar(&a.by, "by", "", "name to record the action under (default: the user of this machine)")
 }
 
 func (a *acting) open(cmd *cobra.Command) (*operator, func(), error) {
@@ -77,8 +77,8 @@ func (a *acting) open(cmd *cobra.Command) (*operator, func(), error) {
 	return newOperator(cmd.Context(), source, a.options, operatorName(a.by))
 }
 
-// bulk is what commands share that act on many deliveries: they count first, ask,
-// show how far they are, and tell what was done.
+// bulk is shared by commands that act on many deliveries: they count, ask, show progress
+// and report the result.
 type bulk struct {
 	acting
 	yes, dryRun bool
@@ -86,11 +86,11 @@ type bulk struct {
 
 func (b *bulk) add(cmd *cobra.Command) {
 	b.acting.add(cmd)
-	cmd.Flags().BoolVar(&b.yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, "only count")
+	cmd.Flags().BoolVar(&b.yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, "count and change nothing")
 }
 
-// check refuses to ask where there is no terminal.
+// check returns an error if the command would have to ask without a terminal.
 func (b *bulk) check(cmd *cobra.Command) error {
 	if !b.yes && !b.dryRun && (b.json || !isTerminal(cmd.InOrStdin())) {
 		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with --dry-run, then use --yes"))
@@ -98,23 +98,24 @@ func (b *bulk) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// plan is something that was counted and not done yet.
+// plan is an action whose deliveries were counted, and which has not run yet.
 type plan interface {
 	Total() int64
 	Run(ctx context.Context, progress admin.Progress) (store.Action, error)
 }
 
-// words are how an action is talked of.
+// words are the texts of an action for people.
 type words struct {
-	// verb is as in "requeue 3 deliveries?", done as in "requeued 3 deliveries".
+	// verb as in "requeue 3 deliveries?", done as in "requeued 3 deliveries".
 	verb, done string
-	// before is how much of the action was done already.
+	// before is how many deliveries were done by an earlier, interrupted run.
 	before int64
-	// wayOn says how to go on after an interruption, given the action.
-	wayOn func(store.Action) string
+	// next returns what to do after an interruption.
+	next func(store.Action) string
 }
 
-// run asks, acts and tells. What the plan is about was shown already.
+// run asks for confirmation, runs the plan and reports the result. The caller has already
+// shown what the plan covers.
 func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 	total := countText(p.Total(), "delivery", "deliveries")
 	switch {
@@ -131,7 +132,7 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 		fmt.Fprintf(b.stdout, "%s %s? [y/N] ", strings.ToUpper(w.verb[:1])+w.verb[1:], total)
 		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
-			fmt.Fprintln(b.stdout, "nothing is done")
+			fmt.Fprintln(b.stdout, "nothing was done")
 			return err
 		}
 	}
@@ -139,13 +140,13 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 	action, err := p.Run(cmd.Context(), func(a store.Action) { show(a.Count - w.before) })
 	end()
 	if err != nil && cmd.Context().Err() != nil {
-		err = cmd.Context().Err() // whatever the driver made of it
+		err = cmd.Context().Err() // the driver's error may not say so
 	}
 	if b.json && action.ID != "" {
 		err = errors.Join(err, printJSON(b.stdout, action))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %d of %s, each whole; %s: %w", w.done, action.Count-w.before, total, w.wayOn(action), err)
+		return fmt.Errorf("%s %d of %s, then stopped; %s: %w", w.done, action.Count-w.before, total, w.next(action), err)
 	}
 	if !b.json {
 		fmt.Fprintf(b.stdout, "%s %s (action %s)\n", w.done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
@@ -153,10 +154,11 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 	return nil
 }
 
-// again is how to go on where what is done does not match any more.
-func again(store.Action) string { return "the rest is as it was: run the command again" }
+// again is the next step for actions whose finished deliveries no longer match the filter.
+func again(store.Action) string { return "the rest is unchanged: run the command again" }
 
-// progress shows how far it is, if there is a terminal.
+// progress returns functions that show and end a progress bar; without a terminal they do
+// nothing.
 func (l *looking) progress(total int64) (show func(done int64), end func()) {
 	file, isFile := l.stderr.(*os.File)
 	if l.json || !isFile || !cwriter.IsTerminal(int(file.Fd())) {
@@ -166,7 +168,7 @@ func (l *looking) progress(total int64) (show func(done int64), end func()) {
 	bar := bars.AddBar(total, mpb.AppendDecorators(decor.CountersNoUnit("%d of %d")))
 	show = func(done int64) {
 		if done > total {
-			bar.SetTotal(done, false) // of a replay that goes on
+			bar.SetTotal(done, false) // a continued replay may find more
 		}
 		bar.SetCurrent(done)
 	}
@@ -176,7 +178,7 @@ func (l *looking) progress(total int64) (show func(done int64), end func()) {
 	}
 }
 
-// saysYes reads one line; only yes in so many words counts. A signal ends the wait.
+// saysYes reads one line, and returns true for y or yes. It returns early if ctx ends.
 func saysYes(ctx context.Context, r io.Reader) (bool, error) {
 	answer := make(chan string, 1)
 	go func() {
@@ -194,8 +196,8 @@ func saysYes(ctx context.Context, r io.Reader) (bool, error) {
 	}
 }
 
-// isTerminal says whether a person may answer. A reader that is no file was put
-// there to answer.
+// isTerminal reports whether a person can answer. A reader that is not a file counts, since
+// tests answer through one.
 func isTerminal(r io.Reader) bool {
 	file, isFile := r.(*os.File)
 	return !isFile || cwriter.IsTerminal(int(file.Fd()))

@@ -13,7 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// capture is the part of migrate that has triggers publish what is written to tables.
+// capture is the part of migrate that installs triggers, which publish what is written to
+// tables.
 type capture struct {
 	postgres.Capture
 	on     []string
@@ -23,16 +24,17 @@ type capture struct {
 
 func (c *capture) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.Table, "capture", "", "have triggers publish what is written to this `TABLE`; PostgreSQL only")
-	flags.StringVar(&c.Key, "key", "", "`COLUMN` of the captured table with the notifications' key")
-	flags.StringSliceVar(&c.Columns, "columns", nil, "`COLUMNS` of the captured table that the notifications have")
+	flags.StringVar(&c.Table, "capture", "", "install triggers that publish what is written to this `TABLE`; PostgreSQL only")
+	flags.StringVar(&c.Key, "key", "", "`COLUMN` of the captured table that becomes the notifications' key")
+	flags.StringSliceVar(&c.Columns, "columns", nil, "`COLUMNS` of the captured table to put into the notifications")
 	flags.StringVar(&c.Type, "type", "", "`TYPE` of the captured table's notifications, before .inserted, .updated and .deleted (default: the table's name)")
-	flags.StringSliceVar(&c.on, "on", []string{"insert", "update", "delete"}, "`STATEMENTS` that are captured")
-	flags.StringVar(&c.remove, "uncapture", "", "end the capture of this `TABLE`")
+	flags.StringSliceVar(&c.on, "on", []string{"insert", "update", "delete"}, "`STATEMENTS` to capture")
+	flags.StringVar(&c.remove, "uncapture", "", "remove the capture of this `TABLE`")
 	flags.BoolVar(&c.list, "captures", false, "list the captured tables and change nothing")
 }
 
-// asked reports whether flags of it are used, or why they make no sense.
+// asked reports whether the flags ask for a capture task, and returns an error if they
+// contradict each other.
 func (c *capture) asked(cmd *cobra.Command) (bool, error) {
 	flags := cmd.Flags()
 	var tasks []string
@@ -49,7 +51,7 @@ func (c *capture) asked(cmd *cobra.Command) (bool, error) {
 	}
 	switch {
 	case asked && len(tasks) > 1:
-		return false, fmt.Errorf("%s are different tasks: use one of them", strings.Join(tasks, " and "))
+		return false, fmt.Errorf("%s are separate tasks: use one of them", strings.Join(tasks, " and "))
 	case asked && flags.Changed("print") && !flags.Changed("capture"):
 		return false, fmt.Errorf("%s prints no SQL: leave out --print", tasks[0])
 	}
@@ -85,7 +87,7 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		return err
 	case c.remove != "":
 		if err = postgres.RemoveCapture(ctx, db, outbox, c.remove); err == nil && !m.json {
-			fmt.Fprintln(m.stdout, c.remove, "is not captured any more")
+			fmt.Fprintln(m.stdout, c.remove, "is no longer captured")
 		}
 	case !c.list:
 		err = postgres.AddCapture(ctx, db, outbox, c.Capture)
@@ -100,7 +102,7 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 	return m.printCaptures(captures)
 }
 
-// captureLine is a captured table.
+// captureLine is a captured table in the output of --json.
 type captureLine struct {
 	Table   string            `json:"table"`
 	Key     string            `json:"key"`

@@ -44,7 +44,7 @@ func TestACaptureIsMadeListedAndEnded(t *testing.T) {
 	require.Equal(t, 1, o.count(t, `SELECT count(*) FROM outbox WHERE type = 'order.inserted' AND key = 'o-1'`))
 	require.Equal(t, 1, o.count(t, `SELECT count(*) FROM outbox`))
 
-	require.Equal(t, result{stdout: "orders is not captured any more\nno table is captured\n"}, migrate("--uncapture", "orders"))
+	require.Equal(t, result{stdout: "orders is no longer captured\nno table is captured\n"}, migrate("--uncapture", "orders"))
 	require.Equal(t, result{code: exitFailed, stderr: "waybill: capture orders: it is not captured; waybill migrate --captures lists the tables that are\n"}, migrate("--uncapture", "orders"))
 }
 

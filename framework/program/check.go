@@ -23,26 +23,26 @@ func newCheck(p *invocation) *cobra.Command {
 	c := &check{invocation: p}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Find what is wrong with a configuration and whether its sinks can be reached",
-		Long: `Find all that waybill forward would refuse about a configuration, with lines: the
-exit code is 2 then. After that, ask each sink that can check it whether its
-destination would take a delivery now; the exit code is 1 if one would not. The table also has
-the routes to each sink.
+		Short: "Find mistakes in a configuration and check whether its sinks can be reached",
+		Long: `Report every mistake for which waybill forward would refuse a configuration, with line
+numbers; the exit code is then 2. If there are none, check whether each sink's
+destination would accept a delivery now; the exit code is 1 if one would not. The
+table also shows the routes to each sink.
 
-Nothing is delivered and the database is not opened. The check connects to an http
-sink's host, sends a NOOP to a mail server, and asks a Kafka cluster for the topic,
-which creates it if the brokers create topics on request. It starts a process sink's
-program and ends it, and finds out whether a file can be written. Sinks that have no
-such check are not opened. With --offline no sink is asked.`,
+Nothing is delivered and the database is not opened. The check connects to the host of
+an http sink, sends a NOOP to a mail server, and asks a Kafka cluster for the topic,
+which creates the topic if the brokers create topics on request. It starts the program
+of a process sink and ends it, and tests whether the file of a jsonlines sink can be
+written. Sinks without a health check are not opened. --offline checks no sink.`,
 		Example: `  waybill config check -c waybill.yaml
   waybill config check --offline --json`,
 		Args: noArguments,
 		RunE: c.run,
 	}
 	c.flags.add(cmd)
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Second, "how long a sink may take to answer")
-	cmd.Flags().BoolVar(&c.offline, "offline", false, "ask no sink")
-	cmd.Flags().BoolVar(&c.json, "json", false, "print the result as JSON, mistakes as well")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Second, "how long the check of a sink may take")
+	cmd.Flags().BoolVar(&c.offline, "offline", false, "check no sink")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the result as JSON, including mistakes")
 	return cmd
 }
 
@@ -54,17 +54,17 @@ type check struct {
 	json    bool
 }
 
-// health is what a check found out about a sink.
+// health is the result of one sink's check.
 type health string
 
 const (
 	healthy    health = "healthy"
 	notHealthy health = "not healthy"
-	notChecked health = "not checked" // it has no check, or was not asked
+	notChecked health = "not checked" // the sink has no check, or --offline is set
 	absent     health = "not supplied by this program"
 )
 
-// checkView is the result of a check.
+// checkView is the output of --json.
 type checkView struct {
 	Mistakes []mistakeView `json:"mistakes"`
 	Sinks    []sinkHealth  `json:"sinks"`
@@ -108,7 +108,7 @@ func (c *check) run(cmd *cobra.Command, _ []string) error {
 	return errors.Join(err, healthError(found))
 }
 
-// printMistakes has them in the result too, for programs that read it.
+// printMistakes puts mistakes into the output of --json.
 func (c *check) printMistakes(err error) error {
 	var mistakes *config.Error
 	if !c.json || !errors.As(err, &mistakes) {
@@ -121,11 +121,11 @@ func (c *check) printMistakes(err error) error {
 	return printJSON(c.stdout, view)
 }
 
-// askAll asks all sinks at once.
+// askAll checks all sinks in parallel.
 func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth {
 	names := slices.Sorted(maps.Keys(loaded.Sinks))
 	found := make([]sinkHealth, len(names))
-	var asking sync.WaitGroup
+	var checks sync.WaitGroup
 	for i, name := range names {
 		sink := loaded.Sinks[name]
 		found[i] = sinkHealth{Sink: name, Kind: sink.Kind, Health: notChecked, Routes: loaded.RoutesTo(name)}
@@ -137,14 +137,14 @@ func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth 
 		if !ok || c.offline {
 			continue
 		}
-		asking.Go(func() {
+		checks.Go(func() {
 			found[i].Health = healthy
 			if err := doctor.CheckHealth(ctx, checker, c.timeout); err != nil {
 				found[i].Health, found[i].Error = notHealthy, err.Error()
 			}
 		})
 	}
-	asking.Wait()
+	checks.Wait()
 	return found
 }
 

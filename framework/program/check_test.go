@@ -150,7 +150,7 @@ func TestAKindsKeyInTheWrongPlaceIsToldWhereItBelongs(t *testing.T) {
 	r := waybill(t, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, file+`:6: sinks.a: unknown key "url"; known are `)
-	require.Contains(t, r.stderr, "; the kind's own settings stand below with\n")
+	require.Contains(t, r.stderr, "; the kind's settings belong below with\n")
 }
 
 func TestConfigCheckIsToldHowToBeUsed(t *testing.T) {
@@ -160,7 +160,7 @@ func TestConfigCheckIsToldHowToBeUsed(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"config", "chekc"}, "unknown command \"chekc\"; see waybill config --help\n"},
-		{[]string{"config", "check"}, "there is no waybill.yaml here: name a configuration with -c; see waybill config check --help\n"},
+		{[]string{"config", "check"}, "there is no waybill.yaml in this folder: name a configuration file with -c; see waybill config check --help\n"},
 		{[]string{"config", "check", "--timeout", "0s"}, "--timeout is 0s: use more than 0; see waybill config check --help\n"},
 	} {
 		require.Equal(t, result{code: exitUsage, stderr: "waybill: " + c.stderr}, waybill(t, c.args...))

@@ -5,8 +5,8 @@ import "github.com/spf13/cobra"
 func newConfig(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Look at a configuration before it is used",
-		Long: `Commands about the configuration itself. None of them opens the database or
+		Short: "Check, show and explain a configuration",
+		Long: `Check, show and explain a configuration. None of these commands opens the database or
 delivers anything.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -16,26 +16,26 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 )
 
-// named is a database that a command is about.
+// named is a database that a command works on.
 type named struct {
-	name   string // "" for the only one
+	name   string // "" if there is only one
 	source config.Source
 }
 
-// all is what --in takes for all databases.
+// all is the value of --in for all databases.
 const all = "*"
 
 func (f *sourceFlags) addIn(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.in, "in", "", "of several databases, the one with this name, several with commas, or '*' for all")
+	cmd.Flags().StringVar(&f.in, "in", "", "name of one of several databases, names with commas, or '*' for all")
 }
 
-// databases are those that a command is about: of several those that --in names; without it all, where the command
-// only looks.
+// databases returns the databases that a command works on. Of several, these are the ones that --in names; without
+// --in all of them if the command only reads.
 func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([]named, error) {
 	source := p.source(f)
 	if f.database != "" {
 		if f.in != "" {
-			return nil, wrongUsage(cmd, errors.New("--in names one of several databases, and --database is one: leave one of them out"))
+			return nil, wrongUsage(cmd, errors.New("--in and --database both choose a database: leave one of them out"))
 		}
 		return []named{{source: source}}, nil
 	}
@@ -45,7 +45,7 @@ func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([
 	}
 	if listed == nil {
 		if f.in != "" {
-			return nil, wrongUsage(cmd, fmt.Errorf("--in is %s, and the configuration has one database: leave it out", f.in))
+			return nil, wrongUsage(cmd, fmt.Errorf("--in is %s, but the configuration has only one database: leave --in out", f.in))
 		}
 		return []named{{source: source}}, nil
 	}
@@ -61,7 +61,7 @@ func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([
 	case f.in == all, f.in == "" && looks:
 		return found, nil
 	case f.in == "":
-		return nil, wrongUsage(cmd, fmt.Errorf("there are several databases: name one with --in: %s", namesOf(found)))
+		return nil, wrongUsage(cmd, fmt.Errorf("there are several databases: choose one with --in: %s", namesOf(found)))
 	}
 	var chosen []named
 	for name := range strings.SplitSeq(f.in, ",") {
@@ -72,20 +72,20 @@ func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([
 		case name == config.ControlName && control.Control.Dialect() != "":
 			chosen = append(chosen, controlOf(source, control))
 		default:
-			return nil, wrongUsage(cmd, fmt.Errorf("--in names the unknown database %q; there are: %s", name, namesOf(found)))
+			return nil, wrongUsage(cmd, fmt.Errorf("--in names the unknown database %q; the configuration has %s", name, namesOf(found)))
 		}
 	}
 	return chosen, nil
 }
 
-// controlOf is the control database, whose tables have their own prefix.
+// controlOf returns the control database, whose tables have their own prefix.
 func controlOf(source config.Source, f config.Fleet) named {
 	source.Database = f.Control.Address()
 	source.Environ = append(slices.Clone(source.Environ), "WAYBILL_OUTBOX_PREFIX="+f.ControlTables().Outbox.Prefix)
 	return named{config.ControlName, source}
 }
 
-// listedNames bounds a list of names.
+// listedNames is how many names an error lists at most.
 const listedNames = 20
 
 func namesOf(databases []named) string {
@@ -99,7 +99,7 @@ func namesOf(databases []named) string {
 	return strings.Join(names, ", ")
 }
 
-// listDatabases lists those of a fleet; nil where there is one database.
+// listDatabases lists the databases of a fleet; nil if there is one database.
 func listDatabases(ctx context.Context, source config.Source) ([]fleet.Database, config.Fleet, error) {
 	given, f, err := config.LoadFleet(source)
 	switch {
@@ -122,27 +122,27 @@ func listDatabases(ctx context.Context, source config.Source) ([]fleet.Database,
 	return listed, f, err
 }
 
-// one is the only database that a command is about.
+// one returns the only database that a command works on.
 func (p *invocation) one(cmd *cobra.Command, f sourceFlags) (config.Source, error) {
 	found, err := p.databases(cmd, f, false)
 	if err != nil {
 		return config.Source{}, err
 	}
 	if len(found) > 1 {
-		return config.Source{}, wrongUsage(cmd, fmt.Errorf("this is about one database: name one with --in: %s", namesOf(found)))
+		return config.Source{}, wrongUsage(cmd, fmt.Errorf("this command works on one database: choose one with --in: %s", namesOf(found)))
 	}
 	return found[0].source, nil
 }
 
 // look is what a command has found in one database.
 type look struct {
-	view  any // as JSON
+	view  any // for --json
 	print func(w io.Writer)
-	// missing is why there is nothing to show; it is an error only where no other database has it.
+	// missing is why there is nothing to show. It is an error only if no database has something.
 	missing error
 }
 
-// each looks in each database, and prints what it has found. One that fails costs the others nothing.
+// each calls lookIn for each database, and prints the results. If one database fails, the others are still shown.
 func (l *looking) each(cmd *cobra.Command, lookIn func(source config.Source) (look, error)) error {
 	databases, err := l.databases(cmd, l.flags, true)
 	if err != nil {
@@ -193,7 +193,7 @@ func (l *looking) each(cmd *cobra.Command, lookIn func(source config.Source) (lo
 	return errors.Join(append(failed, missing, err)...)
 }
 
-// inEach is each for what looks with an operator.
+// inEach is each with an operator.
 func (l *looking) inEach(cmd *cobra.Command, lookIn func(o *operator) (look, error)) error {
 	return l.each(cmd, func(source config.Source) (look, error) {
 		o, cleanup, err := newOperator(cmd.Context(), source, l.options, "")

@@ -21,20 +21,20 @@ func newDoctor(p *invocation) *cobra.Command {
 	d := &examine{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the database and the configuration for what will go wrong",
-		Long: `Make checks of the database and the configuration, one after the other: of the log and its
-cursors, of transactions that hold the log, settings of the server, connections, indexes,
-retention, lanes and forwarders, parked deliveries, schedules, sinks and privileges. Each
-shows ok, warn, fail or skip, what was found, and what mends it. docs/doctor.md has a
-section for each check.
+		Short: "Check the database and the configuration for problems",
+		Long: `Check the database and the configuration: the log and its cursors, transactions that
+hold the log back, server settings, connections, indexes, retention, lanes and
+forwarders, parked deliveries, schedules, sinks and privileges. Each check shows ok,
+warn, fail or skip, what it found, and how to fix it. docs/doctor.md has a section for
+each check.
 
-The exit code is 1 if a check failed, with --strict also if one warns. A check that the role
-of the database may not make is skipped, and shows the GRANT that it needs.
+The exit code is 1 if a check failed, with --strict also if one warned. A check for
+which the database role lacks a privilege is skipped, and shows the GRANT that it needs.
 
-No check changes a row or reads all of a large table, and each ends within --timeout. One
-sends a NOTIFY to the forwarders, and sinks are asked as by waybill config check. Where a
-configuration has mistakes, or its secrets are not at hand, that is a failed check, and the
-others are made all the same.`,
+No check changes a row or reads all of a large table, and each ends within --timeout.
+One check sends a NOTIFY to the forwarders, and sinks are checked as by waybill config
+check. A configuration with mistakes or missing secrets is a failed check, and the
+other checks still run.`,
 		Example: `  waybill doctor -c waybill.yaml
   waybill doctor --only lanes,lag,dead --strict --json
   waybill doctor --duty forwarder --skip sinks`,
@@ -42,12 +42,12 @@ others are made all the same.`,
 		RunE: d.run,
 	}
 	d.add(cmd)
-	cmd.Flags().StringSliceVar(&d.Only, "only", nil, "make only the checks with these `IDS`: "+strings.Join(doctor.IDs(), ", "))
-	cmd.Flags().StringSliceVar(&d.Skip, "skip", nil, "leave out the checks with these `IDS`")
-	cmd.Flags().BoolVar(&d.strict, "strict", false, "exit with 1 also if a check warns")
+	cmd.Flags().StringSliceVar(&d.Only, "only", nil, "run only the checks with these `IDS`: "+strings.Join(doctor.IDs(), ", "))
+	cmd.Flags().StringSliceVar(&d.Skip, "skip", nil, "skip the checks with these `IDS`")
+	cmd.Flags().BoolVar(&d.strict, "strict", false, "exit with 1 if a check warns, too")
 	cmd.Flags().DurationVar(&d.Timeout, "timeout", doctor.DefaultTimeout, "how long a check may take")
-	cmd.Flags().DurationVar(&d.HeldAfter, "held-after", doctor.DefaultHeldAfter, "how long a transaction may hold the log")
-	cmd.Flags().StringVar(&d.duty, "duty", "", "`DUTY` of the database's role, whose privileges it must have: "+strings.Join(dutyNames(), ", ")+" (default: those of a forwarder, where a missing one is no failure)")
+	cmd.Flags().DurationVar(&d.HeldAfter, "held-after", doctor.DefaultHeldAfter, "how long a transaction may hold the log back")
+	cmd.Flags().StringVar(&d.duty, "duty", "", "`DUTY` of the database role, to check its privileges for: "+strings.Join(dutyNames(), ", ")+" (default: forwarder, and a missing privilege does not fail the check)")
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func (d *examine) run(cmd *cobra.Command, _ []string) error {
 	return errors.Join(err, bad)
 }
 
-// check is about the flags.
+// check checks the flags.
 func (d *examine) check() error {
 	switch {
 	case d.Timeout <= 0:
@@ -94,8 +94,8 @@ func (d *examine) check() error {
 	return d.Validate()
 }
 
-// examineOutbox makes the checks. A configuration with mistakes is only a finding as long as the
-// database is known.
+// examineOutbox runs the checks. If the configuration has mistakes but names the database, the
+// mistakes are a finding and not an error.
 func examineOutbox(ctx context.Context, source config.Source, options config.Options, duty postgres.Duty, checks doctor.Options) ([]doctor.Finding, error) {
 	s := doctor.Subject{Duty: duty}
 	tables, err := config.LoadTables(source)
@@ -123,7 +123,8 @@ func examineOutbox(ctx context.Context, source config.Source, options config.Opt
 	return doctor.Run(ctx, s, checks), nil
 }
 
-// verdict is the error of the whole.
+// verdict returns an error that names the checks that failed, with --strict also those that
+// warned.
 func (d *examine) verdict(findings []doctor.Finding) error {
 	var bad []string
 	for _, f := range findings {
@@ -134,7 +135,7 @@ func (d *examine) verdict(findings []doctor.Finding) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return fmt.Errorf("not well: %s", strings.Join(bad, ", "))
+	return fmt.Errorf("checks with problems: %s", strings.Join(bad, ", "))
 }
 
 func printFindings(w io.Writer, findings []doctor.Finding) {

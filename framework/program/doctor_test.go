@@ -85,7 +85,7 @@ func TestDoctorRefusesWrongUsage(t *testing.T) {
 		"--held-after is -1s: use more than 0":                                               {"--held-after", "-1s"},
 		`--duty is "king": use publisher, consumer, forwarder, scheduler, operator`:          {"--duty", "king"},
 		`unexpected argument "now"`:                                                          {"now"},
-		"database is missing: write it in the file, set WAYBILL_DATABASE, or use --database": nil,
+		"database is missing: set it in the file, with WAYBILL_DATABASE, or with --database": nil,
 	} {
 		r := waybill(t, append([]string{"doctor"}, args...)...)
 		require.Equal(t, exitUsage, r.code, want)

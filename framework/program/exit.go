@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// Exit codes, as the help of the root tells them.
+// Exit codes, which rootHelp lists.
 const (
 	exitDone   = 0
 	exitFailed = 1
@@ -32,8 +32,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// untilSignalled returns a context that the first SIGINT or SIGTERM ends; the
-// second one ends the process through exit. stop gives the signals back.
+// untilSignalled returns a context that the first SIGINT or SIGTERM cancels; the second
+// calls exit. stop ends the handling of these signals.
 func untilSignalled(parent context.Context, exit func(code int)) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

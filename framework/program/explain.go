@@ -27,32 +27,32 @@ func newExplain(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TYPE...",
 		Short: "Show where notifications of a type go, and how they are delivered",
-		Long: `Show, for each type, to which sinks its notifications go and by which routes, under
-which conditions and with which payload, or what becomes of them where no route
-matches; and what holds for its deliveries to each sink, with defaults filled in: the
-threshold, attempts and pauses between them, and which of retry.types they come from,
-timeout, rate and on_dead.
+		Long: `Show which sinks the notifications of each type go to: by which routes, under which
+conditions and with which payload, or what happens to them if no route matches. Show
+also the settings of their deliveries to each sink, with defaults filled in: threshold,
+attempts, the pauses between them and which of retry.types they come from, timeout,
+rate and on_dead.
 
-With --data it also evaluates the conditions for a notification with that payload,
-and shows what each sink would get. Nothing is sent.
+--data also evaluates the conditions for a notification with that payload, and shows
+what each sink would get. Nothing is sent.
 
-It reads routes and settings of deliveries only: neither the database's address nor
-the sinks' secrets are needed.`,
+It reads only the routes and the delivery settings, so it needs neither the database's
+address nor the sinks' secrets.`,
 		Example: `  waybill config explain order.placed customer.moved
   waybill config explain order.placed --data order.json --metadata tenant=acme`,
 		Args: someTypes,
 		RunE: e.run,
 	}
 	cmd.Flags().StringVarP(&e.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	e.sample.add(cmd, "ask the conditions of")
+	e.sample.add(cmd, "evaluate the conditions for")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
 	return cmd
 }
 
-// someTypes is for commands about types.
+// someTypes is the Args of commands that take types.
 func someTypes(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return wrongUsage(cmd, errors.New("give a type of notifications, such as order.placed"))
+		return wrongUsage(cmd, errors.New("name a notification type, such as order.placed"))
 	}
 	for _, typ := range args {
 		if err := notification.ValidateType(typ); err != nil {
@@ -69,17 +69,17 @@ type explain struct {
 	json   bool
 }
 
-// typeView is what becomes of a type.
+// typeView is where the notifications of a type go.
 type typeView struct {
 	Type string `json:"type"`
-	// RoutedAs is the type's present name, where the one that was given is an alias.
+	// RoutedAs is the name of the type, if Type is an alias of it.
 	RoutedAs string `json:"routed_as,omitempty"`
-	// Unrouted is what becomes of it where no route matches.
+	// Unrouted is set if no route matches.
 	Unrouted forwarder.Unrouted `json:"unrouted,omitempty"`
 	Sinks    []deliveryView     `json:"sinks"`
 }
 
-// deliveryView is what holds for deliveries of a type to a sink.
+// deliveryView has the settings of the deliveries of a type to a sink.
 type deliveryView struct {
 	Sink        string            `json:"sink"`
 	Kind        string            `json:"kind"`
@@ -111,7 +111,7 @@ func (p parallelismView) String() string {
 }
 
 type retryView struct {
-	// Types is the pattern of retry.types that it comes from.
+	// Types is the pattern in retry.types that these settings come from; "" is retry itself.
 	Types       string  `json:"types,omitempty"`
 	MaxAttempts int     `json:"max_attempts"`
 	MaxAge      string  `json:"max_age,omitempty"`
@@ -198,7 +198,7 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	return view
 }
 
-// name is the type, and what it is routed as.
+// name returns the type, and what an alias is routed as.
 func (v typeView) name() string {
 	if v.RoutedAs == "" {
 		return v.Type
@@ -209,7 +209,7 @@ func (v typeView) name() string {
 func printType(w io.Writer, view typeView) {
 	switch {
 	case view.Unrouted == forwarder.UnroutedIgnore:
-		fmt.Fprintf(w, "%s: no route matches, so it is passed over (forwarder.unrouted: ignore)\n", view.name())
+		fmt.Fprintf(w, "%s: no route matches, so it is skipped (forwarder.unrouted: ignore)\n", view.name())
 		return
 	case view.Unrouted != "":
 		fmt.Fprintf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.name(), store.SinkUnrouted)
@@ -238,7 +238,7 @@ func printType(w io.Writer, view typeView) {
 	}
 }
 
-// patterns are those of the rules, each once.
+// patterns returns the patterns of the routes, without duplicates.
 func (d deliveryView) patterns() string {
 	var patterns []string
 	for _, r := range d.Routes {
@@ -249,7 +249,7 @@ func (d deliveryView) patterns() string {
 	return strings.Join(patterns, ", ")
 }
 
-// printRules tells of rules that ask something of a notification.
+// printRules prints the rules of a sink if one of them has a condition or a payload.
 func (d deliveryView) printRules(w io.Writer) {
 	if !slices.ContainsFunc(d.Routes, func(r admin.RouteRule) bool { return r.When != "" || r.Payload != nil }) {
 		return
@@ -270,7 +270,7 @@ func (d deliveryView) printRules(w io.Writer) {
 	}
 }
 
-// pauses tells the pauses between attempts: 1s x2 to 15m ±20%.
+// pauses returns the pauses between attempts, as in "1s x2 to 15m ±20%".
 func (r retryView) pauses() string {
 	text := fmt.Sprintf("%s x%g to %s", r.Initial, r.Multiplier, r.Max)
 	if r.Jitter > 0 {

@@ -65,7 +65,7 @@ func TestConfigExplainAsJSON(t *testing.T) {
 	]`, r.stdout)
 
 	r = waybill(t, "config", "explain", "-c", file, "parcel.lost")
-	require.Equal(t, result{stdout: "parcel.lost: no route matches, so it is passed over (forwarder.unrouted: ignore)\n"}, r)
+	require.Equal(t, result{stdout: "parcel.lost: no route matches, so it is skipped (forwarder.unrouted: ignore)\n"}, r)
 }
 
 const conditional = `
@@ -96,17 +96,17 @@ func TestConfigExplainTellsConditionsAndWhatBecomesOfAPayload(t *testing.T) {
 
 	data := writeFile(t, `{"id": 7, "total": 120}`)
 	for want, args := range map[string][]string{
-		" this one goes to events: {\"id\": 7, \"total\": 120}\n this one goes to partner: {\"order\":7,\"sum\":120}\n":   {"--metadata", "tenant=acme"},
-		" this one goes to events: {\"id\": 7, \"total\": 120}\n this one passes partner by: no condition holds\n":        {"--metadata", "tenant=other"},
-		" this one goes to events: {\"id\": 7, \"total\": 120}\n this one goes to partner: {\"id\": 7, \"total\": 120}\n": {"--key", "urgent"},
+		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification goes to partner: {\"order\":7,\"sum\":120}\n":   {"--metadata", "tenant=acme"},
+		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification does not go to partner: no condition holds\n":   {"--metadata", "tenant=other"},
+		" this notification goes to events: {\"id\": 7, \"total\": 120}\n this notification goes to partner: {\"id\": 7, \"total\": 120}\n": {"--key", "urgent"},
 	} {
 		r := waybill(t, append([]string{"config", "explain", "-c", file, "order.placed", "--data", data}, args...)...)
 		require.Equal(t, result{stdout: rules + want}, r)
 	}
 	odd := writeFile(t, `{"id": 7, "total": "a lot"}`)
 	r := waybill(t, "config", "explain", "-c", file, "order.placed", "--data", odd)
-	require.Equal(t, rules+` this one goes to events: {"id": 7, "total": "a lot"}
- this one would be dead for partner: expression: routes.order.placed: when: invalid operation: string > int (1:15)
+	require.Equal(t, rules+` this notification goes to events: {"id": 7, "total": "a lot"}
+ this notification would be dead for partner: expression: routes.order.placed: when: invalid operation: string > int (1:15)
 `, r.stdout)
 
 	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--data", data, "--metadata", "tenant=acme", "--json")
@@ -142,7 +142,7 @@ func TestConfigExplainRefusesWhatIsNoTypeAndAWrongFile(t *testing.T) {
 		file + ":3: routes.a names the unknown sink \"b\"; did you mean a?\n"}, r)
 
 	r = waybill(t, "config", "explain", "-c", file)
-	require.Equal(t, result{code: exitUsage, stderr: "waybill: give a type of notifications, such as order.placed; see waybill config explain --help\n"}, r)
+	require.Equal(t, result{code: exitUsage, stderr: "waybill: name a notification type, such as order.placed; see waybill config explain --help\n"}, r)
 
 	r = waybill(t, "config", "explain", "-c", file, "order.*")
 	require.Equal(t, exitUsage, r.code)

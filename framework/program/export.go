@@ -14,22 +14,23 @@ func newExport(p *invocation) *cobra.Command {
 	e := &export{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write rows of the log and their receipts to a file, before retention takes them",
-		Long: `Write the rows of the log that occurred in a period, with the receipts of their
-deliveries where outbox.receipts is on, as lines of JSON or as Parquet. It changes nothing.
+		Short: "Write rows of the log and their receipts to a file, before retention deletes them",
+		Long: `Write the rows of the log that occurred in a period as JSON lines or Parquet, with the
+receipts of their deliveries if outbox.receipts is on. It changes nothing.
 
-It exports what is committed when it begins, each row once. A period that ended an hour ago
-is complete, unless transactions stay open for longer, or an application dates notifications
-back. Receipts are those that are there when the row is read: of what is not delivered yet
-there is none.
+It exports each row once that is committed when the command starts. A period that ended
+an hour ago is complete, unless transactions stay open longer than that or the
+application backdates notifications. Receipts are those that exist when the row is
+read: a delivery that is not made yet has none.
 
-A file appears under its name once all of it is written, and replaces none. Names that end
-with .gz or .zst are compressed; .parquet is Parquet. With --output -, the default, the rows
-go to standard output as they are read, and a failure shows in the exit code alone.
+The file gets its name when all of it is written, and an existing file is never
+replaced. Files that end with .gz or .zst are compressed; .parquet is Parquet. With
+--output -, the default, rows go to standard output as they are read, and only the exit
+code shows a failure.
 
-The log is read page by page, in constant memory. Where it begins after --from, retention
-may have taken rows of the period, and a warning says so. It reads from the primary: a
-standby is refused.`,
+The log is read page by page, in constant memory. If the log begins after --from,
+retention may have deleted rows of the period, and the command prints a warning. It
+reads from the primary, and refuses a standby.`,
 		Example: `  waybill export --from 2026-03-01 --to 2026-03-02 --output 2026-03-01.jsonl.gz
   waybill export --from 26h --to 2h --type 'order.*' --output orders.parquet
   waybill export --sink partner | jq .receipts`,
@@ -37,12 +38,12 @@ standby is refused.`,
 		RunE: e.run,
 	}
 	e.add(cmd)
-	cmd.Flags().Var(&e.from, "from", "rows that occurred then or later: a time, or how long ago it is, such as 6h or 7d")
-	cmd.Flags().Var(&e.to, "to", "rows that occurred before then")
-	cmd.Flags().StringArrayVar(&e.request.Types, "type", nil, "rows of this type, or of types with a beginning (order.*); several times for several")
-	cmd.Flags().StringArrayVar(&e.request.Sinks, "sink", nil, "rows that this sink has a receipt of, with its receipts alone; several times for several")
-	cmd.Flags().StringVar(&e.format, "format", "", "jsonl or parquet (default: by the name of the file, otherwise jsonl)")
-	cmd.Flags().StringVarP(&e.output, "output", "o", archive.Stdout, "the file to write, or - for standard output")
+	cmd.Flags().Var(&e.from, "from", "export rows that occurred at this time or later: a time, or an age such as 6h or 7d")
+	cmd.Flags().Var(&e.to, "to", "export rows that occurred before this time")
+	cmd.Flags().StringArrayVar(&e.request.Types, "type", nil, "export rows of this type, or of all types with a prefix (order.*); may be repeated")
+	cmd.Flags().StringArrayVar(&e.request.Sinks, "sink", nil, "export rows for which this sink has a receipt, with only its receipts; may be repeated")
+	cmd.Flags().StringVar(&e.format, "format", "", "jsonl or parquet (default: from the name of the file, otherwise jsonl)")
+	cmd.Flags().StringVarP(&e.output, "output", "o", archive.Stdout, "file to write, or - for standard output")
 	return cmd
 }
 
@@ -81,7 +82,7 @@ func (e *export) run(cmd *cobra.Command, _ []string) error {
 	case errors.Is(err, admin.ErrFilter):
 		return wrongUsage(cmd, err)
 	case err != nil && cmd.Context().Err() != nil:
-		return cmd.Context().Err() // whatever the driver made of it
+		return cmd.Context().Err() // the driver's error may not say so
 	case err != nil:
 		return fmt.Errorf("export: %w", err)
 	}
@@ -115,13 +116,13 @@ func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (
 	return done, a.Commit()
 }
 
-// report says on stderr what was written, since the rows may be on stdout.
+// report prints what was written, and warnings to stderr, since the rows may be on stdout.
 func (e *export) report(done admin.Exporting, format archive.Format) {
 	switch {
 	case done.Gone && done.Oldest == nil:
-		fmt.Fprintln(e.stderr, "warning: the log is empty: retention has removed all that was in it")
+		fmt.Fprintln(e.stderr, "warning: the log is empty: retention has deleted all its rows")
 	case done.Gone:
-		fmt.Fprintf(e.stderr, "warning: retention may have removed rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
+		fmt.Fprintf(e.stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
 	}
 	if !e.json && e.output != archive.Stdout {
 		fmt.Fprintf(e.stdout, "exported %s with %s to %s (%s)\n", countText(done.Rows, "row", "rows"), countText(done.Receipts, "receipt", "receipts"), e.output, format)

@@ -66,7 +66,7 @@ func TestExportWritesAPeriod(t *testing.T) {
 		r = waybill(t, append(day, "-")...)
 		require.Zero(t, r.code)
 		require.Empty(t, r.stdout)
-		require.Contains(t, r.stderr, "warning: retention may have removed rows of the period: the log begins at offset 3, of 2026-03-02 00:00:00Z")
+		require.Contains(t, r.stderr, "warning: retention may have deleted rows of the period: the log begins at offset 3, of 2026-03-02 00:00:00Z")
 	})
 }
 

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -34,7 +35,7 @@ func (l listing) List(ctx context.Context) (listed []fleet.Database, err error) 
 		return nil, fmt.Errorf("fleet.query: %w", err)
 	}
 	if len(columns) != 2 {
-		return nil, fmt.Errorf("fleet.query: returns the columns %s: it has to return a name and an address", strings.Join(columns, ", "))
+		return nil, fmt.Errorf("fleet.query: it returns the columns %s: it must return a name and an address", strings.Join(columns, ", "))
 	}
 	for rows.Next() {
 		var name, address string
@@ -50,7 +51,7 @@ func (l listing) List(ctx context.Context) (listed []fleet.Database, err error) 
 }
 
 // newFleet makes the engine of several databases. It waits for the control database, if there is one, until ctx
-// is done; it waits for no other.
+// is done, but not for the others.
 func newFleet(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	f, err := forwarder.New(c.ForwarderConfig(nil))
 	if err != nil {
@@ -61,7 +62,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	settings := fleet.Config{
 		Forwarder: f, Databases: config.FleetOf(c.Databases), Lease: c.Forwarder.Lease, Refresh: its.Refresh, Sleep: its.SleepAfter(), Connections: c.Forwarder.Connections,
 		Listeners: its.Listeners(), Logger: options.Logger,
-		Identity: fmt.Sprintf("prefix %s, sinks %s", c.Outbox.Prefix, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", ")),
+		Identity: fmt.Sprintf("prefix %s, sinks %s", cmp.Or(c.Outbox.Prefix, store.DefaultPrefix), strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", ")),
 		Open: func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 			address, err := config.ParseDatabase(d.Address)
 			if err != nil {
@@ -98,7 +99,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	return e, cleanup, nil
 }
 
-// sampled are the databases of a fleet as the monitor shows them.
+// sampled returns the databases of a fleet for the monitor.
 func (e *engine) sampled() []observe.Database {
 	var all []observe.Database
 	for _, d := range e.fleet.Databases() {

@@ -14,17 +14,15 @@ func newForget(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget SINK",
 		Short: "Delete what the outbox keeps for a removed sink",
-		Long: `Delete the cursors, the parked deliveries and the receipts of a sink that was
-taken out of the configuration. Until then the log keeps everything that the sink
-has not settled. What is parked for it will never be delivered.
+		Long: `Delete the cursors, parked deliveries and receipts of a sink that was removed from the
+configuration. Until then the log keeps every row that the sink has not settled. The
+deleted parked deliveries are never made.
 
-It shows how much there is and asks first; --yes answers for scripts. A sink that
-a forwarder is working on is not forgotten. If a sink of that name comes
-back, it begins where sinks.NAME.start says, which is by default after all that is
-in the log then.
+The command shows how much it would delete and asks first; scripts use --yes. It
+refuses a sink that a forwarder still works on. A new sink of the same name starts
+where sinks.NAME.start says, by default after the last row that is then in the log.
 
-It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`,
+` + needsDatabaseOnly,
 		Example: `  waybill forget partner
   waybill forget partner --yes --json --database postgres://app@localhost/app`,
 		Args: oneSink,
@@ -32,12 +30,12 @@ no file is needed.`,
 	}
 	f.flags.add(cmd)
 	f.flags.addIn(cmd)
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON; needs --yes")
 	return cmd
 }
 
-// oneSink is for commands about a sink.
+// oneSink is the Args of commands that take a sink.
 func oneSink(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
@@ -75,7 +73,7 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
 		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
-			fmt.Fprintln(f.stdout, "nothing is deleted")
+			fmt.Fprintln(f.stdout, "nothing was deleted")
 			return err
 		}
 	}

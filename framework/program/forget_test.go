@@ -57,7 +57,7 @@ func TestForgetShowsWhatThereIsAndAsks(t *testing.T) {
 		const question = "old has 1 cursor, 2 parked deliveries and 1 receipt. Delete them? [y/N] "
 		for _, text := range []string{"", "\n", "n\n", "maybe\n"} {
 			r := answer(t, text, "forget", "old", "--database", o.address)
-			require.Equal(t, result{stdout: question + "nothing is deleted\n"}, r, text)
+			require.Equal(t, result{stdout: question + "nothing was deleted\n"}, r, text)
 		}
 		require.Len(t, o.status(t).Cursors, 2)
 

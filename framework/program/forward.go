@@ -32,42 +32,41 @@ func newForward(p *invocation) *cobra.Command {
 		Use:   "forward",
 		Short: "Forward notifications from the outbox to the sinks",
 		Long: `Forward notifications from the outbox to the sinks that their routes name, until
-SIGINT or SIGTERM: then deliveries in flight may end within
-forwarder.shutdown_timeout, and the leases are given back. A second signal ends
-the program at once; what was delivered but not yet written to a checkpoint is repeated.
+SIGINT or SIGTERM. Then no new delivery begins, those in flight may take up to
+forwarder.shutdown_timeout to end, and the leases are released. A second signal ends
+the program at once; deliveries that no checkpoint covers yet are then repeated.
 
-It also publishes what the configuration's schedules say; of all processes that run them
-one makes each tick.
+It also publishes the notifications of the configuration's schedules. If several
+processes run them, one of them makes each tick. Any number of forwarders may run on
+one outbox, and they share the work.
 
-On SIGHUP it reads the configuration again, and the files that hold its values. Sinks,
-routes and schedules change while it runs: what is new is opened first, the sinks that changed let
-what is in flight end, and the others go on. For anything else, such as the database,
-the forwarder stops gracefully and another one takes its place in the same process. A
-configuration with mistakes, or with a sink that does not open, is reported and not
-applied.
+It starts even if the database cannot be reached, and waits for it. A wrong password,
+an unknown database or an outbox without its tables ends it with an error. A sink that
+cannot be opened at the start is unavailable, and each later delivery tries to open it.
 
-A sink that does not open at the start is unavailable, and is opened with a later
-delivery.
+On SIGHUP it reads the configuration and the files of its values again. Changes of
+sinks, routes and schedules apply while it runs: new sinks open first, changed sinks
+finish their deliveries in flight, and the others are not interrupted. For any other
+change, such as the database, the forwarder stops gracefully and another one takes its
+place in the same process. A configuration with mistakes, or with a sink that cannot be
+opened, is reported and not applied.
 
-It may start before the database: while that cannot be reached it waits. A wrong
-password, an unknown database or an outbox that is not migrated is an error at
-once. Any number of forwarders may run on one outbox.
+With observe.address it serves the dashboard, metrics and probes over HTTP, also while
+it waits for the database; observe.auth sets who may use the dashboard. The standard
+variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn tracing on, with
+a span for each delivery, and send metrics to a collector: see docs/tracing.md.
 
-The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, switch
-tracing on: each delivery is a span then. docs/tracing.md has more.
-
-With observe.address it serves the dashboard, metrics and probes over HTTP, also while it
-waits for the database; observe.auth says who may use the dashboard. OTEL_METRICS_EXPORTER=otlp, or the
-endpoint, has it send the metrics to a collector of OpenTelemetry too. Under systemd it tells that it is ready once the configuration is right and that
-address is taken, when it reloads and stops, and feeds the watchdog for as long as its
-loops turn.`,
-		Example: `  waybill forward -c waybill.yaml --log-format json`,
-		Args:    noArguments,
-		RunE:    f.run,
+Under systemd it reports that it is ready once the configuration is correct and the
+address is bound, reports reloads and stops, and feeds the watchdog while its loops run.`,
+		Example: `  waybill forward
+  waybill forward -c waybill.yaml --log-format json
+  waybill forward --sink partner,events`,
+		Args: noArguments,
+		RunE: f.run,
 	}
 	f.flags.add(cmd)
-	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "work only on this sink, and on what has no route; several with commas, or the flag again. Others are left to other forwarders")
-	cmd.Flags().BoolVar(&f.listen, "listen", true, "be woken by PostgreSQL's NOTIFY, in place of the configuration's forwarder.listen")
+	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "forward only to this sink, and handle what has no route; may be repeated (default: all sinks)")
+	cmd.Flags().BoolVar(&f.listen, "listen", true, "let PostgreSQL's NOTIFY wake the forwarder; overrides forwarder.listen")
 	return cmd
 }
 
@@ -79,26 +78,26 @@ type forward struct {
 	source config.Source
 
 	monitor   *observe.Monitor
-	service   otlp.Service // which sends spans and metrics
-	push      bool         // metrics, by OTLP
+	service   otlp.Service // the identity of this program in spans and metrics
+	push      bool         // whether to send metrics by OTLP
 	dashboard *dashboard.Dashboard
-	several   *dashboard.Several         // in place of dashboard, where there is a fleet
-	fleet     atomic.Pointer[shownFleet] // that is shown; nil: there is one database
-	// address, types and pprof are observe's as the program began with.
+	several   *dashboard.Several         // instead of dashboard, for a fleet
+	fleet     atomic.Pointer[shownFleet] // the fleet of the dashboard; nil if there is one database
+	// address, types and pprof are observe's at the start of the program.
 	address string
 	types   bool
 	pprof   bool
 }
 
-// engine is a forwarder, the schedules beside it, and the configuration that both came from.
+// engine is a forwarder and a scheduler, with the configuration that both were made from.
 type engine struct {
 	*forwarder.Forwarder
-	fleet     *fleet.Fleet        // nil: there is one database
-	scheduler *schedule.Scheduler // nil beside a fleet
+	fleet     *fleet.Fleet        // nil if there is one database
+	scheduler *schedule.Scheduler // nil with a fleet
 	config    *config.Config
 	store     database.Store
 	target    observe.Target
-	// hide ends that the dashboard shows the engine.
+	// hide removes the engine from the dashboard.
 	hide func()
 }
 
@@ -145,10 +144,10 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer unserve()
-	if os.Getpid() == 1 { // in a container, without an init
+	if os.Getpid() == 1 { // in a container without an init process
 		go processsink.ReapOrphans(ctx)
 	}
-	defer f.sayWhenStopping(ctx)()
+	defer f.logStopping(ctx)()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -161,7 +160,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	}
 	e, cleanup, err := start(ctx, c, f.options)
 	if err != nil && ctx.Err() != nil {
-		return nil // stopped while it waited for the database
+		return nil // stopped while waiting for the database
 	}
 	for err == nil {
 		var next *engine
@@ -169,7 +168,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
 		if next == nil {
 			f.several.Close()
-			f.dashboard.Close() // while there is a database for what it interrupts
+			f.dashboard.Close() // first, since actions that it interrupts write to the database
 		}
 		cleanup()
 		if next == nil {
@@ -180,35 +179,35 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
-// sayWhenStopping logs that ctx is done. end waits for that, since nothing may be logged later.
-func (f *forward) sayWhenStopping(ctx context.Context) (end func()) {
-	said := make(chan struct{})
-	forget := context.AfterFunc(ctx, func() {
-		defer close(said)
+// logStopping logs that ctx is done. end waits for the log line, since nothing may be logged
+// after it.
+func (f *forward) logStopping(ctx context.Context) (end func()) {
+	logged := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(logged)
 		f.logger.Info("stopping; a second signal ends the program at once")
 	})
 	return func() {
-		if !forget() {
-			<-said
+		if !cancel() {
+			<-logged
 		}
 	}
 }
 
-// replacement is a forwarder that is to run in another one's place.
+// replacement is an engine that takes over from the running one.
 type replacement struct {
 	*engine
 	cleanup func()
 }
 
-// runUntilReplaced runs a forwarder until ctx is done, or until the configuration is
-// another one that it cannot take over: then it returns the forwarder that can,
-// which runs next.
+// runUntilReplaced runs an engine until ctx is done, or until the configuration changes in a
+// way that a running engine cannot apply: then it returns the engine to run next.
 func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-chan os.Signal) (next *engine, cleanup func(), err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	defer f.monitor.Watch(e.target)()
 	f.show(e)
-	defer func() { e.hide() }() // the last one: a reload shows it again
+	defer func() { e.hide() }() // not e.hide directly: a reload sets another one
 	notify("STATUS=forwarding")
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(running) }()
@@ -246,20 +245,20 @@ func (f *forward) runUntilReplaced(ctx context.Context, e *engine, hangups <-cha
 	}
 }
 
-// openTimeout bounds how long a reload connects to another database.
+// openTimeout limits how long a reload may take to connect to another database.
 const openTimeout = 10 * time.Second
 
-// startPause is how often a forwarder that is about to run is asked to reload.
+// startPause is the pause between two attempts to reload a forwarder that is about to run.
 const startPause = 20 * time.Millisecond
 
-// reload reads the configuration again. A forwarder takes over sinks and routes; for
-// the rest reload returns another one.
+// reload reads the configuration again. The running engine applies changes of sinks, routes,
+// schedules and the dashboard's access; for any other change reload returns a new engine.
 func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 	notify(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec())
 	defer notify(daemon.SdNotifyReady)
 	c, changes, err := e.config.Reload(ctx, e.Forwarder)
 	for errors.Is(err, forwarder.ErrNotRunning) && pace.Sleep(ctx, startPause) {
-		c, changes, err = e.config.Reload(ctx, e.Forwarder) // it is about to begin
+		c, changes, err = e.config.Reload(ctx, e.Forwarder)
 	}
 	f.monitor.Reloaded(err == nil)
 	if err == nil && !changes.More && e.fleet != nil {
@@ -270,7 +269,7 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 	case err != nil:
 		f.refuse(err)
 	case changes.None():
-		f.logger.Info("the configuration is as it was")
+		f.logger.Info("the configuration is unchanged")
 	case changes.More:
 		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
@@ -285,25 +284,25 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			f.refuse(err)
 			return replacement{}
 		}
-		f.readmit(c.Observe)
-		f.logger.Info("the configuration has changed: another forwarder takes over")
+		f.changeAccess(c.Observe)
+		f.logger.Info("the configuration has changed: a new forwarder takes over")
 	default:
 		e.config = c
 		if changes.Schedules {
-			if err := e.scheduler.Reload(c.Timetable()...); err != nil { // they were checked
+			if err := e.scheduler.Reload(c.Timetable()...); err != nil { // unexpected: loading has checked them
 				f.refuse(err)
 			}
 		}
 		if changes.Observe {
-			f.readmit(c.Observe)
+			f.changeAccess(c.Observe)
 		}
 		f.show(e)
-		f.logger.Info("the configuration has changed and is taken over", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "databases", changes.Databases, "schedules", changes.Schedules, "observe", changes.Observe)
+		f.logger.Info("applied the changed configuration", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "databases", changes.Databases, "schedules", changes.Schedules, "observe", changes.Observe)
 	}
 	return r
 }
 
-// follow has a fleet ask for its databases again.
+// follow makes a fleet list its databases again.
 func (e *engine) follow(c *config.Config, changes config.Changes) {
 	if changes.Databases {
 		e.fleet.Follow(config.FleetOf(c.Databases))
@@ -312,9 +311,9 @@ func (e *engine) follow(c *config.Config, changes config.Changes) {
 	}
 }
 
-// refuse says why a configuration is not taken over.
+// refuse reports why a configuration is not applied.
 func (f *forward) refuse(err error) {
 	f.monitor.Reloaded(false)
 	f.print(err)
-	f.logger.Error("the configuration is not taken over: the forwarder goes on as it was")
+	f.logger.Error("the configuration was not applied: the forwarder continues with the previous one")
 }

@@ -196,7 +196,7 @@ func TestForwardWaitsForADatabaseThatIsDown(t *testing.T) {
 	line := p.awaitLine(t, "the database cannot be reached")
 	require.Contains(t, line, "level=WARN")
 	door.open(t)
-	p.awaitLine(t, "the database is there")
+	p.awaitLine(t, "connected to the database")
 	destination.await(t, 5)
 	p.signal(t, syscall.SIGTERM)
 	require.Zero(t, p.wait())
@@ -316,17 +316,17 @@ func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
 			f.awaitLine(t, answer)
 		}
 
-		reload("the configuration is as it was")
+		reload("the configuration is unchanged")
 		change("threshold: 8", "threshold: -8")
 		reload("sinks.partner.parallelism.threshold is -8")
 		f.awaitLine(t, "the configuration is not taken over")
 		change("threshold: -8", "threshold: 16")
-		reload("the configuration has changed and is taken over")
+		reload("applied the changed configuration")
 		o.publish(t, 21, 40)
 		first.await(t, 40)
 
 		change(first.URL, second.URL)
-		reload("the configuration has changed and is taken over")
+		reload("applied the changed configuration")
 		o.publish(t, 41, 60)
 		second.await(t, 20)
 
@@ -359,7 +359,7 @@ func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
 	f.awaitLine(t, "the configuration is not taken over")
 	require.NoError(t, os.WriteFile(file, []byte(second.URL+"\n"), 0o600))
 	f.signal(t, syscall.SIGHUP)
-	f.awaitLine(t, "the configuration has changed and is taken over")
+	f.awaitLine(t, "applied the changed configuration")
 	o.publish(t, 21, 40)
 	second.await(t, 20)
 
@@ -424,7 +424,7 @@ func TestAReloadToADatabaseThatIsAwayIsRefused(t *testing.T) {
 	f.awaitLine(t, "connection refused")
 	f.awaitLine(t, "the configuration is not taken over")
 	f.signal(t, syscall.SIGHUP)
-	f.awaitLine(t, "the configuration has changed and is taken over")
+	f.awaitLine(t, "applied the changed configuration")
 	o.publish(t, 41, 60)
 	second.await(t, 20)
 	f.signal(t, syscall.SIGTERM)
@@ -458,7 +458,7 @@ routes:
 		require.Len(t, two.counts, 20)
 
 		f = start(t, "forward", "-c", path, "--sink", "three")
-		f.awaitLine(t, "--sink three: there is no such sink; there are: one, two")
+		f.awaitLine(t, "--sink three: there is no such sink; the configuration has one, two")
 		require.NotZero(t, f.wait())
 	})
 }

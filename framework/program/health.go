@@ -19,18 +19,19 @@ func newHealth(p *invocation) *cobra.Command {
 	h := &healthProbe{invocation: p}
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Ask a forwarder of this machine whether it is alive, or ready",
-		Long: `Ask a forwarder of this machine whether it is alive, or with --ready whether it works,
-for probes that run a command. It asks /livez or /readyz at the configuration's
-observe.address, prints the answer, and exits with 0 if that is yes, else with 1.`,
+		Short: "Check whether the forwarder on this machine is alive or ready",
+		Long: `Check whether the forwarder on this machine is alive, or with --ready whether it is
+ready, for health checks that run a command. It requests /livez or /readyz at the
+configuration's observe.address and prints the answer. The exit code is 0 if the
+forwarder is alive or ready, else 1.`,
 		Example: `  waybill health
   waybill health --ready --address 127.0.0.1:8090`,
 		Args: noArguments,
 		RunE: h.run,
 	}
 	h.flags.add(cmd)
-	cmd.Flags().BoolVar(&h.ready, "ready", false, "ask whether it works: its last round trip to the database is not too long ago, and it does not stop")
-	cmd.Flags().StringVar(&h.address, "address", "", "host and port of the forwarder, in place of the configuration's observe.address")
+	cmd.Flags().BoolVar(&h.ready, "ready", false, "check readiness: the last round trip to the database is recent, and the forwarder is not stopping")
+	cmd.Flags().StringVar(&h.address, "address", "", "host and port of the forwarder, instead of the configuration's observe.address")
 	cmd.Flags().DurationVar(&h.timeout, "timeout", 2*time.Second, "how long the answer may take")
 	return cmd
 }
@@ -57,12 +58,12 @@ func (h *healthProbe) run(cmd *cobra.Command, _ []string) error {
 	host, port, err := net.SplitHostPort(h.address)
 	switch {
 	case h.address == "":
-		return wrongUsage(cmd, errors.New("there is no observe.address in the configuration: name one with --address"))
+		return wrongUsage(cmd, errors.New("the configuration has no observe.address: use --address"))
 	case err != nil:
 		return wrongUsage(cmd, fmt.Errorf("--address is %q: use host:port", h.address))
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost" // all addresses of the machine
+		host = "localhost" // the forwarder listens on all addresses
 	}
 	path := "/livez"
 	if h.ready {
@@ -71,7 +72,7 @@ func (h *healthProbe) run(cmd *cobra.Command, _ []string) error {
 	return h.ask(cmd.Context(), "http://"+net.JoinHostPort(host, port)+path)
 }
 
-// ask prints what the forwarder answers.
+// ask prints the forwarder's answer.
 func (h *healthProbe) ask(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
@@ -79,7 +80,7 @@ func (h *healthProbe) ask(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	// Not through a proxy of the environment: the forwarder is of this machine.
+	// The forwarder is on this machine, so HTTP_PROXY does not apply.
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// example is a configuration to begin with. Its comments say what can be changed.
+// example is a commented configuration to start from.
 //
 //go:embed example.yaml
 var example string
@@ -24,16 +24,16 @@ func newInit(p *invocation) *cobra.Command {
 	i := &initialize{invocation: p}
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Write a commented configuration to begin with",
-		Long: `Write a commented configuration to begin with, to waybill.yaml or another file; - is
-stdout. It works as it is once the environment variables that it names are set. A
-file that exists already is left unchanged, and the exit code is 2.`,
+		Short: "Write a commented configuration to start from",
+		Long: `Write a commented configuration to waybill.yaml, to another file, or with - to standard
+output. It works unchanged once the environment variables that it refers to are set. An
+existing file is left unchanged, and the exit code is 2.`,
 		Example: `  waybill config init
   waybill config init - | less`,
 		Args: atMostOneFile,
 		RunE: i.run,
 	}
-	cmd.Flags().BoolVar(&i.json, "json", false, "print as JSON what was written and what to set")
+	cmd.Flags().BoolVar(&i.json, "json", false, "print the file's name and the variables to set as JSON")
 	return cmd
 }
 
@@ -59,14 +59,14 @@ func (i *initialize) run(cmd *cobra.Command, args []string) error {
 	}
 	if file == "-" {
 		if i.json {
-			return wrongUsage(cmd, errors.New("the file on stdout is YAML, not JSON: leave --json out, or name another file"))
+			return wrongUsage(cmd, errors.New("stdout gets the file, which is YAML: leave --json out, or name a file"))
 		}
 		_, err := fmt.Fprint(i.stdout, example)
 		return err
 	}
 	switch err := writeNew(file, example); {
 	case errors.Is(err, fs.ErrExist):
-		return wrongUsage(cmd, fmt.Errorf("%s is there already: name another file", file))
+		return wrongUsage(cmd, fmt.Errorf("%s exists: name another file", file))
 	case err != nil:
 		return err
 	}
@@ -81,7 +81,7 @@ func (i *initialize) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// writeNew writes a file that was not there before, or none.
+// writeNew writes a file that must not exist. If it fails, it leaves no file.
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -94,10 +94,10 @@ func writeNew(path, text string) error {
 	return nil
 }
 
-// placeholder is a variable outside of comments.
+// placeholder matches a reference to a variable outside of comments.
 var placeholder = regexp.MustCompile(`(?m)^[^#\n]*\$\{(\w+)\}`)
 
-// placeholders lists the variables that a configuration needs, in its order.
+// placeholders lists the variables that a configuration refers to, in order.
 func placeholders(text string) []string {
 	var names []string
 	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {

@@ -69,7 +69,7 @@ func TestConfigInitOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "mine")
 	r := waybill(t, "config", "init", file)
-	require.Equal(t, result{code: exitUsage, stderr: "waybill: " + file + " is there already: name another file; see waybill config init --help\n"}, r)
+	require.Equal(t, result{code: exitUsage, stderr: "waybill: " + file + " exists: name another file; see waybill config init --help\n"}, r)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(text))
@@ -92,7 +92,7 @@ func TestConfigInitWritesWaybillYamlOrStdout(t *testing.T) {
 
 	require.Equal(t, result{stdout: string(written)}, waybill(t, "config", "init", "-"))
 	for args, stderr := range map[string]string{
-		"- --json": "the file on stdout is YAML, not JSON: leave --json out, or name another file",
+		"- --json": "stdout gets the file, which is YAML: leave --json out, or name a file",
 		"a b":      `unexpected argument "b"`,
 	} {
 		r := waybill(t, append([]string{"config", "init"}, strings.Fields(args)...)...)

@@ -1,5 +1,5 @@
-// Package program is the command line of Waybill, for the program waybill and for
-// programs with sink kinds, notification types and handlers of their own:
+// Package program runs the waybill command line in a program of your own, with your
+// sink kinds, notification types and handlers:
 //
 //	func main() {
 //		program.Main(
@@ -8,25 +8,27 @@
 //		)
 //	}
 //
-// Each command is a file named after it, with a constructor that root.go lists:
-// that is all there is to adding one. What commands are made of is wired in
-// wire.go from the providers in providers.go.
+// The program then has all commands of waybill, and reads the same configuration file.
+// The program cmd/waybill is Main without options.
 package program
+
+// Each command has a file named after it, with a constructor that root.go lists. wire.go
+// wires what commands need from the providers in providers.go.
 
 import (
 	"context"
 	"io"
 	"os"
-	_ "time/tzdata" // zones of schedules, on machines that have none
+	_ "time/tzdata" // the time zones of schedules, for machines without a zone database
 )
 
 //go:generate go tool wire
 //go:generate go run ../../cmd/waybill docs ../../docs
 
-// Main runs the command that the process's arguments name, with the process's
-// environment and its standard output and error, and ends the process with the exit code
-// that waybill --help lists. The first SIGINT or SIGTERM ends the command, gracefully
-// where it forwards; the second one the process.
+// Main runs the command that os.Args names, with the environment, standard output and
+// standard error of the process, and exits with one of the codes that waybill --help
+// lists. The first SIGINT or SIGTERM cancels the command, and a forwarder stops
+// gracefully; the second one exits at once.
 func Main(options ...Option) {
 	ctx, stop := untilSignalled(context.Background(), os.Exit)
 	code := Run(ctx, Call{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}, options...)
@@ -34,21 +36,22 @@ func Main(options ...Option) {
 	os.Exit(code)
 }
 
-// Call is one call of the command line.
+// Call is one call of the command line, for [Run].
 type Call struct {
-	// Args name the command, its flags and arguments, without the program's name.
+	// Args are the command, its flags and its arguments, without the program's name.
 	Args []string
-	// Environ is the environment, as NAME=value.
+	// Environ is the environment, as NAME=value pairs. The process's own is not read.
 	Environ []string
-	// Stdout gets results, Stderr logs and errors; nil ones are discarded.
+	// Stdout receives results, Stderr logs and errors. What goes to a nil writer is
+	// discarded.
 	Stdout, Stderr io.Writer
 }
 
-// Run runs the command that a call names until it is done or ctx is, and returns the exit
-// code. Unlike Main it heeds no signals but SIGHUP, by which waybill forward reads its
-// configuration again.
+// Run runs the command of a call until it is done or ctx is, and returns the exit code.
+// Unlike Main it handles no signal but SIGHUP, on which waybill forward reloads its
+// configuration.
 func Run(ctx context.Context, call Call, options ...Option) int {
-	p := &invocation{environ: call.Environ, stdout: orNowhere(call.Stdout), stderr: orNowhere(call.Stderr)}
+	p := &invocation{environ: call.Environ, stdout: orDiscard(call.Stdout), stderr: orDiscard(call.Stderr)}
 	made, err := partsOf(options)
 	p.name, p.options = made.name, made.Options
 	if err != nil {
@@ -62,7 +65,7 @@ func Run(ctx context.Context, call Call, options ...Option) int {
 	return exitCode(err)
 }
 
-func orNowhere(w io.Writer) io.Writer {
+func orDiscard(w io.Writer) io.Writer {
 	if w == nil {
 		return io.Discard
 	}

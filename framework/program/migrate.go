@@ -20,28 +20,28 @@ func newMigrate(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or upgrade the outbox's tables",
-		Long: `Create the outbox's tables in the database, or bring them up to date for this
-version, and say which migrations were applied. A second run changes nothing.
+		Long: `Create the outbox's tables in the database, or upgrade them to this version, and print
+the migrations that were applied. A second run changes nothing. --print prints the SQL
+for an empty database instead, and changes nothing.
 
-On PostgreSQL --partition-rows cuts a new log into partitions of that many
-offsets. Old rows then go by dropping a partition, which leaves nothing to be
-vacuumed; forwarders create the next ones. An existing log stays as it is.
+On PostgreSQL, --partition-rows creates a new log with partitions of that many offsets.
+Retention then drops whole partitions, which leaves nothing to vacuum, and forwarders
+create the next ones. An existing log is not changed.
 
---print-grants prints the least privileges for a role of the database that
-publishes, forwards or operates, to be run by the owner of the tables. The
-role that migrates owns them, and needs CREATE on the schema.
+--print-grants prints the least privileges of a database role that publishes, consumes,
+forwards, schedules or operates. The owner of the tables runs the statements: that is
+the role that migrates, and it needs CREATE on the schema.
 
---capture has triggers publish what is written to a table of the application, as
-TYPE.inserted, TYPE.updated and TYPE.deleted with the named columns before and after;
-a second time it replaces the capture. It needs the owner of the table, and tables that
-are migrated already. --uncapture ends it, and --captures lists what is captured. With
---print it looks at the table and prints the SQL.
+--capture installs triggers that publish every change of a table of the application, as
+TYPE.inserted, TYPE.updated and TYPE.deleted, with the named columns before and after.
+Run again, it replaces the capture. Only the owner of the table can do this, once the
+outbox's tables exist. --uncapture removes the triggers, --captures lists the captured
+tables, and --capture with --print prints the SQL and changes nothing.
 
-Of several databases it migrates those that --in names, or all with --in '*'; control
-names fleet.control.
+Of several databases it migrates those that --in names, or all with --in '*'; control is
+the name of fleet.control.
 
-It reads the keys database and outbox only, or databases and fleet; with --database, or
-WAYBILL_DATABASE, no file is needed.`,
+` + needsDatabaseOnly,
 		Example: `  waybill migrate --database postgres://app@localhost/app
   waybill migrate --partition-rows 1000000
   waybill migrate -c waybill.yaml --print | psql --single-transaction app
@@ -52,10 +52,10 @@ WAYBILL_DATABASE, no file is needed.`,
 	}
 	m.flags.add(cmd)
 	m.flags.addIn(cmd)
-	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "cut the log into partitions of that many offsets; PostgreSQL only (default: no partitions)")
-	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database, or of --capture, and change nothing")
+	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "offsets in each partition of a new log; PostgreSQL only (default: no partitions)")
+	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database, or for --capture, and change nothing")
 	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
-	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "what the role of --print-grants does: publisher, consumer, forwarder, scheduler or operator")
+	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "duty of the role of --print-grants: publisher, consumer, forwarder, scheduler or operator")
 	m.capture.add(cmd)
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
 	return cmd
@@ -81,11 +81,11 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 	case cmd.Flags().Changed("for") && m.role == "":
 		return wrongUsage(cmd, errors.New("--for belongs to --print-grants"))
 	case m.role != "" && (m.print || m.json):
-		return wrongUsage(cmd, errors.New("--print-grants prints nothing but grants: leave out --print and --json"))
+		return wrongUsage(cmd, errors.New("--print-grants already prints SQL: leave out --print and --json"))
 	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
 		return wrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, consumer, forwarder, scheduler or operator", m.duty))
 	case m.print && m.json:
-		return wrongUsage(cmd, errors.New("--print is SQL, not JSON: leave one of them out"))
+		return wrongUsage(cmd, errors.New("--print prints SQL and --json prints JSON: leave one of them out"))
 	}
 	databases, err := m.databases(cmd, m.flags, false)
 	if err != nil {
@@ -95,7 +95,7 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 	source := databases[0].source
 	switch {
 	case len(databases) > 1 && single:
-		return wrongUsage(cmd, errors.New("this is about one database: name one with --in"))
+		return wrongUsage(cmd, errors.New("this works on one database: choose one with --in"))
 	case m.role != "":
 		return m.printGrants(source)
 	case capturing:
@@ -166,7 +166,7 @@ func (m *migrate) printGrants(source config.Source) error {
 	return err
 }
 
-// printApplied tells what stays, also where a later migration failed.
+// printApplied prints the migrations that were applied, also if a later one failed.
 func (m *migrate) printApplied(applied []string, done bool) error {
 	if m.json {
 		return printJSON(m.stdout, struct {
@@ -182,7 +182,7 @@ func (m *migrate) printApplied(applied []string, done bool) error {
 	return nil
 }
 
-// printJSON writes a result for programs.
+// printJSON writes a result as indented JSON.
 func printJSON(w io.Writer, result any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

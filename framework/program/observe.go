@@ -21,10 +21,10 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
 
-// observed loads the configuration, and makes the monitor, which counts where it is served or
-// its metrics are sent, and the dashboard.
+// observed loads the configuration, and makes the monitor and the dashboard. The monitor
+// observes the forwarder only if its metrics are served or sent.
 func (f *forward) observed() (*config.Config, error) {
-	// Mistakes are those that loading all finds too.
+	// Loading the whole configuration below reports the mistakes.
 	o, _ := config.LoadObserve(f.source)
 	f.types = o.Types
 	databases, several, _ := config.LoadFleet(f.source)
@@ -50,7 +50,7 @@ func (f *forward) observed() (*config.Config, error) {
 	return c, nil
 }
 
-// access is who may use the dashboard, at the address at which the program began to listen.
+// access returns who may use the dashboard, at the address that the program listens on.
 func (f *forward) access(o config.Observe) dashboard.Access {
 	a := dashboard.Access{
 		Address: f.address,
@@ -75,7 +75,8 @@ func shownRole(r config.Role) dashboard.Role {
 	return dashboard.Viewer
 }
 
-// show has the dashboard show an engine, as it is now configured, and the metrics its types.
+// show adds an engine with its current configuration to the dashboard, and its schedules' types
+// to the metrics.
 func (f *forward) show(e *engine) {
 	for _, s := range e.config.Schedules {
 		f.monitor.ExpectTypes(s.Type)
@@ -137,7 +138,7 @@ func (e *engine) sourceIn(source config.Source, name string) config.Source {
 
 func (f *forward) target(e *engine) dashboard.Target {
 	text, err := e.config.Show()
-	routes, _ := e.config.Table() // there are some, and Load has checked them
+	routes, _ := e.config.Table() // Load has checked them
 	return dashboard.Target{
 		Store:         e.store,
 		Routing:       routingOf(e.config, routes),
@@ -148,7 +149,7 @@ func (f *forward) target(e *engine) dashboard.Target {
 	}
 }
 
-// findings are those of waybill doctor.
+// findings returns what waybill doctor would report.
 func (f *forward) findings(ctx context.Context, source config.Source, only ...string) []doctor.Finding {
 	found, err := examineOutbox(ctx, source, f.options, "", doctor.Options{Only: only})
 	if err != nil {
@@ -157,19 +158,19 @@ func (f *forward) findings(ctx context.Context, source config.Source, only ...st
 	return found
 }
 
-// readmit takes over who may use the dashboard.
-func (f *forward) readmit(o config.Observe) {
-	if err := errors.Join(f.dashboard.Change(f.access(o)), f.several.Change(f.access(o))); err != nil { // it was checked
+// changeAccess applies a change of who may use the dashboard.
+func (f *forward) changeAccess(o config.Observe) {
+	if err := errors.Join(f.dashboard.Change(f.access(o)), f.several.Change(f.access(o))); err != nil { // unexpected: loading has checked it
 		f.refuse(err)
 	}
 	if o.Address != f.address || o.Types != f.types || o.Pprof != f.pprof {
-		f.logger.Warn("observe.address, observe.types or observe.pprof has changed, which counts from the next start of the program")
+		f.logger.Warn("a change of observe.address, observe.types or observe.pprof applies when the program is started again")
 	}
 }
 
-// serve begins to serve the dashboard, metrics and probes, if the configuration says where, and to
-// send metrics, if the environment says so. After ctx the program is not ready, and still answers until
-// end is called.
+// serve starts to serve the dashboard, metrics and probes if the configuration has an address, and
+// to send metrics if the environment asks for it. Once ctx is done the program reports that it is
+// not ready; it answers requests until end is called.
 func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err error) {
 	var ends []func()
 	end = func() {
@@ -214,7 +215,7 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 	return end, nil
 }
 
-// handler serves all that there is at the address. Metrics and probes are for all who reach it.
+// handler serves everything at observe.address. Metrics and probes need no authentication.
 func (f *forward) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/metrics", "/livez", "/healthz", "/readyz"} {
@@ -230,7 +231,7 @@ func (f *forward) handler() http.Handler {
 	return mux
 }
 
-// watchdog tells systemd twice in each of its intervals that the program is alive, while it is.
+// watchdog notifies systemd twice in each watchdog interval while the program is alive.
 func (f *forward) watchdog(ctx context.Context) (end func()) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval <= 0 {
@@ -245,7 +246,7 @@ func (f *forward) watchdog(ctx context.Context) (end func()) {
 			if err := f.monitor.Live(); err == nil {
 				notify(daemon.SdNotifyWatchdog)
 			} else {
-				f.logger.Error("the program is stuck, and systemd is not told that it is alive", "error", err)
+				f.logger.Error("the program is stuck: systemd's watchdog is not fed", "error", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -257,8 +258,7 @@ func (f *forward) watchdog(ctx context.Context) (end func()) {
 	return func() { cancel(); work.Wait() }
 }
 
-// notify tells systemd, if it started this program, how the program does. Nothing depends on
-// whether it hears.
+// notify sends the program's state to systemd, if systemd started it. Errors do not matter.
 func notify(lines ...string) {
 	_, _ = daemon.SdNotify(false, strings.Join(lines, "\n"))
 }

@@ -113,7 +113,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 			f.signal(t, syscall.SIGHUP)
 			f.awaitLine(t, answer)
 		}
-		change(first.URL, second.URL, "the configuration has changed and is taken over")
+		change(first.URL, second.URL, "applied the changed configuration")
 		o.publish(t, 21, 30)
 		second.await(t, 10)
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 30`)
@@ -126,7 +126,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 
 		change("threshold: 8", "threshold: -8", "the configuration is not taken over")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 0")
-		change("threshold: -8", "threshold: 8", "the configuration is as it was")
+		change("threshold: -8", "threshold: 8", "the configuration is unchanged")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")
 		change(address, freeAddress(t), "observe.pprof has changed")
 		awaitPage(t, address, "/readyz", http.StatusOK, "ready")

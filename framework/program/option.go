@@ -22,10 +22,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/process"
 )
 
-// Option adds something of one's own to the program.
+// Option adds to the program, or configures it. Options that contradict each other, such
+// as two names, make every command fail with exit code 1.
 type Option func(*parts)
 
-// parts are what options set.
+// parts is what options set.
 type parts struct {
 	config.Options
 	name      string
@@ -36,26 +37,27 @@ type parts struct {
 	mistakes  []error
 }
 
-// Kinds adds sink kinds to those that Waybill has: email, function, go, http, jsonlines,
-// kafka and process. A name that is taken is an error of every command.
+// Kinds adds sink kinds to the built-in ones: email, function, go, http, jsonlines, kafka
+// and process. Names must be unique.
 func Kinds(kinds ...sinks.Kind) Option {
 	return func(p *parts) { p.kinds = append(p.kinds, kinds...) }
 }
 
-// Name is the program's, as help and errors call it; default "waybill".
+// Name sets the program's name in help and errors. The default is "waybill".
 func Name(name string) Option {
 	return func(p *parts) { once(p, "a name", &p.name, name) }
 }
 
-// Types are the application's notification types. A route that matches none of them is a
-// mistake then, and kinds can decode Go values: see [sinks.Instance].
+// Types registers the application's notification types. A route that matches none of them
+// is then a mistake in the configuration, and sinks can decode payloads to Go values: see
+// [sinks.Instance].
 func Types(types *registry.Registry) Option {
 	return func(p *parts) { once(p, "a registry of types", &p.Types, types) }
 }
 
-// Sink supplies a sink of kind go: the configuration names it, and says where it starts,
-// what is routed to it, how often it is tried again and so on. build runs whenever a
-// configuration is read, and opens nothing.
+// Sink supplies the Go code of a sink of kind go. The configuration has the sink under the
+// same name, with its routes, start, retries and all other settings. build runs whenever
+// the configuration is read, so it must not open anything: see [sinks.Opener].
 func Sink(name string, build func(sinks.Instance) (sinks.Sink, error)) Option {
 	return func(p *parts) {
 		switch _, taken := p.supplied[name]; {
@@ -68,13 +70,13 @@ func Sink(name string, build func(sinks.Instance) (sinks.Sink, error)) Option {
 	}
 }
 
-// Functions supplies the handlers of a sink of kind function. Their types have to be among
-// [Types].
+// Functions supplies the handlers of a sink of kind function. Their types must be
+// registered with [Types].
 func Functions(sink string, handlers ...function.Handler) Option {
 	return func(p *parts) { p.functions[sink] = append(p.functions[sink], handlers...) }
 }
 
-// Middleware is put around each delivery of all sinks, the first one outermost; see
+// Middleware wraps every delivery of every sink, the first one outermost; see
 // [forwarder.Sink].
 func Middleware(middleware ...message.HandlerMiddleware) Option {
 	return func(p *parts) {
@@ -87,7 +89,8 @@ func Middleware(middleware ...message.HandlerMiddleware) Option {
 	}
 }
 
-// Hooks are called with what becomes of the deliveries of all sinks; see [forwarder.Hooks].
+// Hooks sets functions that are called with the outcome of every delivery of every sink;
+// see [forwarder.Hooks].
 func Hooks(hooks forwarder.Hooks) Option {
 	return func(p *parts) {
 		if p.hooked {
@@ -97,18 +100,19 @@ func Hooks(hooks forwarder.Hooks) Option {
 	}
 }
 
-// Observer is called with what the forwarder does.
+// Observer sets an observer of what the forwarder does, beside the program's own metrics.
 func Observer(observer forwarder.Observer) Option {
 	return func(p *parts) { once(p, "an observer", &p.Observer, observer) }
 }
 
-// HTTPClient makes the requests of all sinks that speak HTTP; see [sinks.Instance].
+// HTTPClient sets the client for the requests of all sinks that speak HTTP; see
+// [sinks.Instance].
 func HTTPClient(client *http.Client) Option {
 	return func(p *parts) { once(p, "an HTTP client", &p.HTTPClient, client) }
 }
 
-// Dial opens the TCP connections of all sinks that make any; see [sinks.Instance]. Those
-// to the database are not among them.
+// Dial sets the function that opens the TCP connections of sinks; see [sinks.Instance].
+// Connections to the database do not use it.
 func Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return func(p *parts) {
 		if p.Dial != nil {
@@ -118,7 +122,7 @@ func Dial(dial func(ctx context.Context, network, address string) (net.Conn, err
 	}
 }
 
-// once sets what a program has one of.
+// once sets an option that may be given once only.
 func once[T comparable](p *parts, what string, field *T, value T) {
 	var none T
 	if *field != none {
@@ -127,9 +131,9 @@ func once[T comparable](p *parts, what string, field *T, value T) {
 	*field = value
 }
 
-func errTwice(what string) error { return fmt.Errorf("the program is given %s twice", what) }
+func errTwice(what string) error { return fmt.Errorf("the options give the program %s twice", what) }
 
-// partsOf puts together what the program is made of.
+// partsOf applies the options, and adds the built-in kinds.
 func partsOf(options []Option) (*parts, error) {
 	p := &parts{
 		supplied:  make(map[string]func(sinks.Instance) (sinks.Sink, error)),

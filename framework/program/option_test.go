@@ -118,7 +118,7 @@ func TestMistakesOfTheProgramAreNamed(t *testing.T) {
 	}, "version")
 	require.Equal(t, exitFailed, r.code)
 	for _, want := range []string{
-		`two sink kinds have one name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
+		`two sink kinds have the same name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
 		"given a registry of types twice", "given hooks twice", "given an HTTP client twice", "a middleware is nil", "an option is nil",
 	} {
 		require.Contains(t, r.stderr, want)
@@ -136,7 +136,7 @@ func TestConstructorsThatMakeNothingAreMistakes(t *testing.T) {
 	}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
 	for _, want := range []string{
-		"waybill.yaml:3: sinks.a: the constructor of the program made no sink, and no error", "waybill.yaml:4: sinks.b: the constructor of the program made no sink",
+		"waybill.yaml:3: sinks.a: the program's constructor returned neither a sink nor an error", "waybill.yaml:4: sinks.b: the program's constructor returned neither a sink",
 		"waybill.yaml:5: sinks.c.with: the constructor of the kind go panicked: oh", "waybill.yaml:6: sinks.d.with: no socket",
 	} {
 		require.Contains(t, r.stderr, want)

@@ -21,14 +21,20 @@ import (
 func newParked(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "parked",
-		Short: "Look at parked deliveries and act on them",
-		Long: `Deliveries that could not be made when their turn came are parked: retrying,
-scheduled for later, blocked behind an earlier one of their key, or dead. Settling
-ones are delivered, but a hook of the program fails. These commands list them, and
-requeue, reroute, discard or skip them.
+		Short: "List, show and change parked deliveries",
+		Long: `List, show, requeue, reroute, discard or skip parked deliveries.
 
-They read the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`,
+A delivery is parked if it could not be made when its turn came:
+
+  retrying    it failed, and waits for its next attempt
+  scheduled   it waits for its time
+  blocked     it waits for an earlier delivery of its key
+  dead        it failed for good, and waits for a person
+  settling    it was delivered, but a hook of the program fails
+  cancelled   it was scheduled, and its publisher has cancelled it
+
+Except for reroute, the commands read only where the outbox is. With --database or
+WAYBILL_DATABASE they need no configuration file.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -44,24 +50,24 @@ type filterFlags struct {
 }
 
 func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
-	cmd.Flags().StringVar(&f.Sink, "sink", "", "of this sink")
+	cmd.Flags().StringVar(&f.Sink, "sink", "", "select deliveries to this sink")
 	f.addCommon(cmd)
 	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "in this state: retrying, scheduled, blocked, dead, settling or cancelled; may be repeated")
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, dead, settling or cancelled; may be repeated")
 	}
 }
 
-// addCommon adds what is for deliveries of all sinks and states.
+// addCommon adds the flags that do not depend on sinks and states.
 func (f *filterFlags) addCommon(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Type, "type", "", "of this type, or of types with a beginning (order.*)")
-	cmd.Flags().StringVar(&f.Key, "key", "", "of this key")
-	cmd.Flags().StringVar(&f.ID, "id", "", "of the notification with this id")
-	cmd.Flags().StringVar(&f.Error, "error", "", "whose last error has this in its text, in any case")
-	cmd.Flags().Var(&f.olderThan, "older-than", "parked for the first time longer ago than this, such as 90m or 7d")
-	cmd.Flags().Var(&f.newer, "newer-than", "parked for the first time not longer ago than this")
+	cmd.Flags().StringVar(&f.Type, "type", "", "select deliveries of this type, or of all types with a prefix (order.*)")
+	cmd.Flags().StringVar(&f.Key, "key", "", "select deliveries of this key")
+	cmd.Flags().StringVar(&f.ID, "id", "", "select deliveries of the notification with this id")
+	cmd.Flags().StringVar(&f.Error, "error", "", "select deliveries whose last error contains this text, in upper or lower case")
+	cmd.Flags().Var(&f.olderThan, "older-than", "select deliveries first parked longer ago than this, such as 90m or 7d")
+	cmd.Flags().Var(&f.newer, "newer-than", "select deliveries first parked not longer ago than this")
 }
 
-// filter checks what was asked for.
+// filter returns the checked filter of the flags.
 func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 	f.OlderThan, f.NewerThan = f.olderThan.Duration, f.newer.Duration
 	f.States = nil
@@ -74,7 +80,7 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 	return f.Filter, nil
 }
 
-// isEmpty says whether nothing was asked for.
+// isEmpty reports whether no flag selects deliveries.
 func (f *filterFlags) isEmpty() bool {
 	return f.Sink == "" && f.Type == "" && f.Key == "" && f.ID == "" && f.Error == "" &&
 		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0
@@ -85,8 +91,8 @@ func newParkedList(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List parked deliveries",
-		Long: `List parked deliveries by sink and in log order, with their last errors. All
-given flags must match. waybill parked show shows one of them in full.`,
+		Long: `List parked deliveries by sink and in log order, with their last errors. A delivery is
+listed if it matches all flags. waybill parked show shows one notification in full.`,
 		Example: `  waybill parked list --sink partner --state dead
   waybill parked list --error 'connection refused' --newer-than 2h --json`,
 		Args: noArguments,
@@ -94,7 +100,7 @@ given flags must match. waybill parked show shows one of them in full.`,
 	}
 	l.add(cmd)
 	l.filters.add(cmd, true)
-	cmd.Flags().IntVar(&l.limit, "limit", 100, "how many at most")
+	cmd.Flags().IntVar(&l.limit, "limit", 100, "how many deliveries to list at most")
 	return cmd
 }
 
@@ -170,7 +176,7 @@ func totalOf(counts []store.ParkedCount) (total int64) {
 	return total
 }
 
-// firstLine is the beginning of a text.
+// firstLine returns the first line of a text, cut after limit bytes.
 func firstLine(text string, limit int) string {
 	line, _, more := strings.Cut(text, "\n")
 	if len(line) > limit {
@@ -189,18 +195,20 @@ func newParkedShow(p *invocation) *cobra.Command {
 	s := &parkedShow{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show all of a notification's parked deliveries",
-		Long: `Show the parked deliveries of one notification with all that is kept of them:
-envelope, payload, attempts and the last error.`,
+		Short: "Show the parked deliveries of a notification",
+		Long: `Show the parked deliveries of one notification in full: envelope, payload, attempts and
+the last error.`,
+		Example: `  waybill parked show 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c
+  waybill parked show 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c --sink partner --json`,
 		Args: oneID,
 		RunE: s.run,
 	}
 	s.add(cmd)
-	cmd.Flags().StringVar(&s.sink, "sink", "", "of this sink only")
+	cmd.Flags().StringVar(&s.sink, "sink", "", "show only the delivery to this sink")
 	return cmd
 }
 
-// oneID is for commands about a notification.
+// oneID is the Args of commands that take the id of a notification.
 func oneID(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return wrongUsage(cmd, errors.New("give the id of a notification"))

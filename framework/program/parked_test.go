@@ -133,7 +133,7 @@ func TestBulkActionsRefuseWhatTheyCannotDo(t *testing.T) {
 		}{
 			"parked requeue --sink partner":               {exitUsage, "there is no terminal to ask on: check with --dry-run, then use --yes"},
 			"parked discard --sink partner --json":        {exitUsage, "there is no terminal to ask on"},
-			"parked requeue --yes":                        {exitUsage, "say which ones, such as --sink partner, or --all"},
+			"parked requeue --yes":                        {exitUsage, "select deliveries, such as with --sink partner, or use --all"},
 			"parked requeue --yes --all --key k":          {exitUsage, "leave one of them out"},
 			"parked requeue --yes --sink mial":            {exitFailed, `unknown sink "mial": the outbox knows _unrouted, partner`},
 			"parked requeue --yes --state blocked":        {exitUsage, "blocked deliveries cannot be requeued"},
@@ -141,7 +141,7 @@ func TestBulkActionsRefuseWhatTheyCannotDo(t *testing.T) {
 			"parked requeue --yes --sink _unrouted":       {exitUsage, "add a route, and reroute it"},
 			"parked list --older-than 3x":                 {exitUsage, "use a duration like 90m, 12h or 7d"},
 			"parked list --older-than 2h --newer-than 1h": {exitUsage, "nothing is older than 2h0m0s and newer than 1h0m0s"},
-			"pause":                                  {exitUsage, "name a sink, or say --all"},
+			"pause":                                  {exitUsage, "name a sink, or use --all"},
 			"pause mial":                             {exitFailed, `unknown sink "mial"`},
 			"pause partner --all":                    {exitUsage, "leave the names out"},
 			"replay --sink partner --yes":            {exitUsage, "the configuration has no routes"},
@@ -200,7 +200,7 @@ func TestReplayAsksForNothingButWhatGoesToTheSink(t *testing.T) {
 		require.NoError(t, err)
 		r = waybill(t, "replay", "--sink", "partner", "--since", "7d", "--rate", "0", "--yes", "-c", config)
 		require.Zero(t, r.code, r.stderr)
-		require.Regexp(t, `^retention has removed what stood before offset 4, of \S+ \S+\nreplayed 17 deliveries \(action \S+\)\n$`, r.stdout)
+		require.Regexp(t, `^retention has deleted the rows before offset 4, of \S+ \S+\nreplayed 17 deliveries \(action \S+\)\n$`, r.stdout)
 		f = startForward(t, "-c", config)
 		require.Eventually(t, func() bool {
 			destination.mu.Lock()
@@ -237,7 +237,7 @@ func TestAnInterruptedReplaySaysHowToGoOn(t *testing.T) {
 		require.Equal(t, exitSignal, p.wait())
 		action := o.lastAction(t)
 		require.True(t, action.EndedAt.IsZero())
-		require.Contains(t, line, fmt.Sprintf("replayed %d of 20 deliveries, each whole; go on with waybill replay --continue %s", action.Count, action.ID))
+		require.Contains(t, line, fmt.Sprintf("replayed %d of 20 deliveries, then stopped; continue with waybill replay --continue %s", action.Count, action.ID))
 		require.Len(t, o.states(t), int(action.Count))
 
 		// The rate is the action's: what is left would take too long for a test.
@@ -275,7 +275,7 @@ func TestPauseHoldsDeliveriesBackAndResumeGoesOn(t *testing.T) {
 		destination.await(t, 3)
 		require.Equal(t, result{stdout: "paused partner\n"}, waybill(t, "pause", "partner", "--reason", "OPS-7", "--database", o.address))
 		require.Equal(t, result{stdout: "partner was paused already\n"}, waybill(t, "pause", "partner", "--database", o.address))
-		require.Equal(t, result{stdout: "no sink is to be paused\n"}, waybill(t, "pause", "--all", "--database", o.address))
+		require.Equal(t, result{stdout: "no sink was paused\n"}, waybill(t, "pause", "--all", "--database", o.address))
 		require.Eventually(t, func() bool { // the forwarder gives the lane back
 			for _, c := range o.status(t).Cursors {
 				if c.Sink == "partner" {

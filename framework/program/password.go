@@ -10,16 +10,16 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// maxPassword is how much of a password bcrypt looks at.
+// maxPassword is how many bytes of a password bcrypt uses.
 const maxPassword = 72
 
 func newPassword(p *invocation) *cobra.Command {
 	return &cobra.Command{
 		Use:   "password",
 		Short: "Print the bcrypt hash of a password, for observe.auth.users",
-		Long: `Read a password from stdin, up to the first line end, and print its bcrypt hash, which a
-configuration may have in place of the password: observe.auth.users.NAME.password. A $2
-at the beginning of a value is no reference, so the hash stands as it is, in quotes.`,
+		Long: `Read a password from standard input, up to the end of the line, and print its bcrypt
+hash. A configuration may have the hash instead of the password, as
+observe.auth.users.NAME.password. Put it in quotes; its $ signs need no escaping.`,
 		Example: `  systemd-ask-password | waybill config password`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,7 +33,7 @@ at the beginning of a value is no reference, so the hash stands as it is, in quo
 			case password == "":
 				return wrongUsage(cmd, errors.New("there is no password on stdin"))
 			case len(password) > maxPassword:
-				return wrongUsage(cmd, fmt.Errorf("the password is longer than %d bytes, which is all that bcrypt looks at", maxPassword))
+				return wrongUsage(cmd, fmt.Errorf("the password is longer than %d bytes, the most that bcrypt uses", maxPassword))
 			}
 			hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,9 +21,10 @@ func newPause(p *invocation) *cobra.Command {
 	}, &cobra.Command{
 		Use:   "pause SINK…",
 		Short: "Stop deliveries to sinks until they are resumed",
-		Long: `Pause sinks: forwarders let deliveries in flight end and begin no more, within a
-twentieth of their lease; those that listen do so at once. Nothing is lost: the log
-keeps what the sinks have not settled. Other sinks go on.`,
+		Long: `Pause sinks: forwarders start no more deliveries to them, and let those in flight end.
+Forwarders that listen for NOTIFY react at once, others within a twentieth of their
+lease. Nothing is lost: the log keeps what the sinks have not settled. Other sinks are
+not affected.`,
 		Example: `  waybill pause partner --reason OPS-7
   waybill pause --all`,
 	})
@@ -35,15 +37,15 @@ func newResume(p *invocation) *cobra.Command {
 		wanted: func(s admin.SinkStatus) bool { return s.Paused },
 	}, &cobra.Command{
 		Use:   "resume SINK…",
-		Short: "Start deliveries to paused sinks again",
-		Long: `Resume sinks that were paused: forwarders go on where their cursors stand, within
-a fifth of their lease.`,
+		Short: "Resume deliveries to paused sinks",
+		Long: `Resume paused sinks: forwarders continue from their cursors, within a fifth of their
+lease.`,
 		Example: `  waybill resume partner
   waybill resume --all`,
 	})
 }
 
-// pausing is both commands.
+// pausing is the commands pause and resume.
 type pausing struct {
 	acting
 	done, not string
@@ -56,15 +58,12 @@ type pausing struct {
 
 func newPausing(p *invocation, c pausing, cmd *cobra.Command) *cobra.Command {
 	c.invocation = p
-	cmd.Long += `
-
-It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`
+	cmd.Long += "\n\n" + needsDatabaseOnly
 	cmd.RunE = c.run
 	c.add(cmd)
-	cmd.Flags().BoolVar(&c.all, "all", false, "all sinks")
-	cmd.Flags().StringSliceVar(&c.sinks, "sink", nil, "the sink; may be repeated")
-	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&c.all, "all", false, "select all sinks")
+	cmd.Flags().StringSliceVar(&c.sinks, "sink", nil, "name of a sink, as an argument; may be repeated")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "reason to record with the action")
 	return cmd
 }
 
@@ -72,11 +71,11 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 	sinks := append(args, c.sinks...)
 	switch {
 	case len(sinks) == 0 && !c.all:
-		return wrongUsage(cmd, errors.New("name a sink, or say --all"))
+		return wrongUsage(cmd, errors.New("name a sink, or use --all"))
 	case !utf8.ValidString(c.reason):
 		return wrongUsage(cmd, errors.New("--reason is not UTF-8"))
 	case len(sinks) > 0 && c.all:
-		return wrongUsage(cmd, errors.New("--all is all sinks: leave the names out"))
+		return wrongUsage(cmd, errors.New("--all selects all sinks: leave the names out"))
 	}
 	o, cleanup, err := c.open(cmd)
 	if err != nil {
@@ -111,17 +110,13 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 
 func (c *pausing) print(sinks, changed []string) {
 	if len(sinks) == 0 {
-		fmt.Fprintln(c.stdout, "no sink is to be "+c.done)
+		fmt.Fprintln(c.stdout, "no sink was "+c.done)
 	}
 	if len(changed) > 0 {
 		fmt.Fprintln(c.stdout, c.done, strings.Join(changed, ", "))
 	}
-	is := make(map[string]bool)
-	for _, sink := range changed {
-		is[sink] = true
-	}
 	for _, sink := range sinks {
-		if !is[sink] {
+		if !slices.Contains(changed, sink) {
 			fmt.Fprintln(c.stdout, sink, c.not)
 		}
 	}

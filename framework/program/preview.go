@@ -27,16 +27,17 @@ func newPreview(p *invocation) *cobra.Command {
 	v := &preview{invocation: p}
 	cmd := &cobra.Command{
 		Use:   "preview TYPE --data FILE",
-		Short: "Show the mail that a notification would become",
-		Long: `Make the mail of a type and a payload with the templates of an email sink, just as
-waybill forward would, routes and their payloads included, and show it: its header, its text and its files. --html,
---text and --eml show a part of it, or the whole mail as it would be sent. --out
-writes to a file, in the format of its ending unless one of these flags is given;
---open shows the html, or else the text, in the browser.
+		Short: "Show the mail for a notification without sending it",
+		Long: `Render the mail for a notification of a type with the templates of an email sink, and
+show its header, its text and its files. The mail is the one that waybill forward would
+send, with the routes and their payloads applied. --html and --text show only that
+part, and --eml shows the mail as it would be sent.
 
-What a recipient would miss is reported as a warning: no recipient, no text, an image
-that is not there. Neither the database's address nor the mail server's password
-is needed.`,
+--out writes to a file, in the format of its extension unless one of these flags is
+set. --open shows the HTML in the browser, or the text if there is no HTML.
+
+The command warns about what is missing: recipients, the text, or an image. It needs
+neither the database's address nor the mail server's password.`,
 		Example: `  waybill mail preview order.placed --data order.json
   waybill mail preview order.placed --data order.json --locale de --open
   echo '{"order": 17}' | waybill mail preview order.placed --data - --out order.eml`,
@@ -45,20 +46,20 @@ is needed.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&v.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	v.sample.add(cmd, "make the mail of")
-	flags.StringVar(&v.sink, "sink", "", "the email sink, where the type goes to several or to none")
-	flags.StringVar(&v.locale, "locale", "", "locale in place of the one that locale.tmpl gives")
+	v.sample.add(cmd, "render the mail for")
+	flags.StringVar(&v.sink, "sink", "", "email sink to use, if the type goes to several or to none")
+	flags.StringVar(&v.locale, "locale", "", "locale to use instead of the one from locale.tmpl")
 	flags.StringVar(&v.id, "id", "", "id of that notification (default: a new one)")
-	flags.BoolVar(&v.html, "html", false, "show the html only, its images inside")
-	flags.BoolVar(&v.text, "text", false, "show the text only")
+	flags.BoolVar(&v.html, "html", false, "show only the HTML, with its images embedded")
+	flags.BoolVar(&v.text, "text", false, "show only the text")
 	flags.BoolVar(&v.eml, "eml", false, "show the mail as it would be sent")
 	flags.BoolVar(&v.json, "json", false, "print the result as JSON")
 	flags.StringVar(&v.out, "out", "", "file to write to: .html, .txt or .eml")
-	flags.BoolVar(&v.open, "open", false, "show it in the browser")
+	flags.BoolVar(&v.open, "open", false, "show the mail in the browser")
 	return cmd
 }
 
-// oneType is for commands about one type.
+// oneType is the Args of commands that take one type.
 func oneType(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return wrongUsage(cmd, fmt.Errorf("unexpected argument %q", args[1]))
@@ -66,7 +67,7 @@ func oneType(cmd *cobra.Command, args []string) error {
 	return someTypes(cmd, args)
 }
 
-// atMostOne is for flags that make no sense together.
+// atMostOne returns an error if more than one of the flags is set.
 func atMostOne(cmd *cobra.Command, names ...string) error {
 	var given []string
 	for _, name := range names {
@@ -90,7 +91,7 @@ type preview struct {
 	warnings              []string
 }
 
-// mailView is a mail as JSON.
+// mailView is the output of --json.
 type mailView struct {
 	Type       string              `json:"type"`
 	Sink       string              `json:"sink"`
@@ -142,8 +143,8 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	return v.show(e.Type, mail)
 }
 
-// routed chooses the email sink, the one named, the one that gets the type, or the
-// only one, and returns what the routes make of a notification on the way there.
+// routed chooses the email sink: the one of --sink, the one that the type is routed to, or
+// the only one. It returns the notification as the routes to that sink shape it.
 func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notification.Envelope) (*notification.Envelope, error) {
 	c, err := config.LoadDeliveries(source, v.options)
 	if err != nil {
@@ -185,14 +186,14 @@ func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notificati
 	}
 	shaped, err := routes.To(v.sink).Shape(e)
 	if shaped == nil && err == nil {
-		v.warnings = append(v.warnings, fmt.Sprintf("no condition on the way to %s holds, so this one would not go there", v.sink))
+		v.warnings = append(v.warnings, fmt.Sprintf("no condition of the routes to %s holds, so this notification would not go there", v.sink))
 		return e, nil
 	}
 	return shaped, err
 }
 
-// composerOf is what makes a sink's mails. It looks at no key that says where
-// they go.
+// composerOf returns what renders a sink's mails. It reads only the keys of rendering, and
+// none of the mail server.
 func composerOf(source config.Source, sink string, types *registry.Registry) (composer *email.Composer, err error) {
 	var settings email.Config
 	keys := []string{"from", "reply_to", "templates", "locale", "max_size_mb"}
@@ -228,7 +229,7 @@ func (v *preview) show(typ string, mail *email.Preview) error {
 	return nil
 }
 
-// format is the ending of the file that the flags ask for; "" for none.
+// format returns the extension of the format that the flags ask for; "" for none.
 func (v *preview) format() string {
 	switch {
 	case v.html:
@@ -261,7 +262,7 @@ func contentOf(mail *email.Preview, format string) ([]byte, error) {
 	case format == ".eml":
 		return mail.Mail, nil
 	}
-	return nil, errors.New("use a name that ends with .html, .txt or .eml, or say which it is to be: --html, --text or --eml")
+	return nil, errors.New("use a name that ends with .html, .txt or .eml, or choose the format with --html, --text or --eml")
 }
 
 func (v *preview) openBrowser(mail *email.Preview, format string) error {
@@ -277,7 +278,7 @@ func (v *preview) openBrowser(mail *email.Preview, format string) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintln(v.stdout, file.Name()) // which stays: it is unknown when the browser has read it
+	fmt.Fprintln(v.stdout, file.Name()) // not removed: the browser may read it at any time
 	browser.Stdout, browser.Stderr = v.stderr, v.stderr
 	if err := browser.OpenFile(file.Name()); err != nil {
 		return fmt.Errorf("no browser could be opened: %w", err)
@@ -293,8 +294,7 @@ func (v *preview) view(typ string, mail *email.Preview) mailView {
 	}
 }
 
-// printMail shows a mail in the terminal: what people read of it, and then what
-// else is in it.
+// printMail prints a mail: its header and text, then a list of its parts.
 func printMail(w io.Writer, mail *email.Preview) {
 	for _, f := range mail.Header {
 		fmt.Fprintf(w, "%s: %s\n", f.Name, printable(f.Value))
@@ -324,7 +324,7 @@ func printMail(w io.Writer, mail *email.Preview) {
 	fmt.Fprintln(w)
 }
 
-// printable keeps a payload from steering the terminal.
+// printable replaces control characters, so that a payload cannot control the terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

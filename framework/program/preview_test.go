@@ -151,7 +151,7 @@ func TestMailPreviewFollowsTheRoutes(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, `{"order": 0, "email": "ada@example.com", "long": {"order": 18}}`)
 	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--text")
-	require.Equal(t, result{stdout: "Danke für 0.\n", stderr: "waybill: warning: no condition on the way to mail holds, so this one would not go there\n"}, r)
+	require.Equal(t, result{stdout: "Danke für 0.\n", stderr: "waybill: warning: no condition of the routes to mail holds, so this notification would not go there\n"}, r)
 
 	r = waybill(t, "mail", "preview", "order.short", "-c", config, "--data", data)
 	require.Zero(t, r.code, r.stderr)

@@ -20,8 +20,8 @@ func newPrint(p *invocation) *cobra.Command {
 	}
 	return &cobra.Command{
 		Use:       "print " + strings.Join(names, "|"),
-		Short:     "Print files that install and watch the program",
-		Long:      "Print one of the files that come with the program:\n" + what.String(),
+		Short:     "Print files for deploying and monitoring the program",
+		Long:      "Print a file for deploying or monitoring the program:\n" + what.String(),
 		Example:   "  waybill print rules > /etc/prometheus/waybill.yaml\n  waybill print systemd > /etc/systemd/system/waybill.service",
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,8 @@ import (
 
 // The providers of wire.go: each makes one thing of others.
 
-// loadForwarding is config.Load for those who forward.
+// loadForwarding is config.Load for forwarding, which needs the code of every sink of kind go
+// and function.
 func loadForwarding(source config.Source, options config.Options) (*config.Config, error) {
 	c, err := config.Load(source, options)
 	if err != nil {
@@ -35,14 +36,14 @@ func provideStore(ctx context.Context, d *database.Database) (database.Store, er
 	return d.Store(ctx)
 }
 
-// provideQuietTables is for those who listen to nothing and read no pages of the log.
+// provideQuietTables is for commands that neither listen nor read pages of the log.
 func provideQuietTables(c *config.Config) config.Tables {
 	t := c.Tables()
 	t.Listen, t.Standby = false, config.Database{}
 	return t
 }
 
-// operator is what commands for people on call are made of.
+// operator is what the commands of operators work with.
 type operator struct {
 	*admin.Admin
 	routing admin.Routing
@@ -53,7 +54,7 @@ func provideOperator(c *config.Config, s database.Store, who operatorName) (*ope
 	return &operator{Admin: admin.New(s, string(who)), routing: routingOf(c, routes)}, err
 }
 
-// routingOf is what a configuration says about its routes; routes may be nil.
+// routingOf returns a configuration's routing; routes may be nil.
 func routingOf(c *config.Config, routes *route.Table) admin.Routing {
 	if routes == nil {
 		return admin.Routing{}
@@ -61,7 +62,7 @@ func routingOf(c *config.Config, routes *route.Table) admin.Routing {
 	return admin.Routing{Routes: routes, MaxAttempts: c.MaxAttempts, Unrouted: string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))}
 }
 
-// provideAwaitedStore waits for a database that is not there yet.
+// provideAwaitedStore waits until the database can be reached.
 func provideAwaitedStore(ctx context.Context, d *database.Database, options config.Options) (database.Store, error) {
 	return d.Await(ctx, options.Logger)
 }
@@ -71,7 +72,7 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 	if err != nil {
 		return nil, err
 	}
-	// What the file schedules is made already: the types of the program are not asked.
+	// The configuration has the whole notification of a schedule, so no types are registered.
 	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake, Published: options.Published})
 	if err != nil {
 		return nil, err

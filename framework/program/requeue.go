@@ -13,12 +13,12 @@ import (
 
 func newRequeue(p *invocation) *cobra.Command {
 	return newParkedAction(p, parkedAction{
-		words: words{verb: "requeue", done: "requeued", wayOn: again},
-		short: "Try dead deliveries again",
-		long: `Make dead deliveries due at once, by the database's clock, with no attempt spent;
-with --state retrying also those that wait for their next attempt. Several dead ones
-of a key go in their order. Forwarders notice it within a twentieth of their lease,
-and those that listen at once.`,
+		words: words{verb: "requeue", done: "requeued", next: again},
+		short: "Retry dead deliveries",
+		long: `Make dead deliveries due now, with all their attempts again. --state retrying selects
+deliveries that wait for their next attempt. Several deliveries of a key go in order.
+Forwarders that listen for NOTIFY react at once, others within a twentieth of their
+lease.`,
 		example: `  waybill parked requeue --sink partner --error timeout
   waybill parked requeue --all --yes`,
 		states: true,
@@ -30,11 +30,10 @@ and those that listen at once.`,
 
 func newDiscard(p *invocation) *cobra.Command {
 	return newParkedAction(p, parkedAction{
-		words: words{verb: "discard", done: "discarded", wayOn: again},
+		words: words{verb: "discard", done: "discarded", next: again},
 		short: "Delete dead deliveries",
-		long: `Delete dead deliveries, or those in the states that --state names. They will
-never be made, and if retention has removed their rows from the log, nothing is left
-of them.`,
+		long: `Delete dead deliveries, or those in the states of --state. They are never made. If
+retention has deleted their rows from the log, nothing is left of them.`,
 		example: `  waybill parked discard --sink partner --older-than 30d
   waybill parked discard --id 0198c2f1-… --sink partner`,
 		states: true,
@@ -46,10 +45,10 @@ of them.`,
 
 func newSkip(p *invocation) *cobra.Command {
 	return newParkedAction(p, parkedAction{
-		words: words{verb: "skip", done: "skipped", wayOn: again},
-		short: "Delete the dead heads of halted keys",
-		long: `Delete the dead deliveries that hold back what waits behind them (on_dead: halt),
-so that their keys go on. What waits is then delivered in its order.`,
+		words: words{verb: "skip", done: "skipped", next: again},
+		short: "Delete dead deliveries that block their keys",
+		long: `Delete the dead deliveries that block later ones of their keys (on_dead: halt). The
+later ones are then delivered in order.`,
 		example: `  waybill parked skip --sink ledger --key account-17`,
 		plan: func(o *operator, ctx context.Context, f admin.Filter) (*admin.Plan, error) {
 			return o.Skip(ctx, f)
@@ -62,7 +61,7 @@ type parkedAction struct {
 	bulk
 	words                words
 	short, long, example string
-	states               bool // it takes --state
+	states               bool // whether the command has --state
 	plan                 func(o *operator, ctx context.Context, f admin.Filter) (*admin.Plan, error)
 
 	filters filterFlags
@@ -76,16 +75,19 @@ func newParkedAction(p *invocation, a parkedAction) *cobra.Command {
 		Short: a.short,
 		Long: a.long + `
 
-All given flags must match; without any, --all is needed. It shows how many there are and asks first; --yes answers for scripts. It
-works in batches, and each is whole: an interruption leaves the rest as it was.
-waybill actions lists who has done what.`,
+The flags select deliveries that match all of them; use --all to select every one. The
+command shows how many there are and asks first; scripts use --yes. It works in batches,
+each in a transaction: an interruption leaves the rest unchanged. waybill actions shows
+who has done what.
+
+` + needsDatabaseOnly,
 		Example: a.example,
 		Args:    noArguments,
 		RunE:    a.act,
 	}
 	a.add(cmd)
 	a.filters.add(cmd, a.states)
-	cmd.Flags().BoolVar(&a.all, "all", false, "all of them, where no other flag selects some")
+	cmd.Flags().BoolVar(&a.all, "all", false, "select all, instead of the other flags")
 	return cmd
 }
 
@@ -95,9 +97,9 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 	case err != nil:
 		return err
 	case a.filters.isEmpty() && !a.all:
-		return wrongUsage(cmd, errors.New("say which ones, such as --sink partner, or --all"))
+		return wrongUsage(cmd, errors.New("select deliveries, such as with --sink partner, or use --all"))
 	case !a.filters.isEmpty() && a.all:
-		return wrongUsage(cmd, errors.New("--all is for when nothing else selects some: leave one of them out"))
+		return wrongUsage(cmd, errors.New("--all contradicts the other flags that select deliveries: leave one of them out"))
 	}
 	if err := a.check(cmd); err != nil {
 		return err

@@ -16,20 +16,22 @@ func newReroute(p *invocation) *cobra.Command {
 	r := &reroute{bulk: bulk{acting: acting{looking: looking{invocation: p}}}}
 	cmd := &cobra.Command{
 		Use:   "reroute",
-		Short: "Take up what had no route, by routes that were added later",
-		Long: `Deliver what had no route when it was read (parked under the sink _unrouted) and has one
-now. It goes to the sinks of its routes, in the order of the log and of its keys, with
-all the sinks' retries: late, and where later ones of its key went on in the meantime,
-after them. What is scheduled keeps its time. Rows that still have no route stay.
+		Short: "Deliver what had no route when it was read",
+		Long: `Deliver notifications that had no route when they were read, and have one now. They are
+parked under the sink _unrouted. They go to the sinks of their routes in the order of
+the log and of their keys, with the sinks' retries. They are late: later notifications
+of a key may have been delivered before. A scheduled notification keeps its time.
+Notifications that still have no route stay parked.
 
-Add the route and restart the forwarders first: a sink must have begun to forward. What
-a sink of its routes has not read yet stays parked, and is reported: it comes from the
-log by itself. Once the sink has read that far, reroute again, or discard what has
-arrived.
+Before you run it, add the route and let the forwarders apply it, so that the sinks have
+started. A notification that a sink of its routes has not read yet stays parked and is
+reported, because the sink will read it from the log. Once the sink has read that far,
+run the command again, or discard what was delivered.
 
-It needs the configuration's routes. All given flags must match.
-It shows how many there are and asks first; --yes answers for scripts. It moves no more
-than was shown, in batches, and each is whole: an interruption leaves the rest as it was.`,
+The command needs the configuration's routes. The flags select notifications that match
+all of them. It shows how many there are and asks first; scripts use --yes. It works in
+batches, each in a transaction, and moves no more than it has shown: an interruption
+leaves the rest unchanged.`,
 		Example: `  waybill parked reroute --dry-run
   waybill parked reroute --type 'parcel.*' --yes`,
 		Args: noArguments,
@@ -59,7 +61,7 @@ func (r *reroute) act(cmd *cobra.Command, _ []string) error {
 	}
 	defer cleanup()
 	if o.routing.Routes == nil {
-		return wrongUsage(cmd, errors.New("the configuration has no routes, which say what goes where: name its file with -c"))
+		return wrongUsage(cmd, errors.New("rerouting needs the configuration's routes: name the configuration file with -c"))
 	}
 	p, err := o.Reroute(cmd.Context(), filter, o.routing.Routes)
 	if err != nil {
@@ -72,11 +74,11 @@ func (r *reroute) act(cmd *cobra.Command, _ []string) error {
 		}
 		counts.Render()
 	}
-	err = r.run(cmd, p, words{verb: "reroute", done: "rerouted", wayOn: again}, struct {
+	err = r.run(cmd, p, words{verb: "reroute", done: "rerouted", next: again}, struct {
 		Counts []admin.RerouteCount `json:"counts"`
 	}{append([]admin.RerouteCount{}, p.Counts...)})
 	if p.Left > 0 && !r.json {
-		fmt.Fprintf(r.stdout, "%s left under %s: a sink of the routes has not read so far yet\n", countText(p.Left, "delivery", "deliveries"), store.SinkUnrouted)
+		fmt.Fprintf(r.stdout, "%s left under %s: a sink of the routes has not read that far yet\n", countText(p.Left, "delivery", "deliveries"), store.SinkUnrouted)
 	}
 	return err
 }

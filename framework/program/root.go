@@ -15,44 +15,48 @@ import (
 )
 
 const rootHelp = `Waybill is a transactional outbox: an application publishes notifications inside
-its own database transaction, and waybill forward carries each of them to the
-sinks that are chosen for its type.
+its own database transaction, and waybill forward delivers each of them to the
+sinks that its type is routed to.
 
 Results go to stdout, logs and errors to stderr.
 
-Commands read waybill.yaml in the current folder, or the file that -c names. Each
-key is an environment variable too: WAYBILL_FORWARDER_LEASE is forwarder.lease,
-and wins over the file. Values of the file may name other variables: ${NAME}, or
-${NAME:-default}. A value that begins with file:, in either, is what that file
-holds: file:/run/secrets/partner.
+Commands read waybill.yaml in the current folder, or the file that -c names. An
+environment variable overrides a key of the file: WAYBILL_FORWARDER_LEASE sets
+forwarder.lease. Values in the file may refer to other variables with ${NAME}, or
+${NAME:-default}. A value that begins with file: is read from that file, as in
+file:/run/secrets/partner; that works in the file and in variables.
 
 Exit codes:
 
-    0    done, or stopped gracefully by SIGINT or SIGTERM
-    1    something failed while running
-    2    wrong usage or configuration; nothing was started
-    130  ended by a signal before it was done`
+    0    success, or a graceful stop after SIGINT or SIGTERM
+    1    the command failed while it ran
+    2    wrong usage or a mistake in the configuration; nothing was started
+    130  a signal ended the command before it was done`
+
+// needsDatabaseOnly ends the help of commands that work without a configuration file.
+const needsDatabaseOnly = `Of the configuration, the command reads only where the outbox is. With --database or
+WAYBILL_DATABASE it needs no configuration file.`
 
 // newRoot makes the command tree.
 func newRoot(p *invocation) *cobra.Command {
 	root := &cobra.Command{
 		Use:               p.name,
-		Short:             "A transactional outbox for Go",
+		Short:             "Run and inspect a transactional outbox",
 		Long:              rootHelp,
 		Args:              noSuchCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error { return p.makeLogger() },
 		SilenceErrors:     true, // run prints them
 		SilenceUsage:      true,
-		DisableAutoGenTag: true, // the reference is compared with its source
+		DisableAutoGenTag: true, // a date would make docs/cli.md differ on every run
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, err) })
-	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how logs are written: text or json")
-	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "least severe logs that are written: debug, info, warn or error")
+	root.SetFlagErrorFunc(wrongFlag)
+	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "format of the logs: text or json")
+	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
 	root.AddCommand(
 		newDemo(p),
 		newBench(p),
@@ -81,8 +85,8 @@ func newRoot(p *invocation) *cobra.Command {
 	return root
 }
 
-// noSuchCommand is for the root and for groups of commands, such as parked: an argument that
-// reaches them is an unknown command.
+// noSuchCommand is the Args of commands that have subcommands: an argument that reaches
+// them names a command that does not exist.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -94,7 +98,22 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return wrongUsage(cmd, fmt.Errorf("unknown command %q%s", args[0], hint))
 }
 
-// noArguments is for commands that have flags only.
+// wrongFlag is the error for a flag that a command cannot take. Commands that only have
+// subcommands, such as parked, list them: their flags follow the name of one.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if !cmd.HasParent() || !cmd.HasAvailableSubCommands() {
+		return wrongUsage(cmd, err)
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return wrongUsage(cmd, fmt.Errorf("%w; name a command before its flags: %s", err, strings.Join(names, ", ")))
+}
+
+// noArguments is the Args of commands that have flags only.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -102,19 +121,19 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return wrongUsage(cmd, fmt.Errorf("unexpected argument %q", args[0]))
 }
 
-// invocation is what the commands share: where they read and write, what the program is
-// made of, and the flags that all of them have.
+// invocation is what all commands share: environment, outputs, the program's options,
+// and the flags of the root.
 type invocation struct {
 	environ        []string
 	stdout, stderr io.Writer
-	name           string // of the program
+	name           string // the program's name
 	options        config.Options
 
 	logFormat, logLevel string
 	logger              *slog.Logger
 }
 
-// makeLogger runs before each command.
+// makeLogger makes the logger from the flags. It runs before each command.
 func (p *invocation) makeLogger() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(p.logLevel)); err != nil {
@@ -138,10 +157,11 @@ type sourceFlags struct{ file, database, in string }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	cmd.Flags().StringVar(&f.database, "database", "", "address of the database, in place of the configuration's")
+	cmd.Flags().StringVar(&f.database, "database", "", "address of the database, instead of the configuration's")
 }
 
-// source says where the configuration comes from.
+// source returns where the configuration comes from: the file of -c, else waybill.yaml
+// if it exists, else no file.
 func (p *invocation) source(f sourceFlags) config.Source {
 	s := config.Source{File: f.file, Database: f.database, Environ: p.environ}
 	if _, err := os.Stat(config.DefaultFile); s.File == "" && err == nil {
@@ -150,11 +170,11 @@ func (p *invocation) source(f sourceFlags) config.Source {
 	return s
 }
 
-// fileSource is source for commands that need a file.
+// fileSource is source for commands that need a configuration file.
 func (p *invocation) fileSource(cmd *cobra.Command, f sourceFlags) (config.Source, error) {
 	s := p.source(f)
 	if s.File == "" {
-		return s, wrongUsage(cmd, errors.New("there is no "+config.DefaultFile+" here: name a configuration with -c"))
+		return s, wrongUsage(cmd, errors.New("there is no "+config.DefaultFile+" in this folder: name a configuration file with -c"))
 	}
 	return s, nil
 }
@@ -169,8 +189,8 @@ func wrongUsage(cmd *cobra.Command, err error) error {
 	return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 }
 
-// print reports an error to the user: one line, or one for each mistake of a
-// configuration, as a log entry where logs are to be JSON.
+// print prints an error on one line, or each mistake of a configuration on its own. With
+// --log-format json they are log entries.
 func (p *invocation) print(err error) {
 	var mistakes *config.Error
 	asJSON := p.logger != nil && p.logFormat == "json"

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// sample is what is known of a notification that is not in the outbox.
+// sample is a notification that the user gives with flags.
 type sample struct {
 	file     string
 	payload  []byte
@@ -22,18 +22,18 @@ type sample struct {
 	key      string
 }
 
-// add adds the flags by which a sample is given.
+// add adds the flags of a sample.
 func (s *sample) add(cmd *cobra.Command, what string) {
-	cmd.Flags().StringVar(&s.file, "data", "", "file with the payload of a notification to "+what+"; - for standard input")
+	cmd.Flags().StringVar(&s.file, "data", "", "file with the payload of the notification to "+what+"; - for standard input")
 	cmd.Flags().StringToStringVar(&s.metadata, "metadata", nil, "metadata of that notification, as `name=value`; may be repeated")
 	cmd.Flags().StringVar(&s.key, "key", "", "key of that notification")
 }
 
-// read reads the sample's payload, where there is to be one.
+// read reads the sample's payload, if --data names a file.
 func (s *sample) read(cmd *cobra.Command) error {
 	if s.file == "" {
 		if s.key != "" || len(s.metadata) > 0 {
-			return wrongUsage(cmd, errors.New("--metadata and --key are of a notification: give its payload with --data"))
+			return wrongUsage(cmd, errors.New("--metadata and --key need --data with the payload of the notification"))
 		}
 		return nil
 	}
@@ -52,18 +52,18 @@ func (s *sample) read(cmd *cobra.Command) error {
 	return nil
 }
 
-// envelope is the sample as a notification of a type, occurred now.
+// envelope returns the sample as a notification of a type that occurred now.
 func (s *sample) envelope(typ string) *notification.Envelope {
 	return &notification.Envelope{
 		ID: notification.NewID(), Type: typ, Version: 1, Key: s.key, OccurredOn: time.Now().UTC().Truncate(time.Microsecond), Metadata: s.metadata, Payload: s.payload,
 	}
 }
 
-// sampleView is what a path makes of a sample.
+// sampleView is what a sink would get of a sample.
 type sampleView struct {
 	Goes    bool            `json:"goes"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Error is why it would be dead.
+	// Error is why the delivery would be dead.
 	Error string `json:"error,omitempty"`
 }
 
@@ -81,10 +81,10 @@ func (s *sample) ask(path *route.Path, typ string) *sampleView {
 func (v *sampleView) print(w io.Writer, sink string) {
 	switch {
 	case v.Error != "":
-		fmt.Fprintf(w, " this one would be dead for %s: %s\n", sink, v.Error)
+		fmt.Fprintf(w, " this notification would be dead for %s: %s\n", sink, v.Error)
 	case !v.Goes:
-		fmt.Fprintf(w, " this one passes %s by: no condition holds\n", sink)
+		fmt.Fprintf(w, " this notification does not go to %s: no condition holds\n", sink)
 	default:
-		fmt.Fprintf(w, " this one goes to %s: %s\n", sink, v.Payload)
+		fmt.Fprintf(w, " this notification goes to %s: %s\n", sink, v.Payload)
 	}
 }

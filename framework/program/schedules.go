@@ -15,41 +15,42 @@ func newSchedules(p *invocation) *cobra.Command {
 	s := &schedules{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "schedules",
-		Short: "List the schedules of the outbox and act on them",
+		Short: "List and change the schedules of the outbox",
 		Long: `List the schedules that processes have run on this outbox: when each is due, its last
-and its next tick, and what becomes of missed ones. STATE shows what is paused, a tick that
-was asked for, and a schedule whose tick is more than a minute late: either no process runs
-it any more, and waybill schedules forget takes it from the list, or its log says why.
+and next tick, and what happens to missed ticks. STATE shows whether a schedule is
+paused, whether a tick was requested, and whether its tick is more than a minute late.
+A late schedule either runs in no process any more, and waybill schedules forget removes
+it from the list; or it fails, and the logs of its processes say why.
 
-It reads the keys database and outbox only; with --database, or WAYBILL_DATABASE,
-no file is needed.`,
-		Args: noSuchCommand,
-		RunE: s.run,
+` + needsDatabaseOnly,
+		Example: `  waybill schedules --database postgres://app@localhost/app`,
+		Args:    noSuchCommand,
+		RunE:    s.run,
 	}
 	s.add(cmd)
 	cmd.AddCommand(
 		newScheduleAction(p, "pause", (*admin.Admin).PauseSchedule, "paused", "was paused already",
-			"Let the ticks of a schedule pass without a notification",
-			`Pause a schedule: processes that run it let its ticks pass without a notification,
-within five seconds. What passes is not made up for later.`),
+			"Pause a schedule",
+			`Pause a schedule: its ticks pass without a notification, and are not made up for later.
+The processes that run it react within five seconds.`),
 		newScheduleAction(p, "resume", (*admin.Admin).ResumeSchedule, "resumed", "was not paused",
-			"Have the ticks of a paused schedule made again",
-			`Resume a schedule that was paused: it goes on with its next tick.`),
-		newScheduleAction(p, "run", (*admin.Admin).RunSchedule, "asked for a tick of", "was asked for a tick already",
-			"Have one tick of a schedule made now",
-			`Ask for a tick of a schedule now, beside the others, also if it is paused. A process
-that runs the schedule makes it within five seconds.`),
+			"Resume a paused schedule",
+			`Resume a paused schedule: it continues with its next tick.`),
+		newScheduleAction(p, "run", (*admin.Admin).RunSchedule, "requested a tick of", "has a requested tick already",
+			"Request an extra tick of a schedule now",
+			`Request an extra tick of a schedule now, also if it is paused. A process that runs the
+schedule makes it within five seconds. The regular ticks do not change.`),
 		newScheduleAction(p, "forget", forgetSchedule, "forgot", "",
 			"Delete what the outbox keeps of a removed schedule",
-			`Forget a schedule that was taken out of the configuration. One that a process still
-runs is there again at once, and begins from now.`),
+			`Delete what the outbox keeps of a schedule that was removed from the configuration. A
+schedule that a process still runs is listed again at once, and starts from now.`),
 	)
 	return cmd
 }
 
 type schedules struct{ looking }
 
-// scheduleState is what there is to say of a schedule.
+// scheduleState returns the text of the column STATE.
 func scheduleState(s admin.ScheduleView) string {
 	state := ""
 	add := func(is bool, text string) {
@@ -61,7 +62,7 @@ func scheduleState(s admin.ScheduleView) string {
 		}
 	}
 	add(s.Paused, "paused")
-	add(!s.RequestedAt.IsZero(), "a tick is asked for")
+	add(!s.RequestedAt.IsZero(), "tick requested")
 	add(s.Late, "late: does a process run it?")
 	return orDash(state)
 }
@@ -99,7 +100,7 @@ func (s *schedules) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// scheduleAction is what people do to one schedule.
+// scheduleAction is a command that changes one schedule.
 type scheduleAction struct {
 	acting
 	act       func(a *admin.Admin, ctx context.Context, name string) (changed bool, err error)
@@ -111,7 +112,7 @@ func newScheduleAction(p *invocation, verb string, act func(a *admin.Admin, ctx 
 	cmd := &cobra.Command{
 		Use:     verb + " NAME",
 		Short:   short,
-		Long:    long,
+		Long:    long + "\n\n" + needsDatabaseOnly,
 		Example: "  waybill schedules " + verb + " daily-report",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -128,7 +128,7 @@ func TestPeopleListAndActOnSchedules(t *testing.T) {
 		require.Equal(t, "paused report\n", command(0, "schedules", "pause", "report").stdout)
 		require.Equal(t, "report was paused already\n", command(0, "schedules", "pause", "report").stdout)
 		require.Regexp(t, `one +paused`, command(0, "schedules").stdout)
-		require.Equal(t, "asked for a tick of report\n", command(0, "schedules", "run", "report", "--by", "ada").stdout)
+		require.Equal(t, "requested a tick of report\n", command(0, "schedules", "run", "report", "--by", "ada").stdout)
 		destination.await(t, 1)
 		require.JSONEq(t, `{"schedule": "report", "changed": true}`, command(0, "schedules", "resume", "report", "--json").stdout)
 		require.Equal(t, "report was not paused\n", command(0, "schedules", "resume", "report").stdout)

@@ -10,14 +10,14 @@ func newSchema(p *invocation) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of configurations, for editors",
-		Long: `Print the JSON Schema of configurations (draft 2020-12), with which editors complete
-keys, explain them and mark mistakes. An editor with YAML support reads it
-from a file beside the configuration whose first line is
+		Long: `Print the JSON Schema (draft 2020-12) of the configuration, with which editors complete
+keys, explain them and mark mistakes. Write it to a file beside the configuration, and
+make the first line of the configuration
 
     # yaml-language-server: $schema=waybill.schema.json
 
-as waybill config init writes it. The schema knows keys and the form of their
-values; for all that waybill forward would refuse there is waybill config check.`,
+as waybill config init does. The schema covers keys and the form of their values;
+waybill config check finds every mistake.`,
 		Example: `  waybill config schema > waybill.schema.json`,
 		Args:    noArguments,
 		RunE:    func(*cobra.Command, []string) error { return config.WriteSchema(p.stdout, p.options.Kinds) },

@@ -14,14 +14,13 @@ func newSecret(p *invocation) *cobra.Command {
 	s := &secret{invocation: p}
 	cmd := &cobra.Command{
 		Use:   "secret SINK URL",
-		Short: "Print the secret that one receiver of an http sink verifies requests with",
-		Long: `Print the secret of one receiver of an http sink with a master_secret: what the owner
-of that host gets, and nobody else. Of the URL scheme, host and port count.
+		Short: "Print the signing secret of one receiver of an http sink",
+		Long: `Print the secret with which one receiver of an http sink verifies requests. The sink
+derives it from its master_secret and the scheme, host and port of the receiver's URL.
+Give it to the owner of that host only, and keep it out of logs.
 
-There is a line for each master secret, that of master_secret first. What is printed is
-a secret: it belongs into no log.
-
-Neither the database's address nor the sink's other secrets are needed.`,
+There is one line for each master secret, that of master_secret first. The command needs
+neither the database's address nor the sink's other secrets.`,
 		Example: `  waybill config secret partners https://partner.example`,
 		Args:    sinkAndURL,
 		RunE:    s.run,
@@ -72,7 +71,7 @@ func (s *secret) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// mastersOf are a sink's master secrets. It looks at no other settings.
+// mastersOf returns a sink's master secrets. It reads no other settings.
 func mastersOf(cmd *cobra.Command, source config.Source, sink string) ([]string, error) {
 	c, err := config.LoadDeliveries(source, config.Options{})
 	if err != nil {

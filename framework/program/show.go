@@ -14,14 +14,13 @@ func newShow(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the configuration in effect, with defaults and without secrets",
-		Long: `Show the configuration in effect, as YAML: the file, the environment variables and
-flags over it, and defaults filled in. A setting that has neither a value nor a
-default is left out.
+		Long: `Show the configuration in effect as YAML: the file, with environment variables and flags
+applied and defaults filled in. Settings with neither a value nor a default are left out.
 
-Secrets are shown as ***: what the references of the configuration and of the sinks mark
-as secret, such as passwords in addresses, the paths of a webhook's URL, and all values
-of headers, of a program's environment and of its arguments. Names are shown. Where a
-value comes from a ${NAME} or a file:, the reference is shown and not the value.`,
+Secrets are shown as ***: the keys that the references mark as secret, passwords in
+addresses, the path of a webhook's URL, and all values of headers and of a program's
+environment and arguments. A value that comes from ${NAME} or file: is shown as that
+reference.`,
 		Example: `  waybill config show -c waybill.yaml`,
 		Args:    noArguments,
 		RunE:    s.run,
@@ -52,7 +51,7 @@ func (s *show) run(cmd *cobra.Command, _ []string) error {
 	}
 	var shown any
 	if err := yaml.Unmarshal(text, &shown); err != nil {
-		return fmt.Errorf("read what is shown: %w", err)
+		return fmt.Errorf("convert the configuration to JSON: %w", err)
 	}
 	return printJSON(s.stdout, shown)
 }

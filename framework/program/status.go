@@ -21,28 +21,32 @@ func newStatus(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the log, the cursors and what is parked",
-		Long: `Show how far the log reaches, how each sink stands with each of its lanes, and how
-many deliveries are parked. PENDING counts the rows of a sink's types that its cursor
-has before it. Where the configuration has no routes to the sink, or none is given, it
-counts rows of all types, and a line below says so.
+		Long: `Show the end of the log, the cursors of each sink in each lane, how many deliveries are
+parked, and the running forwarders. It changes nothing.
 
-KEEPS FROM shows which sinks have not settled all of the log, and so keep their
-rows in it whatever outbox.retention says. A sink that was taken out of the
-configuration would do so for ever: see waybill forget.
+PENDING counts the rows of a sink's types that the sink has not settled yet. Without
+routes to the sink, or without a configuration, it counts rows of all types, and a line
+below says so.
 
-CONDITION shows what holds up a sink: a person has paused it, or a forwarder finds
-it out of reach (breaker open) or was asked to wait (throttled). Where a sink has many
-destinations, such as the hosts of customers, it names up to ten of those that a forwarder
-leaves alone.
+KEEPS FROM shows which sinks have not settled the whole log, and therefore keep rows in
+it that outbox.retention would delete. A sink that was removed from the configuration
+keeps them for ever: see waybill forget.
 
-FORWARDER lists the forwarders that live, with what each has done for its sinks since it
-began, how many deliveries it makes in a second of the last minute, and what it has in
-flight and in memory. This is as old as its last heartbeat, a third of a lease at most.
---json has it for each sink.
+CONDITION shows why a sink gets no deliveries: it is paused, a forwarder cannot reach it
+(breaker open), or it asked a forwarder to wait (throttled). For a sink with many
+destinations, such as the hosts of customers, it names up to ten of the destinations
+that are held up.
 
-Of several databases it shows each, or those that --in names. With --database, or
-WAYBILL_DATABASE, no file is needed. Nothing here needs the secrets
-of the sinks.`,
+FORWARDER shows what each running forwarder has done since it started, its deliveries
+per second in the last minute, and how many it has in flight and in memory, summed over
+its sinks; --json shows each sink. The figures are from its last heartbeat, at most a
+third of a lease ago.
+
+Of several databases it shows each, or those that --in names.
+With --database or WAYBILL_DATABASE it needs no configuration file. It never needs the
+secrets of the sinks.`,
+		Example: `  waybill status
+  waybill status --json --database postgres://app@localhost/app`,
 		Args: noArguments,
 		RunE: s.run,
 	}
@@ -62,7 +66,7 @@ func (s *status) run(cmd *cobra.Command, _ []string) error {
 	})
 }
 
-// printForwarders has a line for each forwarder, with the sums over its sinks.
+// printForwarders prints a line for each forwarder, with sums over its sinks.
 func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 	if len(forwarders) == 0 {
 		return
@@ -83,7 +87,7 @@ func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 	lines.Render()
 }
 
-// printLog has what is said of the log itself.
+// printLog prints where the log begins and ends.
 func printLog(w io.Writer, look *store.Status) {
 	if look.Source == "" {
 		fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
@@ -114,7 +118,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	if sinks := countedWhole(look.Cursors); len(sinks) > 0 && look.Source != "" {
 		fmt.Fprintln(w, "PENDING counts records of all types")
 	} else if len(sinks) > 0 {
-		fmt.Fprintf(w, "PENDING of %s counts rows of all types: no configuration with routes to them was read\n", strings.Join(sinks, ", "))
+		fmt.Fprintf(w, "PENDING of %s counts rows of all types: the configuration has no routes to them, or none was read\n", strings.Join(sinks, ", "))
 	}
 	fmt.Fprintln(w)
 
@@ -157,10 +161,10 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	}
 }
 
-// hookFails is the condition of a sink for whose deliveries a hook fails.
+// hookFails is the condition of a sink whose deliveries cannot be settled because a hook fails.
 const hookFails = "hook fails"
 
-// countedWhole names the sinks whose types are not known.
+// countedWhole names the sinks whose pending rows are counted for all types.
 func countedWhole(cursors []store.CursorStatus) (sinks []string) {
 	for _, c := range cursors {
 		if c.AllTypes && !slices.Contains(sinks, c.Sink) {
@@ -186,12 +190,12 @@ func whyText(reason string) string {
 	return reason
 }
 
-// newTable is a table whose columns are all on the left.
+// newTable returns a table with all columns aligned to the left.
 func newTable(w io.Writer, header ...any) table.Writer {
 	return columns.New(w, len(header), header...)
 }
 
-// pending is how many rows a cursor has before it, as far as that was counted.
+// pending returns how many rows a cursor has not settled, with a + if more were not counted.
 func pending(c store.CursorStatus) string {
 	if c.Uncounted {
 		return strconv.Itoa(c.Pending) + "+"
@@ -206,7 +210,8 @@ func pendingText(pending int) string {
 	return strconv.Itoa(pending)
 }
 
-// leaseText goes by this machine's clock; the lease itself goes by the database's.
+// leaseText returns how long a lease lasts by this machine's clock. The lease itself follows
+// the database's clock.
 func leaseText(c store.CursorStatus, now time.Time) string {
 	left := c.LeaseUntil.Sub(now)
 	switch {

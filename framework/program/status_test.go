@@ -28,7 +28,7 @@ func TestStatusMakesNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	r := waybill(t, "status", "--database", "sqlite:"+path)
-	require.Equal(t, result{code: exitFailed, stderr: "waybill: the outbox is not migrated: there is no file " + path + ": run `waybill migrate`\n"}, r)
+	require.Equal(t, result{code: exitFailed, stderr: "waybill: the outbox is not migrated: the file " + path + " does not exist: run `waybill migrate`\n"}, r)
 	require.NoFileExists(t, path)
 }
 
@@ -71,7 +71,7 @@ oldest row:  1, of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ
  SINK +LANE +PENDING +OWNER +LEASE LEFT
  _unrouted +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
  partner +0 +0 +\S+/\d+/\w+ +(1m0s|5\d(\.\d)?s)
-PENDING of _unrouted, partner counts rows of all types: no configuration with routes to them was read
+PENDING of _unrouted, partner counts rows of all types: the configuration has no routes to them, or none was read
 
  SINK +PARKED +COUNT
  _unrouted +dead +1

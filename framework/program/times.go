@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ageFlag is a duration in the units of Go, or in days: 90m, 7d.
+// ageFlag is the value of a flag: a Go duration, or a number of days, as in 90m or 7d.
 type ageFlag struct{ time.Duration }
 
 func (f *ageFlag) Set(text string) error {
@@ -36,10 +36,10 @@ func parseAge(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// momentFlag is a time, or how long ago.
+// momentFlag is the value of a flag: a time, or how long ago it was.
 type momentFlag struct{ time.Time }
 
-// layouts of a time; those without a zone are in UTC.
+// layouts are the accepted forms of a time. Without a zone it is UTC.
 var layouts = []string{time.RFC3339Nano, "2006-01-02 15:04:05Z", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly}
 
 func (f *momentFlag) Set(text string) error {
@@ -51,7 +51,7 @@ func (f *momentFlag) Set(text string) error {
 	}
 	ago, err := parseAge(text)
 	if err != nil || ago < 0 {
-		return fmt.Errorf("use a time like 2026-01-31T12:00:00Z, in UTC where no zone is given, or how long ago it is, like 90m or 7d")
+		return fmt.Errorf("use a time like 2026-01-31T12:00:00Z (UTC without a zone), or an age like 90m or 7d")
 	}
 	f.Time = time.Now().Add(-ago).UTC()
 	return nil

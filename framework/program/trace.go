@@ -18,28 +18,26 @@ func newTrace(p *invocation) *cobra.Command {
 	t := &trace{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "trace ID|CORRELATION",
-		Short: "Show what a notification caused, and where all of it is",
-		Long: `Show the notifications of one correlation as a tree, each below the one that caused
-it: id, type, key, age, and where it is at each sink, with the last error. The argument
-is the correlation id, or the id of one of the notifications. A notification is caused
-by the one in whose handler it was published.
+		Short: "Show a notification and everything that it caused",
+		Long: `Show the notifications of one correlation as a tree, each below the one that caused it,
+with id, type, key, age, the state at each sink and the last error. The argument is the
+correlation id, or the id of any of the notifications. A notification is caused by the
+one whose handler published it.
 
-A search looks through a million offsets of the log, and through all that is parked,
-and shows a thousand notifications at most. It begins where the log was at the time
-that the id holds, if it is a UUIDv7, as ids are by default; else it looks at the end
-of the log. It says how far it came; --from looks elsewhere.
+A search covers a million offsets of the log and all parked deliveries, and shows at most
+a thousand notifications. It starts at the time in the id if that is a UUIDv7, as ids are
+by default; otherwise it covers the end of the log. The output says which offsets were
+searched; --from searches others.
 
-With a configuration it knows the routes, and shows the sinks that a notification is
-for. Without one, with --database only, it shows all sinks.
-
-The exit code is 1 if nothing was found.`,
+With a configuration it shows the sinks that each notification is routed to, with
+--database alone all sinks. The exit code is 1 if nothing was found.`,
 		Example: `  waybill trace 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c
   waybill trace request-4711 --from 1000001`,
 		Args: oneID,
 		RunE: t.run,
 	}
 	t.add(cmd)
-	cmd.Flags().Int64Var(&t.from, "from", 0, "offset of the log from which to look on")
+	cmd.Flags().Int64Var(&t.from, "from", 0, "offset of the log to search from")
 	return cmd
 }
 
@@ -50,10 +48,10 @@ type trace struct {
 
 func (t *trace) run(cmd *cobra.Command, args []string) error {
 	if args[0] == "" {
-		return wrongUsage(cmd, errors.New("give the id of a notification, or a correlation id"))
+		return wrongUsage(cmd, errors.New("name the id of a notification, or a correlation id"))
 	}
 	if t.from < 0 {
-		return wrongUsage(cmd, fmt.Errorf("--from is %d: use an offset, from 1", t.from))
+		return wrongUsage(cmd, fmt.Errorf("--from is %d: use an offset of at least 1", t.from))
 	}
 	return t.inEach(cmd, func(o *operator) (look, error) {
 		tree, err := o.Tree(cmd.Context(), args[0], t.from, o.routing)
@@ -64,7 +62,7 @@ func (t *trace) run(cmd *cobra.Command, args []string) error {
 		if tree.Count > 0 {
 			found.print = func(w io.Writer) { printTree(w, tree, time.Now()) }
 		} else {
-			found.missing = fmt.Errorf("nothing of %q was found; %s", args[0], searched(tree))
+			found.missing = fmt.Errorf("found nothing of %q; %s", args[0], searched(tree))
 		}
 		return found, nil
 	})
@@ -80,7 +78,7 @@ func printTree(w io.Writer, t admin.Tree, now time.Time) {
 	}
 }
 
-// searched says what was looked through, and how to go on.
+// searched describes what was searched, and how to continue.
 func searched(t admin.Tree) string {
 	var b strings.Builder
 	if t.First == nil || t.Last == nil {
@@ -92,7 +90,7 @@ func searched(t admin.Tree) string {
 		fmt.Fprintf(&b, "; %d more parked deliveries are not shown", t.Omitted)
 	}
 	if t.Next > 0 {
-		fmt.Fprintf(&b, "; look on with --from %d", t.Next)
+		fmt.Fprintf(&b, "; continue with --from %d", t.Next)
 	}
 	if t.First != nil && t.First.Offset > t.Oldest {
 		fmt.Fprintf(&b, "; the log begins at offset %d", t.Oldest)
@@ -120,7 +118,7 @@ func printBranch(w io.Writer, b *admin.Branch, indent string, now time.Time) {
 	}
 }
 
-// stateText is where a delivery is, in a word or two.
+// stateText returns the state of a delivery in a word or two.
 func stateText(v admin.Verdict) string {
 	switch {
 	case v.Where == admin.Waiting || v.Where == admin.Unread:
@@ -133,7 +131,7 @@ func stateText(v admin.Verdict) string {
 	return string(v.Where)
 }
 
-// ageText is how long ago something was, in one or two units.
+// ageText returns a duration in one or two units.
 func ageText(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

@@ -15,24 +15,23 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
 
-// flushTimeout bounds how long the end of the program waits for the last spans to be sent.
+// flushTimeout limits how long the program waits for the last spans to be sent when it ends.
 const flushTimeout = 3 * time.Second
 
-// logSDK has what the SDK complains of go to the log, for spans and metrics. It is the same for all of
-// the process.
+// logSDK sends errors of the OpenTelemetry SDK to the log. It applies to the whole process.
 func (f *forward) logSDK() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { f.logger.Warn("OpenTelemetry", "error", err) }))
 	otel.SetLogger(otelLogger(f.logger))
 }
 
-// traced makes the provider of spans. The function sends the last spans and ends it.
+// traced turns tracing on. end sends the last spans and turns it off.
 func (f *forward) traced(ctx context.Context) (end func(), err error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	who, err := f.service.Resource(ctx)
-	if err != nil { // a part of it
+	if err != nil { // part of the resource is missing
 		f.logger.Warn("tracing", "error", err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(otlp.NewSpans(exporter, f.logger), f.queue()...), sdk.WithResource(who))
@@ -43,12 +42,13 @@ func (f *forward) traced(ctx context.Context) (end func(), err error) {
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			f.logger.Warn("the last spans were not sent", "error", err)
-			_ = exporter.Shutdown(ctx) // ends what is under way
+			_ = exporter.Shutdown(ctx) // cancels the upload that is running
 		}
 	}, nil
 }
 
-// queue is how spans wait for the exporter. The SDK would panic, or spin, on some numbers.
+// queue returns the options of the queue of spans. The SDK would panic or spin on some values
+// of the variables, so they are checked here.
 func (f *forward) queue() []sdk.BatchSpanProcessorOption {
 	size := f.number("OTEL_BSP_MAX_QUEUE_SIZE", sdk.DefaultMaxQueueSize)
 	return []sdk.BatchSpanProcessorOption{
@@ -58,32 +58,33 @@ func (f *forward) queue() []sdk.BatchSpanProcessorOption {
 	}
 }
 
-// number is a variable above 0, in spans or milliseconds, or its default with a warning.
+// number returns the value of a variable, in spans or milliseconds. If it is not a number above
+// 0, it logs a warning and returns the default.
 func (f *forward) number(variable string, standard int) int {
-	const most = 1 << 24 // more is a slip
+	const most = 1 << 24 // more must be a typing error
 	text := otlp.Variable(f.environ, variable)
 	if text == "" {
 		return standard
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		f.logger.Warn(fmt.Sprintf("%s is no number from 1 to %d: its default counts", variable, most), "value", text, "default", standard)
+		f.logger.Warn(fmt.Sprintf("%s is not a number from 1 to %d: using its default", variable, most), "value", text, "default", standard)
 		return standard
 	}
 	return n
 }
 
-// otelLogger hands on what the SDK complains of, such as a variable that makes no sense, and
-// leaves out what it quotes: that may be a secret.
-func otelLogger(log *slog.Logger) logr.Logger { return logr.New(complaints{log}) }
+// otelLogger logs errors of the SDK, such as an invalid variable, without the values that they
+// quote, which may be secret.
+func otelLogger(log *slog.Logger) logr.Logger { return logr.New(sdkErrors{log}) }
 
-type complaints struct{ log *slog.Logger }
+type sdkErrors struct{ log *slog.Logger }
 
-func (complaints) Init(logr.RuntimeInfo)            {}
-func (complaints) Enabled(int) bool                 { return false }
-func (complaints) Info(int, string, ...any)         {}
-func (c complaints) WithValues(...any) logr.LogSink { return c }
-func (c complaints) WithName(string) logr.LogSink   { return c }
-func (c complaints) Error(err error, message string, _ ...any) {
+func (sdkErrors) Init(logr.RuntimeInfo)            {}
+func (sdkErrors) Enabled(int) bool                 { return false }
+func (sdkErrors) Info(int, string, ...any)         {}
+func (c sdkErrors) WithValues(...any) logr.LogSink { return c }
+func (c sdkErrors) WithName(string) logr.LogSink   { return c }
+func (c sdkErrors) Error(err error, message string, _ ...any) {
 	c.log.Warn("OpenTelemetry: "+message, "error", err)
 }

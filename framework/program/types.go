@@ -19,26 +19,28 @@ func newTypes(p *invocation) *cobra.Command {
 	t := &types{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "types",
-		Short: "List the types of notifications, and where they go",
-		Long: `List the types that there are in the last rows of the log and among parked deliveries,
-those that routes name, and those that the program knows, if it is one with types of its
-own: with the versions that there are, the sinks to which each goes, under which conditions,
-or what becomes of it where no route matches. waybill config explain shows more about one type.
+		Short: "List the notification types and where they go",
+		Long: `List the types in the last rows of the log and among parked deliveries, the types that
+routes name, and, in a program of your own, the types that it registers. Each line shows
+the versions that were found, the sinks with their conditions, or what happens if no
+route matches. waybill config explain shows more about one type.
 
-Before an upcaster, an alias or a type is removed from a program, --all shows whether
-something of it is left: it looks through the whole log and all that is parked, which takes
-about a second for a million rows. A program with types of its own shows which of the
-versions it cannot decode.
+--all searches the whole log and all parked deliveries, which takes about a second for a
+million rows. Use it to find out whether an old version, alias or type is still in use
+before you remove it from a program. A program that registers types shows which versions
+it cannot decode.
 
-Without a configuration, with --database only, it shows what there is, and not where it
-goes. With --offline it looks at the configuration only, and needs no database.`,
+With --database alone, it shows types without their sinks. --offline reads only the
+configuration, and needs no database.`,
+		Example: `  waybill types
+  waybill types --all --json`,
 		Args: noArguments,
 		RunE: t.run,
 	}
 	t.add(cmd)
-	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to look at")
-	cmd.Flags().BoolVar(&t.all, "all", false, "look at the whole log, and at all that is parked")
-	cmd.Flags().BoolVar(&t.offline, "offline", false, "look at the configuration only")
+	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to search")
+	cmd.Flags().BoolVar(&t.all, "all", false, "search the whole log and all parked deliveries")
+	cmd.Flags().BoolVar(&t.offline, "offline", false, "read only the configuration")
 	return cmd
 }
 
@@ -54,13 +56,17 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	case t.rows < 1:
 		return wrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1, or --all", t.rows))
 	case t.all && t.offline:
-		return wrongUsage(cmd, errors.New("--all looks at the log and --offline does not: leave one out"))
+		return wrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
 	}
-	load := config.LoadRoutes
-	if t.offline {
-		load = config.LoadDeliveries // which needs no database
+	load, source := config.LoadDeliveries, t.source(t.flags) // needs no database
+	if !t.offline {
+		var err error
+		if source, err = t.one(cmd, t.flags); err != nil {
+			return err
+		}
+		load = config.LoadRoutes
 	}
-	c, err := load(t.source(t.flags), t.options)
+	c, err := load(source, t.options)
 	if err != nil {
 		return err
 	}
@@ -82,7 +88,7 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// count counts what the log has.
+// count counts the types in the log and among parked deliveries.
 func (t *types) count(cmd *cobra.Command) ([]store.TypeCount, error) {
 	o, cleanup, err := t.open(cmd)
 	if err != nil {
@@ -122,13 +128,13 @@ func printTypes(w io.Writer, lines []admin.Type, withRoutes, withRegistered bool
 	t.Render()
 }
 
-// goesTo names the sinks with their conditions: events, partner when payload.total > 100.
+// goesTo names the sinks with their conditions, as in "events, partner when payload.total > 100".
 func goesTo(t admin.Type) string {
 	switch forwarder.Unrouted(t.Unrouted) {
 	case forwarder.UnroutedPark:
 		return "no route: parked as dead under " + store.SinkUnrouted
 	case forwarder.UnroutedIgnore:
-		return "no route: passed over"
+		return "no route: skipped"
 	}
 	var texts []string
 	for _, s := range t.Sinks {

@@ -65,7 +65,7 @@ func TestTypesCountsThoseOfTheLog(t *testing.T) {
 `}, r, "of a program that declares its routes in Go")
 
 		ignoring := writeFile(t, "forwarder: {unrouted: ignore}\n"+fmt.Sprintf("database: %q\n", o.address)+conditional)
-		require.Contains(t, waybill(t, "types", "-c", ignoring).stdout, " parcel        1            2       0  2026-01-02 03:04:08Z  no route: passed over\n")
+		require.Contains(t, waybill(t, "types", "-c", ignoring).stdout, " parcel        1            2       0  2026-01-02 03:04:08Z  no route: skipped\n")
 	})
 }
 

@@ -27,16 +27,16 @@ func TestErrorsAreOneLineAndHaveTheirCode(t *testing.T) {
 		"unknown command":     {[]string{"forwrad"}, exitUsage, `^waybill: unknown command "forwrad"; did you mean forward\?; see waybill --help\n$`},
 		"far from all":        {[]string{"teleport"}, exitUsage, `^waybill: unknown command "teleport"; see waybill --help\n$`},
 		"unknown flag":        {[]string{"migrate", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill migrate --help\n$`},
-		"flag of a group":     {[]string{"parked", "--database", nowhere}, exitUsage, `^waybill: unknown flag: --database: name a command first: discard, list, requeue, reroute, show or skip; see waybill parked --help\n$`},
+		"flag of a group":     {[]string{"parked", "--database", nowhere}, exitUsage, `^waybill: unknown flag: --database; name a command before its flags: discard, list, requeue, reroute, show, skip; see waybill parked --help\n$`},
 		"flag without value":  {[]string{"status", "-c"}, exitUsage, `^waybill: flag needs an argument: 'c' in -c; see waybill status --help\n$`},
 		"argument":            {[]string{"forward", "now"}, exitUsage, `^waybill: unexpected argument "now"; see waybill forward --help\n$`},
 		"log format":          {[]string{"version", "--log-format", "xml"}, exitUsage, `^waybill: --log-format is "xml": use text or json\n$`},
 		"log level":           {[]string{"version", "--log-level", "loud"}, exitUsage, `^waybill: --log-level is "loud": use debug, info, warn or error\n$`},
-		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print is SQL, not JSON: leave one of them out; see waybill migrate --help\n$`},
-		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: write it in the file, set WAYBILL_DATABASE, or use --database\n$`},
+		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print prints SQL and --json prints JSON: leave one of them out; see waybill migrate --help\n$`},
+		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: set it in the file, with WAYBILL_DATABASE, or with --database\n$`},
 		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: names no database; write mysql://user:password@host:3306/name\n$`},
-		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: there is no such file\n$`},
-		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml here: name a configuration with -c; see waybill forward --help\n$`},
+		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: the file does not exist\n$`},
+		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml in this folder: name a configuration file with -c; see waybill forward --help\n$`},
 		"migrate, no server":  {[]string{"migrate", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},
 		"status, no server":   {[]string{"status", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},
 		"migrate, no folder":  {[]string{"migrate", "--database", "sqlite:/does/not/exist.db"}, exitFailed, `^waybill: open SQLite database "/does/not/exist.db": .*\n$`},
@@ -108,6 +108,15 @@ func TestVersionTellsWhatItWasBuiltFrom(t *testing.T) {
 	output, err = exec.CommandContext(t.Context(), binary, "version").Output()
 	require.NoError(t, err)
 	require.Equal(t, b.String()+"\n", string(output))
+}
+
+func TestVersionShowsTheLicencesOfWhatIsLinked(t *testing.T) {
+	t.Parallel()
+	r := waybill(t, "version", "--licenses")
+	require.Zero(t, r.code, r.stderr)
+	for _, want := range []string{"github.com/lib/pq: MIT\n", "modernc.org/sqlite: ", "Permission is hereby granted", "Apache License"} {
+		require.Contains(t, r.stdout, want)
+	}
 }
 
 func TestHelpDocumentsTheExitCodes(t *testing.T) {

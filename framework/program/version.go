@@ -15,8 +15,11 @@ func newVersion(p *invocation) *cobra.Command {
 	asJSON, asLicenses := false, false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show what this program was built from",
-		Args:  noArguments,
+		Short: "Show the version of this program",
+		Long: `Show the version of this program, the revision and the Go version that it was built
+from, and its platform.`,
+		Example: "  waybill version --json",
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asLicenses {
 				_, err := io.WriteString(p.stdout, licenses.Text)
@@ -38,18 +41,18 @@ func newVersion(p *invocation) *cobra.Command {
 
 const modulePath = "github.com/waybill-go/waybill"
 
-// version is set by builds that know it better than Go's own record, as of an archive without a
-// repository: -ldflags "-X github.com/waybill-go/waybill/framework/program.version=v1.2.3".
+// version overrides the version that Go records, for builds without a repository. Set it with
+// -ldflags "-X github.com/waybill-go/waybill/framework/program.version=v1.2.3".
 var version string
 
 // build is what this program was built from.
 type build struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`
-	Waybill  string `json:"waybill,omitempty"` // its version, in a program of another module
+	Waybill  string `json:"waybill,omitempty"` // the version of Waybill, in a program of another module
 	Revision string `json:"revision,omitempty"`
-	Date     string `json:"date,omitempty"`     // of Revision, as RFC 3339
-	Modified bool   `json:"modified,omitempty"` // the tree had changes that Revision does not
+	Date     string `json:"date,omitempty"`     // of Revision, in RFC 3339
+	Modified bool   `json:"modified,omitempty"` // built with uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

@@ -14,16 +14,14 @@ func newWhy(p *invocation) *cobra.Command {
 	w := &why{looking: looking{invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "why ID",
-		Short: "Show where a notification is, and why",
-		Long: `Show, for each sink of one notification, where it is and why: delivered, with its
-receipt where receipts are kept; waiting at a forwarder, or not read yet; retrying
-after an error; blocked by another one of its key; scheduled; cancelled; dead; without a route;
-and whether its sink is paused, throttled or out of reach.
+		Short: "Explain where a notification is at each sink",
+		Long: `Explain where a notification is at each of its sinks, and why: delivered, with the
+receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
+error; blocked by another delivery of its key; scheduled; cancelled; dead; or without a
+route. It also shows whether the sink is paused, throttled or out of reach.
 
-With a configuration it knows the routes, and shows the sinks that the
-notification is for. Without one, with --database only, it shows all sinks.
-
-The exit code is 1 if nothing is known about the id.`,
+With a configuration it shows the sinks that the notification is routed to, with
+--database alone all sinks. The exit code is 1 if the id is unknown.`,
 		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
 		Args:    oneID,
 		RunE:    w.run,

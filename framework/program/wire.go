@@ -11,9 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/config/database"
 )
 
-// newEngine makes the engine of everything that the configuration has. It
-// waits for a database that is not there yet, until ctx is done. The function
-// beside it closes the database.
+// newEngine makes an engine from a configuration. It waits for the database until ctx
+// is done. The returned function closes the database.
 func newEngine(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	panic(wire.Build(
 		provideTables,
@@ -23,7 +22,8 @@ func newEngine(ctx context.Context, c *config.Config, options config.Options) (*
 	))
 }
 
-// newReplacement is newEngine without the waiting: a forwarder runs meanwhile.
+// newReplacement is newEngine without waiting for the database, since the previous engine
+// still runs.
 func newReplacement(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	panic(wire.Build(
 		provideTables,
@@ -33,18 +33,18 @@ func newReplacement(ctx context.Context, c *config.Config, options config.Option
 	))
 }
 
-// newStore opens the outbox to look at it.
+// newStore opens an existing outbox.
 func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
 	panic(wire.Build(config.LoadTables, database.Open, provideStore))
 }
 
-// newMigration opens the database to make the outbox in it.
+// newMigration opens the database to create or upgrade the outbox in it.
 func newMigration(source config.Source) (*database.Database, func(), error) {
 	panic(wire.Build(config.LoadTables, database.Create))
 }
 
-// newOperator opens the outbox for a person who acts on it. A configuration that has
-// routes tells more; none is needed.
+// newOperator opens the outbox for a person who inspects or changes it. Routes are used if the
+// configuration has some.
 func newOperator(ctx context.Context, source config.Source, options config.Options, who operatorName) (*operator, func(), error) {
 	panic(wire.Build(config.LoadRoutes, provideQuietTables, database.Open, provideStore, provideOperator))
 }

@@ -19,9 +19,8 @@ import (
 
 // Injectors from wire.go:
 
-// newEngine makes the engine of everything that the configuration has. It
-// waits for a database that is not there yet, until ctx is done. The function
-// beside it closes the database.
+// newEngine makes an engine from a configuration. It waits for the database until ctx
+// is done. The returned function closes the database.
 func newEngine(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	tables := provideTables(c)
 	databaseDatabase, cleanup, err := database.Open(tables)
@@ -43,7 +42,8 @@ func newEngine(ctx context.Context, c *config.Config, options config.Options) (*
 	}, nil
 }
 
-// newReplacement is newEngine without the waiting: a forwarder runs meanwhile.
+// newReplacement is newEngine without waiting for the database, since the previous engine
+// still runs.
 func newReplacement(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	tables := provideTables(c)
 	databaseDatabase, cleanup, err := database.Open(tables)
@@ -65,7 +65,7 @@ func newReplacement(ctx context.Context, c *config.Config, options config.Option
 	}, nil
 }
 
-// newStore opens the outbox to look at it.
+// newStore opens an existing outbox.
 func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
 	tables, err := config.LoadTables(source)
 	if err != nil {
@@ -85,7 +85,7 @@ func newStore(ctx context.Context, source config.Source) (database.Store, func()
 	}, nil
 }
 
-// newMigration opens the database to make the outbox in it.
+// newMigration opens the database to create or upgrade the outbox in it.
 func newMigration(source config.Source) (*database.Database, func(), error) {
 	tables, err := config.LoadTables(source)
 	if err != nil {
@@ -100,8 +100,8 @@ func newMigration(source config.Source) (*database.Database, func(), error) {
 	}, nil
 }
 
-// newOperator opens the outbox for a person who acts on it. A configuration that has
-// routes tells more; none is needed.
+// newOperator opens the outbox for a person who inspects or changes it. Routes are used if the
+// configuration has some.
 func newOperator(ctx context.Context, source config.Source, options config.Options, who operatorName) (*operator, func(), error) {
 	configConfig, err := config.LoadRoutes(source, options)
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 // TLS is how a broker is verified, and what the client shows it. Whether connections are
 // encrypted is for the URL's scheme to say. The zero value trusts the system's authorities.
 type TLS struct {
-	CAFile     string `yaml:"ca_file" content:"true" doc:"PEM file of the authorities to trust instead of the system's."`
-	CertFile   string `yaml:"cert_file" content:"true" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to the broker."`
-	KeyFile    string `yaml:"key_file" content:"true" doc:"PEM file of that certificate's key."`
-	ServerName string `yaml:"server_name" doc:"Name that the broker's certificate must have. Default: the host of the URL."`
-	Insecure   bool   `yaml:"insecure" doc:"Do not verify the broker's certificate: anyone on the network path can read and change everything, passwords too. For experiments only."`
+	CAFile     string `yaml:"ca_file" content:"true" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
+	CertFile   string `yaml:"cert_file" content:"true" doc:"PEM file of the client's certificate, with its intermediate certificates"`
+	KeyFile    string `yaml:"key_file" content:"true" doc:"PEM file of the private key of cert_file"`
+	ServerName string `yaml:"server_name" doc:"Name that the broker's certificate must have. Default: the host of the URL"`
+	Insecure   bool   `yaml:"insecure" doc:"Do not verify the broker's certificate. Anyone on the network path can then read and change everything, including passwords. For experiments only"`
 }
 
 // Config returns what crypto/tls needs, for a connection that the URL's scheme has

@@ -43,33 +43,33 @@ const (
 // Config configures the kind email.
 type Config struct {
 	// SMTP is the mail server's URL.
-	SMTP string `yaml:"smtp" secret:"password" doc:"mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte; user and password are optional, the port is 587 (smtps: 465) unless given. Required"`
+	SMTP string `yaml:"smtp" secret:"password" doc:"Mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte. User and password are optional; the default port is 587, for smtps 465. Required"`
 	// TLS says when an smtp:// connection is encrypted by STARTTLS. "" is
 	// TLSMandatory where SMTP names a user and a host that is not this machine, and
 	// TLSOpportunistic otherwise.
-	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (where the server offers it), mandatory, or none. Default mandatory where smtp has a user and the host of another machine, opportunistic otherwise"`
+	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (if the server offers it), mandatory, or none. Default mandatory if smtp has a user and the server is on another machine, opportunistic otherwise"`
 	// Auth is how user and password of SMTP are shown to the server.
-	Auth string `yaml:"auth" enum:"auto,scram-sha-256,scram-sha-1,plain,login,cram-md5,xoauth2" doc:"how to authenticate: auto (the best that the server offers for a password), scram-sha-256, scram-sha-1, plain, login, cram-md5, or xoauth2, whose token is the password unless token_file or oauth2 is given. Default auto"`
+	Auth string `yaml:"auth" enum:"auto,scram-sha-256,scram-sha-1,plain,login,cram-md5,xoauth2" doc:"How to authenticate: auto (the best method for passwords that the server offers), scram-sha-256, scram-sha-1, plain, login, cram-md5, or xoauth2. The token for xoauth2 is the password, unless token_file or oauth2 is set. Default auto"`
 	// TokenFile is a file with a token for XOAUTH2.
-	TokenFile string `yaml:"token_file" doc:"file with the token for xoauth2, kept current by another program; it is read for each new connection"`
+	TokenFile string `yaml:"token_file" doc:"File with the token for xoauth2, which another program keeps up to date. It is read for each new connection"`
 	// OAuth2 says where tokens for XOAUTH2 come from.
-	OAuth2 OAuth2 `yaml:"oauth2" doc:"authorization server that gives tokens for xoauth2; a token is fetched when there is none, or it has expired or was refused"`
+	OAuth2 OAuth2 `yaml:"oauth2" doc:"Authorization server that issues tokens for xoauth2. A token is fetched when there is none, when it has expired, and when it was refused"`
 	// From is the sender of all mails, in the header and in the envelope.
-	From string `yaml:"from" doc:"sender of all mails: shop@example.com or Shop <shop@example.com>. Required"`
+	From string `yaml:"from" doc:"Sender of all mails: shop@example.com or Shop <shop@example.com>. Required"`
 	// ReplyTo is where answers go, unless a type has a reply-to template.
-	ReplyTo string `yaml:"reply_to" doc:"addresses for answers, comma-separated; a type's reply-to.tmpl wins"`
+	ReplyTo string `yaml:"reply_to" doc:"Addresses for replies, separated by commas; reply-to.tmpl of a type overrides them"`
 	// Templates is the directory of the templates; inside FS where that is set.
-	Templates string `yaml:"templates" content:"true" doc:"directory with a folder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
+	Templates string `yaml:"templates" content:"true" doc:"Folder with a subfolder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
 	// Locale is the language of the templates without one in their names.
-	Locale string `yaml:"locale" doc:"language of the templates that have none in their names (html.tmpl, not html.de.tmpl), such as en; a recipient who prefers it gets those"`
+	Locale string `yaml:"locale" doc:"Language of templates without a language in their names (html.tmpl, not html.de.tmpl), such as en. Recipients who prefer it get these templates"`
 	// MaxSizeMB bounds a whole mail, as it is sent.
-	MaxSizeMB int `yaml:"max_size_mb" doc:"largest mail in MiB, attachments as base64 included, 1 to 1024; a larger one is dead at once, as is one beyond the server's own limit. Default 25"`
+	MaxSizeMB int `yaml:"max_size_mb" doc:"Largest mail in MiB, including attachments in base64, 1 to 1024. A larger mail is dead at once, as is one above the server's limit. Default 25"`
 	// Timeout bounds making a connection, and again one mail's conversation.
-	Timeout time.Duration `yaml:"timeout" doc:"longest time for making a connection, and again for handing over one mail. Default 30s"`
+	Timeout time.Duration `yaml:"timeout" doc:"How long connecting may take, and sending one mail. Default 30s"`
 	// Connections bounds the connections that are open at once.
-	Connections int `yaml:"connections" doc:"most connections to the mail server at once, 1 to 1000; each carries many mails, and deliveries beyond them wait. Default 4"`
+	Connections int `yaml:"connections" doc:"Most connections to the mail server at once, 1 to 1000. Each carries many mails, and further deliveries wait. Default 4"`
 	// Hello is the name by which the sink introduces itself to the server.
-	Hello string `yaml:"hello" doc:"name for the EHLO command. Default: the host's name"`
+	Hello string `yaml:"hello" doc:"Name in the EHLO command. Default: the host's name"`
 
 	// FS holds the templates in place of the directory on disk, such as an
 	// embed.FS; Templates is then a path inside it, "" its root.

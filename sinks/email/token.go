@@ -20,11 +20,11 @@ import (
 // as a person's account has it (Gmail), or, without one, by client credentials,
 // as a service has them (Microsoft 365 with the permission SMTP.SendAsApp).
 type OAuth2 struct {
-	TokenURL     string   `yaml:"token_url" secret:"password" doc:"the authorization server's token endpoint, such as https://oauth2.googleapis.com/token or https://login.microsoftonline.com/TENANT/oauth2/v2.0/token"`
-	ClientID     string   `yaml:"client_id" doc:"the application's id"`
-	ClientSecret string   `yaml:"client_secret" secret:"true" doc:"the application's secret"`
-	RefreshToken string   `yaml:"refresh_token" secret:"true" doc:"of the account that sends; without one the tokens are the application's own (client credentials)"`
-	Scopes       []string `yaml:"scopes" doc:"what the tokens are for, with client credentials: https://outlook.office365.com/.default at Microsoft"`
+	TokenURL     string   `yaml:"token_url" secret:"password" doc:"Token endpoint of the authorization server, such as https://oauth2.googleapis.com/token or https://login.microsoftonline.com/TENANT/oauth2/v2.0/token"`
+	ClientID     string   `yaml:"client_id" doc:"Client id of the application"`
+	ClientSecret string   `yaml:"client_secret" secret:"true" doc:"Client secret of the application"`
+	RefreshToken string   `yaml:"refresh_token" secret:"true" doc:"Refresh token of the sending account. Without it, tokens are issued to the application itself (client credentials)"`
+	Scopes       []string `yaml:"scopes" doc:"Scopes of tokens for client credentials, such as https://outlook.office365.com/.default at Microsoft"`
 }
 
 // given says whether anything is set.

@@ -62,25 +62,25 @@ const noProxy = "none"
 // Config is what stands under "with:" for a sink of this kind. Only URL is
 // required; the zero value of every other field means its default.
 type Config struct {
-	URL              string            `yaml:"url" secret:"url" doc:"where requests go, http or https, or a template of it over the notification: {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}}, {{.Meta \"tenant-id\"}}. Values are percent-encoded; metadata that is missing is an error of the notification. user:password@ in it becomes basic auth. Required"`
+	URL              string            `yaml:"url" secret:"url" doc:"URL of the requests, http or https, or a template for it with {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}} or {{.Meta \"tenant-id\"}}. Values are percent-encoded. A notification that lacks the metadata is refused permanently. user:password@ becomes basic authentication. Required"`
 	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
-	Format           string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"what a request looks like: envelope (all of the notification as JSON), json (the payload as it is, the rest in headers, which no signature covers), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
-	Metadata         []string          `yaml:"metadata" doc:"which metadata is sent, beside the content type and the trace context (traceparent, tracestate), which always are: names, beginnings followed by *, or * for all. Default: none"`
-	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"settings for the cloudevents formats"`
-	Batch            Batch             `yaml:"batch" doc:"settings for cloudevents-batch, where many notifications are one request"`
-	Headers          map[string]string `yaml:"headers" secret:"true" doc:"headers of every request, printable ASCII. Those that the sink writes itself are refused"`
-	Bearer           string            `yaml:"bearer" secret:"true" doc:"token for the Authorization header"`
-	Basic            Basic             `yaml:"basic" doc:"user and password for the Authorization header"`
-	Secret           string            `yaml:"secret" secret:"true" doc:"signs requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key after the prefix whsk_. Where the URL's host comes from data only ed25519 keys are taken: each receiver could forge requests to the others"`
-	Secrets          []string          `yaml:"secrets" secret:"true" doc:"more secrets like secret; each signs every request, so that receivers can change from one to another"`
-	MasterSecret     string            `yaml:"master_secret" secret:"true" doc:"signs requests with a secret for each host, which is derived from it, for receivers that must not know each other's: base64 of 32 or more random bytes, which no receiver gets"`
-	MasterSecrets    []string          `yaml:"master_secrets" secret:"true" doc:"more secrets like master_secret; one derived from each signs every request"`
-	Timeout          time.Duration     `yaml:"timeout" doc:"how long one delivery or batch may take; connecting may take half of it. Default 10s"`
-	ReceiptHeader    string            `yaml:"receipt_header" doc:"header of a response whose value follows the status in the receipt. Default: the first there is of X-Request-Id, Request-Id and X-Message-Id"`
-	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"how much of a response's body an error keeps, up to 65536. Default 4096"`
-	Proxy            string            `yaml:"proxy" secret:"password" doc:"proxy that requests go through, with http, https, socks5 or socks5h, user and password if it wants them; none for none. Default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say"`
-	TLS              TLS               `yaml:"tls" doc:"settings for https"`
-	Guard            Guard             `yaml:"guard" doc:"refuses connections into private networks"`
+	Format           string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"Format of requests: envelope (the whole notification as JSON), json (the payload as the body, and the rest in headers, which signatures do not cover), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
+	Metadata         []string          `yaml:"metadata" doc:"Metadata to send: names, prefixes with a *, or * for all. The content type and the trace context (traceparent, tracestate) are always sent. Default: none"`
+	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"Settings of the cloudevents formats"`
+	Batch            Batch             `yaml:"batch" doc:"Settings of cloudevents-batch, which sends many notifications in one request"`
+	Headers          map[string]string `yaml:"headers" secret:"true" doc:"Headers of every request, in printable ASCII. Headers that the sink itself sets are refused"`
+	Bearer           string            `yaml:"bearer" secret:"true" doc:"Bearer token for the Authorization header"`
+	Basic            Basic             `yaml:"basic" doc:"User and password for the Authorization header"`
+	Secret           string            `yaml:"secret" secret:"true" doc:"Secret for signing requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key with the prefix whsk_. If the URL's host comes from data, it must be an ed25519 key, because with a shared secret each receiver could forge requests to the others"`
+	Secrets          []string          `yaml:"secrets" secret:"true" doc:"More secrets like secret. Each of them signs every request, so that receivers can switch from one to another"`
+	MasterSecret     string            `yaml:"master_secret" secret:"true" doc:"Secret from which a signing secret is derived for each host, for receivers that must not know each other's secrets: base64 of 32 or more random bytes. No receiver gets it; waybill config secret prints the derived ones"`
+	MasterSecrets    []string          `yaml:"master_secrets" secret:"true" doc:"More secrets like master_secret. A secret derived from each of them signs every request"`
+	Timeout          time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
+	ReceiptHeader    string            `yaml:"receipt_header" doc:"Response header whose value is added to the receipt. Default: the first one present of X-Request-Id, Request-Id and X-Message-Id"`
+	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"How many bytes of a response's body an error quotes, up to 65536. Default 4096"`
+	Proxy            string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
+	TLS              TLS               `yaml:"tls" doc:"Settings of TLS, for https"`
+	Guard            Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
 
 	// TLSConfig is how https is spoken, in place of TLS, for what files cannot say, such as
 	// a key in hardware. It is copied. A server's name is filled in unless it has one, and
@@ -90,34 +90,34 @@ type Config struct {
 
 // CloudEvents is what events say of their origin.
 type CloudEvents struct {
-	Source string `yaml:"source" doc:"URI, absolute or not, of what publishes, such as https://shop.example/orders or /shop; with the id it makes an event unique. Required for the cloudevents formats"`
+	Source string `yaml:"source" doc:"URI of the publisher, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for the cloudevents formats"`
 }
 
 // Batch is how large batches are.
 type Batch struct {
-	Size     int           `yaml:"size" doc:"most notifications of a batch, 2 to 10000. Default 100"`
-	Wait     time.Duration `yaml:"wait" doc:"how long a notification may wait for a batch to fill, up to 1m. Default 0s: a batch takes what is there"`
-	MaxBytes int           `yaml:"max_bytes" doc:"largest body of a request, 1024 to 67108864 bytes. A batch that is larger becomes several requests, in order; an event that is larger is sent alone. Default 1048576"`
+	Size     int           `yaml:"size" doc:"Most notifications in a batch, 2 to 10000. Default 100"`
+	Wait     time.Duration `yaml:"wait" doc:"How long a notification may wait for its batch to fill, up to 1m. Default 0s: a batch takes what is pending"`
+	MaxBytes int           `yaml:"max_bytes" doc:"Largest body of a request in bytes, 1024 to 67108864. A larger batch is split into several requests, in order; a larger event is sent alone. Default 1048576"`
 }
 
 // Basic is basic authentication.
 type Basic struct {
-	User     string `yaml:"user" doc:"name of the user, without a colon"`
-	Password string `yaml:"password" secret:"true" doc:"the user's password"`
+	User     string `yaml:"user" doc:"Name of the user, without a colon"`
+	Password string `yaml:"password" secret:"true" doc:"Password of the user"`
 }
 
 // TLS is how a server of an https URL is verified, and what it may verify. The files are
 // read again in each handshake: renewed ones count from then on.
 type TLS struct {
-	CAFile   string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's"`
-	CertFile string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to servers"`
-	KeyFile  string `yaml:"key_file" doc:"PEM file of that certificate's key"`
+	CAFile   string `yaml:"ca_file" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
+	CertFile string `yaml:"cert_file" doc:"PEM file of the client's certificate, with its intermediate certificates"`
+	KeyFile  string `yaml:"key_file" doc:"PEM file of the private key of cert_file"`
 }
 
 // Guard keeps requests out of private networks.
 type Guard struct {
-	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"on, off or auto (on if the URL's host comes from data). It does not see through proxies, so it needs proxy: none where one is set. Default auto"`
-	Allow []string `yaml:"allow" doc:"networks to which it lets requests through, such as 10.1.0.0/16"`
+	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"Whether connections to private networks are refused: on, off or auto (on if the URL's host comes from data). It cannot check connections of a proxy, so it requires proxy: none if the environment sets one. Default auto"`
+	Allow []string `yaml:"allow" doc:"Networks that are allowed nevertheless, such as 10.1.0.0/16"`
 }
 
 var (

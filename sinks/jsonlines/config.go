@@ -19,12 +19,12 @@ const (
 // Config is what stands under "with:" for a sink of this kind. The zero value of
 // every field means its default.
 type Config struct {
-	Path       string `yaml:"path" doc:"the file, in a folder that is there, or - for the program's output. One program a file. Default -"`
-	Fsync      bool   `yaml:"fsync" doc:"wait until the disk has stored each batch before it counts as delivered; slower. Default false"`
-	MaxSizeMB  int    `yaml:"max_size_mb" doc:"MiB after which the file is renamed, with the time in its name, and a new one begun; also the longest line. Default 100"`
-	MaxFiles   int    `yaml:"max_files" doc:"how many renamed files stay, the newest of them. Default: all"`
-	MaxAgeDays int    `yaml:"max_age_days" doc:"after how many days renamed files are deleted. Default: never"`
-	Compress   bool   `yaml:"compress" doc:"compress renamed files with gzip. Default false"`
+	Path       string `yaml:"path" doc:"File to write, in an existing folder, or - for the program's output. Only one program may write a file. Default -"`
+	Fsync      bool   `yaml:"fsync" doc:"Wait until the disk has stored each batch before it counts as delivered, which is slower. Default false"`
+	MaxSizeMB  int    `yaml:"max_size_mb" doc:"Size in MiB at which the file is renamed, with the time in its name, and a new one starts; also the longest line. Default 100"`
+	MaxFiles   int    `yaml:"max_files" doc:"How many renamed files to keep; the oldest are deleted. Default: all"`
+	MaxAgeDays int    `yaml:"max_age_days" doc:"Age in days at which renamed files are deleted. Default: never"`
+	Compress   bool   `yaml:"compress" doc:"Compress renamed files with gzip. Default false"`
 }
 
 var (

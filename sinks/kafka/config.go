@@ -57,21 +57,21 @@ const (
 // Config is what stands behind "with:" of a kafka sink. Brokers and Topic are required;
 // a field that is zero, or nil, means its default.
 type Config struct {
-	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
-	Topic           string        `yaml:"topic" doc:"The topic that gets the records, or a template of it over the notification, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. What it makes of a notification must be a legal name, or the notification is dead. Required."`
-	Client          string        `yaml:"client" enum:"franz-go,watermill" doc:"What writes the records: franz-go, or watermill for its publisher, which is slower."`
-	ClientID        string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill- and the sink's name."`
-	Acks            string        `yaml:"acks" enum:"all,leader" doc:"What must have stored a record before it counts as delivered: all (replicas in sync) or leader. none is not offered: nothing would prove the delivery."`
-	Compression     string        `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It trades the forwarder's CPU for network and disk."`
-	Idempotent      *bool         `yaml:"idempotent" doc:"Let the brokers drop copies of a record that the client had to send again. Needs acks: all. Without, a broker has one request at a time instead of five."`
-	ExactlyOnce     bool          `yaml:"exactly_once" doc:"Write each notification once, for consumers that read what is committed (isolation.level: read_committed): in transactions, with a note of what was written in the topic that positions names. Needs Apache Kafka 4.0 or later, with transaction.version 2. See the guarantees for what it does not cover."`
-	Positions       string        `yaml:"positions" doc:"With exactly_once: the compacted topic of the notes, with a partition for each lane. It is created if the brokers permit. Outboxes that have a sink of the same name need one each. Default: waybill-positions- and the sink's name."`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, the client's own retries included. A single answer of a broker may take a fifth of it. From 1s to 1h."`
-	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one record, and of a batch of them before compression. Not above the topic's max.message.bytes."`
-	Format          string        `yaml:"format" enum:"json,cloudevents-binary" doc:"What a record looks like: json (the payload as it is, the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)."`
-	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings for cloudevents-binary."`
-	SASL            SASL          `yaml:"sasl" doc:"How the client authenticates to the brokers."`
-	TLS             TLS           `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
+	Topic           string        `yaml:"topic" doc:"Topic of the records, or a template for it, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. A notification for which it does not produce a legal name is dead. Required"`
+	Client          string        `yaml:"client" enum:"franz-go,watermill" doc:"Client library that writes the records: franz-go, or watermill for Watermill's publisher, which is slower"`
+	ClientID        string        `yaml:"client_id" doc:"Name of the client in the brokers' logs and quotas. Default: waybill- and the sink's name"`
+	Acks            string        `yaml:"acks" enum:"all,leader" doc:"Which replicas must have stored a record before it counts as delivered: all (that are in sync) or leader. There is no value none, because nothing would prove the delivery"`
+	Compression     string        `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It costs CPU in the forwarder, and saves network and disk"`
+	Idempotent      *bool         `yaml:"idempotent" doc:"Let the brokers drop duplicates of records that the client had to send again. Needs acks: all. If it is false, each broker gets one request at a time instead of five"`
+	ExactlyOnce     bool          `yaml:"exactly_once" doc:"Write each notification exactly once, for consumers with isolation.level: read_committed. The sink writes in transactions, and records what it has written in the topic of positions. Needs Apache Kafka 4.0 or later with transaction.version 2. docs/guarantees.md has the limits"`
+	Positions       string        `yaml:"positions" doc:"Compacted topic in which exactly_once records what was written, with a partition for each lane. It is created if the brokers permit it. Outboxes with sinks of the same name need different topics. Default: waybill-positions- and the sink's name"`
+	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, including the client's retries, 1s to 1h. A single answer of a broker may take a fifth of it"`
+	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Largest record, and largest batch of records before compression, in bytes; not above the topic's max.message.bytes"`
+	Format          string        `yaml:"format" enum:"json,cloudevents-binary" doc:"Format of records: json (the payload as the value, and the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)"`
+	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings of cloudevents-binary"`
+	SASL            SASL          `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
+	TLS             TLS           `yaml:"tls" doc:"Settings of TLS to the brokers"`
 
 	// TLSConfig turns TLS on and says all about it, in place of the keys of tls. Where it
 	// names no server, brokers must have the name of the host that was connected to. New
@@ -90,7 +90,7 @@ type Config struct {
 
 // CloudEvents is what events say of their origin.
 type CloudEvents struct {
-	Source string `yaml:"source" doc:"URI, absolute or not, of what publishes, such as https://shop.example/orders or /shop; with the id it makes an event unique. Required for cloudevents-binary."`
+	Source string `yaml:"source" doc:"URI of the publisher, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
 }
 
 var (

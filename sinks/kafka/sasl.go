@@ -17,10 +17,10 @@ import (
 
 // SASL is how the client proves to the brokers who it is.
 type SASL struct {
-	Mechanism string `yaml:"mechanism" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" doc:"PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. PLAIN sends the password as it is and OAUTHBEARER the token, so they want tls. Default: no SASL."`
-	User      string `yaml:"user" doc:"Name of the user; not with OAUTHBEARER."`
-	Password  string `yaml:"password" secret:"true" doc:"The user's password; not with OAUTHBEARER."`
-	TokenFile string `yaml:"token_file" doc:"File with the token for OAUTHBEARER, kept current by another program; it is read for each new connection."`
+	Mechanism string `yaml:"mechanism" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" doc:"PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. PLAIN and OAUTHBEARER send the password or token in clear text, so use them with tls. Default: no SASL"`
+	User      string `yaml:"user" doc:"Name of the user; not with OAUTHBEARER"`
+	Password  string `yaml:"password" secret:"true" doc:"Password of the user; not with OAUTHBEARER"`
+	TokenFile string `yaml:"token_file" doc:"File with the token for OAUTHBEARER, which another program keeps up to date. It is read for each new connection"`
 }
 
 // Names of the mechanisms.

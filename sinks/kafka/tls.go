@@ -11,12 +11,12 @@ import (
 // TLS is how connections are encrypted, and the brokers verified. The files are read
 // again in each handshake: renewed ones count from then on.
 type TLS struct {
-	Enabled    bool   `yaml:"enabled" doc:"Encrypt connections and verify the brokers. The other keys of tls need it."`
-	CAFile     string `yaml:"ca_file" doc:"PEM file of the authorities to trust instead of the system's."`
-	CertFile   string `yaml:"cert_file" doc:"PEM file of the certificate, and those between it and its authority, that identifies the client to brokers."`
-	KeyFile    string `yaml:"key_file" doc:"PEM file of that certificate's key."`
-	ServerName string `yaml:"server_name" doc:"Name that every broker's certificate must have. Default: the host that was connected to."`
-	Insecure   bool   `yaml:"insecure" doc:"Do not verify the brokers' certificates: anyone on the network path can read and change everything, passwords too. For experiments only."`
+	Enabled    bool   `yaml:"enabled" doc:"Encrypt connections and verify the brokers. The other keys of tls need it"`
+	CAFile     string `yaml:"ca_file" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
+	CertFile   string `yaml:"cert_file" doc:"PEM file of the client's certificate, with its intermediate certificates"`
+	KeyFile    string `yaml:"key_file" doc:"PEM file of the private key of cert_file"`
+	ServerName string `yaml:"server_name" doc:"Name that every broker's certificate must have. Default: the host of the connection"`
+	Insecure   bool   `yaml:"insecure" doc:"Do not verify the brokers' certificates. Anyone on the network path can then read and change everything, including passwords. For experiments only"`
 }
 
 // encryption returns what makes the configuration of a handshake with a host; nil without

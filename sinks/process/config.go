@@ -27,15 +27,15 @@ const (
 // Config is what stands under "with:" for a sink of this kind. Only Command is
 // required; the zero value of every other field means its default.
 type Config struct {
-	Command         []string          `yaml:"command" secret:"arguments" doc:"the program and its arguments, as a list; no shell reads it. A program without a slash is looked up in PATH, a relative path is relative to dir. Required"`
-	Dir             string            `yaml:"dir" doc:"where the program runs. Default: where this program runs"`
-	Env             map[string]string `yaml:"env" secret:"true" doc:"environment variables of the program, over those that it inherits"`
-	InheritEnv      []string          `yaml:"inherit_env" doc:"variables of this program that the program gets too, beside the few that every program needs (PATH, HOME, TMPDIR, LANG, TZ and the like): names, or beginnings of names with a * (AWS_*); a lone * is all. Most are kept from it, since passwords of the database and of other sinks may be among them"`
-	Grace           time.Duration     `yaml:"grace" doc:"how long the program may take to end once its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
-	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"how long the program may take from its start to its hello. Default 30s"`
-	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"the longest pause before a program that ended is started again; pauses begin at 100ms and double until it answers a delivery. Default 30s"`
-	MaxLineBytes    int               `yaml:"max_line_bytes" doc:"longest line in either direction, 1024 to 1073741824. A notification that needs a longer one is dead at once. Default 4194304"`
-	Stderr          string            `yaml:"stderr" enum:"info,warn" doc:"level at which the program's stderr stands in the log: info or warn. Default info"`
+	Command         []string          `yaml:"command" secret:"arguments" doc:"Program and its arguments, as a list; no shell is involved. A program without a slash is searched in PATH; a relative path is relative to dir. Required"`
+	Dir             string            `yaml:"dir" doc:"Working directory of the program. Default: that of this program"`
+	Env             map[string]string `yaml:"env" secret:"true" doc:"Environment variables of the program; they override those that it inherits"`
+	InheritEnv      []string          `yaml:"inherit_env" doc:"Environment variables that the program inherits, besides those that every program needs (PATH, HOME, TMPDIR, LANG, TZ and the like): names, prefixes with a * (AWS_*), or * for all. The others are withheld, because they may contain passwords of the database and of other sinks"`
+	Grace           time.Duration     `yaml:"grace" doc:"How long the program may take to end after its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
+	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"How long the program may take from its start to its hello message. Default 30s"`
+	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"Longest pause before a program that has ended is restarted. Pauses start at 100ms and double until it answers a delivery. Default 30s"`
+	MaxLineBytes    int               `yaml:"max_line_bytes" doc:"Longest line in bytes, in both directions, 1024 to 1073741824. A notification that needs a longer line is dead at once. Default 4194304"`
+	Stderr          string            `yaml:"stderr" enum:"info,warn" doc:"Level at which the program's stderr is logged: info or warn. Default info"`
 }
 
 var (

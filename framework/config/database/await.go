@@ -12,37 +12,37 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
-// lookTimeout bounds one try of Await: an address that swallows packets would
-// keep it for minutes.
-const lookTimeout = 15 * time.Second
+// openTimeout limits one attempt of Await, because an address that drops packets would block for
+// minutes.
+const openTimeout = 15 * time.Second
 
-// Await is Store for a database that may come up later than the program does:
-// while no server listens there, or the server is not ready, it tries again until
-// ctx is done. Everything else, such as a wrong password, an unknown database or
-// missing tables, is an error at once.
+// Await opens the outbox like [Database.Store], and waits for a database that is not up yet: while
+// no server listens, or the server is not ready, it tries again until ctx is done. It returns any
+// other error at once, such as a wrong password, an unknown database or missing tables.
 //
-// What the store warns of, such as a setting of the server, goes to logger, whose default is slog's.
+// It logs what it waits for, and the store's warnings about the server's settings. A nil logger
+// means slog's default.
 func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval = 100*time.Millisecond, 5*time.Second
-	began, said := time.Now(), ""
+	began, logged := time.Now(), ""
 	for {
-		s, err := d.look(ctx)
+		s, err := d.try(ctx)
 		switch {
 		case err == nil:
-			if said != "" {
-				logger.Info("the database is there", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
+			if logged != "" {
+				logger.Info("connected to the database", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
 			}
 			d.warn(ctx, s, logger)
 			return s, nil
-		case ctx.Err() != nil || !d.passes(err):
+		case ctx.Err() != nil || !d.isTemporary(err):
 			return nil, errors.Join(ctx.Err(), err)
-		case err.Error() != said:
-			said = err.Error()
-			logger.Warn(d.away(err)+" cannot be reached, trying again", "database", d.address, "error", err)
+		case err.Error() != logged:
+			logged = err.Error()
+			logger.Warn(d.unreachable(err)+" cannot be reached, trying again", "database", d.address, "error", err)
 		}
 		if !sleep(ctx, pace.NextBackOff()) {
 			return nil, ctx.Err()
@@ -50,7 +50,7 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 	}
 }
 
-// warner is a store that knows settings of its server that should be others.
+// warner is implemented by stores that check the settings of their server.
 type warner interface {
 	Warnings(context.Context) ([]string, error)
 }
@@ -71,16 +71,16 @@ func (d *Database) warn(ctx context.Context, s Store, logger *slog.Logger) {
 	}
 }
 
-// away is what an error says cannot be reached.
-func (d *Database) away(err error) string {
+// unreachable names what an error of Store could not reach.
+func (d *Database) unreachable(err error) string {
 	if errors.Is(err, kafka.ErrUnavailable) {
 		return "the source"
 	}
 	return "the database"
 }
 
-func (d *Database) look(ctx context.Context) (Store, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+func (d *Database) try(ctx context.Context) (Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	return d.Store(ctx)
 }

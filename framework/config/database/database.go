@@ -1,7 +1,12 @@
-// Package database opens the outbox that a configuration names, in whichever
-// database it is. A further dialect is a file like postgres.go and a case in
-// dialectOf.
+// Package database opens the outbox that a configuration names, in PostgreSQL, SQLite, MySQL or
+// MariaDB:
+//
+//	d, closeAll, err := database.Open(c.Tables())
+//	…
+//	store, err := d.Store(ctx)
 package database
+
+// To add a dialect, write a file like postgres.go and a case in dialectOf.
 
 import (
 	"context"
@@ -19,36 +24,36 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// Database is an outbox that is not looked at yet. It is safe for concurrent use.
+// Database is the database of an outbox. It is safe for concurrent use.
 type Database struct {
 	address config.Database
 	dialect dialect
 	db      *sql.DB
-	source  *kafka.Source // nil: the log is in the database
-	standby *sql.DB       // nil: none is read
+	source  *kafka.Source // nil if the log is in the database
+	standby *sql.DB       // nil if the log is read from the primary
 	logger  *slog.Logger
 }
 
 // dialect is what differs between databases.
 type dialect interface {
-	// connect returns a handle. A database in a file is made only if create says so.
+	// connect returns a handle. create allows it to create a database file.
 	connect(address string, create bool) (*sql.DB, error)
-	// migrate and migrationSQL cut a new log into partitions; 0 rows: into none.
+	// migrate and migrationSQL partition a new log; 0 rows means no partitions.
 	migrate(ctx context.Context, db *sql.DB, partitionRows int64) (applied []string, err error)
 	migrationSQL(partitionRows int64) (string, error)
-	// grants gives a role what it needs for a duty of postgres.Duties.
+	// grants returns the SQL that gives a role the privileges for a duty of postgres.Duties.
 	grants(role, duty string) (string, error)
 	open(context.Context, *sql.DB, reading) (Store, error)
-	// passes says whether an error of open may be over in a while, because no server
-	// listens or the server is not ready.
-	passes(error) bool
+	// isTemporary reports whether an error of open may go away, because no server listens
+	// or the server is not ready.
+	isTemporary(error) bool
 }
 
-// reading says where an opened store reads the log.
+// reading is where a store reads the log.
 type reading struct {
-	source  store.Source // nil: in the database
-	standby *sql.DB      // of which pages are read; nil: of none
-	logger  *slog.Logger // gets what is to be said of the standby
+	source  store.Source // nil if the log is in the database
+	standby *sql.DB      // nil if the log is read from the primary
+	logger  *slog.Logger // for the standby
 }
 
 func dialectOf(c config.Tables) dialect {
@@ -64,14 +69,14 @@ func dialectOf(c config.Tables) dialect {
 	case config.MySQL:
 		return mysqlDialect{tables: c.Outbox, mariaDB: isMariaDB(c.Database.DSN())}
 	}
-	panic(fmt.Sprintf("database: no dialect for %v, which the configuration let pass", c.Database))
+	panic(fmt.Sprintf("database: no dialect for %v, which the configuration accepted", c.Database))
 }
 
-// Open returns the database that the configuration names. A server is not
-// connected to yet; a file has to be there. cleanup ends all connections.
+// Open returns the database that the configuration names. It does not connect to a server yet. A
+// database file must exist. cleanup closes all connections.
 func Open(c config.Tables) (d *Database, cleanup func(), err error) { return open(c, false) }
 
-// Create is Open, except that a file is made where there is none.
+// Create is like Open, and also creates a database file if there is none.
 func Create(c config.Tables) (d *Database, cleanup func(), err error) { return open(c, true) }
 
 func open(c config.Tables, create bool) (*Database, func(), error) {
@@ -111,31 +116,33 @@ func (d *Database) close() {
 	_ = d.db.Close()
 }
 
-// DB is what the outbox is reached through, for the application's own statements too.
+// DB returns the connections to the outbox's database, which the application may use, too.
 func (d *Database) DB() *sql.DB { return d.db }
 
-// MigrationSQL is the SQL that makes the tables in an empty database.
+// MigrationSQL returns the SQL that creates the tables in an empty database. partitionRows is as
+// for [Database.Migrate].
 func MigrationSQL(c config.Tables, partitionRows int64) (string, error) {
 	return dialectOf(c).migrationSQL(partitionRows)
 }
 
-// Grants is the SQL that gives a role of the database what it needs for a duty.
+// Grants returns the SQL that gives a database role the privileges for a duty; see
+// [postgres.Duties].
 func Grants(c config.Tables, role, duty string) (string, error) {
 	return dialectOf(c).grants(role, duty)
 }
 
-// PostgreSQL is the configuration of an outbox in PostgreSQL, for what no other database
-// has, such as captures; or an error that says so.
+// PostgreSQL returns the configuration of an outbox in PostgreSQL, for features that other
+// databases lack, such as captures. For other databases it returns an error.
 func PostgreSQL(c config.Tables) (postgres.Config, error) {
 	d, ok := dialectOf(c).(postgresDialect)
 	if !ok {
-		return postgres.Config{}, errors.New("captures are for PostgreSQL only: elsewhere write a trigger of your own that inserts into the outbox")
+		return postgres.Config{}, errors.New("captures need PostgreSQL: in other databases, write a trigger that inserts into the outbox")
 	}
 	return d.config(), nil
 }
 
-// Outbox is the configuration of the outbox: of one in PostgreSQL, SQLite or MySQL, and nil of
-// the others.
+// Outbox returns the configuration of the outbox for its database, PostgreSQL, SQLite or MySQL,
+// and nil for the other two.
 func (d *Database) Outbox() (*postgres.Config, *sqlite.Config, *mysql.Config) {
 	var source store.Source
 	if d.source != nil {
@@ -158,14 +165,14 @@ func (d *Database) Outbox() (*postgres.Config, *sqlite.Config, *mysql.Config) {
 	panic(fmt.Sprintf("database: no configuration of a %T", d.dialect))
 }
 
-// Migrate makes and upgrades the tables and returns the names of the migrations
-// that it applied. A new log is cut into partitions of that many offsets, 0 for
-// none.
+// Migrate creates or upgrades the tables, and returns the names of the migrations that it
+// applied. partitionRows is the size of the partitions of a new log, in offsets; 0 means no
+// partitions, and only PostgreSQL has them.
 func (d *Database) Migrate(ctx context.Context, partitionRows int64) (applied []string, err error) {
 	return d.dialect.migrate(ctx, d.db, partitionRows)
 }
 
-// Store is an outbox, with all that commands ask of it.
+// Store has all roles of an outbox's store.
 type Store interface {
 	outbox.Log
 	store.Log
@@ -179,7 +186,8 @@ type Store interface {
 	store.Schedules
 }
 
-// Store opens the outbox. It has to be migrated: store.ErrNotMigrated. A source has to be there.
+// Store opens the outbox. It returns [store.ErrNotMigrated] if the tables do not exist, and an
+// error if the source of the log cannot be reached.
 func (d *Database) Store(ctx context.Context) (Store, error) {
 	r := reading{standby: d.standby, logger: d.logger}
 	if d.source != nil {
@@ -191,7 +199,7 @@ func (d *Database) Store(ctx context.Context) (Store, error) {
 	return d.dialect.open(ctx, d.db, r)
 }
 
-// passes says whether an error of Store may be over in a while.
-func (d *Database) passes(err error) bool {
-	return errors.Is(err, kafka.ErrUnavailable) || d.dialect.passes(err)
+// isTemporary reports whether an error of Store may go away by itself.
+func (d *Database) isTemporary(err error) bool {
+	return errors.Is(err, kafka.ErrUnavailable) || d.dialect.isTemporary(err)
 }

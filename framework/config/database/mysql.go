@@ -15,7 +15,8 @@ import (
 
 type mysqlDialect struct {
 	tables config.Outbox
-	// mariaDB is whether the address says so, for SQL that is printed without asking the server.
+	// mariaDB reports whether the address names MariaDB, for SQL that is printed without
+	// connecting to the server.
 	mariaDB bool
 }
 
@@ -73,9 +74,9 @@ func (o mysqlDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, e
 	return mysql.Open(ctx, db, c)
 }
 
-// passes goes by the server's numbers; what never came to speak with a server is a matter of the
-// network.
-func (mysqlDialect) passes(err error) bool {
+// isTemporary uses the server's error number, or, without an answer from a server, the kind of
+// network error.
+func (mysqlDialect) isTemporary(err error) bool {
 	if mysql.IsRefused(err) {
 		return mysql.IsPassing(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// Connections to PostgreSQL: few, since a statement takes about a millisecond and
-// none is held while a sink is called; but kept, since lanes need theirs again
-// and again.
+// Limits of the connections to a server. Few are enough, because a statement takes about a
+// millisecond and none is held while a sink is called. Idle ones are kept, because lanes need
+// them again soon.
 const (
 	maxConnections = 10
 	maxIdleTime    = 5 * time.Minute
@@ -25,7 +25,7 @@ const (
 
 type postgresDialect struct {
 	tables config.Outbox
-	listen string // the address at which the store listens; "" for nowhere
+	listen string // address on which the store listens; "" for none
 	schema string // of the tables; "": that of the prefix, or of the search path
 }
 
@@ -67,7 +67,7 @@ func (o postgresDialect) migrationSQL(partitionRows int64) (string, error) {
 func (o postgresDialect) grants(role, duty string) (string, error) {
 	grants, err := postgres.Grants(o.config(), role, postgres.Duty(duty))
 	if err == nil && o.tables.ReadFrom == config.ReadFromStandby && postgres.Duty(duty) == postgres.Forwarder {
-		grants += "GRANT pg_read_all_stats TO " + pq.QuoteIdentifier(role) + "; -- to see on which timeline the standby is\n"
+		grants += "GRANT pg_read_all_stats TO " + pq.QuoteIdentifier(role) + "; -- to read the timeline of the standby\n"
 	}
 	return grants, err
 }
@@ -78,9 +78,9 @@ func (o postgresDialect) open(ctx context.Context, db *sql.DB, r reading) (Store
 	return postgres.Open(ctx, db, c)
 }
 
-// passes goes by the codes of PostgreSQL's manual, appendix A; what never came
-// to speak with a server is a matter of the network.
-func (postgresDialect) passes(err error) bool {
+// isTemporary uses the error codes of appendix A of PostgreSQL's manual, or, without an answer
+// from a server, the kind of network error.
+func (postgresDialect) isTemporary(err error) bool {
 	var refused *pq.Error
 	if errors.As(err, &refused) {
 		switch refused.Code.Class() {

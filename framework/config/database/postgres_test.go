@@ -69,6 +69,6 @@ func TestWhichErrorsOfPostgreSQLAreWaitedFor(t *testing.T) {
 		"anything else":        {errors.New("x"), false},
 	} {
 		err := fmt.Errorf("connect to PostgreSQL: %w", c.err)
-		require.Equal(t, c.passes, postgresDialect{}.passes(err), name)
+		require.Equal(t, c.passes, postgresDialect{}.isTemporary(err), name)
 	}
 }

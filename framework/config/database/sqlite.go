@@ -23,7 +23,7 @@ func (o sqliteDialect) config() sqlite.Config {
 
 func (o sqliteDialect) connect(path string, create bool) (*sql.DB, error) {
 	if _, err := os.Stat(path); !create && errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: there is no file %s: run `waybill migrate`", store.ErrNotMigrated, path)
+		return nil, fmt.Errorf("%w: the file %s does not exist: run `waybill migrate`", store.ErrNotMigrated, path)
 	}
 	return sqlite.OpenDB(path)
 }
@@ -45,7 +45,7 @@ func (o sqliteDialect) migrationSQL(partitionRows int64) (string, error) {
 var errNoPartitions = errors.New("SQLite has no partitions: leave out --partition-rows")
 
 func (sqliteDialect) grants(string, string) (string, error) {
-	return "", errors.New("SQLite has no roles: who may write the file may do all")
+	return "", errors.New("SQLite has no roles: permissions of the file decide who can use the outbox")
 }
 
 func (o sqliteDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
@@ -54,6 +54,6 @@ func (o sqliteDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, 
 	return sqlite.Open(ctx, db, c)
 }
 
-// passes: a file that cannot be read now will not be in a while either, and a
-// busy one is waited for by the driver.
-func (sqliteDialect) passes(error) bool { return false }
+// isTemporary returns false: a file that cannot be read stays unreadable, and the driver itself
+// waits for a busy one.
+func (sqliteDialect) isTemporary(error) bool { return false }

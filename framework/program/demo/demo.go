@@ -1,5 +1,5 @@
-// Package demo is the command waybill demo, for programs that have it alone: they are compiled
-// faster than the whole command line.
+// Package demo is the command waybill demo. It is a package of its own for programs that need
+// only this command, because they compile faster than the whole command line.
 package demo
 
 import (
@@ -10,37 +10,38 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/demo"
 )
 
-// Command writes the result to stdout, and what happens meanwhile to stderr. Its context ends
-// the demo early.
+// Command returns the command. It writes the result to stdout and progress to stderr. Cancelling
+// its context ends the demo early.
 func Command(stdout, stderr io.Writer) *cobra.Command {
 	var c demo.Config
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch notifications travel, with nothing to install",
-		Long: `Run a small shop with an outbox, and count what arrives.
+		Short: "Run a small shop with an outbox, with nothing to install",
+		Long: `Run a small shop with an outbox, and verify what arrives.
 
-The shop places orders in real transactions; one in ten rolls back. A forwarder in
-the same process delivers the notifications to Kafka, to an HTTP endpoint, which
-refuses a few attempts, and by email. In the end the receivers are asked what they
-got. It is compared with what the shop committed: nothing may be missing, nothing
-may have come from a rollback, and each customer's notifications must have kept their
-order. If they did not, the exit code is 1.
+The shop places orders in real transactions; one in ten rolls back. A forwarder in the
+same process delivers the notifications to Kafka, by email, and to an HTTP endpoint
+that refuses a few attempts. At the end the demo compares what the receivers got with
+what the shop committed: nothing may be missing, nothing may come from a rollback, and
+the notifications of each customer must arrive in order. Otherwise the exit code is 1.
 
-The database, a broker, an endpoint and a mail server are inside the process and
-leave nothing behind. Of these, some can be your own:
+The database, the Kafka broker, the endpoint and the mail server run inside the process
+and leave nothing behind. You can use your own instead:
 
-  --database   a PostgreSQL, MySQL or MariaDB. All tables that begin with waybill_demo and that the
-               demo knows are dropped before and after; no others are touched.
-  --kafka      a Kafka. The demo creates a topic waybill-demo-… and deletes it.
-  --smtp       a mail server, such as a Mailpit. The mails are addressed to
-               example.com. Its receipts are counted, not what became of the mails.
+  --database   a PostgreSQL, MySQL or MariaDB database. The demo drops its own tables,
+               whose names begin with waybill_demo, before and after; it touches no
+               others.
+  --kafka      a Kafka cluster. The demo creates a topic waybill-demo-… and deletes it.
+  --smtp       a mail server, such as Mailpit. The mails are addressed to example.com.
+               The demo counts the server's receipts, and does not see whether the
+               mails arrive.
 
-With --observe a dashboard shows the shop while it trades, which it does until SIGINT
-then, unless --for says for how long.
+With --observe a dashboard shows the shop while it trades. The shop then trades until
+SIGINT, unless --for sets a time.
 
-The first SIGINT closes the shop early: what it committed is delivered and judged
-all the same. The second ends everything at once, and the temporary folder stays.
-No configuration is read.`,
+The first SIGINT closes the shop early: what it committed is still delivered and
+verified. The second SIGINT ends everything at once, and leaves the temporary folder.
+The demo reads no configuration.`,
 		Example: `  waybill demo
   waybill demo --observe 127.0.0.1:8090`,
 		Args: cobra.NoArgs,
@@ -52,13 +53,13 @@ No configuration is read.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return demo.Run(cmd.Context(), c, stdout, stderr) },
 	}
-	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long orders are placed; 0 is until SIGINT")
+	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long the shop places orders; 0 is until SIGINT")
 	cmd.Flags().IntVar(&c.Rate, "rate", demo.DefaultRate, "orders per second; 0 is as many as possible")
-	cmd.Flags().DurationVar(&c.Drain, "drain", demo.DefaultDrain, "how long deliveries may take once the shop is closed")
-	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, MySQL or MariaDB, in place of a SQLite database in a temporary folder")
-	cmd.Flags().StringSliceVar(&c.Kafka, "kafka", nil, "brokers as host:port, in place of one in the process")
-	cmd.Flags().StringVar(&c.SMTP, "smtp", "", "URL of a mail server, in place of one in the process")
-	cmd.Flags().StringVar(&c.Observe, "observe", "", "`ADDRESS` of this machine at which a dashboard shows the shop, such as 127.0.0.1:8090")
+	cmd.Flags().DurationVar(&c.Drain, "drain", demo.DefaultDrain, "how long deliveries may take after the shop has closed")
+	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, MySQL or MariaDB database, instead of SQLite in a temporary folder")
+	cmd.Flags().StringSliceVar(&c.Kafka, "kafka", nil, "Kafka brokers as host:port, instead of one inside the process")
+	cmd.Flags().StringVar(&c.SMTP, "smtp", "", "URL of a mail server, instead of one inside the process")
+	cmd.Flags().StringVar(&c.Observe, "observe", "", "`ADDRESS` to serve a dashboard at, such as 127.0.0.1:8090")
 	cmd.Flags().BoolVar(&c.JSON, "json", false, "print the result as JSON")
 	return cmd
 }

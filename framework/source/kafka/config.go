@@ -32,16 +32,16 @@ const (
 // Config says which topics are the log. Brokers and Topics are required; a field that is zero
 // means its default.
 type Config struct {
-	Brokers  []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port; the others are learnt from them. Required."`
-	Topics   []string      `yaml:"topics" doc:"The topics that are read. One that is added later is read from its oldest record. Together they may have 1,024 partitions. Required."`
-	ClientID string        `yaml:"client_id" doc:"How the client names itself to the brokers, for their logs and quotas. Default: waybill."`
-	Type     string        `yaml:"type" doc:"Expression for the type of a record that the kafka sink did not write and that is no CloudEvent: over topic, partition, offset, key, headers and payload (parsed JSON), such as topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such a record has the type _unreadable."`
-	Lost     string        `yaml:"lost" enum:"stop,skip" doc:"What happens where records are gone that a sink has not had, by retention or an unclean election: stop (the lane waits for a person, and its error says what is gone) or skip (that is logged, and it goes on behind them). Default: stop."`
-	Group    string        `yaml:"group" doc:"What begins the names of the consumer groups into which the positions of sinks are copied, for Kafka's own tools, as in waybill.partner; none makes no groups. Default: waybill."`
-	Timeout  time.Duration `yaml:"timeout" doc:"How long one question to the cluster may take. A single answer of a broker may take a fifth of it. From 1s to 1h. Default: 10s."`
+	Brokers  []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
+	Topics   []string      `yaml:"topics" doc:"Topics to read, with up to 1,024 partitions together. A topic that is added later is read from its oldest record. Required"`
+	ClientID string        `yaml:"client_id" doc:"Name of the client in the brokers' logs and quotas. Default: waybill"`
+	Type     string        `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type _unreadable"`
+	Lost     string        `yaml:"lost" enum:"stop,skip" doc:"What happens if records are gone that a sink has not read, after retention or an unclean leader election: stop (the lane waits for a person, and its error says what is gone) or skip (the lane continues after them, and the loss is logged). Default: stop"`
+	Group    string        `yaml:"group" doc:"Prefix of the consumer groups to which the positions of sinks are copied, for Kafka's own tools, as in waybill.partner; none for no groups. Default: waybill"`
+	Timeout  time.Duration `yaml:"timeout" doc:"How long one request to the cluster may take, 1s to 1h. A single answer of a broker may take a fifth of it. Default: 10s"`
 
-	SASL kafkasink.SASL `yaml:"sasl" doc:"How the client authenticates to the brokers."`
-	TLS  kafkasink.TLS  `yaml:"tls" doc:"How connections are encrypted, and the brokers verified."`
+	SASL kafkasink.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
+	TLS  kafkasink.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
 
 	// TLSConfig and TokenProvider are those of a kafka sink's configuration.
 	TLSConfig     *tls.Config             `yaml:"-"`

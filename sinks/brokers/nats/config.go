@@ -19,16 +19,16 @@ import (
 
 // Config is what stands behind "with:" of a nats sink.
 type Config struct {
-	Servers         []string      `yaml:"servers" secret:"url" doc:"Addresses of some servers of the cluster, as nats://host:4222, or tls://host:4222 to insist on TLS; the others are learnt from them. Required."`
-	User            string        `yaml:"user" doc:"Name of the user, where it is not in the addresses."`
-	Password        string        `yaml:"password" secret:"true" doc:"The user's password."`
-	Token           string        `yaml:"token" secret:"true" doc:"Token of servers that ask for one."`
-	CredentialsFile string        `yaml:"credentials_file" content:"true" doc:"File of credentials (.creds) with the JWT and the seed of a user."`
-	NKeyFile        string        `yaml:"nkey_file" content:"true" doc:"File with the seed of a user's NKey."`
-	Topic           string        `yaml:"topic" doc:"The subject, or a template of it over the notification, such as shop.{{.Type}} or shop.{{.Metadata.tenant}}.orders. A stream must have it. Required."`
-	Stream          string        `yaml:"stream" doc:"Name of the stream that must store the messages; another one that has the subject refuses them then, and waybill config check asks for it. Default: the stream that has the subject."`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long a stream may take to store a message. Less than the sink's own timeout. At least 100ms."`
-	TLS             brokers.TLS   `yaml:"tls" doc:"How servers are verified. With any key of it connections are encrypted."`
+	Servers         []string      `yaml:"servers" secret:"url" doc:"Addresses of some servers of the cluster, as nats://host:4222, or tls://host:4222 to require TLS. The client discovers the others. Required"`
+	User            string        `yaml:"user" doc:"Name of the user, if the addresses have none"`
+	Password        string        `yaml:"password" secret:"true" doc:"Password of the user"`
+	Token           string        `yaml:"token" secret:"true" doc:"Token, for servers that require one"`
+	CredentialsFile string        `yaml:"credentials_file" content:"true" doc:"Credentials file (.creds) with the JWT and the seed of a user"`
+	NKeyFile        string        `yaml:"nkey_file" content:"true" doc:"File with the seed of a user's NKey"`
+	Topic           string        `yaml:"topic" doc:"Subject, or a template for it, such as shop.{{.Type}} or shop.{{.Metadata.tenant}}.orders. It must belong to a stream. Required"`
+	Stream          string        `yaml:"stream" doc:"Name of the stream that must store the messages. If the subject belongs to another stream, that stream refuses them. waybill config check also checks this stream. Default: the stream that has the subject"`
+	Timeout         time.Duration `yaml:"timeout" doc:"How long a stream may take to store a message. At least 100ms, and less than the sink's timeout"`
+	TLS             brokers.TLS   `yaml:"tls" doc:"Settings of TLS. If any of them is set, connections are encrypted"`
 }
 
 var (

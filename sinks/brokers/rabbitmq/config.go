@@ -19,15 +19,15 @@ const maxName = 255
 
 // Config is what stands behind "with:" of a rabbitmq sink.
 type Config struct {
-	URL          string        `yaml:"url" secret:"password" doc:"Address of the broker: amqp://host:5672/vhost, or amqps://host:5671/vhost with TLS. Required."`
-	User         string        `yaml:"user" doc:"Name of the user, where it is not in the URL. Default: guest, with the password guest."`
-	Password     string        `yaml:"password" secret:"true" doc:"The user's password, where it is not in the URL."`
-	Exchange     string        `yaml:"exchange" doc:"The exchange that gets the messages. Default: the broker's default exchange, whose routing keys are names of queues."`
-	ExchangeType string        `yaml:"exchange_type" enum:"direct,fanout,topic,headers,x-consistent-hash" doc:"Declare the exchange, durable and of this type, when the sink connects. Default: the exchange must be there, and is not touched."`
-	Topic        string        `yaml:"topic" doc:"The routing key, or a template of it over the notification, such as {{.Type}}, {{.Key}} or {{.Metadata.tenant}}.orders. Required."`
-	Mandatory    bool          `yaml:"mandatory" doc:"A message that no queue is bound for is not delivered: the sink is unavailable. With false the broker confirms such a message, and drops it."`
-	Timeout      time.Duration `yaml:"timeout" doc:"How long connecting, and the broker's confirmation of a message, may take. Less than the sink's own timeout. At least 100ms."`
-	TLS          brokers.TLS   `yaml:"tls" doc:"How the broker is verified, with amqps://."`
+	URL          string        `yaml:"url" secret:"password" doc:"Address of the broker: amqp://host:5672/vhost, or amqps://host:5671/vhost with TLS. Required"`
+	User         string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: guest, with the password guest"`
+	Password     string        `yaml:"password" secret:"true" doc:"Password of the user, if the URL has none"`
+	Exchange     string        `yaml:"exchange" doc:"Exchange to publish to. Default: the broker's default exchange, whose routing keys are names of queues"`
+	ExchangeType string        `yaml:"exchange_type" enum:"direct,fanout,topic,headers,x-consistent-hash" doc:"Type of the exchange. If it is set, the sink declares the exchange as durable when it connects. Default: the exchange must exist"`
+	Topic        string        `yaml:"topic" doc:"Routing key, or a template for it, such as {{.Type}}, {{.Key}} or {{.Metadata.tenant}}.orders. Required"`
+	Mandatory    bool          `yaml:"mandatory" doc:"Whether a message must reach a queue. If no queue is bound for it, the sink is unavailable. With false the broker confirms such a message and drops it"`
+	Timeout      time.Duration `yaml:"timeout" doc:"How long connecting may take, and the broker's confirmation of a message. At least 100ms, and less than the sink's timeout"`
+	TLS          brokers.TLS   `yaml:"tls" doc:"Settings of TLS, for amqps://"`
 }
 
 var (

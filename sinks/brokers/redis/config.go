@@ -21,14 +21,14 @@ const serverLimit = 512 << 20
 
 // Config is what stands behind "with:" of a redis sink.
 type Config struct {
-	URL             string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required."`
-	User            string        `yaml:"user" doc:"Name of the user, where it is not in the URL. Default: the server's default user."`
-	Password        string        `yaml:"password" secret:"true" doc:"The password, where it is not in the URL."`
-	Topic           string        `yaml:"topic" doc:"The key of the stream, or a template of it over the notification, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required."`
-	MaxLength       int64         `yaml:"max_length" doc:"About how many entries a stream keeps: the oldest go, read or not. Default 0: all."`
-	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Limit of one payload, or of one text of metadata; not above the server's proto-max-bulk-len."`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long connecting, and an answer of the server, may take. Less than the sink's own timeout. At least 100ms."`
-	TLS             brokers.TLS   `yaml:"tls" doc:"How the server is verified, with rediss://."`
+	URL             string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required"`
+	User            string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: the server's default user"`
+	Password        string        `yaml:"password" secret:"true" doc:"Password, if the URL has none"`
+	Topic           string        `yaml:"topic" doc:"Key of the stream, or a template for it, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required"`
+	MaxLength       int64         `yaml:"max_length" doc:"About how many entries a stream keeps. The oldest are deleted, whether they were read or not. Default 0: all"`
+	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Largest payload, and largest metadata value, in bytes; not above the server's proto-max-bulk-len"`
+	Timeout         time.Duration `yaml:"timeout" doc:"How long connecting may take, and each answer of the server. At least 100ms, and less than the sink's timeout"`
+	TLS             brokers.TLS   `yaml:"tls" doc:"Settings of TLS, for rediss://"`
 }
 
 var (

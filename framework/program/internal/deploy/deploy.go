@@ -22,11 +22,11 @@ var names = map[string]string{
 // Names are the artefacts that there are, with what each is.
 func Names() map[string]string {
 	return map[string]string{
-		"rules":      "alert rules of Prometheus; docs/operations.md has a section for each",
-		"grafana":    "a dashboard of Grafana over the metrics in Prometheus",
-		"systemd":    "a hardened unit for waybill forward",
-		"compose":    "a compose file to try it all on one machine",
-		"kubernetes": "manifests for Kubernetes, as the Helm chart makes them with its default values",
+		"rules":      "alert rules for Prometheus; docs/operations.md has a section for each",
+		"grafana":    "a Grafana dashboard of the metrics in Prometheus",
+		"systemd":    "a hardened systemd unit for waybill forward",
+		"compose":    "a Compose file to try everything on one machine",
+		"kubernetes": "Kubernetes manifests, rendered from the Helm chart with its default values",
 	}
 }
 
