@@ -54,7 +54,7 @@ func newRoot(p *invocation) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(wrongFlag)
+	root.SetFlagErrorFunc(wrongUsage)
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "format of the logs: text or json")
 	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
 	root.AddCommand(
@@ -98,10 +98,11 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return wrongUsage(cmd, fmt.Errorf("unknown command %q%s", args[0], hint))
 }
 
-// wrongFlag is the error for a flag that a command cannot take. Commands that only have
-// subcommands, such as parked, list them: their flags follow the name of one.
+// wrongFlag is the error for a flag that a command does not take, for commands that only have
+// subcommands, such as parked. It lists the subcommands, since they have the flags. They inherit
+// wrongFlag, which is wrongUsage for them.
 func wrongFlag(cmd *cobra.Command, err error) error {
-	if !cmd.HasParent() || !cmd.HasAvailableSubCommands() {
+	if !cmd.HasAvailableSubCommands() {
 		return wrongUsage(cmd, err)
 	}
 	var names []string
