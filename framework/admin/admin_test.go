@@ -225,7 +225,7 @@ func TestWhyTellsWhatHoldsASinkUp(t *testing.T) {
 
 func TestWhyTellsWhatRetentionTookFromWhatNeverWas(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
-		require.Contains(t, o.why(t, "a").Text, "the log is empty")
+		require.Contains(t, o.why(t, "a").Text, "the log is empty: it was rolled back, is not committed yet")
 		o.publish(t, "b", "order.placed", "")
 		o.publish(t, "u", "parcel.lost", "")
 		require.Contains(t, o.why(t, "a").Text, "it was rolled back")
