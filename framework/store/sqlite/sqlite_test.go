@@ -181,7 +181,7 @@ func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// What would stop every reader at its row is refused where it is written.
+// Rows at which every reader would stop are refused when they are written.
 func TestAProducersMistakeIsItsOwn(t *testing.T) {
 	t.Parallel()
 	_, db := open(t, sqlite.Config{})
